@@ -3,28 +3,18 @@
 // process, so that signals reach it. Plain JavaScript, since it runs before anything is compiled. It must stay readable
 // by old versions of Node, to tell them so.
 import { spawnSync } from "node:child_process";
-import {
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  utimesSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
 const oldestNode = [20, 11];
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const program = join(root, "dist", "cli", "main.js");
-/** Written after a build; its time is the build's start. */
+/** Written by cli/build.mjs after a build; its time is the build's start. */
 const stamp = join(root, "dist", ".built");
 const lock = join(root, "dist", ".building");
 const sourceFolders = ["cli", "http", "actors", "engines", "runtime"];
-const sourceFiles = ["package.json", "tsconfig.json"];
+const sourceFiles = ["package.json", "tsconfig.json", "tsconfig.build.json"];
 const minOpenFiles = 256;
 const lockPollMs = 100;
 const lockLimitMs = 5 * 60 * 1000;
@@ -138,7 +128,6 @@ function isAbandoned(taken) {
 function build() {
   if (!existsSync(join(root, "node_modules", "typescript"))) fail("troupe is not built yet: run `npm install` first");
   console.error("building…");
-  const start = new Date();
   const npm = process.env.npm_execpath ? [process.execPath, process.env.npm_execpath] : ["npm"];
   const built = spawnSync(npm[0], [...npm.slice(1), "run", "--silent", "build"], {
     cwd: root,
@@ -149,8 +138,6 @@ function build() {
     rmSync(lock, { recursive: true, force: true });
     fail(`${built.stdout ?? ""}${built.stderr ?? ""}${built.error ?? ""}\nthe build failed; see above`);
   }
-  writeFileSync(stamp, "");
-  utimesSync(stamp, start, start);
 }
 
 requireNode();

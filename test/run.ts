@@ -1,5 +1,5 @@
-// Owns running the tests: `run.js [ring…]`, all rings where none is named. Rings run cheapest first; failures are printed as
-// they come, then the slowest tests, and last of all one line `N passed, N failed`. It knows nothing of what is tested.
+// Test runner: `run.js [RING[/FOLDER]…]` runs the named rings, or folders of rings; all rings by default. Rings run cheapest
+// first. Failures are printed as they come, then the slowest tests, and as the last line `N passed, N failed`.
 import { existsSync, readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { basename, join, resolve } from "node:path";
@@ -24,7 +24,6 @@ const rings: Readonly<Record<string, Ring>> = {
   threads: { path: "threads", fileLimitMs: 5 * minute, concurrency: 1 },
   parity: { path: "parity", fileLimitMs: 10 * minute, concurrency: 1 },
   server: { path: "server", fileLimitMs: 10 * minute, concurrency: 1 },
-  ui: { path: "ui", fileLimitMs: 10 * minute, concurrency: 1 },
 };
 
 const slowestShown = 5;
@@ -70,7 +69,10 @@ function listTests(folder: string): string[] {
 async function runRing(name: string, ring: Ring, tally: Tally): Promise<void> {
   const files = filesOf(ring);
   if (files.length === 0) return;
-  process.stdout.write(`\n${name} (${files.length} ${files.length === 1 ? "file" : "files"})\n`);
+  const startMs = performance.now();
+  process.stdout.write(
+    `\n${name} (${files.length} ${files.length === 1 ? "file" : "files"}, Node ${process.version})\n`,
+  );
   const counted = async function* () {
     for await (const event of eventsOf(files, ring)) {
       if (event.type === "test:pass" || event.type === "test:fail")
@@ -84,6 +86,7 @@ async function runRing(name: string, ring: Ring, tally: Tally): Promise<void> {
   await pipeline(counted, new spec(), async (printed) => {
     for await (const text of printed) process.stdout.write(text);
   });
+  process.stdout.write(`${name}: ${((performance.now() - startMs) / 1000).toFixed(0)} s\n`);
 }
 
 /** The events of the files in their order, while `concurrency` of them run. */
@@ -127,17 +130,25 @@ function failureType(error: Error | undefined): unknown {
   return error !== undefined && "failureType" in error ? error.failureType : undefined;
 }
 
+/** The part of a ring that an argument names: `server`, or `server/edge` for one of its folders. Null if there is none. */
+function selected(argument: string): [name: string, ring: Ring] | null {
+  const name = argument.split("/")[0] as string;
+  const ring = rings[name];
+  if (ring === undefined || !existsSync(join(sourceTests, argument === name ? ring.path : argument))) return null;
+  return argument === name ? [name, ring] : [argument, { ...ring, path: argument }];
+}
+
 async function main(names: readonly string[]): Promise<void> {
-  const unknown = names.find((name) => rings[name] === undefined);
+  const chosen = names.map(selected);
+  const unknown = names.find((_, i) => chosen[i] === null);
   if (unknown !== undefined) {
-    process.stderr.write(`"${unknown}" is no ring of tests; there are: ${Object.keys(rings).join(", ")}\n`);
+    process.stderr.write(`expected ${Object.keys(rings).join(", ")}, or a folder of one of them; got "${unknown}"\n`);
     process.exitCode = 2;
     return;
   }
   const tally: Tally = { passed: 0, failed: 0, skipped: 0, durations: [] };
-  for (const [name, ring] of Object.entries(rings)) {
-    if (names.length === 0 || names.includes(name)) await runRing(name, ring, tally);
-  }
+  const parts = names.length === 0 ? Object.entries(rings) : chosen.filter((part) => part !== null);
+  for (const [name, ring] of parts) await runRing(name, ring, tally);
   const slowest = tally.durations.sort((a, b) => b.ms - a.ms).slice(0, slowestShown);
   if (slowest.length > 0) process.stdout.write("\nslowest:\n");
   for (const { name, ms } of slowest) process.stdout.write(`  ${(ms / 1000).toFixed(2)} s  ${name}\n`);

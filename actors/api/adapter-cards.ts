@@ -1,8 +1,7 @@
-// Owns the names under which adapters stand among the models: `<model>::<alias>`, and what such a name stands for. Used by
-// whoever resolves the models of requests, and by the list of models. Pure.
+// Adapter cards: adapters listed as models, under the ids `<model>::<alias>`. Creates the ids and resolves them. Pure functions.
 import type { AdapterEntry, ModelEntry } from "./inference.ts";
 
-/** An adapter as a model of its own. */
+/** An adapter in the list of models. */
 export interface AdapterCard {
   readonly id: string;
   readonly modelId: string;
@@ -11,10 +10,7 @@ export interface AdapterCard {
 
 type Adapted = Pick<ModelEntry, "id" | "adapters">;
 
-/**
- * A card for each adapter, in the order of the models and of their adapters; of the first so many of them. No two have the same
- * id, nor a model's.
- */
+/** Cards of the adapters, at most `limit`, in the order of the models and their adapters. Their ids differ from each other and from model ids. */
 export function adapterCards(models: readonly Adapted[], limit = Number.POSITIVE_INFINITY): readonly AdapterCard[] {
   const modelIds = idsOf(models);
   const cards: AdapterCard[] = [];
@@ -26,7 +22,7 @@ export function adapterCards(models: readonly Adapted[], limit = Number.POSITIVE
   return cards;
 }
 
-/** The card of this id, or of this alias where no other model has it too; null where there is none. Makes that card alone. */
+/** The card with this id, or with this alias if only one model has it; null: none. Creates no other cards. */
 export function cardNamed(name: string, models: readonly Adapted[]): AdapterCard | null {
   const modelIds = idsOf(models);
   const [, alias = null] = /^[^:]*::([^:#]*)(?:#\d+)?$/.exec(name) ?? [];
@@ -41,7 +37,7 @@ function idsOf(models: readonly Adapted[]): ReadonlySet<string> {
   return new Set(models.map(({ id }) => id));
 }
 
-/** One of each model that has the alias. */
+/** A card for each model that has the alias. */
 function cardsOf(alias: string, models: readonly Adapted[], modelIds: ReadonlySet<string>): AdapterCard[] {
   return models.flatMap(({ id: modelId, adapters }) => {
     const adapter = adapters.find((entry) => entry.alias === alias);
@@ -49,7 +45,7 @@ function cardsOf(alias: string, models: readonly Adapted[], modelIds: ReadonlySe
   });
 }
 
-/** Escaped parts cannot hold `::`, so that cards of different adapters differ; an id that a model has is counted on. */
+/** Escaped parts contain no `::`, so the cards of two adapters differ. A number is added to an id that a model has. */
 function cardId(modelId: string, alias: string, modelIds: ReadonlySet<string>): string {
   const plain = `${escaped(modelId)}::${escaped(alias)}`;
   let id = plain;

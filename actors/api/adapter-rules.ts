@@ -1,5 +1,5 @@
-// Owns what can be said of a request to load or unload an adapter without looking at what is loaded: the rules for an alias,
-// and which fields go together. Used by ModelAdapters before anything else happens.
+// Adapter rules: checks of a request to load or unload an adapter that do not depend on the loaded adapters: the alias, and
+// the combination of fields.
 
 import { ServerError } from "../../runtime/errors.ts";
 import type { LoadAdapterRequest } from "./lora-adapters.ts";
@@ -27,7 +27,7 @@ export function checkLoadPolicy({ replace, expectedGeneration }: LoadPolicy): vo
   if (!replace) {
     throw new ServerError(
       "invalid_lora_load_policy",
-      "expected_generation says what is to be replaced: it needs load_inplace to be true",
+      "expected_generation names the adapter to replace: it requires load_inplace to be true",
       { param: "expected_generation" },
     );
   }
@@ -39,7 +39,7 @@ export function checkExpectedGeneration(expected: string | null): void {
   if (expected === null || generationForm.test(expected)) return;
   throw new ServerError(
     "invalid_value",
-    "expected_generation is 64 lower-case hexadecimal digits, as the list of adapters shows them",
+    "expected_generation is 64 lower-case hexadecimal digits, as in the list of adapters",
     { param: "expected_generation" },
   );
 }

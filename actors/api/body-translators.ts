@@ -1,15 +1,15 @@
-// What the wire protocols bring to a text worker: reading their request bodies. Implemented by http/, whose module the
-// composition root names.
+// BodyTranslators: read the request bodies of the wire protocols on a text worker. Implemented by http/; the settings name
+// its module.
 
 import type { Transferable } from "../../runtime/endpoint/endpoint.ts";
 import type { TaskOutput } from "../../runtime/task/task.ts";
 
 export interface BodyTranslators {
-  /** What a body of the protocol says, as plain data. Throws ServerError naming the field at fault. */
+  /** A request body as plain data. Throws a ServerError with the field at fault. */
   translate(protocol: string, body: Uint8Array, parameters: unknown): TaskOutput;
 }
 
-/** What the module exports. */
+/** Exports of the module. */
 export interface TranslatorModule {
   readonly translators: BodyTranslators;
 }

@@ -1,16 +1,15 @@
-// Owns the face the front thread shows to the routes that load, list and unload LoRA adapters. Implemented in
-// actors/lora-registry/; tests of http/ implement it with a few lines.
+// LoraAdapters: the interface to load, list and unload LoRA adapters. Implemented in actors/lora-registry/.
 
-/** Aliases are as given: trimmed and not empty. */
+/** The alias is as given, trimmed and not empty. */
 export interface LoadAdapterRequest {
   /** Model id. */
   readonly model: string;
   readonly alias: string;
-  /** A folder as PEFT writes it, or a GGUF adapter. */
+  /** A folder in the format of PEFT, or a GGUF adapter. */
   readonly path: string;
-  /** The alias may be taken already: then it stands for the new adapter from now on. */
+  /** An alias that exists is pointed to the new adapter; false: it is an error. */
   readonly replace: boolean;
-  /** Only if the alias stands for this generation now; null: whatever it stands for. */
+  /** The version that the alias must have now (the wire's generation); null: any. */
   readonly expectedGeneration: string | null;
 }
 
@@ -20,28 +19,28 @@ export interface UnloadAdapterRequest {
   readonly expectedGeneration: string | null;
 }
 
-/** An alias and what it stands for. */
+/** An alias and its adapter. */
 export interface LoadedAdapter {
   readonly alias: string;
-  /** Where it came from, as it was given. */
+  /** The path or source as given. */
   readonly source: string;
-  /** Of a source on the model hub. */
+  /** Revision of a source on the model hub; null: a local path. */
   readonly revision: string | null;
-  /** sha256 of what it does to the model: 64 hex digits. */
+  /** sha256 of the effect on the model: 64 hexadecimal digits. */
   readonly generation: string;
   readonly rank: number;
   readonly bytes: number;
 }
 
-/** An adapter that is in memory. */
+/** An adapter version in memory. */
 export interface ResidentGeneration {
   readonly generation: string;
   readonly aliases: readonly string[];
   readonly rank: number;
   readonly bytes: number;
-  /** No alias stands for it; it goes when the last request that uses it has ended. */
+  /** No alias points to it; it is freed when its last request has ended. */
   readonly retired: boolean;
-  /** Requests that use it. */
+  /** Number of requests that use it. */
   readonly activeLeases: number;
 }
 
@@ -54,11 +53,11 @@ export interface AdapterListing {
   readonly maxBytes: number;
 }
 
-/** All throw model_not_found, and lora_runtime_unavailable for a model that takes no adapters. */
+/** All methods throw model_not_found, and lora_runtime_unavailable for a model that takes no adapters. */
 export interface LoraAdapters {
-  /** One at a time on the whole server: else lora_load_busy. Goes on when nobody waits for it any more. */
+  /** One at a time on the whole server, else lora_load_busy. Continues when the client leaves. */
   load(request: LoadAdapterRequest): Promise<LoadedAdapter>;
-  /** Requests that use it go on with it. Returns what the alias stood for. */
+  /** Requests in flight keep the adapter. Returns the adapter that the alias named. */
   unload(request: UnloadAdapterRequest): Promise<LoadedAdapter>;
   list(model: string): AdapterListing;
 }

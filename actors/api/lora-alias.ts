@@ -1,12 +1,12 @@
-// Owns the rule for the alias of a LoRA adapter, which settings and requests share. Called with white space around it removed.
+// LoRA alias: the rule for the alias of an adapter, in settings and requests. Expects a trimmed alias.
 
-/** Of an alias, in UTF-8. */
+/** Limit of an alias in UTF-8. */
 export const maxAliasBytes = 256;
 
-/** Control and format characters, separators of lines, halves of characters: what a log or a header shows as something else, or not at all. */
+/** Control and format characters, line separators and lone surrogates: a log or a header does not show them as they are. */
 const unprintable = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 
-/** What completes "the alias …"; null where nothing is wrong with it. */
+/** The fault, as the end of the sentence "the alias …"; null: none. */
 export function aliasFault(alias: string): string | null {
   const bytes = Buffer.byteLength(alias);
   if (alias === "") return "is empty";

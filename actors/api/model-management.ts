@@ -1,26 +1,26 @@
-// Owns the face the front thread shows to the routes that manage models: load, unload, ask. Implemented by actors/front/inference-service.ts;
-// which states follow each other is in docs/models.md.
+// ModelManagement: the interface to load and unload models and to read their status. The transitions between the statuses
+// are in docs/models.md.
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { ModelStatus } from "./inference.ts";
 
-/** What became of a model that was to be loaded or unloaded. */
+/** Result of loading or unloading a model. */
 export interface ModelOutcome {
-  /** The configured id, also where "default" was named. */
+  /** The configured id, also if the request named "default". */
   readonly id: string;
-  /** As it is now: `reloading` where another request is at it already. */
+  /** The present status; `reloading` if another request is already loading the model. */
   readonly status: ModelStatus;
-  /** Why it is not as it was asked to be. */
+  /** Why the model did not reach the requested status; null: it did. */
   readonly error: ErrorRecord | null;
 }
 
-/** Names are model ids or "default"; all throw model_not_found. */
+/** Names are model ids or "default". All methods throw model_not_found. */
 export interface ModelManagement {
   statusOf(name: string): ModelOutcome;
   /**
-   * Loads a model that is not loaded, and one that is anew: the requests on it are answered first, those that come wait.
-   * Goes on when nobody waits for it any more.
+   * Loads a model. One that is loaded is unloaded first, after its requests have ended; new requests wait. Continues when
+   * the client leaves.
    */
   reload(name: string): Promise<ModelOutcome>;
-  /** Frees a model once the requests on it are answered. One that is unloaded already stays so. */
+  /** Unloads a model when its requests have ended. Does nothing if it is unloaded. */
   unload(name: string): Promise<ModelOutcome>;
 }

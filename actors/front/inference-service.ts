@@ -97,17 +97,17 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   statusOf(name: string): ModelOutcome {
-    const outcome = this.#models.statusOf(name);
+    const outcome = this.#models.named(name).outcome;
     if (outcome.status !== "loaded" || this.#agents.isAttached(outcome.id)) return outcome;
     return { ...outcome, error: loading(outcome.id) };
   }
 
   async reload(name: string): Promise<ModelOutcome> {
-    return await this.#models.reload(name);
+    return await this.#models.named(name).reload();
   }
 
   async unload(name: string): Promise<ModelOutcome> {
-    return await this.#models.unload(name);
+    return await this.#models.named(name).unload();
   }
 
   /** A model that does not answer soon (it is starting, ending, or in a long step) counts as it did when it last answered. */

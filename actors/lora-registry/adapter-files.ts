@@ -1,5 +1,5 @@
-// Owns the files of one model's prepared adapters: each in a folder of its own, which nobody else ever has, so that removing
-// one cannot hurt another of the same content. Used by ModelAdapters, which says when one is not needed any more.
+// AdapterFiles: the files of one model's prepared adapters. Each is in a folder with a unique name, so removing one does not
+// affect another with the same content. ModelAdapters decides when a file is no longer needed.
 import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import type { PrepareOptions } from "../../engines/files/lora/prepare.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import type { Content } from "./adapter-version.ts";
 
-/** Makes one ready in a folder, which it makes first. */
+/** Prepares an adapter in `options.folder`, which it creates. */
 export type Prepare = (options: PrepareOptions, signal: AbortSignal) => Promise<PreparedAdapter>;
 
 export interface AdapterFilesOptions {
@@ -15,7 +15,7 @@ export interface AdapterFilesOptions {
   readonly modelPath: string;
   readonly limits: PrepareOptions["limits"];
   readonly prepare: Prepare;
-  /** Told of a file that could not be removed. */
+  /** A file could not be removed. */
   readonly onError: (error: unknown) => void;
 }
 
@@ -33,7 +33,7 @@ export class AdapterFiles {
     return this.#closing.signal.aborted;
   }
 
-  /** Leaves nothing where it fails. Throws as prepareAdapter does, and `cancelled`. */
+  /** Leaves no file if it fails. Throws the errors of prepareAdapter, and `cancelled`. */
   async prepare(source: string, root: string | null): Promise<Content> {
     const { folder, modelPath, limits, prepare } = this.#options;
     const home = join(folder, `adapter-${randomUUID()}`);
@@ -47,7 +47,7 @@ export class AdapterFiles {
     }
   }
 
-  /** Never rejects: one that stays is gone when the server's folder is. */
+  /** Never rejects: a file that cannot be removed is removed with the server's folder. */
   async remove({ home }: Pick<Content, "home">): Promise<void> {
     try {
       await rm(home, { recursive: true, force: true });
@@ -56,7 +56,7 @@ export class AdapterFiles {
     }
   }
 
-  /** Ends what is being prepared, and removes those given. */
+  /** Cancels the preparation in progress, and removes the given files. */
   async close(contents: readonly Content[]): Promise<void> {
     this.#closing.abort();
     await this.#lastPreparation;

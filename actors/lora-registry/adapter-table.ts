@@ -1,8 +1,8 @@
-// Owns the books of one model's adapters: which alias stands for which generation, who holds a lease on one, and what the
-// limits allow. Pure: no waiting, no files, no engine. Changed by ModelAdapters alone, which carries out what it decides.
+// AdapterTable: the aliases of one model's adapters, the adapter version of each, the leases on the versions, and the limits.
+// Pure data without waiting, files or engine; ModelAdapters carries out its decisions.
 //
-// A generation is in the table while an alias stands for it (live) or a lease is held on it (then it is retired). Whatever
-// takes away the last of them returns it: from then on it is the caller's to free, and unknown here.
+// A version is in the table while an alias points to it (live) or a request holds a lease on it (retired, without an alias).
+// The call that removes the last alias or lease returns the version; the caller frees it.
 import assert from "node:assert";
 import type { AdapterLimits } from "../../engines/engine.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
@@ -15,9 +15,9 @@ import type { AdapterVersion, Pointed, Wanted } from "./adapter-version.ts";
 
 const maxAliases = 1024;
 
-/** How many aliases an error names. */
+/** Number of aliases in an error. */
 const namedAliases = 16;
-/** Of a client's own words in an error: no alias is longer. */
+/** Characters of a client's own text in an error: no alias is longer. */
 const quotedLength = maxAliasBytes;
 
 interface AliasEntry {
@@ -36,11 +36,11 @@ export class AdapterTable {
   readonly #model: string;
   readonly #limits: AdapterLimits;
   readonly #aliases = new Map<string, AliasEntry>();
-  /** By generation. */
+  /** By hash (the wire's generation). */
   readonly #residents = new Map<string, Resident>();
-  /** What leases may still be held on though it is gone. */
+  /** Versions that the engine refused at a restart; leases on them may remain. */
   readonly #lost = new WeakSet<AdapterVersion>();
-  /** Made when it is asked for, which every request does. */
+  /** Cache of entries(), which every request reads. */
   #entries: readonly AdapterEntry[] | null = null;
 
   constructor(model: string, limits: AdapterLimits) {
@@ -48,27 +48,27 @@ export class AdapterTable {
     this.#limits = limits;
   }
 
-  /** Whether the alias is free for it now. Throws the codes of the alias's state, and lora_alias_limit_exceeded. */
+  /** Throws if the alias cannot be set now: lora_adapter_already_loaded, lora_adapter_not_found, lora_generation_mismatch, lora_alias_limit_exceeded. */
   check({ alias, replace, expectedGeneration }: Wanted): void {
     const entry = this.#aliases.get(alias);
     if (expectedGeneration !== null) this.#expect(alias, expectedGeneration);
     if (entry !== undefined && !replace) {
       throw new ServerError(
         "lora_adapter_already_loaded",
-        `adapter "${alias}" is loaded already, as generation ${entry.resident.prepared.generation}; set load_inplace to replace it`,
+        `adapter "${alias}" is already loaded, as generation ${entry.resident.prepared.generation}; set load_inplace to replace it`,
         { param: "lora_name" },
       );
     }
     if (entry === undefined && this.#aliases.size >= maxAliases) {
       throw new ServerError(
         "lora_alias_limit_exceeded",
-        `model "${this.#model}" has ${maxAliases} adapter names, the most there can be; unload one first`,
+        `model "${this.#model}" has ${maxAliases} adapter names, which is the limit; unload one first`,
         { param: "lora_name" },
       );
     }
   }
 
-  /** As check(), and whether there is room: throws lora_adapter_limit_exceeded, lora_byte_limit_exceeded. */
+  /** As check(); also throws lora_adapter_limit_exceeded, lora_byte_limit_exceeded. */
   checkRoom(wanted: Wanted, { generation, bytes }: PreparedAdapter): void {
     this.check(wanted);
     const { maxAdapters, maxBytes } = this.#limits;
@@ -83,22 +83,22 @@ export class AdapterTable {
     if (resident === undefined && residentBytes + bytes > maxBytes) {
       throw new ServerError(
         "lora_byte_limit_exceeded",
-        `the adapter takes ${bytes} bytes, and ${residentBytes} of at most ${maxBytes} (lora_max_bytes) are taken; unload one first, and let the requests that use it end`,
+        `the adapter takes ${bytes} bytes, and ${residentBytes} of at most ${maxBytes} (lora_max_bytes) are in use; unload an adapter, and let its requests end`,
       );
     }
   }
 
-  /** The content, where it is in memory already. */
+  /** The version with a hash; null: not in memory. */
   find(generation: string): AdapterVersion | null {
     return this.#residents.get(generation) ?? null;
   }
 
-  /** Has the alias stand for a generation from now on. Throws as checkRoom(). */
-  point(wanted: Wanted, generation: AdapterVersion, createdAt: number): Pointed {
-    const { prepared } = generation;
+  /** Points the alias to a version. Throws the errors of checkRoom(). */
+  point(wanted: Wanted, version: AdapterVersion, createdAt: number): Pointed {
+    const { prepared } = version;
     this.checkRoom(wanted, prepared);
-    const resident = this.#residents.get(prepared.generation) ?? { ...generation, aliases: new Set(), leases: 0 };
-    assert(resident.id === generation.id, `generation ${prepared.generation} is loaded already, as ${resident.id}`);
+    const resident = this.#residents.get(prepared.generation) ?? { ...version, aliases: new Set(), leases: 0 };
+    assert(resident.id === version.id, `generation ${prepared.generation} is already loaded, as ${resident.id}`);
     const replaced = this.#aliases.get(wanted.alias)?.resident;
     replaced?.aliases.delete(wanted.alias);
     resident.aliases.add(wanted.alias);
@@ -112,7 +112,7 @@ export class AdapterTable {
     };
   }
 
-  /** Forgets an alias. Throws lora_adapter_not_found, lora_generation_mismatch. */
+  /** Removes an alias. Throws lora_adapter_not_found, lora_generation_mismatch. */
   remove(alias: string, expectedGeneration: string | null): { was: LoadedAdapter; freed: AdapterVersion | null } {
     const { wanted, resident } = this.#expect(alias, expectedGeneration);
     this.#aliases.delete(alias);
@@ -121,7 +121,7 @@ export class AdapterTable {
     return { was: loadedAdapter(wanted, resident), freed: this.#unneeded(resident) };
   }
 
-  /** One lease more on what the selector stands for now. Throws invalid_value. */
+  /** Adds a lease on the selected version. Throws invalid_value. */
   lease(selector: AdapterSelector): AdapterVersion {
     const resident = this.#selected(selector);
     if (resident === undefined) throw this.#unknown(selector);
@@ -129,10 +129,10 @@ export class AdapterTable {
     return resident;
   }
 
-  /** It is not to be had any more: no alias stands for it, and leases on it come to nothing. Returns its aliases. */
-  lose(generation: AdapterVersion): readonly string[] {
-    const resident = this.#residents.get(generation.prepared.generation);
-    if (resident === undefined || resident.id !== generation.id) return [];
+  /** Removes a version with its aliases, which it returns. Leases on it are later released without effect. */
+  lose(version: AdapterVersion): readonly string[] {
+    const resident = this.#residents.get(version.prepared.generation);
+    if (resident === undefined || resident.id !== version.id) return [];
     this.#residents.delete(resident.prepared.generation);
     this.#lost.add(resident);
     for (const alias of resident.aliases) this.#aliases.delete(alias);
@@ -140,22 +140,22 @@ export class AdapterTable {
     return [...resident.aliases];
   }
 
-  /** One lease less. Returns the generation if nobody needs it any more. */
-  release(generation: AdapterVersion): AdapterVersion | null {
-    if (this.#lost.has(generation)) return null;
-    const { id, prepared } = generation;
+  /** Removes a lease. Returns the version if it is no longer needed. */
+  release(version: AdapterVersion): AdapterVersion | null {
+    if (this.#lost.has(version)) return null;
+    const { id, prepared } = version;
     const resident = this.#residents.get(prepared.generation);
-    assert(resident?.id === id && resident.leases > 0, `a lease on adapter ${id} was released that nobody holds`);
+    assert(resident?.id === id && resident.leases > 0, `a lease on adapter ${id} was released that is not held`);
     resident.leases--;
     return this.#unneeded(resident);
   }
 
-  /** Every generation that is in memory, or to be there: live or leased. */
-  generations(): readonly AdapterVersion[] {
+  /** All live and leased versions: in memory, or to be loaded. */
+  versions(): readonly AdapterVersion[] {
     return [...this.#residents.values()];
   }
 
-  /** Whether it is still needed. */
+  /** The version is live or leased. */
   has({ id, prepared }: AdapterVersion): boolean {
     return this.#residents.get(prepared.generation)?.id === id;
   }
@@ -199,7 +199,7 @@ export class AdapterTable {
     if (expectedGeneration !== null && generation !== expectedGeneration) {
       throw new ServerError(
         "lora_generation_mismatch",
-        `adapter "${alias}" stands for generation ${generation}, not for ${expectedGeneration}; look at what it is now and decide again`,
+        `adapter "${alias}" is generation ${generation}, not ${expectedGeneration}; list the adapters and decide again`,
         { param: "expected_generation" },
       );
     }
@@ -218,7 +218,7 @@ export class AdapterTable {
     return new ServerError("invalid_value", message, { param: "adapter" });
   }
 
-  /** The aliases there are, as many as a message bears. */
+  /** Lists aliases for an error. */
   #available(): string {
     if (this.#aliases.size === 0) return "none is loaded";
     const named = [...this.#aliases.keys()].slice(0, namedAliases).map((alias) => `"${alias}"`);
@@ -232,7 +232,7 @@ export class AdapterTable {
     return count;
   }
 
-  /** How many generations are live once the alias stands for this one. */
+  /** Number of live versions after the alias has been pointed to the version with this hash. */
   #liveAfter(alias: string, generation: string): number {
     const replaced = this.#aliases.get(alias)?.resident;
     const isLive = (this.#residents.get(generation)?.aliases.size ?? 0) > 0;

@@ -1,4 +1,5 @@
-// Owns the nouns of the adapters of one model: what is in memory, what is asked for, what became of it. Plain data.
+// AdapterVersion: the content of an adapter in memory, and the data of a request that loads one. The wire calls the hash of
+// the content `generation`.
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import type { LoadedAdapter } from "../api/lora-adapters.ts";
 
@@ -9,13 +10,13 @@ export interface Content {
   readonly home: string;
 }
 
-/** One content in memory. The same content, freed and loaded again, is another one with another id. */
+/** Content in memory. The same content, freed and loaded again, is a new version with a new id. */
 export interface AdapterVersion extends Content {
-  /** The engine's name for it. */
+  /** The id that the engine knows it by. */
   readonly id: number;
 }
 
-/** An alias to be, where its adapter came from, and on which conditions it may be. */
+/** A request to load an adapter under an alias, with its conditions. */
 export interface Wanted {
   readonly alias: string;
   readonly source: string;
@@ -24,11 +25,11 @@ export interface Wanted {
   readonly expectedGeneration: string | null;
 }
 
-/** What became of an alias. */
+/** Result of pointing an alias to a version. */
 export interface Pointed {
   readonly loaded: LoadedAdapter;
-  /** The generation it stood for before. */
+  /** Hash of the version that the alias pointed to before; null: none. */
   readonly replaced: string | null;
-  /** That one, where nobody needs it any more. */
+  /** The previous version, if it is no longer needed. */
   readonly freed: AdapterVersion | null;
 }

@@ -1,61 +1,62 @@
-// Owns what the engine of one model holds: asks its place to load and free adapters, one ask after the other. Knows nothing of
-// aliases; ModelAdapters says what is to be there, and has what nobody needs freed before it brings in what is new.
+// EngineAdapters: the adapters that the engine of one model holds. Asks the model's place to load and free them, one at a
+// time. ModelAdapters decides which, and has unneeded ones freed before it loads new ones.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import type { ModelProtocol } from "../messages.ts";
 import type { AdapterVersion } from "./adapter-version.ts";
 
-/** For what an engine copies to its device; gibibytes take their time. */
+/** The engine may copy gibibytes to its device. */
 const loadTimeoutMs = 600_000;
-/** Its last sequences end at the next step, which may be a long one. */
+/** The last sequences of the adapter end at the next step, which may be long. */
 const unloadTimeoutMs = 60_000;
-/** Of a place that has too much to do to be asked. */
+/** Attempts, and the wait between them, while the mailbox of the place is full. */
 const unloadTries = 20;
 const busyWaitMs = 250;
 
 export interface EngineAdapterEvents {
-  /** The engine has it no more. */
-  onFreed(generation: AdapterVersion): void;
-  /** It could not be freed. */
+  /** The engine no longer holds it. */
+  onFreed(version: AdapterVersion): void;
+  /** An adapter could not be freed. */
   onError(error: unknown, id: number): void;
 }
 
 export class EngineAdapters {
   readonly #events: EngineAdapterEvents;
   #model: Ref<ModelProtocol> | null = null;
-  /** What the place that was attached last holds; it may be dead. */
+  /** Ids of the adapters that the present place holds; the place may have ended. */
   readonly #held = new Set<number>();
-  /** What is to be freed at the next opportunity. */
+  /** Adapters to free at the next opportunity. */
   readonly #unneeded: AdapterVersion[] = [];
-  #lastTurn: Promise<unknown> = Promise.resolve();
+  /** Never rejects. */
+  #lastTask: Promise<unknown> = Promise.resolve();
 
   constructor(events: EngineAdapterEvents) {
     this.#events = events;
   }
 
-  /** Frees it in a turn of its own, or in one that is due before. */
-  free(generation: AdapterVersion): void {
-    this.#unneeded.push(generation);
-    void this.inTurn(() => this.freeUnneeded());
+  /** Frees it as a task of its own, or as part of an earlier one. */
+  free(version: AdapterVersion): void {
+    this.#unneeded.push(version);
+    void this.inOrder(() => this.freeUnneeded());
   }
 
-  /** Runs the task when those before it are done. What is below is called in a turn only, where nobody interferes. */
-  inTurn<T>(task: () => Promise<T>): Promise<T> {
-    const turn = this.#lastTurn.then(task);
-    this.#lastTurn = turn.catch(() => {});
-    return turn;
+  /** Runs the tasks one after the other. The methods below are called by such tasks only. */
+  inOrder<T>(task: () => Promise<T>): Promise<T> {
+    const result = this.#lastTask.then(task);
+    this.#lastTask = result.catch(() => {});
+    return result;
   }
 
-  /** A new place that holds nothing takes the place of the old one, which is gone. */
+  /** A new place, which holds no adapters, replaces one that has ended. */
   restarted(model: Ref<ModelProtocol>): void {
     this.#model = model;
     this.#held.clear();
   }
 
   /**
-   * Throws what the place refuses it for, `timeout`, and `peer_gone` where there is no place any more; then it does not hold
-   * it, or will not soon. Before there was a place it does nothing: who attaches the first one loads all there is.
+   * Throws the refusal of the place, `timeout`, or `peer_gone` if the place has ended. After an error the place does not
+   * hold the adapter, or frees it soon. Does nothing before the first place: its attach() loads all adapters.
    */
   async load(adapter: AdapterVersion): Promise<void> {
     if (this.#model === null) return;
@@ -70,12 +71,12 @@ export class EngineAdapters {
     }
   }
 
-  /** Whether it holds what nobody needs. */
+  /** Adapters wait to be freed. */
   get isBehind(): boolean {
     return this.#unneeded.length > 0;
   }
 
-  /** Frees what is due, and what becomes due meanwhile. */
+  /** Frees the waiting adapters, and those that are added meanwhile. */
   async freeUnneeded(): Promise<void> {
     for (let next = this.#unneeded.shift(); next !== undefined; next = this.#unneeded.shift()) {
       await this.unload(next);
@@ -83,13 +84,13 @@ export class EngineAdapters {
     }
   }
 
-  /** Nobody waits for it any more, but the place may still be loading it. */
+  /** After a timeout the place may still be loading it: the unload follows the load. */
   #freeWhenLoaded(adapter: AdapterVersion): void {
     this.#held.add(adapter.id);
     this.free(adapter);
   }
 
-  /** Frees it, if it is there. Never rejects: whoever asked for the unloading has been answered. */
+  /** Frees it, if it is held. Never rejects: the request to unload it has been answered already. */
   async unload({ id }: AdapterVersion): Promise<void> {
     if (!this.#held.delete(id)) return;
     for (let triesLeft = unloadTries; triesLeft > 0; triesLeft--) {
@@ -98,7 +99,7 @@ export class EngineAdapters {
         return;
       } catch (error) {
         const { code } = toErrorRecord(error);
-        // The memory of a place that is gone, or about to be, goes with it.
+        // The memory of a place that has ended, or is ending, is freed with it.
         if (code === "peer_gone" || code === "draining") return;
         if (code !== "mailbox_full" || triesLeft === 1) return this.#events.onError(error, id);
         await sleep(busyWaitMs);

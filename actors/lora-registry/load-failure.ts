@@ -1,7 +1,7 @@
-// Owns what whoever loads an adapter is told where it fails, and what the log is. Used by ModelAdapters.
+// Load failures of adapters: the errors for the client, and the lines of the log.
 import { type ErrorCode, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 
-/** The little of a logger that is used here. */
+/** The part of a logger that is used here. */
 export interface AdapterLog {
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
@@ -14,19 +14,19 @@ interface Load {
   readonly log: AdapterLog;
 }
 
-/** What the log shows of a reason, which may quote what an adapter's files say. */
+/** Characters of a reason in the log; a reason may quote the files of the adapter. */
 const loggedReason = 500;
 
-/** Codes that say nothing of the adapter: what was to load it has failed itself. */
+/** Codes of internal failures, which say nothing about the adapter. */
 const unforeseen: readonly ErrorCode[] = ["internal", "timeout", "peer_gone"];
 
-/** What the asker is told of a failure; the log has it in any case. */
+/** The error for the client. Logs the failure. */
 export function loadFailure({ model, alias, log }: Load, error: unknown): unknown {
   const { code, message } = toErrorRecord(error);
   const fields = { model, alias, code };
   if (unforeseen.includes(code)) {
     log.error({ ...fields, err: error }, "loading an adapter failed");
-    const text = `loading adapter "${alias}" failed for a reason that nobody foresaw; the server's log has it`;
+    const text = `loading adapter "${alias}" failed with an internal error; details are in the server's log`;
     return new ServerError("lora_load_task_failed", text, { cause: error });
   }
   log.warn({ ...fields, reason: message.slice(0, loggedReason) }, "an adapter was not loaded");
@@ -34,7 +34,7 @@ export function loadFailure({ model, alias, log }: Load, error: unknown): unknow
   return code === "cancelled" ? shuttingDown() : error;
 }
 
-/** A place that does not answer has no room for it either; what else it says is the reason itself. */
+/** A place that does not answer has not taken the adapter. Other errors are themselves the reason. */
 export function notTaken(error: unknown): unknown {
   const { code, message } = toErrorRecord(error);
   if (code !== "peer_gone" && code !== "timeout") return error;
@@ -46,9 +46,9 @@ export function shuttingDown(): ServerError {
   return new ServerError("draining", "the server is shutting down; load the adapter on another one");
 }
 
-/** Where the model's file is, is no business of who loads an adapter; the log says it. */
+/** The path of the model's file is not shown to the client; the log has it. */
 function modelUnreadable(cause: unknown): ServerError {
   const text =
-    "the model's own file cannot be read any more, so no adapter can be checked against it; the server's log has why";
+    "the model's own file can no longer be read, so no adapter can be checked against it; the server's log has the reason";
   return new ServerError("invalid_lora_runtime", text, { cause });
 }

@@ -1,5 +1,4 @@
-// Owns the adapters of all models as the routes see them: finds the model's, or says why there are none. Made by the front,
-// which keeps the adapters of each model itself.
+// LoraRegistry: the adapters of all models, as the routes see them. Finds the adapters of a model, or throws why there are none.
 import { ServerError } from "../../runtime/errors.ts";
 import type {
   AdapterListing,
@@ -13,14 +12,14 @@ import type { ModelAdapters } from "./model-adapters.ts";
 export class LoraRegistry implements LoraAdapters {
   readonly #models: ReadonlyMap<string, ModelAdapters | null>;
 
-  /** All models by id; null is one that takes no adapters. */
+  /** All models by id; null: the model takes no adapters. */
   constructor(models: ReadonlyMap<string, ModelAdapters | null>) {
     this.#models = models;
   }
 
   load(request: LoadAdapterRequest): Promise<LoadedAdapter> {
     const loaded = this.#load(request);
-    // It goes on when nobody waits for it any more; then its failure is in the log alone.
+    // Loading continues when the client leaves; then the failure is only in the log.
     loaded.catch(() => {});
     return loaded;
   }
@@ -43,7 +42,7 @@ export class LoraRegistry implements LoraAdapters {
     if (adapters === null) {
       throw new ServerError(
         "lora_runtime_unavailable",
-        `model "${model}" takes no adapters; enable_lora lets one that has none of its own (legacy_lora, xlora)`,
+        `model "${model}" takes no adapters; enable_lora allows them, unless the model has fixed ones (legacy_lora, xlora)`,
         { param: "model" },
       );
     }

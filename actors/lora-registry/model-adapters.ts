@@ -1,9 +1,9 @@
-// Owns the adapters of one model: aliases, the generations in memory, and who uses them. Lives on the front's thread, as
-// long as the server; the model's place may come and go below it. Reading and checking files is a thread's of its own.
+// ModelAdapters: the adapters of one model, with their aliases, versions and leases. Lives on the main thread as long as the
+// server, while the model's place may end and be restarted. A separate thread reads and checks the files.
 //
-// The table says what is to be there, and changes at once; the engine follows, one ask after the other. What the table lets
-// go is freed in a later turn, or before something new is loaded. What is new is loaded first, and enters the table in the
-// same turn, if it still may.
+// The table is the desired state and changes at once; the engine follows, one request after the other. A version that leaves
+// the table is freed later, at the latest before a new one is loaded. A new version is loaded first; then, if the table still
+// permits it, it enters the table in the same task.
 import assert from "node:assert";
 import type { AdapterLimits } from "../../engines/engine.ts";
 import type { AdapterSelector } from "../../engines/generation.ts";
@@ -21,17 +21,16 @@ import { EngineAdapters } from "./engine-adapters.ts";
 import { type AdapterLog, loadFailure, notTaken, shuttingDown } from "./load-failure.ts";
 import { prepareOnPlace } from "./prepare-on-place.ts";
 
-/** An adapter to have before the first request. */
+/** An adapter of the settings, loaded before the first request. */
 export interface PreloadedAdapter {
   readonly alias: string;
-  /** As it was given, for the listing. */
+  /** As given in the settings, for the listing. */
   readonly source: string;
   readonly revision: string | null;
   /** A local folder or file. */
   readonly path: string;
 }
 
-/** What a served model is told about adapters. */
 export interface AdapterSettings {
   readonly limits: AdapterLimits;
   readonly preloaded: readonly PreloadedAdapter[];
@@ -41,27 +40,26 @@ export interface ModelAdaptersOptions {
   readonly modelId: string;
   readonly modelPath: string;
   readonly settings: AdapterSettings;
-  /** Where prepared adapters are kept, those of several models side by side. */
+  /** Folder of prepared adapters, shared by all models. */
   readonly folder: string;
-  /** SERVICE_LORA_ADAPTER_ROOT as a real path; null where there is none. Not for preloaded ones. */
+  /** Real path of SERVICE_LORA_ADAPTER_ROOT; null: not set. Does not apply to preloaded adapters. */
   readonly root: string | null;
-  /** The one of the server. */
   readonly gate: AdapterLoadLock;
   readonly log: AdapterLog;
-  /** Runs a task on the model while it is loaded, which it stays until then. Throws model_state_conflict where it is not. */
+  /** Runs a task on the model, which stays loaded until the task has ended. Throws model_state_conflict if it is not loaded. */
   readonly whileLoaded: <T>(task: (model: Ref<ModelProtocol>) => Promise<T>) => Promise<T>;
-  /** How adapters are made ready, where not on a place of their own: for tests. */
+  /** Replaces the preparation on a worker thread: for tests. */
   readonly prepare?: Prepare;
 }
 
-/** A request's hold on the generation it began with. */
+/** Keeps the adapter version of a request in memory. */
 export interface AdapterLease {
   readonly adapter: LeasedAdapter;
-  /** The request has ended. Once. */
+  /** The request has ended. To be called once. */
   release(): void;
 }
 
-/** Codes of a place that has ended, or is about to: whatever was asked of it is asked of the next one. */
+/** Codes of a place that has ended or is ending: its requests are repeated on the next place. */
 const endsOfPlaces: readonly ErrorCode[] = ["peer_gone", "draining"];
 
 export class ModelAdapters {
@@ -70,7 +68,7 @@ export class ModelAdapters {
   readonly #engine: EngineAdapters;
   readonly #files: AdapterFiles;
   #nextId = 1;
-  /** The server has not started yet: then what cannot be loaded ends it, so that somebody sees to it. */
+  /** While the server starts, an adapter that cannot be loaded fails the start. */
   #isStarting = true;
 
   constructor(options: ModelAdaptersOptions) {
@@ -79,7 +77,7 @@ export class ModelAdapters {
     this.#options = options;
     this.#table = new AdapterTable(model, settings.limits);
     this.#engine = new EngineAdapters({
-      onFreed: (generation) => void this.#files.remove(generation),
+      onFreed: (version) => void this.#files.remove(version),
       onError: (err, adapterId) =>
         log.error({ model, adapterId, err }, "the engine did not free an adapter; its memory stays taken"),
     });
@@ -88,11 +86,11 @@ export class ModelAdapters {
       modelPath,
       limits: { maxRank, maxBytes },
       prepare,
-      onError: (err) => log.warn({ model, err }, "the file of an adapter that is not used any more was not removed"),
+      onError: (err) => log.warn({ model, err }, "the file of an unused adapter was not removed"),
     });
   }
 
-  /** Prepares those of the settings, before the model's first place is up. Throws what is wrong with one, naming it. */
+  /** Prepares the adapters of the settings, before the model's first place is up. Throws an error that names the adapter. */
   async preload(): Promise<void> {
     for (const { path, ...named } of this.#options.settings.preloaded) {
       try {
@@ -104,41 +102,41 @@ export class ModelAdapters {
     }
   }
 
-  /** The server has started: from now on an adapter that cannot be loaded again takes down itself alone. */
+  /** From now on an adapter that cannot be loaded again is removed, and does not stop the model. */
   serverStarted(): void {
     this.#isStarting = false;
   }
 
   /**
-   * The model's place is up and takes no jobs yet: loads every resident generation into it, under its old id. Rejects where
-   * the place ends, or is being ended, meanwhile; and with the first that it does not take while the server starts.
+   * Loads all versions into a new place of the model, under their old ids, before it takes jobs. Rejects if the place ends
+   * or is being stopped; while the server starts, also with the first adapter that the place refuses.
    */
   attach(model: Ref<ModelProtocol>, isEnding: () => boolean): Promise<void> {
-    return this.#engine.inTurn(async () => {
+    return this.#engine.inOrder(async () => {
       this.#engine.restarted(model);
-      for (const generation of this.#table.generations()) {
-        // Those that are let go while others are loaded need not come.
-        if (!this.#table.has(generation)) continue;
-        await this.#engine.load(generation).catch((error: unknown) => {
+      for (const version of this.#table.versions()) {
+        // It may have been unloaded while others were loaded.
+        if (!this.#table.has(version)) continue;
+        await this.#engine.load(version).catch((error: unknown) => {
           if (this.#isStarting || isEnding() || endsOfPlaces.includes(toErrorRecord(error).code)) {
-            throw this.#naming(this.#table.aliasesOf(generation)[0] ?? generation.prepared.generation, error);
+            throw this.#naming(this.#table.aliasesOf(version)[0] ?? version.prepared.generation, error);
           }
-          this.#lose(generation, error);
+          this.#lose(version, error);
         });
       }
     });
   }
 
-  /** For a request: what the selector stands for now. Throws invalid_value with the param adapter. */
+  /** A lease on the version that the selector names now. Throws invalid_value with the param adapter. */
   lease(selector: AdapterSelector): AdapterLease {
-    const generation = this.#table.lease(selector);
+    const version = this.#table.lease(selector);
     let isReleased = false;
     return {
-      adapter: { id: generation.id, generation: generation.prepared.generation },
+      adapter: { id: version.id, generation: version.prepared.generation },
       release: () => {
-        assert(!isReleased, `a lease on adapter ${generation.id} was released twice`);
+        assert(!isReleased, `a lease on adapter ${version.id} was released twice`);
         isReleased = true;
-        const freed = this.#table.release(generation);
+        const freed = this.#table.release(version);
         if (freed !== null) this.#engine.free(freed);
       },
     };
@@ -152,7 +150,7 @@ export class ModelAdapters {
     return this.#table.list();
   }
 
-  /** See LoraAdapters; the model must be loaded. What can be refused before anything is read is. */
+  /** See LoraAdapters; the model must be loaded. Checks all that it can before it reads a file. */
   async load({ alias, path, replace, expectedGeneration }: LoadAdapterRequest): Promise<LoadedAdapter> {
     const wanted = { alias: checkedAlias(alias), source: path, revision: null, replace, expectedGeneration };
     checkLoadPolicy(wanted);
@@ -179,61 +177,61 @@ export class ModelAdapters {
     return was;
   }
 
-  /** The server shuts down: ends what is being prepared, lets nothing more in, and removes the files. */
+  /** The server shuts down: cancels the preparation in progress, refuses further loads, and removes the files. */
   async close(): Promise<void> {
-    await this.#files.close(this.#table.generations());
+    await this.#files.close(this.#table.versions());
   }
 
-  /** Prepares what is to come and puts it in place; where that fails, nothing has changed. `done` is said of one that is new. */
+  /** Prepares an adapter and points its alias to it; changes nothing if it fails. `done`: log message of a new alias. */
   async #bringIn(wanted: Wanted, source: string, root: string | null, done: string): Promise<LoadedAdapter> {
     const startedMs = performance.now();
     const content = await this.#files.prepare(source, root);
     try {
-      const { loaded, replaced } = await this.#engine.inTurn(() => this.#putInPlace(wanted, content));
+      const { loaded, replaced } = await this.#engine.inOrder(() => this.#putInPlace(wanted, content));
       const ms = Math.round(performance.now() - startedMs);
       if (replaced === null) this.#log(loaded, { ms }, done);
       else this.#log(loaded, { replaced, ms }, "adapter replaced");
       return loaded;
     } finally {
-      // It is left over where that failed, and where the same content was in memory already.
-      if (!this.#table.generations().some(({ home }) => home === content.home)) await this.#files.remove(content);
+      // The new file is not needed after a failure, or if the same content is already in memory.
+      if (!this.#table.versions().some(({ home }) => home === content.home)) await this.#files.remove(content);
     }
   }
 
-  /** In a turn of the engine. What may stand against it is looked at anew, because time has passed. */
+  /** As a task of the engine. Repeats all checks, because time has passed. */
   async #putInPlace(wanted: Wanted, content: Content): Promise<Pointed> {
-    // Its room may be what those have that nobody needs any more; what is looked at below must not change while they go.
+    // Unneeded versions may take the memory that this one needs. Nothing may wait between the checks below and their use.
     while (this.#engine.isBehind) await this.#engine.freeUnneeded();
     this.#assertOpen();
     this.#table.checkRoom(wanted, content.prepared);
     const resident = this.#table.find(content.prepared.generation);
     if (resident !== null) return this.#point(wanted, resident);
-    const generation = { id: this.#nextId++, ...content };
-    await this.#engine.load(generation).catch((error: unknown) => {
+    const version = { id: this.#nextId++, ...content };
+    await this.#engine.load(version).catch((error: unknown) => {
       throw notTaken(error);
     });
     try {
       this.#assertOpen();
-      return this.#point(wanted, generation);
+      return this.#point(wanted, version);
     } catch (error) {
-      await this.#engine.unload(generation);
+      await this.#engine.unload(version);
       throw error;
     }
   }
 
-  #point(wanted: Wanted, generation: AdapterVersion): Pointed {
-    const pointed = this.#table.point(wanted, generation, Math.floor(Date.now() / 1000));
+  #point(wanted: Wanted, version: AdapterVersion): Pointed {
+    const pointed = this.#table.point(wanted, version, Math.floor(Date.now() / 1000));
     if (pointed.freed !== null) this.#engine.free(pointed.freed);
     return pointed;
   }
 
-  /** The model lives on without it: those who want it are told that there is no such adapter. */
-  #lose(generation: AdapterVersion, err: unknown): void {
+  /** The model continues without the adapter; requests that name it are refused. */
+  #lose(version: AdapterVersion, err: unknown): void {
     const { modelId: model, log } = this.#options;
-    const aliases = this.#table.lose(generation);
-    const fields = { model, aliases, generation: generation.prepared.generation, err };
-    log.error(fields, "the model was loaded without an adapter that it had before; load the adapter anew");
-    void this.#files.remove(generation);
+    const aliases = this.#table.lose(version);
+    const fields = { model, aliases, generation: version.prepared.generation, err };
+    log.error(fields, "the model was restarted without an adapter that it had before; load the adapter again");
+    void this.#files.remove(version);
   }
 
   #assertOpen(): void {

@@ -1,4 +1,4 @@
-// Owns what runs on the place that prepares one adapter (a worker thread): all of it is its start.
+// Module of the worker thread that prepares one adapter: the whole task is the start of the place.
 import { type PrepareOptions, prepareAdapter } from "../../engines/files/lora/prepare.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import { ServerError } from "../../runtime/errors.ts";

@@ -1,27 +1,27 @@
-// Owns what a model has counted over all its lives: each of its places begins at nothing, and a counter that falls would tell
-// whoever reads metrics of traffic there never was. Kept by the front, one a model. What a place counted after it was last
-// asked is gone with it; one that is unloaded is asked before.
+// CumulativeStatistics: the statistics of one model over all its places. The counters of a new place start at 0, and a counter
+// that falls would look like traffic in the metrics. Counts since the last answer of a place are lost when it dies; a model
+// that is unloaded is asked before.
 import type { LatencyCounts } from "../api/engine-metric.ts";
 import type { ModelStatistics, SeriesLatencies } from "../messages.ts";
 
 export class CumulativeStatistics {
-  /** Of lives that have ended; only its totals mean something. */
+  /** Sums of the places that have ended; only the totals are meaningful. */
   #before: ModelStatistics | null = null;
-  /** What the present life answered last. */
+  /** The last answer of the present place. */
   #latest: ModelStatistics | null = null;
 
-  /** The model's place has answered. */
+  /** Notes an answer of the present place. */
   seen(statistics: ModelStatistics): void {
     this.#latest = statistics;
   }
 
-  /** The model's place has ended. */
+  /** The present place has ended. */
   ended(): void {
     this.#before = this.total();
     this.#latest = null;
   }
 
-  /** Totals of all lives, and what is now; null where it has never been asked. */
+  /** Totals of all places, and the gauges of the present one; null: no place has answered yet. */
   total(): ModelStatistics | null {
     const [before, latest] = [this.#before, this.#latest];
     if (before === null) return latest;
@@ -31,10 +31,10 @@ export class CumulativeStatistics {
   }
 }
 
-/** A model without a place has no sequences and no memory for any. */
+/** Gauges of a model without a place. */
 const nothingNow = { slots: 0, running: 0, waiting: 0, parked: 0, kvBlocks: { used: 0, total: 0 } };
 
-/** Totals of both, and the present of the second. */
+/** Totals of both, gauges of the second. */
 function added(a: ModelStatistics, b: ModelStatistics): ModelStatistics {
   return {
     ...b,

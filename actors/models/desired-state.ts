@@ -1,88 +1,56 @@
-// Owns what is wished for one model beside its requests: to be unloaded, loaded anew, out of another model's way, or gone
-// because nobody needs it; and who is to be told. Of unloading and loading the one that was wished for last is how it ends:
-// an unload answers the reloads before it too, and a reload is carried out after the unload before it. ManagedModel carries the
-// wishes out.
+// DesiredState: the operator's unfinished calls on one model, in order. The last call decides the final state: an unload also
+// answers the reloads before it; a reload after an unload runs when that unload has finished.
 import type { ModelOutcome } from "../api/model-management.ts";
 
-/** Why a model leaves memory while the server runs, the most pressing first. */
-const departures = ["unload", "evict", "idle", "reload"] as const;
+type Call = "unload" | "reload";
 
-export type UnloadReason = (typeof departures)[number];
-
-/** What one call wished for, and all that come before it is answered. */
-interface Asked {
-  readonly answer: Promise<ModelOutcome>;
+interface PendingCall {
+  readonly outcome: Promise<ModelOutcome>;
   readonly settle: (outcome: ModelOutcome) => void;
 }
 
 export class DesiredState {
-  readonly #asked: { unload: Asked | null; reload: Asked | null } = { unload: null, reload: null };
-  readonly #flags = { evict: false, idle: false };
-  #isReloadLast = false;
+  /** In the order of the latest call of each kind. */
+  readonly #calls = new Map<Call, PendingCall>();
 
-  /** Settles with what became of it. All who wish for the same at a time share one promise. */
-  call(wish: "unload" | "reload"): Promise<ModelOutcome> {
-    this.#isReloadLast = wish === "reload";
-    this.#asked[wish] ??= createAsked();
-    return this.#asked[wish].answer;
+  /** Settles with the outcome. Equal calls that are pending at the same time share one promise. */
+  call(call: Call): Promise<ModelOutcome> {
+    const pending = this.#calls.get(call) ?? createCall();
+    this.#calls.delete(call);
+    this.#calls.set(call, pending);
+    return pending.outcome;
   }
 
-  flag(wish: "evict" | "idle"): void {
-    this.#flags[wish] = true;
+  has(call: Call): boolean {
+    return this.#calls.has(call);
   }
 
-  unflag(wish: "evict" | "idle"): void {
-    this.#flags[wish] = false;
+  /** The final state: true after a reload, false after an unload or without a call. */
+  get isLoaded(): boolean {
+    return [...this.#calls.keys()].at(-1) === "reload";
   }
 
-  has(wish: UnloadReason): boolean {
-    return wish === "evict" || wish === "idle" ? this.#flags[wish] : this.#asked[wish] !== null;
-  }
-
-  /** Why it is to leave; null where it may stay. */
-  get departure(): UnloadReason | null {
-    return departures.find((wish) => this.has(wish)) ?? null;
-  }
-
-  /** It is to leave, and does not come back to the seat it has. */
-  get freesSeat(): boolean {
-    return this.departure !== null && this.departure !== "reload";
-  }
-
-  /** It is to be loaded in the end. */
-  get wantsLoaded(): boolean {
-    return this.has("reload") && (this.#isReloadLast || !this.has("unload"));
-  }
-
-  /** It has been loaded, or could not be. */
+  /** Answers the reloads, except those after a pending unload. */
   loaded(outcome: ModelOutcome): void {
-    if (!this.has("unload") || !this.#isReloadLast) this.#settle("reload", outcome);
+    if (!this.has("unload") || !this.isLoaded) this.settle("reload", outcome);
   }
 
-  /** It is not in memory: nobody wants that of it any more. */
-  departed(outcome: ModelOutcome): void {
-    this.unflag("evict");
-    this.unflag("idle");
-    if (!this.wantsLoaded) this.#settle("reload", outcome);
-    this.#settle("unload", { ...outcome, error: null });
+  /** Answers the unloads, and the reloads too unless a reload is still to be tried. */
+  unloaded(outcome: ModelOutcome): void {
+    if (!this.isLoaded || outcome.error !== null) this.settle("reload", outcome);
+    this.settle("unload", { ...outcome, error: null });
   }
 
-  /** Nothing is done for it any more. */
-  end(outcome: ModelOutcome): void {
-    this.#settle("reload", outcome);
-    this.#settle("unload", outcome);
-  }
-
-  #settle(wish: "unload" | "reload", outcome: ModelOutcome): void {
-    this.#asked[wish]?.settle(outcome);
-    this.#asked[wish] = null;
+  settle(call: Call, outcome: ModelOutcome): void {
+    this.#calls.get(call)?.settle(outcome);
+    this.#calls.delete(call);
   }
 }
 
-function createAsked(): Asked {
+function createCall(): PendingCall {
   let settle = (_outcome: ModelOutcome): void => {};
-  const answer = new Promise<ModelOutcome>((resolve) => {
+  const outcome = new Promise<ModelOutcome>((resolve) => {
     settle = resolve;
   });
-  return { answer, settle };
+  return { outcome, settle };
 }

@@ -1,142 +1,144 @@
-// Owns the life of one model: whether it is in memory, what brings it there and takes it away, and which requests are on it,
-// wait for it or are refused. Made by front.ts, one a model, for as long as the server lives.
+// ManagedModel: the lifecycle of one model. Every event (a request comes or ends, a slot is granted or wanted back, the process
+// is up or ended, an operator's call, the idle timer) changes the desired or the actual state and calls reconcile(), which
+// takes the next step:
 //
-// What is wished for is noted at once; one loop, #run, carries it out, step by step, until nothing is left to do. So no two
-// of its steps overlap, and whoever comes in the middle of one finds the model as the step before left it. The one thing
-// that happens beside the loop is what the supervisor does when the model's engine dies by itself.
-
+// | phase    | status              | a reason to load: a waiting  | a reason to unload: a call,     | neither           |
+// |          |                     | request, a final reload      | eviction, idleness              |                   |
+// | -------- | ------------------- | ---------------------------- | ------------------------------- | ----------------- |
+// | out      | unloaded, reloading | get a slot, then: starting   | -                               | leave the queue   |
+// | starting | reloading           | wait until up or given up    | a call, no load: stopping       | wait              |
+// | running  | loaded, reloading   | -                            | close the gate, let requests    | keep the gate     |
+// |          | (after a crash)     |                              | end, then: stopping             | open while up     |
+// | stopping | loaded, reloading   | wait until ended, then: out  | as before                       | as before         |
+//
+// A reason to unload takes precedence while running. The process restarts by itself after a crash; when it is given up, the
+// model is out, and requests are refused for maxBackoffMs. Only a reload keeps its slot while the model is out.
 import type { Ref } from "../../runtime/actor/ref.ts";
-import { fromErrorRecord, type ServerError } from "../../runtime/errors.ts";
+import { type ErrorRecord, fromErrorRecord, type ServerError } from "../../runtime/errors.ts";
 import type { ModelStatus } from "../api/inference.ts";
 import type { ModelOutcome } from "../api/model-management.ts";
 import type { ModelAdapters } from "../lora-registry/model-adapters.ts";
 import type { ModelProtocol } from "../messages.ts";
-import { DesiredState, type UnloadReason } from "./desired-state.ts";
-import { ModelProcess, type SupervisedModelOptions } from "./model-process.ts";
-import type { ModelSlots, Resident } from "./model-slots.ts";
-import { ModelState } from "./model-state.ts";
+import { DesiredState } from "./desired-state.ts";
+import { ModelProcess, type ModelProcessOptions } from "./model-process.ts";
+import type { ModelSlots, SlotUser } from "./model-slots.ts";
 import { RejectionCounter } from "./rejection-counter.ts";
-import { notLoaded, type ServedModel, shuttingDown } from "./served-model.ts";
-import type { TransitionReason } from "./transitions.ts";
-import { Visitors } from "./visitors.ts";
+import { type GateOptions, RequestGate } from "./request-gate.ts";
+import { failed, loading, notLoaded, type ServedModel, shuttingDown } from "./served-model.ts";
+import { checkTransition, type TransitionReason } from "./transitions.ts";
 
-export interface ModelLifeOptions extends SupervisedModelOptions {
+export interface ManagedModelOptions extends ModelProcessOptions, GateOptions {
+  readonly served: ServedModel;
   /** start() will be called. */
   readonly loadsAtStart: boolean;
-  readonly residency: ModelSlots;
-  /** Most requests that wait for it to be loaded; each does so for loadTimeoutMs. */
-  readonly maxWaiting: number;
-  readonly idleUnloadMs: number;
+  readonly slots: ModelSlots;
 }
 
-/** Time left to a place to keep what it has cached, once its requests are answered. */
+type UnloadReason = "unload" | "evict" | "idle" | "reload";
+
+type Phase = "out" | "starting" | "running" | "stopping";
+
+/** Deadline of a process to save its prefix cache and stop, after its requests have ended. */
 const unloadDeadlineMs = 10_000;
 
-export class ManagedModel implements Resident {
+export class ManagedModel implements SlotUser {
   /** Unix seconds. */
   readonly createdAt = Math.floor(Date.now() / 1000);
+  status: ModelStatus = "unloaded";
   readonly id: string;
   readonly served: ServedModel;
-  /** Its dynamic LoRA runtime; null where it has none. */
+  /** Adapters of its dynamic LoRA runtime; null: none. */
   readonly adapters: ModelAdapters | null;
   readonly model: ModelProcess;
   readonly refusals: RejectionCounter;
-  readonly #options: ModelLifeOptions;
-  readonly #standing: ModelState;
-  readonly #visitors: Visitors;
-  readonly #wishes = new DesiredState();
-  /** What the loop is at that takes it out of memory: only while it is drained may it stay after all. */
-  #leaving: "draining" | "stopping" | null = null;
-  #isRunning = false;
-  #running: Promise<void> = Promise.resolve();
-  #isStopped = false;
+  readonly #options: ManagedModelOptions;
+  readonly #gate: RequestGate;
+  readonly #desired = new DesiredState();
+  #phase: Phase = "out";
+  #lastMove: TransitionReason | null = null;
+  /** Why the last load failed. */
+  #failure: { readonly error: ServerError; readonly retryAtMs: number } | null = null;
+  /** Why the stop in progress was begun. */
+  #stopReason: UnloadReason | null = null;
+  #stopping = Promise.resolve();
+  #isClosed = false;
 
-  constructor(options: ModelLifeOptions) {
-    const { served, clock, log, restart } = options;
+  constructor(options: ManagedModelOptions) {
+    const { served, clock, log } = options;
     this.#options = options;
     this.id = served.id;
     this.served = served;
     this.adapters = options.adapters;
-    this.model = new ModelProcess(options, {
-      onUp: () => this.#up(),
-      onCrash: () => this.#crashed(),
-      onGivenUp: (error) => this.#givenUp(error),
-    });
+    this.model = new ModelProcess(options, { onUp: () => this.#up(), onDown: (error) => this.#down(error) });
     this.refusals = new RejectionCounter(served.id, log, clock);
-    this.#standing = new ModelState({ modelId: served.id, clock, log, restMs: restart.maxBackoffMs });
-    this.#visitors = new Visitors({
-      modelId: served.id,
-      clock,
-      maxWaiting: options.maxWaiting,
-      waitMs: options.loadTimeoutMs,
-      idleMs: options.idleUnloadMs,
-      onIdle: () => this.#depart("idle"),
-      onDeserted: () => this.#stopUnwanted(),
-    });
-    if (options.loadsAtStart) this.#standing.move("reloading", "start");
+    this.#gate = new RequestGate(options, () => this.reconcile());
+    if (options.loadsAtStart) this.#move("reloading", "start");
   }
 
-  get status(): ModelStatus {
-    return this.#standing.status;
-  }
-
-  /** As it is now; the error is why it could not be loaded. */
+  /** The present status; the error is the cause of the last failed load. */
   get outcome(): ModelOutcome {
-    return this.#standing.outcome;
+    return { id: this.id, status: this.status, error: this.#failureRecord };
   }
 
-  /** Loads it with the server. Rejects with why it cannot be; never settles where stop() comes first. */
+  get inFlight(): number {
+    return this.#gate.inFlight;
+  }
+
+  get lastUsedMs(): number {
+    return this.#gate.lastUsedMs;
+  }
+
+  get isEvictable(): boolean {
+    return this.#phase === "running" || this.#phase === "stopping";
+  }
+
+  get isLeaving(): boolean {
+    return this.#unloadReason !== null && this.#unloadReason !== "reload";
+  }
+
+  /** Loads the model at the start of the server. Rejects with the error of a failed load. */
   async start(): Promise<void> {
-    const asked = this.#wishes.call("reload");
-    this.#proceed();
-    await asked;
-    if (this.#isStopped) await new Promise(() => {});
-    if (this.#standing.error !== null) throw this.#standing.error;
+    await this.#call("reload");
+    if (this.#failure !== null) throw this.#failure.error;
   }
 
   async reload(): Promise<ModelOutcome> {
-    if (this.#isStopped) return { ...this.outcome, error: shuttingDown };
-    const isUnderWay = this.status === "reloading" || this.#wishes.has("reload");
-    // One that waits for room, or is leaving, comes up only if somebody still wishes it then.
-    const isComing = this.status === "reloading" && this.model.isAlive && !this.isLeaving;
-    const asked = isComing ? null : this.#wishes.call("reload");
-    this.#proceed();
-    return isUnderWay || asked === null ? { id: this.id, status: "reloading", error: null } : await asked;
+    if (this.#isClosed) return { ...this.outcome, error: shuttingDown };
+    const isInProgress = this.status === "reloading" || this.#desired.has("reload");
+    const isComing = this.status === "reloading" && this.#phase !== "out" && !this.isLeaving;
+    const outcome = isComing ? this.outcome : this.#call("reload");
+    return isInProgress ? { id: this.id, status: "reloading", error: null } : await outcome;
   }
 
-  /** One that is being loaded is loaded first where requests wait for it; where none does, that ends at once. */
   async unload(): Promise<ModelOutcome> {
-    if (this.#isStopped) return { ...this.outcome, error: shuttingDown };
+    if (this.#isClosed) return { ...this.outcome, error: shuttingDown };
     if (this.status === "unloaded") return { ...this.outcome, error: null };
-    const asked = this.#wishes.call("unload");
-    this.#stopUnwanted();
-    this.#proceed();
-    return await asked;
+    return await this.#call("unload");
   }
 
   /**
-   * A request of a client comes. Settles when the model answers it, which it then does until leave(); loads it where it is not. Rejects
-   * with why it cannot be answered.
+   * Admits a client's request; leave() ends it. Settles when the model is loaded, and loads it if necessary. Rejects with
+   * the reason if the request cannot be answered.
    */
   async enter(signal: AbortSignal | null, client: string): Promise<void> {
     if (this.tryEnter()) return;
-    const refusal = this.#isStopped ? shuttingDown : this.#standing.refusal;
+    const refusal = this.#refusal;
     if (refusal !== null) throw fromErrorRecord(refusal);
-    const admission = this.#visitors.wait(signal, client);
-    this.#proceed();
+    const admission = this.#gate.wait(signal, client);
+    this.reconcile();
     await admission;
   }
 
-  /** As enter(), where it can be at once. */
+  /** As enter(), but false if the model is not loaded, or is about to be unloaded. */
   tryEnter(): boolean {
-    return this.#visitors.tryEnter();
+    return this.#gate.tryEnter();
   }
 
   leave(): void {
-    this.#visitors.leave();
+    this.#gate.leave();
   }
 
-  /** It stays loaded until the task is done. Throws model_state_conflict where it is not, or is about to leave. */
+  /** Runs the task on the model, which stays loaded until the task has ended. Throws model_state_conflict if it is not loaded. */
   async whileLoaded<T>(task: (model: Ref<ModelProtocol>) => Promise<T>): Promise<T> {
     if (!this.tryEnter()) throw fromErrorRecord(notLoaded(this.id));
     try {
@@ -146,154 +148,131 @@ export class ManagedModel implements Resident {
     }
   }
 
-  /** Ends it for good, and whatever is under way with it. */
+  /** Ends the model for good, whatever its phase. */
   async stop(deadlineMs: number): Promise<void> {
     const { abortFlag } = this.served.spec;
-    this.#isStopped = true;
+    this.#isClosed = true;
     if (abortFlag) new Uint8Array(abortFlag)[0] = 1;
     this.refusals.flush();
-    this.#visitors.abandon();
-    this.#visitors.refuse(shuttingDown);
-    this.#options.residency.giveUp(this);
+    this.#gate.close();
+    this.#gate.refuse(shuttingDown);
     await this.model.stop(deadlineMs);
-    await this.#running;
-    if (this.status !== "unloaded") this.#standing.move("unloaded", "stop");
-    this.#wishes.end({ ...this.outcome, error: shuttingDown });
+    await this.#stopping;
+    if (this.status !== "unloaded") this.#move("unloaded", "stop");
+    for (const call of ["reload", "unload"] as const)
+      this.#desired.settle(call, { ...this.outcome, error: shuttingDown });
   }
 
-  get inFlight(): number {
-    return this.#visitors.inFlight;
+  /** Takes the next step towards the desired state, if there is one. */
+  reconcile(): void {
+    if (this.#isClosed) return;
+    const isWanted = this.#desired.isLoaded || this.#gate.hasWaiting;
+    const reason = this.#unloadReason;
+    if (this.#phase === "out" && isWanted) this.#load();
+    else if (this.#phase === "out" && this.status === "reloading")
+      this.#unloaded(reason === "unload" ? reason : "unwanted");
+    else if (this.#phase === "starting" && reason === "unload" && !isWanted) this.#stopping = this.#stop(reason);
+    else if (this.#phase === "running" && reason !== null) this.#drain(reason);
+    else if (this.#phase === "running" && this.model.isUp) this.#gate.open();
   }
 
-  get lastUsedMs(): number {
-    return this.#visitors.lastUsedMs;
+  /** The most pressing reason to unload the model. A stop in progress keeps its reason, except that it may become a stronger one. */
+  get #unloadReason(): UnloadReason | null {
+    if (this.#desired.has("unload")) return "unload";
+    if (this.#options.slots.isEvicted(this)) return "evict";
+    if (this.#stopReason !== null) return this.#stopReason;
+    if (this.#phase === "running" && this.#gate.isIdle) return "idle";
+    return this.#desired.has("reload") ? "reload" : null;
   }
 
-  get isEvictable(): boolean {
-    return this.model.isAlive && !this.model.isStarting;
+  #call(call: "unload" | "reload"): Promise<ModelOutcome> {
+    const outcome = this.#desired.call(call);
+    this.reconcile();
+    return outcome;
   }
 
-  get isLeaving(): boolean {
-    return this.#wishes.freesSeat;
+  #load(): void {
+    if (this.status === "unloaded") this.#move("reloading", this.#desired.has("reload") ? "reload" : "request");
+    if (!this.#options.slots.acquire(this)) return;
+    this.#phase = "starting";
+    this.model.start();
   }
 
-  evict(): void {
-    this.#depart("evict");
+  /** Stops the process when its requests have ended. */
+  #drain(reason: UnloadReason): void {
+    this.#gate.close();
+    if (this.inFlight === 0 || !this.model.isUp) this.#stopping = this.#stop(reason);
   }
 
-  stay(): void {
-    if (this.#isStopped || this.#leaving === "stopping") return;
-    this.#wishes.unflag("evict");
-    if (this.#leaving === null || this.#wishes.departure !== null) return;
-    this.#leaving = null;
-    this.#visitors.open();
-  }
-
-  get #isWanted(): boolean {
-    return this.#wishes.wantsLoaded || this.#visitors.areWaiting;
-  }
-
-  /** Takes back what was begun to load it, where nobody wants that any more. */
-  #stopUnwanted(): void {
-    if (this.#isWanted) return;
-    this.#options.residency.giveUp(this);
-    if (this.model.isStarting && this.#wishes.has("unload")) void this.model.stop(unloadDeadlineMs);
-  }
-
-  #depart(reason: "evict" | "idle"): void {
-    this.#wishes.flag(reason);
-    this.#proceed();
-  }
-
-  #proceed(): void {
-    if (this.#isRunning) return;
-    this.#isRunning = true;
-    this.#running = this.#run();
-  }
-
-  async #run(): Promise<void> {
-    while (!this.#isStopped) {
-      const { departure } = this.#wishes;
-      if (this.model.isAlive && departure !== null) await this.#unload(departure);
-      else if (this.model.isAlive) break;
-      else if (this.#isWanted) await this.#load();
-      else break;
-    }
-    // In the same turn as the last look at the wishes: none can come in between.
-    this.#isRunning = false;
-  }
-
-  async #load(): Promise<void> {
-    const { residency } = this.#options;
-    if (this.status === "unloaded") this.#standing.move("reloading", this.#wishes.has("reload") ? "reload" : "request");
-    const isSeated = await residency.acquire(this);
-    if (this.#isStopped) return;
-    if (isSeated) await this.model.start();
-    if (this.#isStopped) return;
-    // Neither up nor given up, nor started again after a crash: nobody wanted it any more.
-    if (this.status === "reloading" && !this.model.isAlive)
-      this.#gone(this.#wishes.has("unload") ? "unload" : "unwanted");
-    else this.#wishes.loaded(this.outcome);
-  }
-
-  /** Lets the requests end that are on it, and stops it. Those that come meanwhile wait, and have it loaded again. */
-  async #unload(wished: UnloadReason): Promise<void> {
+  async #stop(reason: UnloadReason): Promise<void> {
     const startMs = performance.now();
-    const isUp = this.status === "loaded";
-    this.#visitors.close();
-    // One that is being started again has no requests, and must not come up on the way.
-    this.#leaving = isUp ? "draining" : "stopping";
-    if (isUp) await this.#visitors.drained();
-    if (!this.#isDeparting) return;
-    this.#leaving = "stopping";
-    const drainMs = Math.round(performance.now() - startMs);
-    if (isUp && !this.#isStopped) await this.model.count();
+    const drainMs = this.status === "loaded" ? Math.round(startMs - this.#gate.closedMs) : 0;
+    this.#phase = "stopping";
+    this.#stopReason = reason;
+    if (this.status === "loaded") await this.model.count();
     await this.model.stop(unloadDeadlineMs);
-    // Something more pressing may have been wished for meanwhile.
-    const reason = this.#wishes.departure ?? wished;
-    const keepsSeat = !this.isLeaving && !this.#isStopped;
-    this.#leaving = null;
-    this.#standing.move("unloaded", reason);
-    const stopMs = Math.round(performance.now() - startMs) - drainMs;
-    this.#options.log.info({ model: this.id, reason, drainMs, stopMs }, "model unloaded");
-    this.#wishes.departed(this.outcome);
-    if (!keepsSeat) this.#options.residency.release(this);
+    if (this.#isClosed) return;
+    const finalReason = this.#unloadReason ?? reason;
+    const fields = { model: this.id, reason: finalReason, drainMs, stopMs: Math.round(performance.now() - startMs) };
+    this.#options.log.info(fields, "model unloaded");
+    this.#unloaded(finalReason);
   }
 
-  get #isDeparting(): boolean {
-    return this.#leaving !== null;
+  #unloaded(reason: TransitionReason): void {
+    this.#phase = "out";
+    this.#stopReason = null;
+    this.#move("unloaded", reason);
+    this.#desired.unloaded(this.outcome);
+    if (reason !== "reload") this.#options.slots.release(this);
+    this.reconcile();
   }
 
   #up(): void {
-    if (this.#isDeparting) return;
-    this.#standing.move("loaded", "ready");
-    this.#visitors.open();
-    this.#options.residency.review();
+    if (this.#phase === "stopping") return;
+    this.#phase = "running";
+    this.#move("loaded", "ready");
+    this.#gate.open();
+    this.#desired.loaded(this.outcome);
+    this.#options.slots.review();
+    this.reconcile();
   }
 
-  #crashed(): void {
-    if (this.#lost()) return;
-    this.#standing.move("reloading", "crash");
+  /** The process has ended by itself. The error is the reason why it is not restarted; null: it is. */
+  #down(error: ServerError | null): void {
+    const { clock, restart } = this.#options;
+    this.#gate.close();
+    if (this.#phase === "stopping") return;
+    if (this.#phase === "running" && this.#unloadReason !== null) this.reconcile();
+    else if (error === null) this.#move("reloading", "crash");
+    else {
+      this.#failure = { error, retryAtMs: clock.now() + restart.maxBackoffMs };
+      this.#gate.refuse(this.#failureRecord ?? failed(this.id, error));
+      this.#unloaded("failed");
+    }
   }
 
-  #givenUp(error: ServerError): void {
-    if (this.#lost()) return;
-    this.#visitors.refuse(this.#standing.failed(error));
-    this.#gone("failed");
+  #move(to: ModelStatus, reason: TransitionReason): void {
+    const from = this.status;
+    checkTransition(from, to, reason);
+    this.status = to;
+    this.#lastMove = reason;
+    if (to === "reloading") this.#failure = null;
+    this.#options.log.debug({ model: this.id, from, to, reason }, "model status");
   }
 
-  /** Its engine has ended by itself; true where it was on its way out. */
-  #lost(): boolean {
-    this.#visitors.abandon();
-    if (this.#leaving === null) return false;
-    this.#leaving = "stopping";
-    return true;
+  get #failureRecord(): ErrorRecord | null {
+    if (this.#failure === null) return null;
+    const { error, retryAtMs } = this.#failure;
+    const seconds = Math.ceil((retryAtMs - this.#options.clock.now()) / 1000);
+    return { ...failed(this.id, error), retryAfterSeconds: Math.max(1, seconds) };
   }
 
-  /** It is not in memory, though no #unload took it from there. */
-  #gone(reason: TransitionReason): void {
-    this.#standing.move("unloaded", reason);
-    this.#wishes.departed(this.outcome);
-    this.#options.residency.release(this);
+  /** Why a request is refused instead of waiting; null: it may wait. */
+  get #refusal(): ErrorRecord | null {
+    if (this.#isClosed) return shuttingDown;
+    // A load that no client has asked for: the request should come again rather than wait.
+    if (this.#lastMove === "start" || this.#lastMove === "crash") return loading(this.id);
+    const isRecent = this.#failure !== null && this.#options.clock.now() < this.#failure.retryAtMs;
+    return isRecent ? this.#failureRecord : null;
   }
 }

@@ -1,15 +1,15 @@
-// Owns what the names of models in requests stand for. Used by front.ts. Pure.
+// Model names in requests: finds the model or adapter that a name stands for. Pure functions.
 import { ServerError } from "../../runtime/errors.ts";
 import { adapterCards, cardNamed } from "../api/adapter-cards.ts";
 import type { ModelEntry, ResolvedModel } from "../api/inference.ts";
 
 type Named = Pick<ModelEntry, "id" | "adapters">;
 
-/** How many names an error lists, and how much of the client's own it repeats. */
+/** Number of names in an error, and characters of the client's own name in it. */
 const listedNames = 32;
 const quotedLength = 256;
 
-/** The model or adapter that requests mean by a name. Throws model_not_found. */
+/** The model or adapter with a name; undefined and "default" name the default model. Throws model_not_found. */
 export function resolveName(name: string | undefined, models: readonly Named[], defaultId: string): ResolvedModel {
   const id = name === undefined || name === "default" ? defaultId : name;
   if (models.some((model) => model.id === id)) return { id, adapter: null };

@@ -1,163 +1,127 @@
-// Owns the place of one model while it is to live: keeps it supervised, makes it ready for requests (its adapters, the link
-// to the agents), and counts over all its places. Started and stopped by ManagedModel, which alone knows of requests.
+// ModelProcess: the place of one model (a child process or a thread). Supervises it, loads its adapters, attaches it to the
+// generation place, and sums its statistics over restarts. ManagedModel starts and stops it.
 import type { Ref } from "../../runtime/actor/ref.ts";
-import { type RestartPolicy, type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
+import { type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
 import type { ActorSystem } from "../../runtime/actor/system.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { PeerExit } from "../../runtime/endpoint/endpoint.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
-import type { Logger } from "../../runtime/log/log.ts";
 import type { Place } from "../../runtime/thread/place.ts";
 import type { ModelCapabilities } from "../api/inference.ts";
+import type { ServiceOptions } from "../front/service-options.ts";
 import type { ModelAdapters } from "../lora-registry/model-adapters.ts";
 import type { ModelPlaceReady, ModelProtocol, ModelStatistics } from "../messages.ts";
 import { CumulativeStatistics } from "./cumulative-statistics.ts";
 import { capabilitiesOf, loadedFields, loading, notLoaded, ownRunAdapter, type ServedModel } from "./served-model.ts";
 
-/** Where requests find models that are loaded. */
+/** The part of the server that sends requests to loaded models. */
 export interface ModelUsers {
   attach(served: ServedModel, place: Place<ModelPlaceReady>): Promise<void>;
   detach(id: string, error: ErrorRecord): void;
 }
 
-export interface SupervisedModelOptions {
+export interface ModelProcessOptions extends Pick<ServiceOptions, "restart" | "loadTimeoutMs" | "log"> {
   readonly served: ServedModel;
-  /** Its dynamic LoRA runtime; null where it has none. */
+  /** Adapters of its dynamic LoRA runtime; null: none. */
   readonly adapters: ModelAdapters | null;
   readonly spawn: (signal: AbortSignal) => Promise<Place<ModelPlaceReady>>;
   readonly users: ModelUsers;
   readonly system: ActorSystem;
   readonly clock: Clock;
-  readonly restart: RestartPolicy;
-  readonly loadTimeoutMs: number;
-  readonly log: Logger;
 }
 
-/** What its places do by themselves: none of these is called for what stop() does. */
-export interface SupervisedModelHooks {
+/** Events of the place; none follows stop(). */
+export interface ModelProcessHooks {
   /** It takes requests from now on. */
   onUp(): void;
-  /** It was up, has ended, and is started again. */
-  onCrash(): void;
-  /** It has ended, or could not be started, and is not started again. */
-  onGivenUp(error: ServerError): void;
+  /** Null: it was up, has ended and will be restarted. An error: it has ended or did not start, and will not be restarted. */
+  onDown(error: ServerError | null): void;
 }
 
 const statisticsTimeoutMs = 5000;
 
 export class ModelProcess {
-  /** As it was when it was last loaded. */
-  capabilities: ModelCapabilities | null = null;
+  readonly served: ServedModel;
   readonly statistics = new CumulativeStatistics();
-  readonly #options: SupervisedModelOptions;
-  readonly #hooks: SupervisedModelHooks;
+  /** Known after the first load. */
+  capabilities: ModelCapabilities | null = null;
+  /** The place, after its adapters are loaded: the generation place can be attached to it. */
+  place: Place<ModelPlaceReady> | null = null;
+  /** The place takes requests. */
+  isUp = false;
+  readonly #options: ModelProcessOptions;
+  readonly #hooks: ModelProcessHooks;
   #supervisor: Supervisor | null = null;
-  #place: Place<ModelPlaceReady> | null = null;
-  #isUp = false;
+  /** The present place, before its adapters are loaded. */
+  #started: Place<ModelPlaceReady> | null = null;
   #isStopping = false;
-  /** A place that is being made ready can tell by it that it has ended. */
-  #endedCount = 0;
   #startedMs = 0;
-  #givenUpFor: ServerError | null = null;
-  #onDecided: (() => void) | null = null;
 
-  constructor(options: SupervisedModelOptions, hooks: SupervisedModelHooks) {
+  constructor(options: ModelProcessOptions, hooks: ModelProcessHooks) {
+    this.served = options.served;
     this.#options = options;
     this.#hooks = hooks;
   }
 
-  get served(): ServedModel {
-    return this.#options.served;
-  }
-
-  /** There is a place, or one is being started, or will be. */
-  get isAlive(): boolean {
-    return this.#supervisor !== null;
-  }
-
-  /** start() has not settled. */
-  get isStarting(): boolean {
-    return this.#onDecided !== null;
-  }
-
-  /** What the agents can be linked to now. */
-  get place(): Place<ModelPlaceReady> | null {
-    return this.#place;
-  }
-
-  /** Settles when it is up, given up or stopped. */
-  async start(): Promise<void> {
-    const { served, restart, clock } = this.#options;
+  /** Begins to start the place, and to restart it when it ends, until stop() or until it is given up. */
+  start(): void {
+    const { served, restart, clock, spawn } = this.#options;
     this.#isStopping = false;
-    const decided = new Promise<void>((resolve) => {
-      this.#onDecided = resolve;
-    });
     this.#supervisor = supervise<ModelPlaceReady>({
       name: `model ${served.id}`,
-      start: (signal) => this.#spawn(signal),
+      start: (signal) => {
+        this.#startedMs = performance.now();
+        return spawn(signal);
+      },
       policy: restart,
       clock,
       onUp: (place) => this.#up(place),
-      onDown: (exit, next) => this.#down(exit, next),
-      onEscalate: (error) => {
-        this.#givenUpFor = error;
-      },
+      onDown: (exit, next) => this.#down(exit, next?.retryInMs ?? null),
+      onEscalate: (error) => this.#giveUp(error),
     });
-    await decided;
   }
 
-  /** Ends it, whatever it is at. Settles when nothing of it is left. */
+  /** Stops the place, its start or its restart. Settles when it has ended. */
   async stop(deadlineMs: number): Promise<void> {
-    const supervisor = this.#supervisor;
     this.#isStopping = true;
-    await supervisor?.stop(deadlineMs);
-    // Another caller's stop() may have settled first, and it may have been started since.
-    if (this.#supervisor !== supervisor) return;
+    await this.#supervisor?.stop(deadlineMs);
     this.#supervisor = null;
-    this.#decided();
   }
 
+  /** Throws model_loading, model_state_conflict. */
   ref(): Ref<ModelProtocol> {
-    const { served, system } = this.#options;
-    if (this.#place === null) throw fromErrorRecord(this.isAlive ? loading(served.id) : notLoaded(served.id));
-    return system.ref<ModelProtocol>("model", this.#place.endpoint);
+    if (this.place !== null) return this.#options.system.ref<ModelProtocol>("model", this.place.endpoint);
+    throw fromErrorRecord((this.#supervisor === null ? notLoaded : loading)(this.served.id));
   }
 
-  /** Asks its place how it is doing. Throws model_loading, model_state_conflict. */
+  /** Statistics of the present place. Throws model_loading, model_state_conflict. */
   async currentStatistics(timeoutMs?: number): Promise<ModelStatistics> {
     const current = await this.ref().ask("statistics", null, timeoutMs === undefined ? {} : { timeoutMs });
     this.statistics.seen(current);
     return current;
   }
 
-  /** Notes what its place has counted, if there is one and it answers soon. */
+  /** Updates `statistics`, if the place answers within the timeout. */
   async count(): Promise<void> {
     await this.currentStatistics(statisticsTimeoutMs).catch(() => undefined);
   }
 
-  #spawn(signal: AbortSignal): Promise<Place<ModelPlaceReady>> {
-    this.#startedMs = performance.now();
-    return this.#options.spawn(signal);
-  }
-
   async #up(place: Place<ModelPlaceReady>): Promise<void> {
     const { served, users, log } = this.#options;
-    const endedCount = this.#endedCount;
-    await this.#equip(place);
-    if (this.#endedCount !== endedCount) return;
-    this.#place = place;
+    this.#started = place;
+    await this.#loadAdapters(place);
+    // The place may end during each wait; #down has reported that.
+    if (this.#started !== place) return;
+    this.place = place;
     await users.attach(served, place);
-    // It may have died meanwhile: then #down has said so already.
-    if (this.#endedCount !== endedCount || this.#isStopping) return;
-    this.#isUp = true;
+    if (this.#started !== place || this.#isStopping) return;
+    this.isUp = true;
     this.capabilities = capabilitiesOf(place.ready);
     log.info(loadedFields(served.id, performance.now() - this.#startedMs, place), "model loaded");
-    this.#decided();
     this.#hooks.onUp();
   }
 
-  /** Has the place load the adapters that requests may name. */
-  async #equip(place: Place<ModelPlaceReady>): Promise<void> {
+  async #loadAdapters(place: Place<ModelPlaceReady>): Promise<void> {
     const { served, adapters, system, loadTimeoutMs } = this.#options;
     const model = system.ref<ModelProtocol>("model", place.endpoint);
     if (served.ownAdapter !== null) {
@@ -167,44 +131,32 @@ export class ModelProcess {
     await adapters?.attach(model, () => this.#isStopping);
   }
 
-  #down(exit: PeerExit, next: { readonly retryInMs: number } | null): void {
-    const { served, users, log } = this.#options;
-    const { id } = served;
-    const wasUp = this.#isUp;
-    this.#endedCount++;
-    this.#isUp = false;
-    this.#place = null;
+  #down({ reason, orderly }: PeerExit, retryInMs: number | null): void {
+    const { served, users, log, restart } = this.#options;
+    const wasUp = this.isUp;
+    this.isUp = false;
+    this.#started = null;
+    this.place = null;
     this.statistics.ended();
-    users.detach(id, loading(id));
+    users.detach(served.id, loading(served.id));
     if (this.#isStopping) {
-      if (!exit.orderly && wasUp)
-        log.warn({ model: id, reason: exit.reason }, "a model's engine did not stop in order");
+      if (!orderly && wasUp) log.warn({ model: served.id, reason }, "a model's engine did not stop in order");
       return;
     }
-    if (!exit.orderly) {
-      const fields = { model: id, reason: exit.reason, retryInMs: next?.retryInMs };
+    if (!orderly) {
+      const fields = { model: served.id, reason, retryInMs: retryInMs ?? undefined };
       log.error(fields, "a model's engine ended; its requests failed");
     }
-    if (next === null) {
-      this.#givenUpFor = new ServerError("peer_gone", exit.reason);
-      // The supervisor may have a better reason to give, and does it before it returns.
-      queueMicrotask(() => this.#givenUp());
-    } else if (wasUp) this.#hooks.onCrash();
+    // Other failures without a retry follow as onEscalate, which gives a better reason.
+    const isFinal = retryInMs === null && (orderly || restart.kind === "stop");
+    if (isFinal) this.#giveUp(new ServerError("peer_gone", reason));
+    else if (wasUp && retryInMs !== null) this.#hooks.onDown(null);
   }
 
-  #givenUp(): void {
-    if (this.#isStopping || this.#givenUpFor === null) return;
+  #giveUp(error: ServerError): void {
+    if (this.#isStopping) return;
     this.#supervisor = null;
-    this.#options.log.error(
-      { model: this.#options.served.id, err: this.#givenUpFor },
-      "a model does not stay up; it is given up",
-    );
-    this.#hooks.onGivenUp(this.#givenUpFor);
-    this.#decided();
-  }
-
-  #decided(): void {
-    this.#onDecided?.();
-    this.#onDecided = null;
+    this.#options.log.error({ model: this.served.id, err: error }, "a model does not stay up; it is not restarted");
+    this.#hooks.onDown(error);
   }
 }

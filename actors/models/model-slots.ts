@@ -1,84 +1,76 @@
-// Owns which models may be in memory at the same time: so many seats, who sits, who waits for one in which order, and who
-// has to get up. Shared by the lives of all models; what a model does with its seat is its own affair.
-//
-// Nobody waits in a circle: a model that sits is being loaded, which ends, or can be asked to leave, and leaves when its
-// requests are answered. One at a time is asked, for the first in the queue.
-export interface Resident {
+// ModelSlots: bounds how many models are in memory at once (max_loaded_models). Models queue for a slot in order of arrival.
+// While one waits, the least recently used holder is evicted, one at a time. No deadlock: loading ends by itself, and an
+// evicted model leaves when its requests have ended.
+
+/** A model, as the slots see it. */
+export interface SlotUser {
   /** Requests in flight. */
   readonly inFlight: number;
   readonly lastUsedMs: number;
-  /** It has been loaded, and evict() makes it leave. */
+  /** It has been loaded, and can be unloaded for another model. */
   readonly isEvictable: boolean;
-  /** It is about to release its seat. */
+  /** It will release its slot without being evicted, or is being evicted. */
   readonly isLeaving: boolean;
-  /** Begins to leave; release() follows, and review() if it cannot be. */
-  evict(): void;
-  /** Nobody needs its seat any more: takes evict() back where it can be. */
-  stay(): void;
-}
-
-interface Turn {
-  readonly resident: Resident;
-  readonly settle: (isSeated: boolean) => void;
+  /** It has been given a slot, or its eviction began or was withdrawn. */
+  reconcile(): void;
 }
 
 export class ModelSlots {
-  readonly #seats: number;
-  readonly #seated = new Set<Resident>();
-  readonly #queue: Turn[] = [];
+  readonly #count: number;
+  readonly #holders = new Set<SlotUser>();
+  readonly #queue = new Set<SlotUser>();
+  #evicted: SlotUser | null = null;
 
-  /** null = a seat for everybody. */
-  constructor(seats: number | null) {
-    this.#seats = seats ?? Number.POSITIVE_INFINITY;
+  /** null: no limit. */
+  constructor(count: number | null) {
+    this.#count = count ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Waits for a seat; false if giveUp() comes first. Who sits already keeps it. */
-  async acquire(resident: Resident): Promise<boolean> {
-    if (this.#seated.has(resident)) return true;
-    return await new Promise<boolean>((settle) => {
-      this.#queue.push({ resident, settle });
-      this.review();
-    });
+  isEvicted(user: SlotUser): boolean {
+    return this.#evicted === user;
   }
 
-  /** It does not want a seat any more; nothing where it does not wait for one. */
-  giveUp(resident: Resident): void {
-    const at = this.#queue.findIndex((turn) => turn.resident === resident);
-    if (at < 0) return;
-    const [turn] = this.#queue.splice(at, 1);
-    turn?.settle(false);
-    this.#letStay();
+  /** True if the user has a slot now. Otherwise it waits in the queue; reconcile() tells it that it has one. */
+  acquire(user: SlotUser): boolean {
+    if (this.#holders.has(user)) return true;
+    this.#queue.add(user);
+    if (this.#holders.size < this.#count) this.#grant(user);
+    else this.review();
+    return this.#holders.has(user);
   }
 
-  /** It is out of memory. */
-  release(resident: Resident): void {
-    this.#seated.delete(resident);
+  /** Gives up the slot, or the place in the queue. */
+  release(user: SlotUser): void {
+    this.#queue.delete(user);
+    this.#holders.delete(user);
+    if (this.#evicted === user) this.#evicted = null;
     this.review();
   }
 
-  /** Gives seats that are free to the first in the queue, and asks for one more if that was not enough. */
+  /** Gives free slots to the first in the queue. Evicts a holder if more models wait, else withdraws the eviction. */
   review(): void {
-    while (this.#queue.length > 0 && this.#seated.size < this.#seats) {
-      const turn = this.#queue.shift() as Turn;
-      this.#seated.add(turn.resident);
-      turn.settle(true);
+    for (const user of this.#queue) {
+      if (this.#holders.size >= this.#count) break;
+      this.#grant(user);
+      user.reconcile();
     }
-    this.#letStay();
-    if (this.#queue.length === 0) return;
-    const seated = [...this.#seated];
-    if (seated.some(({ isLeaving }) => isLeaving)) return;
-    leastWanted(seated.filter(({ isEvictable }) => isEvictable))?.evict();
+    const holders = [...this.#holders];
+    if (this.#queue.size > 0 && holders.some(({ isLeaving }) => isLeaving)) return;
+    const changed = this.#evicted;
+    this.#evicted = this.#queue.size > 0 ? leastRecentlyUsed(holders.filter(({ isEvictable }) => isEvictable)) : null;
+    (this.#evicted ?? changed)?.reconcile();
   }
 
-  #letStay(): void {
-    if (this.#queue.length > 0) return;
-    for (const resident of this.#seated) resident.stay();
+  #grant(user: SlotUser): void {
+    this.#queue.delete(user);
+    this.#holders.add(user);
   }
 }
 
-/** The least recently used of those without a request in flight; of all where each has one. */
-function leastWanted(residents: readonly Resident[]): Resident | undefined {
-  return residents.toSorted(
+/** The least recently used user, preferring users without requests in flight. */
+function leastRecentlyUsed(users: readonly SlotUser[]): SlotUser | null {
+  const [first] = users.toSorted(
     (a, b) => Number(a.inFlight > 0) - Number(b.inFlight > 0) || a.lastUsedMs - b.lastUsedMs,
-  )[0];
+  );
+  return first ?? null;
 }

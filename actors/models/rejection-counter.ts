@@ -1,20 +1,21 @@
-// Owns counting the requests one model has turned away because it had no room, and saying so in the log: how many, in one
-// line every few seconds while it goes on. Used by front.ts.
+// RejectionCounter: counts the requests of one model that were refused because a queue was full or the wait too long, and
+// logs the counts, at most one line every few seconds.
 import { type Clock, realClock } from "../../runtime/clock.ts";
 import type { ErrorCode } from "../../runtime/errors.ts";
 
-/** The first line waits for what comes with the first refusal; later ones keep this apart. */
+/** Delay of the first line, which collects the refusals of a burst; then the least time between two lines. */
 const firstLogMs = 1000;
 const logIntervalMs = 5000;
 
-/** The little of a logger that is used here. */
+/** The part of a logger that is used here. */
 interface Warnings {
   warn(fields: object, message: string): void;
 }
 
 export class RejectionCounter {
-  /** Refused because the queue was full, and because no slot became free in time. */
+  /** Requests refused because the queue was full. */
   queueFull = 0;
+  /** Requests that got no slot in time. */
   queueTimeouts = 0;
   readonly #model: string;
   readonly #log: Warnings;
@@ -29,7 +30,7 @@ export class RejectionCounter {
     this.#clock = clock;
   }
 
-  /** Takes the code of the error a request has ended with. */
+  /** Counts a request by the code of its error. */
   note(code: ErrorCode): void {
     if (code === "queue_full") this.queueFull++;
     else if (code === "queue_timeout") this.queueTimeouts++;
@@ -39,14 +40,17 @@ export class RejectionCounter {
     this.#cancelTimer ??= this.#clock.setTimeout(() => this.flush(), waitMs);
   }
 
-  /** Logs what is not logged yet. */
+  /** Logs the refusals that have not been logged yet. */
   flush(): void {
     this.#cancelTimer?.();
     this.#cancelTimer = null;
     if (this.#unlogged === 0) return;
     const { queueFull, queueTimeouts } = this;
     const fields = { model: this.#model, refused: this.#unlogged, queueFull, queueTimeouts };
-    this.#log.warn(fields, "requests are refused: more come than the model can answer (max_queue, queue_timeout_secs)");
+    this.#log.warn(
+      fields,
+      "requests are refused: more arrive than the model can answer (max_queue, queue_timeout_secs)",
+    );
     this.#unlogged = 0;
     this.#nextLogMs = this.#clock.now() + logIntervalMs;
   }

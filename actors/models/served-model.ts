@@ -1,5 +1,4 @@
-// Owns what a model to serve is, and the words for what is said of one: in errors, in the log. Used by front.ts and by the
-// lives of the models.
+// ServedModel: the settings of one model to serve, and the errors and log fields about models.
 import type { EngineName, ModelSpec } from "../../engines/engine.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
@@ -8,7 +7,6 @@ import type { ModelCapabilities } from "../api/inference.ts";
 import type { AdapterSettings } from "../lora-registry/model-adapters.ts";
 import type { LeasedAdapter, ModelPlaceReady, ModelStatistics } from "../messages.ts";
 
-/** A model to serve. */
 export interface ServedModel {
   readonly id: string;
   readonly engine: EngineName;
@@ -16,22 +14,22 @@ export interface ServedModel {
   readonly chatTemplate: string | null;
   readonly jinjaExplicit: string | null;
   readonly carrier: PlaceKind;
-  /** Its dynamic LoRA runtime; null where it has none. spec.adapters has the same limits. */
+  /** Settings of its dynamic LoRA runtime; null: none. spec.adapters has the same limits. */
   readonly adapters: AdapterSettings | null;
-  /** The adapter that every request is answered with, and nobody chooses; null where there is none. Then `adapters` is null. */
+  /** The fixed adapter of every request, null: none. A model that has one takes no others: `adapters` is null. */
   readonly ownAdapter: PreparedAdapter | null;
 }
 
-/** How a model is doing; the refusals are of requests, since the server was started. */
+/** Statistics of a model; queueFull and queueTimeouts count its refused requests since the server was started. */
 export interface ServedStatistics extends ModelStatistics {
   readonly queueFull: number;
   readonly queueTimeouts: number;
 }
 
-/** What every request on a model with an adapter of its own runs with. */
+/** The lease of every request on a model with a fixed adapter. */
 export const ownRunAdapter: LeasedAdapter = { id: 1, generation: null };
 
-/** What a loaded model can do. A score of two texts is no embedding. */
+/** Capabilities of a loaded model. Pooling by rank gives a score of two texts, which is no embedding. */
 export function capabilitiesOf({ capabilities }: ModelPlaceReady): ModelCapabilities {
   const { generates, pooling } = capabilities;
   return { generates, embeds: pooling !== null && pooling !== "rank" };
@@ -52,7 +50,7 @@ export function notLoaded(id: string): ErrorRecord {
   };
 }
 
-/** What a request is told that the end of the server ends. */
+/** Error of requests that end because the server stops. */
 export const shuttingDown: ErrorRecord = {
   code: "draining",
   message: "the server is shutting down; send the request to another one",
@@ -60,7 +58,7 @@ export const shuttingDown: ErrorRecord = {
 
 const mebibyte = 1024 * 1024;
 
-/** What the log says of a model that has been loaded. */
+/** Fields of the log line "model loaded". */
 export function loadedFields(id: string, loadMs: number, place: Place<ModelPlaceReady>): object {
   const { card, capacity } = place.ready;
   return {

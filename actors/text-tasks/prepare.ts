@@ -1,5 +1,5 @@
-// Preparing a request for the model: its prompt in tokens, its grammar in the grammar engine's terms, and how the answer is
-// to be read. Runs on a text worker; what it throws refuses the request. The result is plain data.
+// Preparation of a request for the model: tokenizes the prompt, translates the grammar for the grammar engine, and plans how
+// to parse the answer. Runs on a text worker; its errors refuse the request. The result is plain data.
 import { serialize } from "node:v8";
 import type { OpenRequest, OutputGrammar, ToolUse } from "../../engines/generation.ts";
 import type { GrammarSource } from "../../engines/grammar-source.ts";
@@ -21,42 +21,42 @@ export interface PreparedPrompt {
   readonly answer: PreparedAnswer;
 }
 
-/** How the text of each choice is to be read. */
+/** How to parse the text of each choice. */
 export interface PreparedAnswer {
-  /** null where the prompt is not a chat. */
+  /** null: the prompt is not a chat. */
   readonly format: FormatName | null;
-  /** The answer may hold calls or thinking; otherwise all text is content. */
+  /** The answer may contain tool calls or reasoning; false: all text is content. */
   readonly isParsed: boolean;
   readonly tools: ToolUse | null;
-  /** The prompt ends inside thinking. */
+  /** The prompt ends inside reasoning. */
   readonly startsThinking: boolean;
-  /** Control tokens that come out as text. */
+  /** Control tokens that appear in the text. */
   readonly shownTokens: readonly number[];
-  /** Set where the grammar alone does not ensure that an answer is what was asked for: see checkOutput. */
+  /** Set if the grammar alone does not ensure a valid answer: see checkOutput. */
   readonly checks: OutputChecks | null;
 }
 
 export interface OutputChecks {
-  /** What was asked of the output, serialised. */
+  /** AskedOutput, serialised. */
   readonly asked: Uint8Array;
   readonly content: boolean;
   readonly calls: boolean;
 }
 
-/** What is asked of an output, as plain data. */
+/** Constraints on an output, as plain data. */
 interface AskedOutput {
   readonly grammar: OutputGrammar | null;
   readonly tools: ToolUse | null;
   readonly format: FormatName | null;
-  /** The answer may come after thinking. */
+  /** Reasoning may precede the answer. */
   readonly mayThink: boolean;
-  /** The prompt ends inside thinking. */
+  /** The prompt ends inside reasoning. */
   readonly hasBegun: boolean;
 }
 
 const translations = new Translations();
 
-/** `enter` names the part that begins. */
+/** `enter` is called with each phase as it begins. */
 export function preparePrompt(
   request: OpenRequest,
   text: TextModel,
@@ -87,15 +87,15 @@ export function preparePrompt(
 }
 
 export interface OutputToCheck {
-  /** As PreparedAnswer.checks has it. */
+  /** The deserialised OutputChecks.asked. */
   readonly asked: AskedOutput;
-  /** The whole content of an answer, or the arguments of a call. */
+  /** The whole content of an answer, or the arguments of a tool call. */
   readonly text: string;
-  /** The tool that was called; null for content. */
+  /** Name of the called tool; null: the text is content. */
   readonly call: string | null;
 }
 
-/** Why an output is not what was asked for, or null where it is. */
+/** Why an output violates its constraints; null: it is valid. */
 export function checkOutput({ asked, text, call }: OutputToCheck): string | null {
   const demand = demandOf(asked);
   if (demand === null) return null;
@@ -111,8 +111,8 @@ function askedOf({ grammar, tools, prompt }: OpenRequest, chat: ChatPlan | null)
 }
 
 /**
- * What the output must match; null where it is not constrained. Calls are constrained where one is required, where a tool is
- * strict, and where the request has a grammar for the content.
+ * The constraint on the output; null: none. Tool calls are constrained if one is required, if a tool is strict, or if the
+ * request has a grammar for the content.
  */
 function demandOf({ grammar, tools, format: name, mayThink, hasBegun }: AskedOutput): OutputConstraint | null {
   const demandsCalls =
@@ -132,7 +132,7 @@ function demandOf({ grammar, tools, format: name, mayThink, hasBegun }: AskedOut
   };
 }
 
-/** Whatever refuses the grammar, here or at the model's place, names the field it came in. */
+/** Errors of the translation get the request's field of the grammar as their param. */
 function translated(demand: OutputConstraint): Translation {
   try {
     return translations.of(demand);
@@ -169,7 +169,7 @@ function fieldOf(grammar: OutputGrammar | null): string {
 
 function noRoomForThinking(): ServerError {
   const param = "reasoning_budget";
-  const message = `${param} cannot be combined with a grammar, a response format or calls that must be valid, which leave no room for it`;
+  const message = `${param} cannot be combined with a grammar, a response format or tool calls that must be valid; remove one of them`;
   return new ServerError("invalid_value", message, { param });
 }
 

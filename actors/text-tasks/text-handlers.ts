@@ -1,5 +1,5 @@
-// The tasks of a text worker: everything that is done with a client's text before and after generating. One at a time; a
-// task that takes too long is ended together with its thread.
+// Handlers of the tasks of a text worker: all processing of a client's text before and after generation. A worker runs one
+// task at a time; a task that takes too long is ended together with its thread.
 import { deserialize } from "node:v8";
 import { parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import { readHeadBytes } from "../../engines/files/gguf/reader.ts";
@@ -17,9 +17,9 @@ import { checkOutput, type OutputToCheck, preparePrompt } from "./prepare.ts";
 import { TextModel, type TextSource } from "./text-model.ts";
 import type { TextPhase } from "./text-phase.ts";
 
-/** The input and the output of each kind of task. */
+/** Input and output of each kind of task. */
 export interface TextTaskTypes {
-  /** What is read of a model's files. */
+  /** Reads a model's files. */
   readonly read: {
     readonly input: {
       readonly path: string;
@@ -36,7 +36,7 @@ export interface TextTaskTypes {
     readonly input: { readonly key: string; readonly request: GenerateRequest };
     readonly output: number;
   };
-  /** Inputs to embed. */
+  /** Tokenizes inputs to embed. */
   readonly tokenize: {
     readonly input: { readonly key: string; readonly inputs: EmbedInputs; readonly truncates: boolean };
     readonly output: readonly Int32Array[];
@@ -57,16 +57,16 @@ type Handlers = {
   ) => TaskOutput | Promise<TaskOutput>;
 };
 
-/** A worker imports the body translators after so much rest: that takes 0.1 s, and most tasks need only the model. */
+/** A worker imports the body translators after this idle time: the import takes 0.1 s, and most tasks need only the model. */
 const restMs = 500;
 
-/** `loadTranslators` imports them at its first call. */
+/** `loadTranslators` imports the translators at its first call. */
 export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): TaskHandlers {
   const models = new Map<string, TextModel>();
   let hasRested = false;
   const timer = setTimeout(() => {
     hasRested = true;
-    // A task that needs them reports what is wrong.
+    // A task that needs them reports the error.
     loadTranslators().catch(() => {});
   }, restMs).unref();
   const awaitRest = (): void => {

@@ -1,7 +1,6 @@
-// The text side of one model on a text worker: its vocabulary, its chat template and its limits. The vocabulary is our own,
-// in TypeScript: the native tokenizer recurses over some prompts until the process dies, and a user's text must never be
-// able to do that to the server. It is compared with the engine's tokens when the model attaches, where the engine has a
-// tokenizer.
+// TextModel: the vocabulary, chat templates and limits of one model on a text worker. The vocabulary is implemented in
+// TypeScript, because the native tokenizer recurses over some prompts until the process crashes. It is compared with the
+// engine's tokenizer, if it has one, when the model attaches.
 
 import { parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import type { ChatMessage, OpenRequest } from "../../engines/generation.ts";
@@ -17,12 +16,12 @@ import type { AttachedModel, ModelFiles, ReasoningLimit } from "../messages.ts";
 import { ChatTemplates } from "./chat-templates.ts";
 import type { TextPhase } from "./text-phase.ts";
 
-/** Share of the context an over-long prompt keeps where the request allows cutting it and sets no max_tokens. */
+/** Share of the context that a truncated prompt keeps if the request sets no max_tokens. */
 const truncatedPromptShare = 0.75;
-/** More than the name of any token that begins prompts has. */
+/** More characters than any token that begins prompts has. */
 const openingCharacters = 256;
 
-/** What a text worker is given of a model, read once: a worker that starts later needs no file, which may be gone by then. */
+/** Data of a model for text workers, read once: the file may be gone when a later worker starts. */
 export interface TextSource extends Pick<ModelFiles, "head" | "template" | "templateCapabilities"> {
   readonly id: string;
   readonly ready: Pick<AttachedModel["ready"], "capacity" | "capabilities" | "probes"> & {
@@ -30,29 +29,29 @@ export interface TextSource extends Pick<ModelFiles, "head" | "template" | "temp
   };
 }
 
-/** What the template says of a chat's answer. */
+/** How the template's format presents the answer to a chat. */
 export interface ChatPlan {
   readonly format: ToolFormat;
-  /** The prompt ends inside thinking. */
+  /** The prompt ends inside reasoning. */
   readonly opensThinking: boolean;
-  /** Control tokens that the format's parser must see. */
+  /** Control tokens that the parser of the format must see. */
   readonly shownTokens: ReadonlySet<number>;
 }
 
 export interface PromptPlan {
   readonly prompt: Int32Array;
-  /** null where the prompt is plain text. */
+  /** null: the prompt is plain text. */
   readonly chat: ChatPlan | null;
 }
 
 export class TextModel {
   readonly id: string;
   readonly vocabulary: Vocabulary;
-  /** Tokens, prompt and output, one sequence may hold. */
+  /** Limit of the tokens of one sequence, prompt and output. */
   readonly sequenceTokens: number;
-  /** Tokens of one input to embed: less where all of them must be in one step. */
+  /** Limit of the tokens of one input to embed; lower if all of them must be in one step. */
   readonly inputLimit: number;
-  /** The setting that bounds it, for messages. */
+  /** The setting that sets inputLimit, for messages; empty: the context. */
   readonly #inputSetting: string;
   readonly #templates: ChatTemplates;
 
@@ -73,7 +72,7 @@ export class TextModel {
     this.#templates = templates;
   }
 
-  /** Throws `model_file_invalid` where the vocabulary or the template cannot be used. */
+  /** Throws `model_file_invalid` if the vocabulary or the template cannot be used. */
   static open(source: TextSource): TextModel {
     const metadata = parseModelMetadata(source.head);
     const vocabulary = createVocabulary(metadata.tokenizer);
@@ -84,8 +83,8 @@ export class TextModel {
   }
 
   /**
-   * The request's prompt as tokens. Throws `context_length_exceeded`, before rendering and before tokenising where bytes
-   * alone tell.
+   * The request's prompt as tokens. Throws `context_length_exceeded`; before rendering or tokenizing, if the number of bytes
+   * alone exceeds the limit.
    */
   prompt(request: OpenRequest, enter: (phase: TextPhase) => void = () => {}): PromptPlan {
     enter("messages");
@@ -110,7 +109,7 @@ export class TextModel {
     return tokens;
   }
 
-  /** An input to embed as tokens. Throws `context_length_exceeded`, and `invalid_value` for tokens there are none of. */
+  /** An input to embed as tokens. Throws `context_length_exceeded`, and `invalid_value` for unknown or no tokens. */
   inputTokens(input: string | Int32Array, truncates: boolean): Int32Array {
     const tokens = typeof input === "string" ? this.#wholeTokens(input, truncates) : this.#known(input);
     if (tokens.length === 0) throw new ServerError("invalid_value", "an input has no tokens", { param: "input" });
@@ -122,10 +121,10 @@ export class TextModel {
     return kept;
   }
 
-  /** The bound of so many tokens on the thinking after a prompt; null where the prompt rules it out. Throws `unsupported`. */
+  /** Limits the reasoning after a prompt to `tokens`; null: the prompt excludes reasoning. Throws `unsupported`. */
   reasoningBudget(tokens: number, prompt: Int32Array): ReasoningLimit | null {
     const tags = this.#templates.for(false).template.thinking;
-    if (tags === null) throw this.#noThinking("its chat template has no tags around any");
+    if (tags === null) throw this.#noThinking("its chat template has no tags around reasoning");
     const [begin, end] = [this.#tagToken(tags.begin), this.#tagToken(tags.end)];
     const { vocabulary } = this;
     const last = prompt.findLast((token) => vocabulary.isControl(token) || vocabulary.pieceText(token)?.trim() !== "");
@@ -133,7 +132,7 @@ export class TextModel {
     return { tokens, begin: last === begin ? new Int32Array(0) : Int32Array.of(begin), end: Int32Array.of(end) };
   }
 
-  /** A tag of several tokens could be told apart by its text alone: models write its end and what follows as one token. */
+  /** The tag must be one token: models join the end of a longer tag with the following text in one token. */
   #tagToken(tag: string): number {
     const { vocabulary } = this;
     const control = vocabulary.controlTokens.find((token) => vocabulary.tokenText(token) === tag);
@@ -144,7 +143,7 @@ export class TextModel {
 
   #noThinking(why: string): ServerError {
     const param = "reasoning_budget";
-    const message = `model "${this.id}" has no thinking that can be bounded: ${why}; leave ${param} out`;
+    const message = `model "${this.id}" has no reasoning that can be limited: ${why}; remove ${param}`;
     return new ServerError("unsupported", message, { param });
   }
 
@@ -164,8 +163,8 @@ export class TextModel {
   }
 
   /**
-   * The end of the prompt that fits, behind the token that begins all prompts of the model, if one does: some models write
-   * nonsense without it. Text that cannot be part of it is cut off before it is tokenised.
+   * The last part of the prompt that fits, after the model's BOS token if the prompt begins with it: some models write
+   * nonsense without it. Text that cannot be part of the result is cut off before tokenizing.
    */
   #truncated(prompt: PromptText | string, { maxTokens }: OpenRequest, room: number): Int32Array {
     const kept = Math.max(maxTokens === null ? Math.floor(this.sequenceTokens * truncatedPromptShare) : room, 1);
@@ -184,7 +183,7 @@ export class TextModel {
 
   #wholeTokens(text: string, truncates: boolean): Int32Array {
     const { longestPieceBytes } = this.vocabulary;
-    // Text that cannot be part of what is kept is cut off before it is tokenised.
+    // Text that cannot be part of the result is cut off before tokenizing.
     if (truncates) return this.vocabulary.encodeWhole(text.slice(0, (this.inputLimit + 1) * longestPieceBytes));
     const bytes = Buffer.byteLength(text);
     const leastTokens = Math.ceil(bytes / longestPieceBytes);
@@ -220,12 +219,12 @@ export class TextModel {
   }
 }
 
-/** A letter that JSON writes as \u0041 is one again when the template writes the arguments anew. */
+/** Bytes of an escaped letter in JSON (\u0041), which the template may write as 1 byte. */
 const longestEscape = 6;
 
 /**
- * Bytes that the prompt has at least, whatever the template: contents and arguments of calls. What an assistant thought in
- * earlier turns is often left out, also where it stands in the content.
+ * Lower bound of the bytes of the prompt with any template: contents, and arguments of tool calls. Contents of the assistant
+ * do not count if the template may omit reasoning of earlier turns (`dropsThoughts`), which a content may contain.
  */
 function leastBytes(messages: readonly ChatMessage[], dropsThoughts: boolean): number {
   let bytes = 0;
@@ -246,13 +245,13 @@ function letterCount(text: string): number {
   return count;
 }
 
-/** A model that gives a likelihood to a token without text would have it generated. */
+/** With more weights than tokens, the model could generate a token without text. */
 function checkSize({ id, ready }: TextSource, { size }: Vocabulary): void {
   const { vocabSize } = ready.card;
   if (vocabSize === size) return;
   throw new ServerError(
     "model_file_invalid",
-    `model "${id}" cannot be served: its file has ${size} tokens, and weights of ${vocabSize}; convert the model again`,
+    `model "${id}" cannot be served: its file has ${size} tokens, but weights for ${vocabSize}; convert the model again`,
   );
 }
 

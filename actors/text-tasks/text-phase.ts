@@ -1,4 +1,4 @@
-// The parts of a text task by which a refusal says what took too much: see TextTasks.
+// TextPhase: the phases of a text task, named in the error when a phase takes too much time or memory.
 
-/** `body`: reading a request body. `messages`: rendering and tokenising. `template`: test renders. */
+/** `body`: reading a request body. `messages`: rendering and tokenizing. `template`: test renders. */
 export type TextPhase = "body" | "messages" | "grammar" | "input" | "check" | "model" | "template";

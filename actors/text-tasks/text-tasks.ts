@@ -1,5 +1,5 @@
-// Text tasks: what text workers do for the agents place, with types, and with errors that a client can read. The workers are
-// a task pool. The agents thread itself processes no client's text, only what a model writes.
+// TextTasks: the tasks that the generation place gives to its pool of text workers, with types, and with errors that a client
+// can read. The generation place itself processes no client's text, only the output of models.
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { type EndReason, TaskEnded } from "../../runtime/task/task.ts";
@@ -25,7 +25,7 @@ export interface TaskRunner {
 
 export interface TextTaskLimits {
   readonly seconds: number;
-  /** To make a model ready. */
+  /** Limit of reading and opening a model. */
   readonly loadSeconds: number;
   readonly heapMiB: number;
 }
@@ -38,7 +38,7 @@ export class TextTasks {
   readonly #ended = { time: 0, memory: 0, crash: 0 };
   #nextKey = 1;
 
-  /** `onEnded` is told of each request's task that is ended for what it takes. */
+  /** `onEnded` is called for each task of a request that was ended: its time, its memory or a crash. */
   constructor(runner: TaskRunner, limits: TextTaskLimits, onEnded: (task: EndedTask) => void = () => {}) {
     this.#runner = runner;
     this.#limits = limits;
@@ -49,12 +49,12 @@ export class TextTasks {
     return { ...this.#runner.statistics, ended: { ...this.#ended } };
   }
 
-  /** What is read of a model's files. Throws `model_file_invalid`. */
+  /** Reads a model's files. Throws `model_file_invalid`. */
   async read(model: Pick<AttachedModel, "id" | "path" | "chatTemplate" | "jinjaExplicit">): Promise<ModelFiles> {
     const { id, path, chatTemplate, jinjaExplicit } = model;
     const input: TextTaskTypes["read"]["input"] = { path, chatTemplate, jinjaExplicit };
     try {
-      // Each model is a client of its own: one whose template is slow delays itself alone.
+      // Each model counts as a client, so that a slow template delays no other model.
       const limitMs = this.#limits.loadSeconds * 1000;
       return (await this.#runner.run({ kind: "read", input, client: `model ${id}`, limitMs })) as ModelFiles;
     } catch (error) {
@@ -62,7 +62,7 @@ export class TextTasks {
     }
   }
 
-  /** Makes a model known to the workers; returns the key for tasks that need it. Throws `model_file_invalid`. */
+  /** Opens a model on the workers; returns the key for its tasks. Throws `model_file_invalid`. */
   async open(source: TextSource): Promise<string> {
     const key = `${source.id} #${this.#nextKey++}`;
     try {
@@ -77,12 +77,12 @@ export class TextTasks {
     this.#runner.unshare(key);
   }
 
-  /** Throws what refuses the request. */
+  /** Throws the refusal of the request. */
   prepare(key: string, request: GenerateRequest, signal: AbortSignal): Promise<PreparedPrompt> {
     return this.#ofRequest("prepare", key, request, signal);
   }
 
-  /** Tokens of the prompt a request comes to. Throws what would refuse the request. */
+  /** Number of tokens of the prompt. Throws the refusal of the request. */
   countTokens(key: string, request: GenerateRequest, signal: AbortSignal): Promise<number> {
     return this.#ofRequest("count", key, request, signal);
   }
@@ -97,12 +97,12 @@ export class TextTasks {
     return this.#run("tokenize", { key, inputs, truncates }, { client, signal, needs: key });
   }
 
-  /** Why an output is not what was asked for, or null where it is. `call` is the tool called; null for content. */
+  /** Why an output violates its constraints; null: it is valid. `call`: name of the called tool; null: content. */
   check(checks: OutputChecks, text: string, call: string | null, client: string): Promise<string | null> {
     return this.#run("check", { asked: checks.asked, text, call }, { client });
   }
 
-  /** What a request body says, typed by whoever knows its protocol, and what of it may move on. */
+  /** Translates a request body; the value has the type of its protocol. */
   translate(message: BodyToTranslate, signal: AbortSignal): Promise<TranslatedBody> {
     const { client, body } = message;
     return this.#run("translate", message, { client, signal, transfer: [body.buffer as ArrayBuffer] });
@@ -125,7 +125,7 @@ export class TextTasks {
     try {
       return await this.#run(kind, { key, request }, options);
     } catch (error) {
-      // What is demanded of the output costs the same with every prompt.
+      // The grammar costs the same with every prompt.
       if (error instanceof RefusedTask) {
         this.#endedTasks.add(error.phase === "grammar" ? digests.demand : digests.request, error);
       }
@@ -178,7 +178,7 @@ export class TextTasks {
 
 /** A refusal because a task took too much time or memory. */
 export class RefusedTask extends ServerError {
-  /** Where it was. */
+  /** The phase that took too much. */
   readonly phase: string;
 
   constructor(message: string, phase: string) {
@@ -191,7 +191,7 @@ const subjects: Readonly<Record<TextPhase, string>> = {
   body: "reading the body",
   messages: "writing the messages as a prompt",
   grammar: "translating the grammar or the tools' schemas",
-  input: "tokenising the input",
+  input: "tokenizing the input",
   check: "checking the output against its schema",
   model: "reading its vocabulary and its chat template",
   template: "test-rendering its chat template",

@@ -1,5 +1,6 @@
-// Owns the sampler's bench: microseconds a row for each way of sampling, SIMD kernel beside the plain reference, over
-// 32 rows of realistic logits. Run it after touching engines/sampler: `node dist/bench/sampler/bench.js [vocabSize]`.
+// Bench of the sampler: microseconds a row for each way of sampling, SIMD kernel beside the plain reference, over 32
+// rows of realistic logits. Run it after changes in engines/decoding/sampler: `node dist/bench/sampler/bench.js
+// [vocabSize]`.
 import { pathToFileURL } from "node:url";
 import { ReferenceKernel } from "../../engines/decoding/sampler/reference-kernel.ts";
 import { Sampler } from "../../engines/decoding/sampler/sampler.ts";

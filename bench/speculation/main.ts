@@ -1,5 +1,4 @@
-// Owns `bench speculation`: how much quicker one client gets its tokens where the server drafts them, over the same server
-// that does not.
+// `bench speculation`: the decode speed of one client with speculative decoding, over the same server without it.
 import arg from "arg";
 import { exactly, type Finding, findingsTable, told } from "../overload/finding.ts";
 import { report } from "../results.ts";
@@ -10,12 +9,12 @@ import { inRounds, ours, peers, type Side, sideFlags, sideOptions, sideUsage, wi
 import { type Task, tasksOf } from "./tasks.ts";
 
 const sizes = { sequences: 1, tokensEach: 2048 };
-/** The peer's own way to draft from what has been said. */
+/** llama-server's own prompt lookup. */
 const peerDrafts = ["--spec-type", "ngram-simple"];
 
 interface Measured {
   readonly answer: Answer;
-  /** Of the tokens drafted; null where the server does not say. */
+  /** Drafted tokens; null if the server does not report them. */
   readonly proposed: number | null;
   readonly accepted: number | null;
 }
@@ -37,7 +36,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   const tables = await withSides(starts, async (sides) => {
     const shownTables: string[] = [];
     for (const [index, { name }] of tasksOf(0).entries()) {
-      // A task's first round is not counted: it computes the prompt, and what has been compiled by then is warm.
+      // The first round of a task is not counted: it computes the prompt and warms up compiled code.
       const inputs = Array.from({ length: options.rounds + 1 }, (_, round) => tasksOf(round)[index] as Task);
       const measured = await inRounds(`speculation, ${name}`, sides, inputs, (side, task) =>
         measure(side, task, maxTokens),

@@ -1,5 +1,5 @@
-// Owns what `bench speculation` asks: a file that is to be shown again with a name changed, most of which is copied, and
-// stories, little of which has been said before.
+// Tasks of `bench speculation`: a file to be shown again with a name changed, which is mostly a copy, and stories,
+// which repeat little.
 import type { ChatMessage } from "../serving/client/ask.ts";
 
 const file = `import { readFile, writeFile } from "node:fs/promises";
@@ -73,11 +73,11 @@ export interface Task {
   readonly name: string;
   readonly messages: readonly ChatMessage[];
   readonly fields: Readonly<Record<string, unknown>>;
-  /** Decode speed with drafts over that without, at least. */
+  /** Lowest ratio of decode speed with drafts to that without. */
   readonly bar: number;
 }
 
-/** The file has been shown once already, since a small model copies what it has said itself. */
+/** The conversation has shown the file once already, because a small model copies best from its own output. */
 function showAgain(change: string): readonly ChatMessage[] {
   return [
     { role: "user", content: "Show me the file basket.ts." },
@@ -86,15 +86,15 @@ function showAgain(change: string): readonly ChatMessage[] {
   ];
 }
 
-/** A name that stands in many lines, and one that stands near the end alone. */
+/** A name that is in many lines, and another that is only near the end. */
 const renameClass = showAgain("Basket renamed to Cart");
 const renameFunction = showAgain("the function dearest renamed to priciest");
 
 const story: readonly ChatMessage[] = [{ role: "user", content: "Tell me a long story about a lighthouse." }];
 
 /**
- * The tasks of one round. A greedy story soon repeats itself, if the model is small: drawn at random it does not, and
- * tells what drafts cost where they are worth nothing.
+ * The tasks of one round. A greedy story of a small model soon repeats itself; a sampled one does not, so it shows the
+ * cost of useless drafts.
  */
 export function tasksOf(round: number): readonly Task[] {
   const free = { ignore_eos: true };

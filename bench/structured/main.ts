@@ -1,5 +1,5 @@
-// Owns `bench structured`: what it costs that the answers must fit a JSON schema, over answers free to be anything, and what
-// compiling ever new schemas does to streams beside.
+// `bench structured`: the cost of answers that must fit a JSON schema over free answers, and the effect of compiling
+// new schemas on other streams.
 import arg from "arg";
 import { exactly, findingsTable } from "../overload/finding.ts";
 import { report } from "../results.ts";
@@ -27,7 +27,10 @@ const crowds = [32, 1] as const;
 const barAtMost = 1.1;
 const request = "Write a long list of people who do not exist. Let these words come up:";
 const free = { ignore_eos: true };
-/** Without kept prompts neither form of answer is helped by the other's having been asked first; drafts help what repeats. */
+/**
+ * Without a prefix cache neither form of answer profits from the other's prompt; drafts would favour repetitive
+ * answers.
+ */
 const plain = ["--prefix-cache-n", "0", "--speculation", "off"];
 const plainPeer = ["--no-cache-prompt"];
 

@@ -1,5 +1,5 @@
-// Owns the question whether compiling a schema holds up streams beside: one client asks for structured answers one after
-// another, first all with one schema, then each with a schema never seen before.
+// Whether compiling schemas delays other streams: one client asks for structured answers one after another, first all
+// with one schema, then each with a new one.
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { exactly, findingsTable, told } from "../overload/finding.ts";

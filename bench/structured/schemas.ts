@@ -1,10 +1,9 @@
-// Owns the schemas of `bench structured`: answers to them can go on for as long as they are let, so that they are as long as
-// free text is.
+// Schemas of `bench structured`. Answers to them have no longest form, so they are as long as free text.
 
 /** A list of records with texts, numbers and a choice, longer than any answer here. */
 export const endlessList = listOf("people", ["junior", "senior", "lead"]);
 
-/** A schema that no other serial number has: other names, and other choices. */
+/** A schema that differs from those of all other serial numbers in names and choices. */
 export function newSchema(serial: number): object {
   return listOf(`list${serial}`, [`low${serial}`, `middle${serial}`, `high${serial}`]);
 }

@@ -1,6 +1,7 @@
 // Owns what the API document says of errors: which codes an operation may answer with, by status, and the headers of
 // answers. The codes come from the operations, statuses and bodies from the error format of the route.
 import type { oas31, ZodOpenApiResponseObject, ZodOpenApiResponsesObject } from "zod-openapi";
+import { DefaultMap } from "../../runtime/collections.ts";
 import { type ErrorCode, errorMeaning } from "../../runtime/errors.ts";
 import { commonErrors, type ErrorFormat, requestIdHeaders, saysWhenToRetry } from "../errors.ts";
 import type { DescribedRoute } from "../route.ts";
@@ -61,11 +62,8 @@ export function codesOf({ operation, kind }: DescribedRoute): readonly ErrorCode
 export function errorAnswers(route: DescribedRoute): ZodOpenApiResponsesObject {
   const format = route.errors ?? commonErrors;
   const headers = commonHeaders(route);
-  const byStatus = new Map<number, ErrorCode[]>();
-  for (const code of codesOf(route)) {
-    const status = format.statusOf(code);
-    byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
-  }
+  const byStatus = new DefaultMap<number, ErrorCode[]>(() => []);
+  for (const code of codesOf(route)) byStatus.get(format.statusOf(code)).push(code);
   const answers = [...byStatus].map(([status, codes]) => [String(status), errorAnswer(codes, format, headers)]);
   return { ...Object.fromEntries(answers), default: errorAnswer(ofOtherRequests, format, headers) };
 }

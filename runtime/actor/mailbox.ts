@@ -1,36 +1,34 @@
-// Owns the bounded queue of one actor. Called by actor.ts only; a full mailbox refuses, it never drops or grows.
+// Mailbox: the bounded queue of one actor, a ring of its messages. A full mailbox refuses; it never drops. Used by actor.ts only.
 
 export class Mailbox<T> {
   readonly limit: number;
-  #items: T[] = [];
+  /** Grows to the limit with the first messages. */
+  readonly #ring: (T | undefined)[] = [];
   #head = 0;
+  #size = 0;
 
   constructor(limit: number) {
     this.limit = limit;
   }
 
   get size(): number {
-    return this.#items.length - this.#head;
+    return this.#size;
   }
 
   /** False if the mailbox is full. */
   put(item: T): boolean {
-    if (this.size >= this.limit) return false;
-    this.#items.push(item);
+    if (this.#size === this.limit) return false;
+    this.#ring[(this.#head + this.#size++) % this.limit] = item;
     return true;
   }
 
-  /** The oldest item, or undefined. */
+  /** The oldest item; undefined if the mailbox is empty. */
   take(): T | undefined {
-    if (this.size === 0) return undefined;
-    const item = this.#items[this.#head] as T;
-    this.#items[this.#head] = undefined as T;
-    this.#head++;
-    // Drop the taken half at once: each item is moved at most once for each time it is taken.
-    if (this.#head * 2 >= this.#items.length) {
-      this.#items = this.#items.slice(this.#head);
-      this.#head = 0;
-    }
+    if (this.#size === 0) return undefined;
+    const item = this.#ring[this.#head];
+    this.#ring[this.#head] = undefined;
+    this.#head = (this.#head + 1) % this.limit;
+    this.#size--;
     return item;
   }
 }

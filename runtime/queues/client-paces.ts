@@ -1,5 +1,6 @@
 // Client paces: what is known of clients by how long their tasks took. Used where clients wait for each other's work. Bounded:
 // what was seen longest ago is dropped first.
+import { LruMap } from "../collections.ts";
 import type { FairQueue } from "./fair-queue.ts";
 
 /** A client is slow for so long after a slow task, and trusted for so long after its last short one. */
@@ -24,11 +25,11 @@ interface ShortSpan {
 
 export class ClientPaces {
   readonly #quickMs: number;
-  /** When each had its last slow task; the latest last. */
-  readonly #slow = new Map<string, number>();
-  /** Clients that are trusted and those that are not yet, each the latest last: newcomers displace no trusted one. */
-  readonly #trusted = new Map<string, ShortSpan>();
-  readonly #others = new Map<string, ShortSpan>();
+  /** When each had its last slow task. */
+  readonly #slow = new LruMap<string, number>(maxRemembered);
+  /** Clients that are trusted and those that are not yet, apart: newcomers displace no trusted one. */
+  readonly #trusted = new LruMap<string, ShortSpan>(maxRemembered);
+  readonly #others = new LruMap<string, ShortSpan>(maxRemembered);
   #lastTrustedMs = Number.NEGATIVE_INFINITY;
 
   /** A task that takes longer than `quickMs` is slow, one that takes less than half of that is short. */
@@ -40,33 +41,33 @@ export class ClientPaces {
   slow(client: string): void {
     this.#trusted.delete(client);
     this.#others.delete(client);
-    remember(this.#slow, client, performance.now());
+    this.#slow.set(client, performance.now());
   }
 
   /** A client's task has ended before it was slow. */
   quick(client: string, tookMs: number): void {
     const lastMs = performance.now();
-    const known = this.#trusted.get(client) ?? this.#others.get(client);
+    const known = this.#trusted.peek(client) ?? this.#others.peek(client);
     const sinceMs = known === undefined || lastMs - known.lastMs > trustedForMs ? lastMs : known.sinceMs;
     this.#trusted.delete(client);
     this.#others.delete(client);
     if (tookMs >= this.#quickMs / 2) {
-      remember(this.#others, client, { sinceMs: lastMs + trustAgainMs - trustAfterMs, lastMs });
+      this.#others.set(client, { sinceMs: lastMs + trustAgainMs - trustAfterMs, lastMs });
     } else if (lastMs - sinceMs < trustAfterMs || this.isSlow(client)) {
-      remember(this.#others, client, { sinceMs, lastMs });
+      this.#others.set(client, { sinceMs, lastMs });
     } else {
-      remember(this.#trusted, client, { sinceMs, lastMs });
+      this.#trusted.set(client, { sinceMs, lastMs });
       this.#lastTrustedMs = lastMs;
     }
   }
 
   isSlow(client: string): boolean {
-    const atMs = this.#slow.get(client);
+    const atMs = this.#slow.peek(client);
     return atMs !== undefined && performance.now() - atMs < slowForMs;
   }
 
   isTrusted(client: string): boolean {
-    const span = this.#trusted.get(client);
+    const span = this.#trusted.peek(client);
     return span !== undefined && performance.now() - span.lastMs < trustedForMs;
   }
 
@@ -91,7 +92,7 @@ export class ClientPaces {
 
   /** How long a trusted client's tasks have all been short. */
   #spanMs(client: string): number {
-    const sinceMs = this.#trusted.get(client)?.sinceMs;
+    const sinceMs = this.#trusted.peek(client)?.sinceMs;
     return sinceMs === undefined ? 0 : performance.now() - sinceMs;
   }
 
@@ -103,15 +104,5 @@ export class ClientPaces {
       if (nowMs - lastMs < presentForMs) longestMs = Math.max(longestMs, nowMs - sinceMs);
     }
     return longestMs;
-  }
-}
-
-function remember<Value>(seen: Map<string, Value>, client: string, value: Value): void {
-  seen.delete(client);
-  seen.set(client, value);
-  if (seen.size <= maxRemembered) return;
-  for (const [oldest] of seen) {
-    seen.delete(oldest);
-    return;
   }
 }

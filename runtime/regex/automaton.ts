@@ -1,5 +1,5 @@
-// Operations on deterministic automata: combinations (both, not) and queries. An automaton stands for what a schema says of a
-// string, of an object's keys or of a number's digits. Pure.
+// Operations on deterministic automata: combinations (both, not) and queries. An automaton describes the strings of a
+// schema, the keys of an object or the digits of a number. Pure.
 
 import { anyChar, type CharSet, complement, hasChar, unionOf } from "./char-set.ts";
 import { least } from "./least.ts";
@@ -35,7 +35,7 @@ export function both(a: Automaton, b: Automaton): Automaton {
   return small;
 }
 
-/** The ranges of an automaton's states, each worked out once. */
+/** The ranges of an automaton's states, each computed once. */
 class Ranges {
   readonly #automaton: Automaton;
   readonly #known: Int32Array[] = [];
@@ -50,7 +50,7 @@ class Ranges {
   }
 }
 
-/** For each two edges that share characters those, found in one walk along the ranges of both states. */
+/** The common characters of each two edges, found in one walk along the ranges of both states. */
 function commonEdges(a: State, b: State, left: Int32Array, right: Int32Array) {
   spend((left.length + right.length) / 8);
   const sets = new Map<number, number[]>();
@@ -85,7 +85,7 @@ export function not(automaton: Automaton): Automaton {
   return least(states);
 }
 
-/** Texts of so many characters. */
+/** Texts of `min` to `max` characters; null: no upper bound. */
 export function ofLength(min: number, max: number | null): Automaton {
   const last = max ?? min;
   const states: State[] = [];
@@ -113,7 +113,10 @@ export function isEmpty(automaton: Automaton): boolean {
   return !distances(automaton).some((_, at) => stateOf(automaton, at).accepts);
 }
 
-/** Lengths of the shortest and the longest text that match; max is Infinity where there is none. Of a least automaton. */
+/**
+ * Lengths of the shortest and the longest text that match; max is Infinity if there is no longest. The automaton must
+ * be minimal.
+ */
 export function lengths(automaton: Automaton): { min: number; max: number } {
   let min = Number.POSITIVE_INFINITY;
   distances(automaton).forEach((distance, at) => {
@@ -122,7 +125,7 @@ export function lengths(automaton: Automaton): { min: number; max: number } {
   return { min, max: longest(automaton) };
 }
 
-/** Fewest characters from the start to each state that can be reached, by the state's number. */
+/** By state: the least number of characters from the start to it; undefined if it is not reached. */
 function distances(automaton: Automaton): readonly number[] {
   const distance: number[] = [];
   distance[0] = 0;

@@ -1,5 +1,5 @@
-// Owns the way from a regular expression to an automaton: a nondeterministic one first, then its sets of states. Bounded:
-// what grows too large is refused. Pure.
+// Determinisation: turns a regular expression into a nondeterministic automaton, then into a deterministic one by sets
+// of states. Bounded: throws RegexProblem above its limits. Pure.
 
 import { both, not } from "./automaton.ts";
 import { anyChar, type CharSet } from "./char-set.ts";
@@ -11,7 +11,7 @@ import { spend, spendOn } from "./work.ts";
 const maxNodes = 20_000;
 const maxCompared = 32;
 
-/** How a pattern applies: somewhere in the text, as in a JSON schema, or to all of it. */
+/** What a pattern must match: a part of the text, as in a JSON schema, or all of it. */
 export type Anchoring = "anywhere" | "whole";
 
 /** The texts a regular expression matches. */
@@ -59,7 +59,7 @@ interface Step {
   readonly to: StateSet;
 }
 
-/** Where characters lead from a set of states: those that the same edges take are one step. */
+/** The targets of a set of states: characters that the same edges take are one step. */
 function* stepsFrom(states: readonly number[], nfa: Nfa): Iterable<Step> {
   const targets = targetsBySet(states, nfa);
   for (const { set, takers } of charsByTakers([...targets.keys()], nfa.sets)) {
@@ -68,7 +68,7 @@ function* stepsFrom(states: readonly number[], nfa: Nfa): Iterable<Step> {
   }
 }
 
-/** Where the edges of some states lead, by the number of their set: many edges of a pattern have the same one. */
+/** The targets of the states' edges, by the number of their set: many edges of a pattern share a set. */
 function targetsBySet(states: readonly number[], nfa: Nfa): ReadonlyMap<number, readonly number[]> {
   const targets = new Map<number, number[]>();
   for (const state of states) {
@@ -86,14 +86,17 @@ function targetsBySet(states: readonly number[], nfa: Nfa): ReadonlyMap<number, 
 interface Taken {
   /** Ranges are added in their order. */
   readonly set: number[];
-  /** Numbers of the sets that have these characters. */
+  /** Numbers of the sets that contain these characters. */
   readonly takers: readonly number[];
 }
 
-/** Room for the number of a set in a border, which is its character above it. */
+/** Factor of the character in a border; the number of the set is added. */
 const setRoom = 2 * maxNodes;
 
-/** The characters of some sets by which of the sets have them, found in one walk along the borders of all ranges. */
+/**
+ * The characters of some sets, grouped by the sets that contain them, found in one walk along the borders of all
+ * ranges.
+ */
 function charsByTakers(numbers: readonly number[], sets: readonly CharSet[]): Iterable<Taken> {
   const taken = new Map<string, Taken>();
   const takers: number[] = [];
@@ -107,7 +110,7 @@ function charsByTakers(numbers: readonly number[], sets: readonly CharSet[]): It
   return taken.values();
 }
 
-/** Where each range begins, and where it has ended. */
+/** The beginning of each range, and the first character behind it. */
 function bordersOf(numbers: readonly number[], sets: readonly CharSet[]): Float64Array {
   const borders: number[] = [];
   for (const number of numbers) {
@@ -119,7 +122,7 @@ function bordersOf(numbers: readonly number[], sets: readonly CharSet[]): Float6
   return Float64Array.from(borders).sort();
 }
 
-/** In a sorted list. */
+/** Adds a number to a sorted list, or removes it. */
 function toggle(numbers: number[], number: number): void {
   let at = numbers.length;
   while (at > 0 && (numbers[at - 1] as number) > number) at--;
@@ -142,7 +145,7 @@ interface NfaEdge {
   readonly to: number;
 }
 
-/** What holds of the place between two characters. */
+/** The assertions that hold between two characters. */
 type Place = "none" | "start" | "end" | "start+end";
 
 class Nfa {
@@ -150,7 +153,7 @@ class Nfa {
   readonly sets: CharSet[] = [];
   readonly #setNumbers = new Map<CharSet | string, number>();
   readonly #jumps: { readonly to: number; readonly only: "start" | "end" | null }[][] = [];
-  /** By state: the closure it was last reached in. */
+  /** By state: the last closure that reached it. */
   #reachedIn: Int32Array = new Int32Array(0);
   #closures = 0;
 
@@ -183,7 +186,7 @@ class Nfa {
     }
   }
 
-  /** The same for the same characters; of a large set only where it is the same object. */
+  /** The same number for the same characters; large sets are compared by identity only. */
   #setNumber(set: CharSet): number {
     const key = set.length <= maxCompared ? set.join() : set;
     const known = this.#setNumbers.get(key);
@@ -214,7 +217,7 @@ class Nfa {
     return to;
   }
 
-  /** All states reached from these without reading anything, in order. */
+  /** All states reached from these without reading a character, sorted. */
   closure(states: readonly number[], place: Place): readonly number[] {
     if (this.#reachedIn.length < this.edges.length) this.#reachedIn = new Int32Array(this.edges.length);
     const closure = ++this.#closures;

@@ -1,5 +1,5 @@
-// Owns what the letters behind a backslash stand for in a regular expression, and the sets that its syntax speaks of. For
-// parse.ts. Pure.
+// Escapes: the characters that a letter behind a backslash stands for, and the named sets of the syntax. For parse.ts.
+// Pure.
 import { type CharSet, charSet, charsOf, complement, digitChars, union } from "./char-set.ts";
 
 const wordChars = union(

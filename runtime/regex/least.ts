@@ -1,11 +1,12 @@
-// Minimisation of an automaton (after Hopcroft). States are partitioned by what they accept, then by the parts that their
-// characters lead to, until nothing changes. When a part splits, only the states that lead into its smaller pieces are looked
-// at again, so an edge is visited a logarithmic number of times. Pure.
+// Minimisation of an automaton (after Hopcroft). States are partitioned by whether they accept, then by the parts that
+// their characters lead to, until nothing changes. When a part splits, only the states that lead into its smaller
+// pieces are examined again, so an edge is visited a logarithmic number of times. Pure.
 
+import { DefaultMap } from "../collections.ts";
 import { type Automaton, explore, noText, rangesOfState, type State, stateOf } from "./states.ts";
 import { spend, spendOn } from "./work.ts";
 
-/** The same texts by the fewest states, none of which is a dead end. */
+/** The automaton of the same texts with the fewest states, without dead ends. */
 export function least(automaton: Automaton): Automaton {
   spend(20);
   const live = trimmed(automaton);
@@ -13,7 +14,7 @@ export function least(automaton: Automaton): Automaton {
   return merged(live, parts);
 }
 
-/** Without the states that are not reached, and those from which nothing is accepted; in the order they are reached. */
+/** Removes states that are not reached or from which nothing is accepted; the rest is in the order of reaching. */
 function trimmed(automaton: Automaton): Automaton {
   const ending = endingStates(automaton);
   if (ending[0] === 0) return noText;
@@ -33,7 +34,7 @@ function trimmed(automaton: Automaton): Automaton {
   });
 }
 
-/** 1 for each state from which something is accepted. */
+/** By state: 1 if some text is accepted from it. */
 function endingStates(automaton: Automaton): Uint8Array {
   const ending = new Uint8Array(automaton.length);
   const sources = sourcesOf(automaton);
@@ -50,7 +51,7 @@ function endingStates(automaton: Automaton): Uint8Array {
   return ending;
 }
 
-/** From which states edges lead to each. */
+/** By state: the states with edges to it. */
 function sourcesOf(automaton: Automaton): { of(at: number): Int32Array } {
   const starts = new Int32Array(automaton.length + 1);
   let count = 0;
@@ -78,13 +79,13 @@ interface Group {
   readonly states: number[];
 }
 
-/** States in parts: within one, none can be told from another so far. */
+/** A partition of the states: states within one part cannot be told apart so far. */
 class Partition {
-  /** By state: its ranges of characters in order, each as its first, its last and the state it leads to. */
+  /** By state: its ranges of characters in order, each as first, last and target state. */
   readonly #ranges: readonly Int32Array[];
   readonly #sources: { of(at: number): Int32Array };
   readonly #partOf: Int32Array;
-  /** The states, those of one part side by side, and the place of each. */
+  /** The states, grouped by part, and the place of each. */
   readonly #states: Int32Array;
   readonly #places: Int32Array;
   /** By part: its first place, and the one behind its last. */
@@ -108,17 +109,17 @@ class Partition {
     this.#setPart(1, refusing, automaton.length);
   }
 
-  /** The part of each state, once no part falls apart any more. */
+  /** The part of each state when no part splits any more. */
   parts(): Int32Array {
     let moved: readonly number[] = Array.from(this.#states);
     while (moved.length > 0) {
       const groups = this.#groups(this.#leadingTo(moved));
-      moved = [...groups.values()].flatMap((ofPart) => this.#split(ofPart));
+      moved = [...groups].flatMap((ofPart) => this.#split(ofPart));
     }
     return this.#partOf;
   }
 
-  /** The states that lead to one of these, but for those that are alone in their parts. */
+  /** The states with edges to these, except states that are alone in their parts. */
   #leadingTo(states: readonly number[]): ReadonlySet<number> {
     const found = new Set<number>();
     for (const at of states) {
@@ -132,15 +133,15 @@ class Partition {
     return found;
   }
 
-  /** By part. */
-  #groups(states: ReadonlySet<number>): ReadonlyMap<number, readonly Group[]> {
-    const byHash = new Map<number, Group[]>();
-    const byPart = new Map<number, Group[]>();
+  /** The groups of each part. */
+  #groups(states: ReadonlySet<number>): Iterable<readonly Group[]> {
+    const byHash = new DefaultMap<number, Group[]>(() => []);
+    const byPart = new DefaultMap<number, Group[]>(() => []);
     for (const at of states) {
       const part = this.#partOf[at] as number;
       const runs = this.#runs(at);
       const hash = hashOf(part, runs);
-      const alike = listAt(byHash, hash);
+      const alike = byHash.get(hash);
       const known = alike.find((group) => group.part === part && areSame(group.runs, runs));
       spend(1);
       spendOn(2 * runs.length);
@@ -148,13 +149,15 @@ class Partition {
       else {
         const group = { part, runs, states: [at] };
         alike.push(group);
-        listAt(byPart, part).push(group);
+        byPart.get(part).push(group);
       }
     }
-    return byPart;
+    return byPart.values();
   }
 
-  /** A state's characters by the parts they lead to: first, last, part, and so on; neighbours of one part as one. */
+  /**
+   * A state's characters by the parts they lead to: first, last, part, and so on; neighbours of one part are merged.
+   */
   #runs(at: number): readonly number[] {
     const ranges = this.#ranges[at] as Int32Array;
     const runs: number[] = [];
@@ -168,7 +171,9 @@ class Partition {
     return runs;
   }
 
-  /** Makes groups of one part, and what is left of it, parts of their own; returns the states of all but the largest. */
+  /**
+   * Makes the groups of one part, and the rest of it, parts of their own; returns the states of all but the largest.
+   */
   #split(groups: readonly Group[]): readonly number[] {
     const part = groups[0]?.part as number;
     const end = this.#ends[part] as number;
@@ -178,7 +183,7 @@ class Partition {
       for (const at of states) this.#swap(this.#places[at] as number, place++);
       cuts.push(place);
     }
-    // What leads to none of the states that have moved is as it was: the group of its own that it has always been.
+    // States that lead to none of the moved states stay together: they are a group as before.
     if (place < end) cuts.push(end);
     const pieces = cuts.slice(1).map((to, i) => ({ from: cuts[i] as number, to }));
     pieces.sort((one, other) => other.to - other.from - (one.to - one.from));
@@ -208,14 +213,6 @@ function targetRanges(state: State): Int32Array {
   const ranges = rangesOfState(state);
   for (let i = 2; i < ranges.length; i += 3) ranges[i] = state.edges[ranges[i] as number]?.to as number;
   return ranges;
-}
-
-function listAt<Value>(lists: Map<number, Value[]>, key: number): Value[] {
-  const known = lists.get(key);
-  if (known !== undefined) return known;
-  const list: Value[] = [];
-  lists.set(key, list);
-  return list;
 }
 
 function hashOf(part: number, runs: readonly number[]): number {

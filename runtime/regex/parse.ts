@@ -1,5 +1,6 @@
-// Owns the parser of regular expressions: the syntax of ECMAScript with its `u` flag, as JSON schemas use it, to trees. What
-// a grammar cannot follow (backreferences, lookaround, word boundaries) is refused by name. Pure, linear in the pattern.
+// Parser of regular expressions: the syntax of ECMAScript with the `u` flag, as in JSON schemas. Constructs that an
+// automaton cannot follow (backreferences, lookaround, word boundaries) are refused by name. Pure, linear in the
+// pattern.
 
 import {
   anyChar,
@@ -21,15 +22,15 @@ import { spend } from "./work.ts";
 
 const maxLength = 10_000;
 const maxDepth = 100;
-/** Beyond it a bound of a repetition is refused: a grammar writes each turn out. */
+/** Larger bounds of a repetition are refused: a grammar writes each repetition out. */
 export const maxRepeat = 1000;
 
 const lineChars = complement(lineEnds);
 
 export interface RegexFlags {
-  /** i */
+  /** Flag i. */
   readonly ignoreCase?: boolean;
-  /** s */
+  /** Flag s. */
   readonly dotAll?: boolean;
 }
 
@@ -90,7 +91,7 @@ class Parser {
     const bounds = this.#quantifier();
     if (bounds === null) return of;
     if (of.kind === "start" || of.kind === "end") throw this.#invalid("nothing to repeat");
-    // Lazy or not: the texts that match as a whole are the same.
+    // Laziness does not matter: the texts that match as a whole are the same.
     this.#take("?");
     if (this.#looksAt("*", "+", "?", "{")) throw this.#invalid("nothing to repeat");
     return { kind: "repeat", of, ...bounds };
@@ -159,7 +160,7 @@ class Parser {
     throw new RegexProblem("unsupported", `the group "(?${this.#rest(3)}" is not supported`);
   }
 
-  /** What follows an opening parenthesis, up to the closing one. */
+  /** The part behind an opening parenthesis, up to the closing one. */
   #group(): RegexNode {
     if (++this.#depth > maxDepth) throw this.#invalid(`groups are nested deeper than ${maxDepth}`);
     const node = this.#choice();
@@ -178,7 +179,7 @@ class Parser {
     return this.#literal(this.#escapedSet());
   }
 
-  /** What follows a backslash, in a class or outside. */
+  /** The part behind a backslash, in a class or outside. */
   #escapedSet(): CharSet {
     const char = this.#next();
     const known = escapedSets.get(char);
@@ -282,7 +283,7 @@ class Parser {
   #folded(set: CharSet): CharSet {
     const both = bothCases(set);
     if (both !== null) return both;
-    // A set of thousands holds the letters of both cases but for those of the Latin alphabets, if at all.
+    // A set of thousands already holds both cases of its letters; only Latin letters are added.
     return union(set, bothCases(intersection(set, latinChars)) ?? noChar);
   }
 

@@ -1,4 +1,4 @@
-// Deterministic automata over characters as data, and their construction state by state. Pure; state 0 is the start.
+// Deterministic automata over characters as data, and their construction state by state. State 0 is the start. Pure.
 
 import { anyChar, type CharSet, unionOf } from "./char-set.ts";
 import { RegexProblem } from "./syntax.ts";
@@ -9,7 +9,7 @@ export interface Edge {
   readonly to: number;
 }
 
-/** The sets of a state's edges are disjoint; what is in none of them ends the text without a match. */
+/** The sets of a state's edges are disjoint; a character in none of them ends the text without a match. */
 export interface State {
   readonly accepts: boolean;
   readonly edges: readonly Edge[];
@@ -22,13 +22,13 @@ export const maxStates = 4000;
 export const noText: Automaton = [{ accepts: false, edges: [] }];
 export const anyText: Automaton = [{ accepts: true, edges: [{ set: anyChar, to: 0 }] }];
 
-/** One state while an automaton is explored; its edges name their targets by place. */
+/** One state during exploration; its edges name their targets by place. */
 interface Described<Place> {
   readonly accepts: boolean;
   readonly edges: Iterable<{ readonly set: CharSet; readonly to: Place }>;
 }
 
-/** The automaton of all places that can be reached from `start`. */
+/** The automaton of all places reached from `start`. Throws RegexProblem above `limit` states. */
 export function explore<Place>(
   start: Place,
   keyOf: (place: Place) => string | number,
@@ -69,7 +69,7 @@ export function stateOf(automaton: Automaton, at: number): State {
   return automaton[at] as State;
 }
 
-/** Whether any text is accepted from a state on. */
+/** Whether every text is accepted from a state on. */
 export function isAnyText(automaton: Automaton, at: number): boolean {
   const { accepts, edges } = stateOf(automaton, at);
   const [only] = edges;
@@ -90,7 +90,7 @@ export function rangesOfState({ edges }: State): Int32Array {
   return withEnds(starts, edges);
 }
 
-/** `starts` are the first characters, each times the count of edges and with the index of its edge. */
+/** `starts`: the first character of each range times the number of edges, plus the index of its edge. */
 function withEnds(starts: Float64Array, edges: readonly Edge[]): Int32Array {
   const ranges = new Int32Array(3 * starts.length);
   const seen = new Int32Array(edges.length);

@@ -1,4 +1,4 @@
-// Owns the syntax trees of regular expressions, as parse.ts makes them and automaton.ts and expression.ts take them. Pure.
+// Syntax trees of regular expressions: made by parse.ts, read by determinise.ts and by the rules of a grammar. Pure.
 import type { CharSet } from "./char-set.ts";
 
 export type RegexNode =
@@ -6,17 +6,17 @@ export type RegexNode =
   | { readonly kind: "sequence"; readonly parts: readonly RegexNode[] }
   | { readonly kind: "choice"; readonly options: readonly RegexNode[] }
   | { readonly kind: "repeat"; readonly of: RegexNode; readonly min: number; readonly max: number | null }
-  /** The beginning and the end of the text. */
+  /** The assertions `^` and `$`. */
   | { readonly kind: "start" }
   | { readonly kind: "end" };
 
 export interface Regex {
   readonly node: RegexNode;
-  /** What the text must, or must not, go on with where the pattern begins: leading lookaheads. */
+  /** Leading lookaheads: the text must, or must not, continue with this at the pattern's beginning. */
   readonly ahead: readonly { readonly node: RegexNode; readonly negated: boolean }[];
 }
 
-/** What a construct that cannot be translated is called in the error. */
+/** A pattern that is invalid or cannot be translated. */
 export class RegexProblem extends Error {
   readonly code: "invalid_value" | "unsupported";
 

@@ -1,5 +1,5 @@
-// The minimal automaton of a list of texts. The texts are sorted, so all texts of a state come one after another, and a state is
-// made when everything behind it is known. Linear in the characters. Pure.
+// The minimal automaton of a list of texts. The texts are sorted, so all texts through a state are adjacent, and a
+// state is finished when everything behind it is known. Linear in the characters. Pure.
 
 import { charOf } from "./char-set.ts";
 import { type Automaton, type Edge, explore, noText, type State, stateOf } from "./states.ts";
@@ -8,7 +8,7 @@ import { spend, spendOn } from "./work.ts";
 
 const maxTextStates = 20_000;
 
-/** These texts and no others. Half a surrogate pair is in no text that a model writes. */
+/** Accepts these texts only. Texts with half surrogate pairs are skipped: a model cannot write them. */
 export function ofTexts(texts: Iterable<string>): Automaton {
   const sorted = [...new Set(texts)].filter((text) => !/\p{Cs}/u.test(text)).sort();
   if (sorted.length === 0) return noText;
@@ -17,21 +17,21 @@ export function ofTexts(texts: Iterable<string>): Automaton {
   return builder.automaton();
 }
 
-/** A state that more texts may still go through: its edges but the last, which leads to the next one that is open. */
+/** A state that later texts may still pass through; its last edge, to the next open state, is not added yet. */
 interface OpenState {
   accepts: boolean;
   readonly edges: Edge[];
 }
 
 class Builder {
-  /** Those made so far, what follows each before it. */
+  /** Finished states; the targets of a state come before it. */
   readonly #states: State[] = [];
   readonly #numbers = new Map<string, number>();
-  /** The states along the text that was added last, and the characters between them. */
+  /** The states along the last text, and the characters between them. */
   readonly #open: OpenState[] = [{ accepts: false, edges: [] }];
   #chars: readonly number[] = [];
 
-  /** In order: texts with the same beginning come one after another. */
+  /** Texts must come in order: texts with the same beginning are adjacent. */
   add(chars: readonly number[]): void {
     spendOn(chars.length);
     let shared = 0;
@@ -53,7 +53,7 @@ class Builder {
     );
   }
 
-  /** Makes the states behind the first `count` characters of the last text. */
+  /** Finishes the states behind the first `count` characters of the last text. */
   #close(count: number): void {
     for (let at = this.#chars.length; at > count; at--) {
       const to = this.#numberOf(this.#open.pop() as OpenState);
@@ -61,7 +61,7 @@ class Builder {
     }
   }
 
-  /** One state for all that accept the same from there on. */
+  /** One state for all states that accept the same texts from there on. */
   #numberOf({ accepts, edges }: OpenState): number {
     spend(1 + edges.length);
     const key = `${accepts} ${edges.map(({ set, to }) => `${set[0]}:${to}`).join()}`;
@@ -74,5 +74,8 @@ class Builder {
 }
 
 function tooMany(): RegexProblem {
-  return new RegexProblem("unsupported", "these texts are too many, or too long, to be enforced together; name fewer");
+  return new RegexProblem(
+    "unsupported",
+    "there are too many texts, or too long ones, to be enforced together; name fewer",
+  );
 }

@@ -1,18 +1,18 @@
-// The edges of an automaton that take almost any character. The grammar engine looks its whole vocabulary up for each place that
-// has one, so edges of the same characters and target become one rule, which is one place. Pure.
+// Wide edges: edges of an automaton that take almost any character. The grammar engine looks its whole vocabulary up at
+// each place with one, so edges with the same characters and target become one rule, which is one place. Pure.
 
 import { charCount } from "./char-set.ts";
 import { type Automaton, type Edge, isAnyText } from "./states.ts";
 import { spendOn } from "./work.ts";
 
-/** An edge of more characters leads through most of a vocabulary. */
+/** An edge with more characters admits most of a vocabulary. */
 const wideChars = 512;
 
 /** A place where the engine looks its vocabulary up. */
 export interface WidePlace {
-  /** The same for the same place. */
+  /** Equal for the same place. */
   readonly key: string;
-  /** It is the same place in all automata of a grammar: what follows is any text. */
+  /** The place is the same in all automata of a grammar: any text follows. */
   readonly isCommon: boolean;
 }
 
@@ -33,14 +33,14 @@ export function widePlaces(automaton: Automaton): readonly WidePlace[] {
   return [...places.values()];
 }
 
-/** The wide edges that become rules: those to any text, and those of which several states have the same. */
+/** The wide edges that become rules: edges to any text, and edges that several states share. */
 export function wideRules(automaton: Automaton): ReadonlyMap<Edge, WidePlace> {
   const found = new Map<Edge, WidePlace>();
   const counts = new Map<string, number>();
   automaton.forEach(({ edges }, at) => {
     for (const edge of edges) {
       spendOn(2 + edge.set.length);
-      // The engine is quick with what goes on for ever only where a rule calls itself.
+      // The engine handles endless repetition quickly only if a rule calls itself.
       if (edge.to === at || !isWide(edge)) continue;
       const isCommon = isAnyText(automaton, edge.to);
       const key = `${isCommon ? "any text" : edge.to} behind ${edge.set.join()}`;

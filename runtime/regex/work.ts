@@ -1,26 +1,25 @@
-// The limit on the work of one translation. Work is counted in units, so that the same grammar is always accepted or always
-// refused; a time limit backs the count up on a machine that is slow or loaded. A translation is synchronous, so there is one
-// at a time.
+// The limit on the work of one translation. Work is counted in units, so the same grammar is always accepted or always
+// refused; a time limit protects slow or loaded machines. A translation is synchronous, so there is one at a time.
 
 export class TooMuchWork extends Error {}
 
-/** The clock has ended a translation, not the count: the same one may be made on a machine that has more time. */
+/** The time limit has ended a translation, not the count: a faster machine may accept the same one. */
 export class OutOfTime extends TooMuchWork {}
 
 /** Some 0.2 s: a unit is an object made, compared or remembered. Usual schemas take up to 40,000. */
 export const unitsOfTranslation = 200_000;
-/** Elements copied or scanned in plain loops, and characters, that make a unit. */
+/** Number of characters, or of elements copied or scanned in plain loops, that count as one unit. */
 const elementsOfUnit = 16;
 /** Time limit of one translation. The units end it earlier, unless the machine is overloaded. */
 const maxMs = 4000;
-/** Units between two looks at the clock. */
+/** Units between two checks of the clock. */
 const unitsOfLook = 5000;
 
 let unitsLeft = Number.POSITIVE_INFINITY;
 let unitsAtLook = 0;
 let deadline = Number.POSITIVE_INFINITY;
 
-/** Runs a translation, or a part of one; throws TooMuchWork where it takes more than `units`, or too long. */
+/** Runs a translation, or a part of one; throws TooMuchWork above `units` or the time limit. */
 export function bounded<Result>(translate: () => Result, units = unitsOfTranslation): Result {
   const outer = unitsLeft;
   const outerDeadline = deadline;
@@ -37,7 +36,10 @@ export function bounded<Result>(translate: () => Result, units = unitsOfTranslat
   }
 }
 
-/** Makes a value that is cached for ever without counting its work: a grammar's units must not depend on earlier grammars. */
+/**
+ * Makes a value that is cached for ever without counting its work: a grammar's units must not depend on earlier
+ * grammars.
+ */
 export function unmetered<Result>(make: () => Result): Result {
   const left = unitsLeft;
   unitsLeft = Number.POSITIVE_INFINITY;
@@ -48,7 +50,7 @@ export function unmetered<Result>(make: () => Result): Result {
   }
 }
 
-/** Counts work: one unit for each object made, compared or remembered. Every loop must call it. */
+/** Counts work: one unit for each object made, compared or remembered. Every loop must call it. Throws TooMuchWork. */
 export function spend(units: number): void {
   unitsLeft -= units;
   if (unitsLeft >= unitsAtLook) return;
@@ -59,7 +61,7 @@ export function spend(units: number): void {
   }
 }
 
-/** The same of elements of plain lists and of characters, which cost less each. */
+/** Counts elements of plain lists and characters, which cost less each. */
 export function spendOn(elements: number): void {
   spend(elements / elementsOfUnit);
 }

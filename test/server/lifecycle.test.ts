@@ -1,5 +1,5 @@
-// Two models of one server, by the real command: one whose engine dies again and again, or that is unloaded and reloaded, and
-// one that must not notice.
+// Two models of one server, by the real command: the engine of one dies repeatedly, or is unloaded and reloaded; the other must
+// not be affected.
 import assert from "node:assert/strict";
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,16 +10,16 @@ import { realModel } from "../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
 import { ask, expectWhole, openStream, post, recoveryMs, until } from "../fixtures/streams.ts";
 
-/** How often each kind of death and of change happens. */
+/** Repetitions of each kind of death and change. */
 const count = Number(process.env.LIFECYCLE_COUNT ?? 3);
 
 /**
- * After so many deaths somebody reloads the model: they follow one another within the five seconds after which a start would
- * count as the first again, and a supervisor waits longer before each further one.
+ * Number of deaths before the test reloads the model. The deaths come within the five seconds in which restarts count as
+ * consecutive, and the supervisor waits longer before each consecutive restart.
  */
 const deathsInARow = 2;
 
-// A process of its own is what can be killed.
+// Separate processes, which can be killed.
 const flags = ["--max-model-len", "2048", "--max-seqs", "8", "--isolate", "true"];
 
 describe("a server with two models", () => {
@@ -47,7 +47,7 @@ describe("a server with two models", () => {
     return { code: response.status, body: (await response.json()) as { model_id: string; status: string } };
   }
 
-  /** Process ids and load times of a model's places so far. */
+  /** Process ids and load times of all places of a model so far. */
   function placesOf(model: string): { pid: number; loadMs: number }[] {
     const loaded = /model loaded.*model=(\S+) loadMs=(\d+) enginePid=(\d+)/g;
     return [...server.output().matchAll(loaded)]
@@ -55,7 +55,7 @@ describe("a server with two models", () => {
       .map(([, , loadMs, pid]) => ({ pid: Number(pid), loadMs: Number(loadMs) }));
   }
 
-  /** Kills the engine of a model under its streams, while the other one answers. */
+  /** Kills the engine of a model during a stream, while the other model answers. */
   async function die(model: string, other: string, signal: NodeJS.Signals): Promise<void> {
     const doomed = await openStream(server.url, model, 2000);
     const unharmed = await openStream(server.url, other, 150);
@@ -90,7 +90,7 @@ describe("a server with two models", () => {
     });
   }
 
-  it("cuts no stream and loses no request when one is unloaded and reloaded", async () => {
+  it("cuts no stream and loses no request when a model is unloaded and reloaded", async () => {
     for (let i = 0; i < count; i++) {
       const streams = await Promise.all([first, first, second].map((model) => openStream(server.url, model, 24)));
       const unloaded = manage("unload", first);
@@ -106,7 +106,7 @@ describe("a server with two models", () => {
     }
   });
 
-  it("loads one that is unloaded for the request that names it", async () => {
+  it("loads an unloaded model for the request that names it", async () => {
     await manage("unload", first);
     await manage("unload", first);
     const places = placesOf(first).length;

@@ -1,4 +1,4 @@
-// Models that come and go under load, on real places: a tiny model of the wasm engine, several times.
+// Model lifecycle under load on real places: copies of a tiny model on the wasm engine.
 import assert from "node:assert/strict";
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -22,7 +22,7 @@ interface Move {
   readonly reason: string;
 }
 
-describe("models of the wasm engine that come and go", () => {
+describe("models of the wasm engine that are loaded and unloaded", () => {
   const folder = mkdtempSync(join(tmpdir(), "troupe-lifecycle-"));
   const models = ["a", "b", "c"].map((name) => join(folder, `${name}.gguf`));
   const [a, b, c] = models as [string, string, string];
@@ -40,7 +40,7 @@ describe("models of the wasm engine that come and go", () => {
     await front.stop(5000);
   });
 
-  /** Starts a front with so many of the models. */
+  /** Starts an inference service with the first `count` models. */
   async function start(count: number, changes: Partial<ServiceOptions> = {}): Promise<void> {
     const names = models.slice(0, count).flatMap((model) => ["-m", model]);
     const argv = [
@@ -67,7 +67,7 @@ describe("models of the wasm engine that come and go", () => {
     await front.start();
   }
 
-  /** The events of one answer of so many tokens. */
+  /** The events of an answer of `maxTokens` tokens. */
   async function ask(model: string, maxTokens: number): Promise<GenerateEvent[]> {
     const prompt = { kind: "text", text: "a story about" } as const;
     const common = { ...requestDefaults, model, client: "test", prompt, sampling: greedySampling };
@@ -85,7 +85,7 @@ describe("models of the wasm engine that come and go", () => {
     assert.equal(end?.type === "done" && end.usage.completionTokens, maxTokens);
   }
 
-  /** Each move of a model begins where the one before has ended. */
+  /** Each transition of a model starts from the status that the previous one led to. */
   function expectConnected(): void {
     for (const model of models) {
       const own = moves.filter((move) => move.model === model);
@@ -93,7 +93,7 @@ describe("models of the wasm engine that come and go", () => {
     }
   }
 
-  it("cut no stream and lose no request while one is unloaded and reloaded again and again", async () => {
+  it("cut no stream and lose no request during repeated unloads and reloads", async () => {
     await start(1);
     const done = new AbortController();
     const clients = Array.from({ length: 32 }, async () => {
@@ -115,10 +115,10 @@ describe("models of the wasm engine that come and go", () => {
     assert.ok(moves.filter(({ reason }) => reason === "unload").length === 5);
     assert.deepEqual(front.statusOf("default"), { id: a, status: "loaded", error: null });
     const statistics = (await front.engineMetrics()).find(({ name }) => name.includes("tokens_processed"));
-    assert.ok(statistics, "what was counted outlives the places");
+    assert.ok(statistics, "the statistics outlive the places");
   });
 
-  it("have the texts of their tokens here for those who write their logprobs, while they are loaded", async () => {
+  it("give the token texts for logprobs while they are loaded", async () => {
     await start(1);
     const prompt = { kind: "text", text: "a story about" } as const;
     const sampling = { ...greedySampling, topLogprobs: 3 };
@@ -143,26 +143,26 @@ describe("models of the wasm engine that come and go", () => {
     const texts = front.tokenTexts(a);
     await front.unload(a);
     assert.throws(() => front.tokenTexts(a), { code: "model_failed" });
-    // Whoever writes an answer has them still.
+    // An answer in progress still has them.
     assert.equal(typeof texts.tokenText(1), "string");
     await front.reload(a);
     assert.equal(front.tokenTexts(a).tokenText(5), texts.tokenText(5));
   });
 
-  it("have room made for them, the least recently used first", async () => {
+  it("evict the least recently used model", async () => {
     await start(3, { maxLoadedModels: 2 });
     const statuses = () => front.models().map(({ status }) => status);
     assert.deepEqual(statuses(), ["loaded", "loaded", "unloaded"]);
     await expectWhole(a, 4);
     await expectWhole(c, 4);
     assert.deepEqual(statuses(), ["loaded", "unloaded", "loaded"]);
-    // Everybody wants everything.
+    // Concurrent requests to all models.
     await Promise.all(Array.from({ length: 24 }, (_, i) => expectWhole(models[i % 3] as string, 8)));
     assert.equal(statuses().filter((status) => status === "loaded").length, 2);
     expectConnected();
   });
 
-  it("are unloaded when nobody uses them, and loaded when somebody does", async () => {
+  it("are unloaded when idle, and loaded for a request", async () => {
     await start(2, { idleUnloadMs: 100 });
     while (front.statusOf(b).status !== "unloaded") await sleep(10);
     await expectWhole(b, 4);

@@ -1,4 +1,4 @@
-// Adapters of a model with everything real but the model's place: folders as PEFT writes them, prepared on a thread.
+// Adapters of a model, all real except the model's place: PEFT folders, prepared on a worker thread.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
@@ -16,8 +16,8 @@ function temporaryFolder(context: TestContext): string {
   return folder;
 }
 
-describe("adapters prepared on a thread of their own", () => {
-  it("are known by what they do, kept while they are used, and gone then", async (context) => {
+describe("adapters prepared on a worker thread", () => {
+  it("are identified by content, kept while in use, and removed afterwards", async (context) => {
     const modelPath = await tinyModel();
     const folder = temporaryFolder(context);
     const source = join(folder, "style");
@@ -35,7 +35,7 @@ describe("adapters prepared on a thread of their own", () => {
     const second = await rig.load("style", source, { replace: true, expectedGeneration: first.generation });
     assert.notEqual(second.generation, first.generation);
     await rig.restart();
-    assert.deepEqual(rig.held(), [first.generation, second.generation].sort(), "whatever has become of the folder");
+    assert.deepEqual(rig.held(), [first.generation, second.generation].sort(), "independent of the source folder");
     await writePeftAdapter(source, { modelPath, seed: 1, rank: 4 });
     assert.equal((await rig.load("again", source)).generation, first.generation);
     await rig.filesAre(2);
@@ -47,7 +47,7 @@ describe("adapters prepared on a thread of their own", () => {
     await rig.filesAre(0);
   });
 
-  it("are refused with their own codes, and leave nothing", async (context) => {
+  it("are refused with specific codes, and leave no files", async (context) => {
     const modelPath = await tinyModel();
     const [folder, outside] = [temporaryFolder(context), temporaryFolder(context)];
     for (const place of [folder, outside]) await writePeftAdapter(join(place, "a"), { modelPath, seed: 1, rank: 16 });
@@ -61,7 +61,7 @@ describe("adapters prepared on a thread of their own", () => {
     assert.deepEqual(rig.adapters.list().generations, []);
   });
 
-  it("are given up when the server ends", async (context) => {
+  it("are cancelled when the server stops", async (context) => {
     const modelPath = await tinyModel();
     const folder = temporaryFolder(context);
     await writePeftAdapter(join(folder, "a"), { modelPath, seed: 1 });
@@ -72,7 +72,7 @@ describe("adapters prepared on a thread of their own", () => {
     await rig.filesAre(0);
   });
 
-  it("need a folder to be kept in", async () => {
+  it("are refused if their folder cannot be created", async () => {
     const limits = { maxRank: 8, maxBytes: 1000 };
     const options = { source: "/a", root: null, modelPath: await tinyModel(), limits, folder: "/dev/null/adapters" };
     const preparing = prepareOnPlace(options, new AbortController().signal);

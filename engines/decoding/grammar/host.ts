@@ -1,7 +1,8 @@
-// Constrained decoding of one model: which grammars have been compiled, and the threads on which grammars are compiled and
-// matchers work. Called by the model's place; it never matches itself, and never waits.
+// Grammar host: constrained decoding of one model. Keeps the compiled grammars and the threads that compile and match.
+// Called by the model's place; it neither matches itself nor waits.
 import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
+import { LruMap } from "../../../runtime/collections.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { GrammarSource } from "../../grammar-source.ts";
 import { RefusedGrammars } from "../../text/constraints/refused-grammars.ts";
@@ -15,18 +16,18 @@ import { ThreadPool } from "./thread-pool.ts";
 
 export interface GrammarHostOptions {
   readonly modelPath: string;
-  /** Tokens of the model's logits. */
+  /** Number of logits of the model. */
   readonly vocabSize: number;
   readonly endOfGeneration: readonly number[];
-  /** Most matchers open at once. */
+  /** Most open matchers. */
   readonly maxMatchers: number;
-  /** Threads that quick matchers are spread over. */
+  /** Number of threads shared by quick matchers. */
   readonly threads?: number;
-  /** Longest time compiling one grammar may take. */
+  /** Longest time to compile one grammar, in ms. */
   readonly compileLimitMs?: number;
-  /** Longest time one answer may take. */
+  /** Longest time for one answer, in ms. */
   readonly answerLimitMs?: number;
-  /** Compiled grammars that are kept. */
+  /** Most compiled grammars that are kept. */
   readonly cacheLimit?: number;
 }
 
@@ -39,7 +40,7 @@ interface KeptGrammar {
   readonly compiled: CompiledGrammar;
 }
 
-/** How often the threads are looked at while they have something to do. */
+/** Interval in which busy threads are checked. */
 const lookMs = 50;
 
 class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
@@ -49,8 +50,8 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
   readonly #matchers: MatcherThreads;
   readonly #proofs: Proofs;
   readonly #refusals = new RefusedGrammars();
-  /** By digest, the one used last at the end. */
-  readonly #grammars = new Map<string, KeptGrammar>();
+  /** By digest. */
+  readonly #grammars: LruMap<string, KeptGrammar>;
   #matcherCount = 0;
   #nextId = 1;
   #watch: NodeJS.Timeout | null = null;
@@ -61,6 +62,7 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
     const { compileLimitMs = limits.compileLimitMs, answerLimitMs = limits.answerLimitMs } = options;
     this.vocabSize = vocabSize;
     this.#options = options;
+    this.#grammars = new LruMap<string, KeptGrammar>(options.cacheLimit ?? 64);
     const pool = new ThreadPool({ modelPath, vocabSize, endOfGeneration }, (thread) => this.#lost(thread));
     this.#pool = pool;
     this.#matchers = new MatcherThreads({
@@ -85,13 +87,9 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
     const refusal = this.#refusals.of(digest, performance.now());
     if (refusal !== null) throw refusal;
     const kept = this.#grammars.get(digest);
-    if (kept === undefined) {
-      this.#startWatch();
-      return this.#proofs.ask(digest, { id: this.#nextId++, source }, asker);
-    }
-    this.#grammars.delete(digest);
-    this.#grammars.set(digest, kept);
-    return kept.compiled;
+    if (kept !== undefined) return kept.compiled;
+    this.#startWatch();
+    return this.#proofs.ask(digest, { id: this.#nextId++, source }, asker);
   }
 
   async dispose(): Promise<void> {
@@ -111,8 +109,8 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
 
   #keep(proved: ProvedGrammar): CompiledGrammar {
     const compiled = { open: () => this.#open(proved) };
-    this.#grammars.set(proved.digest, { proved, compiled });
-    if (this.#grammars.size > (this.#options.cacheLimit ?? 64)) this.#dropOldest();
+    const dropped = this.#grammars.setpop(proved.digest, { proved, compiled });
+    if (dropped?.evicted) for (const thread of this.#pool.all) thread.forget(dropped.value.proved);
     return compiled;
   }
 
@@ -137,7 +135,7 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
     else this.#matchers.lost(thread);
   }
 
-  /** Goes on while a thread has something to do. */
+  /** Runs while a thread has work. */
   #startWatch(): void {
     this.#watch ??= setInterval(() => this.#look(), lookMs).unref();
   }
@@ -158,19 +156,12 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
     this.#pool.keepSpare(now);
     if (this.#pool.trim(now)) this.#stopWatch();
   }
-
-  #dropOldest(): void {
-    const [oldest] = this.#grammars.values();
-    if (oldest === undefined) return;
-    this.#grammars.delete(oldest.proved.digest);
-    for (const thread of this.#pool.all) thread.forget(oldest.proved);
-  }
 }
 
 function tooManyMatchers(maxMatchers: number): ServerError {
   return new ServerError(
     "queue_full",
-    `${maxMatchers} outputs, as many as may, follow grammars already; try again later`,
+    `the limit of ${maxMatchers} outputs that follow grammars is reached; try again later`,
   );
 }
 

@@ -1,5 +1,5 @@
-// The model's side of one matcher: what the step loop calls. The matcher itself works on a grammar thread and can be made
-// again on another one, from the tokens it has seen.
+// MatcherProxy: the step loop's side of one matcher. The matcher itself works on a grammar thread and can be replayed
+// on another one from the tokens it has seen.
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Allowed, Matcher } from "./matcher.ts";
@@ -9,21 +9,21 @@ import type { NumberedSource } from "./thread/messages.ts";
 
 /** A grammar that has been compiled once. */
 export interface ProvedGrammar extends NumberedSource {
-  /** Of the source. */
+  /** Digest of the source. */
   readonly digest: string;
-  /** How long that took, in processor time where the system tells. */
+  /** Compile time: processor time if the system tells it. */
   readonly compileMs: number;
 }
 
-/** The owner of the threads. */
+/** Owner of the threads. */
 export interface MatcherKeeper {
   readonly vocabSize: number;
-  /** An answer has been used; `pace` counts it. */
+  /** An answer has been used; `pace` has counted it. */
   answered(matcher: MatcherProxy): void;
   closed(matcher: MatcherProxy): void;
 }
 
-/** What a matcher uses of its grammar thread. */
+/** The part of a grammar thread that a matcher uses. */
 export interface MatcherThread {
   readonly isServing: boolean;
   readonly control: { hurry(): void; wakeSoon(): void };
@@ -35,14 +35,14 @@ export class MatcherProxy implements Matcher {
   readonly id: number;
   readonly grammar: ProvedGrammar;
   readonly pace = new Pace(performance.now());
-  /** It takes so much time that its thread serves none that are quick. */
+  /** Too slow to share a thread with quick matchers. */
   isSlow = false;
-  /** Threads that have ended under it, nobody knows why. */
+  /** Number of its threads that ended for an unknown reason. */
   losses = 0;
   readonly #keeper: MatcherKeeper;
-  #sheet: MatcherBuffer;
+  #buffer: MatcherBuffer;
   #thread: MatcherThread;
-  /** Tokens whose answers have been used, forced ones too. */
+  /** Tokens whose answers have been used, forced ones included. */
   readonly #history: number[] = [];
   #failure: ServerError | null = null;
   #isClosed = false;
@@ -53,9 +53,9 @@ export class MatcherProxy implements Matcher {
     this.grammar = grammar;
     this.#keeper = keeper;
     this.#thread = thread;
-    this.#sheet = MatcherBuffer.create(keeper.vocabSize);
-    this.#allowed = { forced: none, mask: this.#sheet.mask };
-    this.#sheet.ask(noToken);
+    this.#buffer = MatcherBuffer.create(keeper.vocabSize);
+    this.#allowed = { forced: none, mask: this.#buffer.mask };
+    this.#buffer.ask(noToken);
     thread.open(this, none);
   }
 
@@ -63,12 +63,12 @@ export class MatcherProxy implements Matcher {
     return this.grammar.source.param;
   }
 
-  get sheet(): MatcherBuffer {
-    return this.#sheet;
+  get buffer(): MatcherBuffer {
+    return this.#buffer;
   }
 
   get isAnswered(): boolean {
-    return this.#failure !== null || this.#sheet.isAnswered;
+    return this.#failure !== null || this.#buffer.isAnswered;
   }
 
   get isReady(): boolean {
@@ -79,7 +79,7 @@ export class MatcherProxy implements Matcher {
     if (this.isAnswered) return true;
     if (limitMs > 0) {
       this.#thread.control.hurry();
-      this.#sheet.wait(limitMs);
+      this.#buffer.wait(limitMs);
     }
     if (this.isAnswered) return true;
     this.pace.miss(performance.now());
@@ -88,7 +88,7 @@ export class MatcherProxy implements Matcher {
 
   allowed(): Allowed {
     this.#checkAnswer();
-    const { forcedCount, forced, mask } = this.#sheet;
+    const { forcedCount, forced, mask } = this.#buffer;
     this.#allowed.forced = forcedCount === 0 ? none : forced.subarray(0, forcedCount);
     this.#allowed.mask = mask;
     return this.#allowed;
@@ -96,9 +96,9 @@ export class MatcherProxy implements Matcher {
 
   accept(token: number): void {
     this.#checkAnswer();
-    const { tookMs } = this.#sheet;
+    const { tookMs } = this.#buffer;
     this.#passOn(this.#history);
-    this.#sheet.ask(token);
+    this.#buffer.ask(token);
     this.#thread.control.wakeSoon();
     this.pace.ask(tookMs, performance.now());
     this.#keeper.answered(this);
@@ -111,12 +111,12 @@ export class MatcherProxy implements Matcher {
     this.#keeper.closed(this);
   }
 
-  /** It goes on where it was, on another thread. Memory of its own, as the old thread may be writing an answer. */
+  /** Continues on another thread with new memory, because the old thread may still write an answer. */
   move(thread: MatcherThread): void {
     const history = [...this.#history];
-    const { isAnswered } = this.#sheet;
+    const { isAnswered } = this.#buffer;
     if (isAnswered) this.#passOn(history);
-    this.#sheet = this.#sheet.copy(isAnswered);
+    this.#buffer = this.#buffer.copy(isAnswered);
     this.#thread.close(this);
     this.#thread = thread;
     thread.open(this, Int32Array.from(history));
@@ -126,24 +126,24 @@ export class MatcherProxy implements Matcher {
     this.#failure ??= failure;
   }
 
-  /** Appends the token of the last answer, and those it forced. */
+  /** Appends the last token and the tokens its answer forced. */
   #passOn(history: number[]): void {
-    const { token, forced, forcedCount } = this.#sheet;
+    const { token, forced, forcedCount } = this.#buffer;
     if (token !== noToken) history.push(token);
     for (let i = 0; i < forcedCount; i++) history.push(forced[i] as number);
   }
 
   #checkAnswer(): void {
     if (this.#failure !== null) throw this.#failure;
-    assertAnswered(this.#sheet);
-    if (!this.#sheet.isRefused) return;
-    const message = `the grammar does not allow token ${this.#sheet.token} where it was given; try again`;
+    assertAnswered(this.#buffer);
+    if (!this.#buffer.isRefused) return;
+    const message = `the grammar does not allow token ${this.#buffer.token} here; try again`;
     throw new ServerError("model_failed", message);
   }
 }
 
 const none = new Int32Array(0);
 
-function assertAnswered(sheet: MatcherBuffer): void {
-  if (!sheet.isAnswered) throw new Error("a grammar's answer is used that is not there");
+function assertAnswered(buffer: MatcherBuffer): void {
+  if (!buffer.isAnswered) throw new Error("the answer of a grammar is used before it has come");
 }

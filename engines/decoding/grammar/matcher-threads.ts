@@ -1,6 +1,6 @@
-// Which grammar thread each matcher works on. Matchers share threads as long as they are quick; those that are slow, or whose
-// grammars take long to compile, are kept from the others. A thread that ends under matchers costs the one it worked for, and
-// the others go on elsewhere.
+// MatcherThreads: assigns matchers to grammar threads. Quick matchers share threads; slow ones, and those of grammars
+// that take long to compile, are kept apart. A thread that ends fails the matcher it worked for; its other matchers
+// move to another thread.
 import { ServerError } from "../../../runtime/errors.ts";
 import { abandoned } from "./abandoned.ts";
 import { slowAnswerMs, slowCompileMs } from "./limits.ts";
@@ -8,21 +8,21 @@ import type { MatcherProxy, ProvedGrammar } from "./matcher-proxy.ts";
 import type { GrammarThread } from "./thread.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 
-/** Threads that may end under a matcher for no known reason before the matcher is taken to be the reason. */
+/** Number of threads that may end under a matcher for an unknown reason before the matcher is blamed. */
 const maxLosses = 2;
-/** Time that one sequence may take for slow answers, all together. */
+/** Time that one sequence may take for slow answers in total. */
 const slowLimitMs = 10_000;
 
 export interface MatcherThreadsOptions {
   readonly pool: ThreadPool;
   /**
-   * Most threads for matchers of quick grammars, and as many for those of grammars that take long to compile. Twice as many
-   * where an idle thread has the grammar already.
+   * Most threads for matchers of quick grammars, and the same number for grammars that take long to compile. Twice this
+   * number if an idle thread has compiled the grammar already.
    */
   readonly maxShared: number;
   readonly compileLimitMs: number;
   readonly answerLimitMs: number;
-  /** Told of each grammar that has been too slow to follow. */
+  /** Called for each grammar that was too slow to follow. */
   readonly onTooSlow: (grammar: ProvedGrammar, error: ServerError) => void;
 }
 
@@ -33,7 +33,7 @@ export class MatcherThreads {
     this.#options = options;
   }
 
-  /** The thread for one more matcher of a grammar, which is compiled there first where it is not. */
+  /** The thread for another matcher of a grammar; compiles the grammar there if necessary. */
   place(grammar: ProvedGrammar, isSlow: boolean): GrammarThread {
     const thread = isSlow ? this.#slowThread(grammar) : this.#sharedThread(grammar);
     void thread.compile(grammar);
@@ -47,7 +47,10 @@ export class MatcherThreads {
     else if (loadMs > slowAnswerMs && !matcher.isSlow) this.#isolate(matcher, false);
   }
 
-  /** A thread has worked for `busyMs` on `task`, a matcher or a grammar: isolates it or ends it where that is too long. */
+  /**
+   * A thread has worked for `busyMs` on `task` (a matcher or a grammar). Isolates the matcher or ends the thread above
+   * the limits.
+   */
   look(thread: GrammarThread, task: number, busyMs: number): void {
     if (busyMs < slowAnswerMs) return;
     const { answerLimitMs, compileLimitMs } = this.#options;
@@ -60,7 +63,7 @@ export class MatcherThreads {
     else if (busyMs >= compileLimitMs) thread.refuse(task, compileLimitMs);
   }
 
-  /** A thread has ended: its matchers go on elsewhere, but for the one it worked for. */
+  /** A thread has ended: its matchers move to other threads, except the one it worked for. */
   lost(thread: GrammarThread): void {
     const { current } = thread.control;
     for (const matcher of [...thread.matchers.values()]) {
@@ -71,7 +74,7 @@ export class MatcherThreads {
     }
   }
 
-  /** Keeps a slow matcher and the others apart. `isBusy`: its thread works for it now. */
+  /** Separates a slow matcher from the others. `isBusy`: its thread works for it now. */
   #isolate(matcher: MatcherProxy, isBusy: boolean): void {
     const thread = this.#options.pool.all.find(({ matchers }) => matchers.has(matcher.id));
     matcher.isSlow = true;
@@ -112,7 +115,10 @@ export class MatcherThreads {
     return thread;
   }
 
-  /** Grammars that take long to compile have threads of their own: others' matchers would have to wait for that. */
+  /**
+   * Grammars that take long to compile have threads of their own, because other matchers would wait for the
+   * compilation.
+   */
   #sharedThread(grammar: ProvedGrammar): GrammarThread {
     const { pool, maxShared } = this.#options;
     const isHeavy = takesLong(grammar);
@@ -120,7 +126,7 @@ export class MatcherThreads {
     const holder = shared.find((thread) => thread.has(grammar));
     if (holder) return holder;
     if (shared.length < maxShared) return pool.claim(grammar);
-    // A few threads more cost less than compiling again.
+    // A few more threads cost less than compiling again.
     const idleHolder = shared.length < 2 * maxShared ? pool.idleHolder(grammar) : undefined;
     return idleHolder ?? leastBusy(shared.filter(({ isFull }) => !isFull));
   }
@@ -141,7 +147,7 @@ function takesLong({ compileMs }: ProvedGrammar): boolean {
 function leastBusy(threads: readonly GrammarThread[]): GrammarThread {
   const [best] = [...threads].sort((a, b) => a.matchers.size - b.matchers.size);
   if (best) return best;
-  throw new ServerError("queue_full", "the grammars in use take all the memory there is for them; try again later");
+  throw new ServerError("queue_full", "the memory for grammars is full; try again later");
 }
 
 function tooSlow({ source }: ProvedGrammar, took: string): ServerError {

@@ -1,53 +1,56 @@
-// The model place's interface to constrained decoding. Matchers live on grammar threads, beside the compiled grammars, and work
-// while the forward pass runs.
+// Interface of constrained decoding for the model's place. Matchers live on grammar threads, beside the compiled
+// grammars, and work while the forward pass runs.
 import type { GrammarSource } from "../../grammar-source.ts";
 
-/** A grammar that is compiled and can be matched. */
+/** A compiled grammar. */
 export interface CompiledGrammar {
-  /** Throws `queue_full` where too many matchers are open, and `model_failed` where no thread can be started for it. */
+  /** Opens a matcher. Throws `queue_full` if too many are open, `model_failed` if no thread can be started. */
   open(): Matcher;
 }
 
-/** What may come next. Views: valid until the next accept(). */
+/** The tokens that may come next. Views: valid until the next accept(). */
 export interface Allowed {
-  /** Tokens that come next whatever the model says; the matcher has accepted them. */
+  /** Tokens that come next in any case; the matcher has accepted them. */
   readonly forced: Int32Array;
-  /** Which tokens may follow them, a bit each, the lowest bit of word 0 first. */
+  /** Tokens that may follow them: a bit each, the lowest bit of word 0 first. */
   readonly mask: Int32Array;
 }
 
 /** Follows the tokens of one sequence. */
 export interface Matcher {
-  /** The request field that asks for its grammar. */
+  /** The request field that demands the grammar. */
   readonly param: string | undefined;
   /**
-   * Whether the answer to the last accept() is there, or likely to be there by the end of a forward pass: where it is not,
-   * the sequence sits out.
+   * Whether the answer to the last accept() has come, or will probably come before the end of a forward pass. If not,
+   * the sequence sits out the step.
    */
   readonly isReady: boolean;
-  /** Waits so many ms at most. Returns whether the answer is there; where it is not, isReady is false until it is. */
+  /**
+   * Waits for at most this time in ms. Returns whether the answer has come; after false, isReady is false until it
+   * comes.
+   */
   wait(limitMs: number): boolean;
   /**
-   * The answer, where wait() said that it is there. Throws `model_failed` where the grammar engine has failed, and
-   * `unsupported` where the grammar takes too much time.
+   * The answer; call only after wait() returned true. Throws `model_failed` if the grammar engine has failed,
+   * `unsupported` if the grammar takes too much time.
    */
   allowed(): Allowed;
-  /** Only where the answer before is there. */
+  /** Call only after the previous answer has come. */
   accept(token: number): void;
   close(): void;
 }
 
-/** Who asks for a grammar. */
+/** The request that asks for a grammar. */
 export interface GrammarAsker {
   readonly client: string;
-  /** Aborted when the grammar is not wanted any more: it is not compiled then, unless somebody else wants it. */
+  /** Aborted if the request does not need the grammar any more; it is compiled only if another request needs it. */
   readonly signal: AbortSignal;
 }
 
 export interface GrammarHost {
   /**
-   * Rejects with `invalid_value` or `unsupported` naming what is wrong with the grammar, with `queue_full` where too many
-   * wait to be compiled, and with `cancelled` when it is aborted.
+   * Rejects with `invalid_value` or `unsupported` and what is wrong with the grammar, `queue_full` if too many grammars
+   * wait, `cancelled` if it is aborted.
    */
   compile(source: GrammarSource, asker: GrammarAsker): Promise<CompiledGrammar>;
   dispose(): Promise<void>;

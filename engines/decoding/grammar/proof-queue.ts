@@ -1,6 +1,6 @@
-// Proof queue: grammars that wait for their first compilation or are in it. Clients take turns; slow grammars, and others of
-// their clients for a while, wait in a lane of their own. Their characters are bounded here, their number by that of the
-// askers. proofs.ts compiles them.
+// Proof queue: grammars that wait for their first compilation or are being compiled. Clients take turns; slow grammars,
+// and for a while all grammars of their clients, wait in the slow lane. The queue bounds their characters; their number
+// is bounded by that of the askers. proofs.ts compiles them.
 
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ClientPaces } from "../../../runtime/queues/client-paces.ts";
@@ -10,9 +10,9 @@ import type { CompiledGrammar } from "./matcher.ts";
 import type { NumberedSource } from "./thread/messages.ts";
 import type { GrammarThread } from "./thread.ts";
 
-/** Characters of the grammars that may wait, in all. A client may have as many as it leaves free for others. */
+/** Total characters of waiting grammars. A client may have as many as it leaves free for others. */
 const maxCharacters = 64 * 2 ** 20;
-/** When one that is refused for want of room may come again. */
+/** Retry-After if there is no room. */
 const retryAfterSeconds = 5;
 
 export type Lane = "quick" | "slow";
@@ -25,21 +25,21 @@ export interface Asker {
 
 export interface Proof extends NumberedSource {
   readonly digest: string;
-  /** The client whose turn it takes: one of the askers. */
+  /** The client whose turn it uses: one of the askers. */
   client: string;
   readonly askers: Set<Asker>;
   lane: Lane;
-  /** Where it is being compiled. */
+  /** The thread that compiles it. */
   thread: GrammarThread | null;
-  /** It is stopped, to be compiled from its beginning when the slow lane is free. */
+  /** Stopped; it is compiled from the beginning when the slow lane is free. */
   isPutBack: boolean;
 }
 
 export class ProofQueue {
-  /** Those that wait and those that are being compiled. */
+  /** Waiting grammars and grammars that are being compiled. */
   readonly #byDigest = new Map<string, Proof>();
   readonly #waiting: Readonly<Record<Lane, FairQueue<Proof>>> = { quick: new FairQueue(), slow: new FairQueue() };
-  /** Characters of their grammars, by client and in all. */
+  /** Characters of their grammars, by client and in total. */
   readonly #charactersOf = new Map<string, number>();
   #characters = 0;
 
@@ -56,17 +56,17 @@ export class ProofQueue {
     return proof;
   }
 
-  /** The next one of a lane, which waits no more. */
+  /** Takes the next grammar of a lane. */
   take(lane: Lane): Proof | undefined {
     return this.#waiting[lane].take();
   }
 
-  /** The same of the quick lane, of a client that `paces` trusts. */
+  /** Takes the next grammar of the quick lane whose client is trusted by `paces`. */
   takeTrusted(paces: ClientPaces): Proof | undefined {
     return paces.takeTrusted(this.#waiting.quick);
   }
 
-  /** A client's grammar was slow: the others that it has waiting go to the slow lane, too. */
+  /** A client's grammar was slow: its other waiting grammars move to the slow lane. */
   moveToSlow(client: string): void {
     const { quick, slow } = this.#waiting;
     for (const proof of [...quick.newestOf(client)].reverse()) {
@@ -76,13 +76,13 @@ export class ProofQueue {
     }
   }
 
-  /** It waits for the slow lane, ahead of all others of its client. */
+  /** Puts it into the slow lane, ahead of all others of its client. */
   putBack(proof: Proof): void {
     proof.lane = "slow";
     this.#waiting.slow.putBack(proof);
   }
 
-  /** It takes another client's turn from now on. */
+  /** It uses another client's turn from now on. */
   handOver(proof: Proof, client: string): void {
     const isWaiting = proof.thread === null;
     if (isWaiting) this.#waiting[proof.lane].remove(proof);
@@ -92,7 +92,7 @@ export class ProofQueue {
     if (isWaiting) this.#waiting[proof.lane].add(proof, false);
   }
 
-  /** It is compiled, refused or wanted no more: it may be added again. */
+  /** It is compiled, refused or abandoned: it may be added again. */
   remove(proof: Proof): void {
     this.#waiting[proof.lane].remove(proof);
     if (this.#byDigest.get(proof.digest) !== proof) return;
@@ -100,7 +100,7 @@ export class ProofQueue {
     this.#add(proof.client, -proof.source.grammar.length);
   }
 
-  /** Throws `queue_full` where the client would have more characters than are left free. */
+  /** Throws `queue_full` if the client would have more characters than are left free. */
   #charge(client: string, { grammar }: GrammarSource): void {
     const ofClient = (this.#charactersOf.get(client) ?? 0) + grammar.length;
     if (ofClient > maxCharacters - this.#characters - grammar.length) throw tooManyWait("characters of grammars");
@@ -120,10 +120,13 @@ export function tooManyWait(what: string): ServerError {
   return new ServerError("queue_full", message, { retryAfterSeconds });
 }
 
-/** For a request that waited: its client has most of those that wait, and another client's takes its place. */
+/**
+ * The error of a displaced request: its client has the most waiting requests, and another client's request takes the
+ * place.
+ */
 export function displacedAsker(): ServerError {
   const message =
-    "too many requests wait for grammars to be compiled, most of them this client's: a request of another client took the " +
+    "too many requests wait for grammars, most of them from this client: a request of another client took the " +
     "place of this one; try again later";
   return new ServerError("queue_full", message, { retryAfterSeconds });
 }

@@ -1,7 +1,7 @@
-// Compiling grammars for the first time. That may abort, hang or fill memory, and takes its thread along, so it happens on a
-// thread without matchers, one grammar at a time. One that turns out slow goes on in a lane of its own, where one is compiled
-// at a time, and quick ones go on beside it. A trusted client does not wait for the quick ones of those that are not. A grammar
-// that nobody waits for any more is not compiled. Places of askers are shared by client.
+// Proofs: the first compilation of each grammar. It may abort, hang or fill memory and end its thread, so it runs on a
+// thread without matchers, one grammar at a time. A slow one continues in a lane of its own, one at a time, while quick
+// ones run beside it. A trusted client does not wait for quick grammars of other clients. A grammar without waiting
+// requests is not compiled. Places of askers are shared by client.
 
 import type { ServerError } from "../../../runtime/errors.ts";
 import { ClientPaces } from "../../../runtime/queues/client-paces.ts";
@@ -19,7 +19,7 @@ const lanes = ["quick", "slow"] as const;
 
 export interface ProofsOptions {
   readonly pool: ThreadPool;
-  /** Most requests that wait for a grammar, several of them perhaps for the same. */
+  /** Most requests that wait for a grammar; several may wait for the same. */
   readonly maxAskers: number;
   readonly compileLimitMs: number;
   readonly onProved: (grammar: ProvedGrammar) => CompiledGrammar;
@@ -39,7 +39,7 @@ export class Proofs {
     this.#options = options;
   }
 
-  /** The id of `grammar` has never been used before. Rejects as GrammarHost.compile() does. */
+  /** The id of `grammar` must be new. Rejects as GrammarHost.compile() does. */
   ask(digest: string, grammar: NumberedSource, { client, signal }: GrammarAsker): Promise<CompiledGrammar> {
     return new Promise((resolve, reject) => {
       if (signal.aborted) throw abandoned();
@@ -51,13 +51,13 @@ export class Proofs {
       proof.askers.add(asker);
       this.#askers.set(asker, proof);
       this.#shares.add(client);
-      // After it has joined them: they may have been the only ones who wanted the same grammar.
+      // After it has joined them: they may have been the only askers of the same grammar.
       for (const one of displaced) this.#leave(one, displacedAsker());
       this.#startNext();
     });
   }
 
-  /** A thread has been seen to compile for so long. */
+  /** A thread has compiled for this time. */
   look(thread: GrammarThread, task: number, busyMs: number): void {
     const { compileLimitMs } = this.#options;
     if (busyMs >= compileLimitMs) thread.refuse(task, compileLimitMs);
@@ -72,7 +72,7 @@ export class Proofs {
     }
   }
 
-  /** Rejects all that wait; the others' threads are to be ended. */
+  /** Rejects all waiting requests; the caller ends the threads. */
   close(reason: ServerError): void {
     for (const lane of lanes) {
       for (let next = this.#queue.take(lane); next !== undefined; next = this.#queue.take(lane))
@@ -80,7 +80,7 @@ export class Proofs {
     }
   }
 
-  /** Whose places one more asker of a client takes. Throws `queue_full`. */
+  /** The requests whose places another asker of a client takes. Throws `queue_full`. */
   #displacedBy(client: string): readonly Asker[] {
     const free = this.#options.maxAskers - this.#askers.size;
     const displaced = this.#shares.displacedBy(client, 1, free, (other) => this.#newestOf(other));
@@ -92,7 +92,7 @@ export class Proofs {
     for (const asker of [...this.#askers.keys()].reverse()) if (asker.client === client) yield [asker];
   }
 
-  /** An asker does not want the grammar any more, or is not to have it, unless it has been settled. */
+  /** Removes an asker that has left or is displaced, unless it has been settled. */
   #leave(asker: Asker, reason: ServerError): void {
     const proof = this.#forget(asker);
     if (proof === undefined) return;
@@ -103,7 +103,7 @@ export class Proofs {
     else if (other.client !== proof.client) this.#queue.handOver(proof, other.client);
   }
 
-  /** A compilation in the quick lane goes on for a while: it may end before another thread would start. */
+  /** A compilation in the quick lane continues for a while: it may end before another thread would start. */
   #abandon(proof: Proof): void {
     if (proof.thread !== null && proof.lane === "quick") return;
     this.#queue.remove(proof);
@@ -143,7 +143,7 @@ export class Proofs {
     setImmediate(() => this.#startNext());
   }
 
-  /** It goes on as the slow one, if there is none; else it has to wait for that. */
+  /** Continues as the slow one if there is none; otherwise it waits for the slow lane. */
   #turnSlow(proof: Proof): void {
     this.#paces.slow(proof.client);
     this.#queue.moveToSlow(proof.client);
@@ -166,7 +166,7 @@ export class Proofs {
 
   #fail(proof: Proof, error: ServerError): void {
     if (proof.isPutBack) return;
-    // How long it took is not known: it may have been long.
+    // Its time is not known: it may have been long.
     if (proof.lane === "quick") this.#paces.quick(proof.client, slowCompileMs);
     if (error.code === "invalid_value") this.#options.onRefused(proof.digest, error);
     this.#end(proof, error);

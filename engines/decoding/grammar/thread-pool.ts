@@ -1,5 +1,5 @@
-// Grammar threads of one model. One idle thread is kept ready, so that new work seldom waits for a start. The first thread
-// starts on demand.
+// Thread pool: the grammar threads of one model. One idle thread is kept ready, so new work seldom waits for a start.
+// The first thread starts on demand.
 import type { ServerError } from "../../../runtime/errors.ts";
 import { abandoned } from "./abandoned.ts";
 import type { NumberedSource, WorkerSetup } from "./thread/messages.ts";
@@ -7,9 +7,9 @@ import { GrammarThread } from "./thread.ts";
 
 /** Threads that stay when all are idle: the most recently reused one, with its grammars, and a spare one. */
 const restingCount = 2;
-/** Further idle threads stay for this time: the work may come back. */
+/** Further idle threads stay for this time: work may come back. */
 const surplusMs = 5000;
-/** After a failed start, no spare thread is started for this time. */
+/** No spare thread is started for this time after a failed start. */
 const restAfterFailureMs = 5000;
 /** The most recently reused thread takes no other grammar for this time. */
 const reservedMs = 5000;
@@ -17,15 +17,15 @@ const reservedMs = 5000;
 export class ThreadPool {
   readonly #setup: Omit<WorkerSetup, "control">;
   readonly #onLost: (thread: GrammarThread) => void;
-  /** Those that have not ended. */
+  /** Threads that have not ended. */
   readonly #threads = new Set<GrammarThread>();
-  /** Those that have ended, until their worker is gone. */
+  /** Ended threads whose workers have not exited yet. */
   readonly #leaving = new Set<Promise<void>>();
   #surplusSinceMs = 0;
   #failedMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
 
-  /** `onLost` is told of each thread that has ended. */
+  /** `onLost` is called for each thread that has ended. */
   constructor(setup: Omit<WorkerSetup, "control">, onLost: (thread: GrammarThread) => void) {
     this.#setup = setup;
     this.#onLost = onLost;
@@ -37,7 +37,7 @@ export class ThreadPool {
 
   /**
    * An idle thread: one that has compiled `grammar`, else the least recently reused one, else a new one. Throws
-   * `model_failed` where the system has none to give.
+   * `model_failed` if the system cannot start one.
    */
   claim(grammar?: NumberedSource): GrammarThread {
     const holder = grammar && this.idleHolder(grammar);
@@ -46,7 +46,7 @@ export class ThreadPool {
     return idle.find(({ isReady }) => isReady) ?? idle[0] ?? this.#start();
   }
 
-  /** An idle thread that has compiled `grammar`, if there is one. */
+  /** An idle thread that has compiled `grammar`, if any. */
   idleHolder(grammar: NumberedSource): GrammarThread | undefined {
     return this.all.find((thread) => thread.isIdle && !thread.isSlow && thread.has(grammar));
   }
@@ -62,12 +62,12 @@ export class ThreadPool {
     try {
       this.#start();
     } catch {
-      // Whoever needs it tries again, and is told.
+      // The next request that needs a thread tries again and gets the error.
       this.#failedMs = nowMs;
     }
   }
 
-  /** Ends idle threads that nobody needs. Returns whether all that are left may stay as they are. */
+  /** Ends idle threads that are not needed. Returns whether all others may stay as they are. */
   trim(nowMs: number): boolean {
     for (const thread of this.#threads) if (thread.isIdle && (thread.isFull || thread.isSlow)) thread.end(abandoned());
     const idle = this.#idle();
@@ -90,8 +90,8 @@ export class ThreadPool {
   }
 
   /**
-   * Idle ones for whatever comes: not the one that is reserved for its grammars, nor those that keep a grammar which took long to
-   * compile, at a low priority.
+   * Idle threads for any work: not the thread reserved for its grammars, nor low-priority threads with a grammar that
+   * took long to compile.
    */
   #claimable(): GrammarThread[] {
     const reservedFromMs = Math.max(performance.now() - reservedMs, ...this.all.map((thread) => thread.lastReuseMs));

@@ -1,5 +1,5 @@
-// The model's side of one grammar thread: its worker, what has been compiled there, how long its current work has taken, and its
-// end. A thread that has ended is never started again; its owner is told by `onEnd`.
+// Grammar thread, the model's side: its worker, the grammars compiled there, the time of its current work, and its end.
+// An ended thread is never restarted; `onEnd` tells the owner.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
 import { lowerPriority, processorMs } from "../../../runtime/thread/system-thread.ts";
@@ -8,13 +8,13 @@ import type { MatcherProxy } from "./matcher-proxy.ts";
 import { Control } from "./thread/control.ts";
 import type { NumberedSource, WorkerOrder, WorkerReport, WorkerSetup } from "./thread/messages.ts";
 
-/** Reading the vocabulary takes a second where it is large, on a machine that has time. */
+/** Reading a large vocabulary takes a second on an idle machine. */
 const startLimitMs = 60_000;
-/** Of the time between two looks at most so much counts: the whole process may have stood still. */
+/** Most time counted between two checks: the whole process may have stood still. */
 const longestLookMs = 1000;
-/** A thread that works may get no more of a core than this. */
+/** A working thread may get as little as this share of a core. */
 const leastShare = 0.1;
-/** JavaScript heap of a thread: a vocabulary takes some 0.4 KiB a token, three times that while it is read. */
+/** JavaScript heap of a thread: a vocabulary takes some 0.4 KiB a token, and three times that while it is read. */
 const heapMiB = 256;
 const heapBytesPerToken = 2048;
 
@@ -26,17 +26,17 @@ interface Compilation {
 
 export class GrammarThread {
   readonly control = new Control();
-  /** By their numbers, which no grammar has. */
+  /** By id; ids of grammars and matchers are different. */
   readonly matchers = new Map<number, MatcherProxy>();
-  /** It compiles a source that has not been proved. */
+  /** It compiles a source for the first time. */
   isProving = false;
-  /** It holds too much memory: it gets nothing new. */
+  /** It holds too much memory and gets no new work. */
   isFull = false;
-  /** Resolves when nothing is left of it. */
+  /** Resolves when its worker has exited. */
   readonly gone: Promise<void>;
   readonly #worker: Worker;
   readonly #onEnd: (thread: GrammarThread) => void;
-  /** Grammars by number. */
+  /** Grammars by id. */
   readonly #compiled = new Set<number>();
   readonly #compilations = new Map<number, Compilation>();
   readonly #startedMs = performance.now();
@@ -44,19 +44,21 @@ export class GrammarThread {
   #isSlow = false;
   #isLow = false;
   #hasEnded = false;
-  /** The system's number of it, null while it is not known. */
+  /** The system's thread id; null until it is known. */
   #number: number | null = null;
-  /** Grammars that it has had a matcher of. */
+  /** Grammars that had a matcher here. */
   readonly #opened = new Set<number>();
   #lastReuseMs = Number.NEGATIVE_INFINITY;
   #lastMatcherMs = 0;
-  /** What look() has seen: the piece of work, the processor time at its first look, and the time on the clock since then. */
+  /**
+   * The last check: the piece of work, the processor time when it was first seen, and the wall-clock time since then.
+   */
   #begunSeen = 0;
   #firstMs: number | null = null;
   #sinceMs = 0;
   #lookedMs = 0;
 
-  /** Throws `model_failed` where the system has no thread to give. */
+  /** Throws `model_failed` if the system cannot start a thread. */
   constructor(setup: Omit<WorkerSetup, "control">, onEnd: (thread: GrammarThread) => void) {
     const workerData: WorkerSetup = { ...setup, control: this.control.memory };
     this.#onEnd = onEnd;
@@ -76,29 +78,29 @@ export class GrammarThread {
     return this.#isSlow;
   }
 
-  /** Its matchers are slow ones from now on. */
+  /** From now on it serves slow matchers only. */
   slowDown(): void {
     this.#isSlow = true;
     this.giveWay();
   }
 
-  /** Whether others come first on its core. */
+  /** Whether it runs at low priority. */
   get isLow(): boolean {
     return this.#isLow;
   }
 
-  /** Others come first on its core from now on; there is no way back. */
+  /** Lowers its priority for good. */
   giveWay(): void {
     this.#isLow = true;
     if (this.#number !== null) lowerPriority(this.#number);
   }
 
-  /** Whether it answers for its matchers now. */
+  /** Whether it can answer its matchers now. */
   get isServing(): boolean {
     return this.#isReady && this.#compilations.size === 0;
   }
 
-  /** Nothing needs it, and it works on nothing that was given up. */
+  /** It has no user and no abandoned work. */
   get isIdle(): boolean {
     const isNeeded = this.isProving || this.matchers.size > 0 || this.#compilations.size > 0;
     return !isNeeded && this.control.current === 0;
@@ -108,14 +110,14 @@ export class GrammarThread {
     return this.#compilations.has(grammar);
   }
 
-  /** Whether it has compiled the grammar, or is at it. */
+  /** Whether it has compiled the grammar, or is compiling it. */
   has({ id }: NumberedSource): boolean {
     return this.#compiled.has(id) || this.#compilations.has(id);
   }
 
   /**
-   * Compiles a grammar, unless it has, and says how many milliseconds that took. Rejects with what is wrong with the
-   * grammar, and the thread has ended then.
+   * Compiles a grammar if it has not yet; resolves to the time taken in ms. Rejects with what is wrong with the
+   * grammar; the thread has ended then.
    */
   compile({ id, source }: NumberedSource): Promise<number> {
     const known = this.#compilations.get(id);
@@ -128,14 +130,14 @@ export class GrammarThread {
   }
 
   /**
-   * Looks what it works on, and for how long it has been at that: `task` is a matcher or grammar, 0 for none, `busyMs` the
-   * processor time since the first look.
+   * Checks its current work: `task` is a matcher or a grammar (0: none), `busyMs` the processor time since it was first
+   * seen.
    */
   look(nowMs: number): { readonly task: number; readonly busyMs: number } {
     if (!this.#isReady && nowMs - this.#startedMs > startLimitMs) {
       this.end(failure(`it has not started within ${startLimitMs / 1000} s`));
     }
-    // In this order: work begun in between counts as new.
+    // Read in this order, so work that begins in between counts as new.
     const task = this.control.current;
     const { begun } = this.control;
     const isSame = begun === this.#begunSeen;
@@ -149,19 +151,19 @@ export class GrammarThread {
     return { task, busyMs: Math.max(usedMs - this.#firstMs, this.#sinceMs * leastShare) };
   }
 
-  /** Refuses a grammar that has taken all the time there is for compiling it, and ends. */
+  /** Refuses a grammar that exceeded its compile time, and ends. */
   refuse(grammar: number, limitMs: number): void {
     this.#fail(grammar, `it takes more than ${limitMs / 1000} s to compile`);
   }
 
   open(matcher: MatcherProxy, history: Int32Array): void {
-    const { id, grammar, sheet } = matcher;
-    // Several matchers at once are likely to be one request's.
+    const { id, grammar, buffer } = matcher;
+    // Several matchers at once probably belong to one request.
     const isInUse = [...this.matchers.values()].some((other) => other.grammar.id === grammar.id);
     if (this.#opened.has(grammar.id) && !isInUse) this.#lastReuseMs = performance.now();
     this.matchers.set(id, matcher);
     this.#opened.add(grammar.id);
-    this.#order({ type: "open", matcher: id, grammar: grammar.id, sheet: sheet.memory, history });
+    this.#order({ type: "open", matcher: id, grammar: grammar.id, buffer: buffer.memory, history });
   }
 
   close({ id }: MatcherProxy): void {
@@ -183,12 +185,14 @@ export class GrammarThread {
     return a.#lastReuseMs - b.#lastReuseMs || a.#lastMatcherMs - b.#lastMatcherMs;
   }
 
-  /** When a matcher was last opened for a grammar that had one here before, by performance.now(); -Infinity if never. */
+  /**
+   * When a matcher was last opened for a grammar that had one here before, by performance.now(); -Infinity if never.
+   */
   get lastReuseMs(): number {
     return this.#lastReuseMs;
   }
 
-  /** Ends it, whatever it is at; what it was to compile is rejected with `reason`. */
+  /** Ends it in any state; pending compilations are rejected with `reason`. */
   end(reason: ServerError): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
@@ -223,7 +227,7 @@ export class GrammarThread {
     }
   }
 
-  /** The grammar engine has failed, on that grammar where it is one that is being compiled. */
+  /** The grammar engine has failed, perhaps on a grammar that is being compiled. */
   #fail(grammar: number | null, reason: string): void {
     const source = grammar === null ? undefined : this.#compilations.get(grammar)?.source;
     if (grammar !== null && source) this.#settle(grammar, refusal(source, reason));
@@ -259,7 +263,7 @@ function startCompilation(source: GrammarSource): Compilation {
   const done = new Promise<number>((resolve, reject) => {
     settle = (result) => (typeof result === "number" ? resolve(result) : reject(result));
   });
-  // Nobody may be waiting: a matcher's thread compiles again what is known to be good.
+  // A matcher's thread compiles known grammars again, so there may be no waiting request.
   done.catch(() => undefined);
   return { source, done, settle };
 }

@@ -1,16 +1,16 @@
-// Owns telling model files apart by their content, without reading all of it: KV computed with one model is noise to another.
-// Called when a model has been loaded, so that what it reads is in memory already.
+// Fingerprint: tells model files apart by their content without reading all of it, because KV of one model is noise to
+// another. Computed when a model has been loaded, so the parts it reads are in the page cache already.
 import { createHash } from "node:crypto";
 import { type FileHandle, open } from "node:fs/promises";
 import { shardPaths } from "../../files/gguf/shards.ts";
 
-/** Holds the metadata and the table of tensors, but for large vocabularies. */
+/** Holds the metadata and the table of tensors, except for large vocabularies. */
 const headBytes = 4 * 2 ** 20;
-/** Of each file. One at least for every layer: a model with other weights in one layer is another. */
+/** Samples of each file: at least one for every layer, because models may differ in one layer only. */
 const sampleCount = 128;
 const sampleBytes = 16 * 1024;
 
-/** In hex: the sha256 of the sizes, the heads, and samples up to the very end of the model's files. */
+/** The sha256, in hex, of the sizes, the heads, and samples up to the very end of the model's files. */
 export async function modelFingerprint(path: string): Promise<string> {
   const hash = createHash("sha256");
   for (const shard of shardPaths(path)) {

@@ -1,11 +1,11 @@
-// Owns the format of one file of the store: what the KV belongs to, its tokens, the KV, and checksums. Called by
-// prefix-folder.ts, on the store's own thread: everything here waits for the disk. It never follows a link, and takes for
-// granted nothing that a file says.
+// Prefix file: the format of one file of the store: the model of the KV, its tokens, the KV, and checksums. Called by
+// prefix-folder.ts on the store's own thread: every call waits for the disk. It follows no link and checks everything
+// that a file says.
 import { createHash, type Hash } from "node:crypto";
 import { closeSync, constants, fstatSync, futimesSync, openSync, readSync, writeSync } from "node:fs";
 import type { PrefixKey } from "./prefix-list.ts";
 
-/** What the KV of a prompt is of any use to: a model, computed by an engine with a layout of its own. */
+/** The model and engine that a KV belongs to: an engine has a layout of its own. */
 export interface StoreModel {
   /** See fingerprint.ts. */
   readonly fingerprint: string;
@@ -15,11 +15,11 @@ export interface StoreModel {
 
 /** A computed prefix. */
 export interface PrefixContent extends PrefixKey {
-  /** The engine's own form of its KV. */
+  /** Its KV in the engine's own form. */
   readonly bytes: Uint8Array;
 }
 
-/** A file that is not what a file of the store is; what is wrong with it is the message. */
+/** A file of the store that is not valid; the message says why. */
 export class DamagedFile extends Error {}
 
 // The file:
@@ -36,12 +36,12 @@ const version = 1;
 const fixedBytes = 32;
 const digestBytes = 32;
 const maxDescriptionBytes = 64 * 1024;
-/** Bytes of a read or write, and of one call of the hash. */
+/** Bytes of one read, write or call of the hash. */
 const pieceBytes = 2 ** 20;
 
 const readFlags = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 const createFlags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | (constants.O_NOFOLLOW ?? 0);
-/** Prompts are nobody else's business. */
+/** Prompts are private: readable by the owner only. */
 const ownerOnly = 0o600;
 
 /** Bytes of the file that would be written. */
@@ -49,7 +49,7 @@ export function prefixFileBytes(model: StoreModel, content: PrefixContent): numb
   return sizeOf(describe(model, content.adapter).length, content.tokens.length, content.bytes.length);
 }
 
-/** Creates a file; throws where there is one of that name. */
+/** Creates a file; throws if the name is taken. */
 export function writePrefixFile(path: string, model: StoreModel, content: PrefixContent): void {
   const { tokens, bytes } = content;
   const description = describe(model, content.adapter);
@@ -86,13 +86,13 @@ export interface PrefixHead extends PrefixKey {
   readonly fileBytes: number;
 }
 
-/** What a file has, without its KV. Throws DamagedFile, or why it cannot be read. */
+/** A file's content without its KV. Throws DamagedFile, or the system's error if it cannot be read. */
 export function readPrefixHead(path: string, model: StoreModel): PrefixHead {
   const { adapter, tokens, fileBytes } = withFile(path, (file) => readHead(file, model));
   return { adapter, tokens, fileBytes };
 }
 
-/** The tokens and the KV of a file, whose checksum is right, and marks it as used. Throws as readPrefixHead. */
+/** The tokens and the KV of a file with a correct checksum; marks the file as used. Throws as readPrefixHead. */
 export function readPrefixFile(path: string, model: StoreModel): PrefixContent {
   return withFile(path, (file) => {
     const { adapter, tokens, dataBytes, hash } = readHead(file, model);
@@ -114,7 +114,7 @@ class FixedHead {
 
 interface OpenHead extends PrefixHead {
   readonly dataBytes: number;
-  /** Of all that was read. */
+  /** Hash of everything read so far. */
   readonly hash: Hash;
 }
 
@@ -132,7 +132,8 @@ function readHead(file: number, model: StoreModel): OpenHead {
   if (!stat.isFile()) throw new DamagedFile("it is not a file");
   const fixed = new FixedHead();
   readAll(file, fixed.bytes);
-  if (magic.compare(fixed.bytes, 0, magic.length) !== 0) throw new DamagedFile("it begins unlike those of the store");
+  if (magic.compare(fixed.bytes, 0, magic.length) !== 0)
+    throw new DamagedFile("it does not begin like a file of the store");
   const [fileVersion = 0, descriptionBytes = 0, tokenCount = 0] = fixed.counts;
   if (fileVersion !== version) throw new DamagedFile(`it has version ${fileVersion}; ${version} is read`);
   const dataBytes = Number(fixed.dataBytes[0]);

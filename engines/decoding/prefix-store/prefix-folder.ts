@@ -1,6 +1,6 @@
-// Owns the store's folder: a folder a model in it, a file a prefix, all of them together within a bound, those used longest
-// ago going first, whatever model they are of. Runs on the store's own thread. Other processes may use the same folder; what
-// has not one of our names is not touched.
+// Prefix folder: a subfolder for each model, a file for each prefix. Their total size is bounded; the least recently
+// used files of any model go first. Runs on the store's own thread. Other processes may use the same folder; files with
+// other names are never touched.
 import { createHash, randomBytes } from "node:crypto";
 import { lstatSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ import type { ListedPrefix } from "./prefix-list.ts";
 
 export interface PrefixStoreOptions {
   readonly folder: string;
-  /** Most bytes of all files in it. */
+  /** Most bytes of all files together. */
   readonly maxBytes: number;
 }
 
@@ -28,14 +28,14 @@ const modelFolderName = /^[0-9a-f]{32}$/;
 const fileName = /^[0-9a-f]{32}\.troupe-kv$/;
 /** A file that is being written, or whose writer died. */
 const partName = /^[0-9a-f]{32}\.troupe-kv\.[0-9a-f]{8}\.part$/;
-/** A part that has not grown for so long has no writer any more. */
+/** A part that has not grown for this time has no writer any more. */
 const abandonedMs = 60_000;
 const ownerOnly = 0o700;
 
 export interface WrittenFile {
   readonly name: string;
   readonly fileBytes: number;
-  /** Files of this model that had to make room. */
+  /** Files of this model that were removed to make room. */
   readonly removed: readonly string[];
 }
 
@@ -49,10 +49,10 @@ interface FoundFile {
 export class PrefixFolder {
   readonly #options: PrefixStoreOptions;
   readonly #model: StoreModel;
-  /** Where this model's files are. */
+  /** Folder of this model's files. */
   readonly #home: string;
 
-  /** Throws config_invalid where the folder cannot be used. */
+  /** Throws config_invalid if the folder cannot be used. */
   constructor(options: PrefixStoreOptions, model: StoreModel) {
     this.#options = options;
     this.#model = model;
@@ -62,12 +62,12 @@ export class PrefixFolder {
     } catch (error) {
       throw unusable(options.folder, (error as Error).message, error);
     }
-    if (!isOurs(this.#home)) throw unusable(options.folder, `${this.#home} is a link, or belongs to somebody else`);
+    if (!isOurs(this.#home)) throw unusable(options.folder, `${this.#home} is a link, or belongs to another user`);
     for (const { path, usedMs } of this.#find(partName)) if (Date.now() - usedMs > abandonedMs) removeFile(path);
     this.#makeRoom(0, null);
   }
 
-  /** What is there for this model. What cannot be read stays, until its turn comes to make room. */
+  /** The prefixes of this model. Unreadable files stay until their turn to make room. */
   list(): ListedPrefix[] {
     return this.#find(fileName)
       .filter(({ path }) => path.startsWith(this.#home))
@@ -77,7 +77,7 @@ export class PrefixFolder {
       });
   }
 
-  /** Throws why a file cannot be read; one that is damaged is removed. */
+  /** Reads a prefix. Throws why a file cannot be read; removes a damaged one. */
   read(name: string): PrefixContent {
     try {
       return readPrefixFile(join(this.#home, name), this.#model);
@@ -89,7 +89,7 @@ export class PrefixFolder {
   }
 
   /**
-   * Writes a prefix under another name, which becomes its own once it is whole. Where room is needed, the file
+   * Writes a prefix under a temporary name, and renames it when it is complete. If room is needed, the file
    * `expendable` goes first. Throws why it cannot be written.
    */
   write(content: PrefixContent, expendable: string | null): WrittenFile {
@@ -122,7 +122,10 @@ export class PrefixFolder {
     }
   }
 
-  /** Removes files until `bytes` fit: those used longest ago, but `expendable` before all. Returns this model's. */
+  /**
+   * Removes files until `bytes` fit: `expendable` first, then the least recently used. Returns the removed files of
+   * this model.
+   */
   #makeRoom(bytes: number, expendable: string | null): string[] {
     const files = [...this.#find(fileName), ...this.#find(partName)];
     const rank = ({ name, usedMs }: FoundFile) => (name === expendable ? 0 : usedMs);
@@ -138,7 +141,7 @@ export class PrefixFolder {
     return removed;
   }
 
-  /** The files of all models whose names are of a kind. */
+  /** The files of all models whose names match. */
   #find(kind: RegExp): FoundFile[] {
     return namesIn(this.#options.folder, modelFolderName)
       .map((name) => join(this.#options.folder, name))
@@ -161,7 +164,7 @@ function foundFile(folder: string, name: string): FoundFile[] {
   return stat?.isFile() ? [{ path, name, bytes: stat.size, usedMs: stat.mtimeMs }] : [];
 }
 
-/** A folder, no link, of the user we run as: into another's he may have put anything. */
+/** Whether it is a folder of our user, and no link: another user's folder may contain anything. */
 function isOurs(folder: string): boolean {
   const stat = lstatSync(folder, { throwIfNoEntry: false });
   if (stat === undefined || !stat.isDirectory()) return false;
@@ -172,7 +175,7 @@ function removeFile(path: string): void {
   try {
     rmSync(path, { force: true });
   } catch {
-    // It stays counted, and is tried again when its turn comes.
+    // It still counts, and is tried again when its turn comes.
   }
 }
 

@@ -1,21 +1,20 @@
-// Owns which prefixes are in the store and how they are found: a list sorted by adapter and tokens. What begins alike stands
-// side by side there, so the neighbours of a prompt are those with the longest common beginning. Used by prefix-store.ts; it
-// knows no files.
+// Prefix list: the prefixes in the store, sorted by adapter and tokens, so the neighbours of a prompt share the longest
+// prefixes with it. Used by prefix-store.ts; it knows no files.
 
-/** What a computed prefix is of, and ordered by. */
+/** What a prefix was computed from; the sort key. */
 export interface PrefixKey {
-  /** Generation of the adapter it was computed with; empty for the base model. */
+  /** Version of the adapter it was computed with; empty for the base model. */
   readonly adapter: string;
   readonly tokens: Int32Array;
 }
 
-/** A computed prefix and the file it is in. */
+/** A computed prefix and its file. */
 export interface ListedPrefix extends PrefixKey {
   readonly name: string;
   readonly fileBytes: number;
 }
 
-/** None of them is the beginning of another. */
+/** Prefixes of which none is a prefix of another. */
 export class PrefixList {
   readonly #sorted: ListedPrefix[] = [];
 
@@ -23,7 +22,7 @@ export class PrefixList {
     return this.#sorted.length;
   }
 
-  /** Adds a prefix that none in the list covers, in place of the one it covers, which is returned. */
+  /** Adds a prefix that the list does not cover. It replaces the prefix that it covers, if any, which is returned. */
   add(prefix: ListedPrefix): ListedPrefix | null {
     const covered = this.coveredBy(prefix);
     const at = this.#placeOf(prefix);
@@ -37,22 +36,22 @@ export class PrefixList {
     if (at >= 0) this.#sorted.splice(at, 1);
   }
 
-  /** Whether a prefix, or one that begins with it, is in here. */
+  /** Whether the list has this prefix or a longer one that begins with it. */
   covers(key: PrefixKey): boolean {
     const next = this.#sorted[this.#placeOf(key)];
     return next !== undefined && beginsWith(next, key);
   }
 
   /**
-   * The one that is no more than the beginning of `key`: what stands between the two in this order begins with it too, so
-   * it is the one before, or none.
+   * The stored prefix that `key` begins with. Every prefix between the two in this order begins with it too, so it is
+   * the one before, or none.
    */
   coveredBy(key: PrefixKey): ListedPrefix | null {
     const previous = this.#sorted[this.#placeOf(key) - 1];
     return previous !== undefined && beginsWith(key, previous) ? previous : null;
   }
 
-  /** The one with the longest common beginning, the smaller file of two; null where nothing is common. */
+  /** The prefix with the longest common beginning, the smaller file of two; null if nothing is common. */
   longest(key: PrefixKey): { readonly prefix: ListedPrefix; readonly length: number } | null {
     const at = this.#placeOf(key);
     const [best] = this.#sorted
@@ -87,7 +86,7 @@ function comesBefore(a: PrefixKey, b: PrefixKey): boolean {
   return length === a.tokens.length || (a.tokens[length] as number) < (b.tokens[length] as number);
 }
 
-/** Tokens that both begin with; under different adapters the same tokens have nothing in common. */
+/** Length of the common beginning; -1 under different adapters, whose KV differs. */
 function commonLength(a: PrefixKey, b: PrefixKey): number {
   if (a.adapter !== b.adapter) return -1;
   const limit = Math.min(a.tokens.length, b.tokens.length);

@@ -1,6 +1,6 @@
-// Owns the files in which the KV of prompts outlives the process, as the step loop sees them: what is there is found at
-// once, reading answers later, and writing happens when it happens. Disk and checksums are the business of a thread of its
-// own. It fails by having nothing: a store that cannot read or write is never an error of a request.
+// Prefix store: the KV of prompts in files that outlive the process, as the step loop sees them. Finding is immediate,
+// reading is asynchronous, writing is deferred. A thread of its own does disk work and checksums. If it cannot read or
+// write, prefixes are missing; no request gets an error.
 import type { PrefixContent, StoreModel } from "./prefix-file.ts";
 import type { PrefixStoreOptions } from "./prefix-folder.ts";
 import { beginsWith, type ListedPrefix, type PrefixKey, PrefixList } from "./prefix-list.ts";
@@ -14,25 +14,25 @@ export interface StoredPrefix {
   readonly name: string;
   /** Tokens in the file. */
   readonly tokens: number;
-  /** How many of them the prompt begins with. */
+  /** Length of the common beginning of the prompt and the file. */
   readonly usable: number;
-  /** Of the file. */
+  /** Bytes of the file. */
   readonly bytes: number;
 }
 
-/** Shorter ones are computed faster than they are read. */
+/** Shorter prefixes are computed faster than they are read. */
 const leastTokens = 64;
-/** Writes that may wait. Each is a copy of the KV of a sequence, in main memory. */
+/** Most pending writes. Each is a copy of the KV of a sequence, in main memory. */
 const maxWaitingBytes = 512 * 2 ** 20;
 
 export class PrefixStore {
-  /** Since it was opened; losses are files that were gone, damaged or could not be read. */
+  /** Counts since the start; losses are files that were missing, damaged or unreadable. */
   readonly counts = { reads: 0, losses: 0, writes: 0, failedWrites: 0 };
   readonly #thread: StoreThread;
   #notice: (message: string) => void;
   readonly #list = new PrefixList();
   readonly #queue = new WriteQueue(maxWaitingBytes);
-  /** What is being written; what its bytes were has moved away. */
+  /** The prefix being written; its bytes have been transferred to the thread. */
   #writing: PrefixKey | null = null;
   readonly #reading = new Map<string, Promise<PrefixContent | null>>();
   #lastRead: Promise<void> = Promise.resolve();
@@ -44,7 +44,7 @@ export class PrefixStore {
     this.#notice = notice;
   }
 
-  /** Throws config_invalid where the folder cannot be used. `notice` is told, for the log, what goes wrong later. */
+  /** Throws config_invalid if the folder cannot be used. `notice` gets later problems, for the log. */
   static async open(
     options: PrefixStoreOptions,
     model: StoreModel,
@@ -56,17 +56,17 @@ export class PrefixStore {
     return store;
   }
 
-  /** Files that can be found. */
+  /** Number of files that can be found. */
   get fileCount(): number {
     return this.#list.size;
   }
 
-  /** Writes that were given up for later ones. */
+  /** Number of writes that were dropped for later ones. */
   get droppedWrites(): number {
     return this.#queue.droppedCount;
   }
 
-  /** The file with the longest common beginning, of 64 tokens at least. All of `tokens` may be usable. */
+  /** The file with the longest common beginning, of at least 64 tokens. All of `tokens` may be usable. */
   find(adapter: string, tokens: Int32Array): StoredPrefix | null {
     const found = this.#list.longest({ adapter, tokens });
     if (found === null || found.length < leastTokens) return null;
@@ -75,20 +75,20 @@ export class PrefixStore {
   }
 
   /**
-   * The tokens and the bytes that were put; null where they are gone or damaged, and then they are not found again. Who
-   * asks for what is being read gets the same, which therefore is not to be changed.
+   * The tokens and the bytes that were put; null if they are gone or damaged, and then they are not found again.
+   * Simultaneous reads of a file share one result, so callers must not change it.
    */
   read({ name }: StoredPrefix): Promise<PrefixContent | null> {
     const underWay = this.#reading.get(name);
     if (underWay !== undefined) return underWay;
-    // One at a time: each is as large as a sequence's KV, and is taken up between two steps.
+    // One at a time: each is as large as a sequence's KV, and is imported between two steps.
     const reading = this.#lastRead.then(() => this.#read(name)).finally(() => this.#reading.delete(name));
     this.#reading.set(name, reading);
     this.#lastRead = reading.then(() => undefined);
     return reading;
   }
 
-  /** Whether put() would do anything: the prefix is long enough, and no longer one is there. */
+  /** Whether put() would do anything: the prefix is long enough, and the store has no longer one. */
   wants(adapter: string, tokens: Int32Array): boolean {
     const key = { adapter, tokens };
     const isBeingWritten = this.#writing !== null && beginsWith(this.#writing, key);
@@ -96,8 +96,8 @@ export class PrefixStore {
   }
 
   /**
-   * Writes a wanted prefix when there is time. `bytes` are the store's from now on. Those waiting longest are given up
-   * where too many wait: before an end, put and flush in turn.
+   * Writes a wanted prefix later. The store owns `bytes` from now on. If too many writes wait, the oldest are dropped:
+   * before the process ends, alternate put and flush.
    */
   put(adapter: string, tokens: Int32Array, bytes: Uint8Array): void {
     if (!this.wants(adapter, tokens)) return;
@@ -105,12 +105,12 @@ export class PrefixStore {
     if (this.#writing === null) this.#idle = this.#writeAll();
   }
 
-  /** Resolves when nothing waits to be written any more. */
+  /** Resolves when no write is pending. */
   async flush(): Promise<void> {
     await this.#idle;
   }
 
-  /** Ends the thread; what has not been written is not. */
+  /** Ends the thread; pending writes are lost. */
   async dispose(): Promise<void> {
     this.#queue.clear();
     this.#notice = () => {};
@@ -136,7 +136,7 @@ export class PrefixStore {
   }
 
   async #write({ adapter, tokens, bytes }: PrefixContent): Promise<void> {
-    // Bytes in memory that others use too cannot move there.
+    // Bytes in memory that others use too cannot be transferred.
     const own = bytes.buffer instanceof ArrayBuffer && bytes.length === bytes.buffer.byteLength;
     const moved = own ? bytes : new Uint8Array(bytes);
     const expendable = this.#list.coveredBy({ adapter, tokens })?.name ?? null;
@@ -153,14 +153,14 @@ export class PrefixStore {
     }
   }
 
-  /** Lets a prefix be found, and removes the file of the one that is no more than its beginning. */
+  /** Makes a prefix findable, and removes the file of the shorter one that it begins with. */
   async #enlist(prefix: ListedPrefix): Promise<void> {
     const superfluous = this.#list.covers(prefix) ? prefix : this.#list.add(prefix);
-    // After what is asked already: a file that was found can still be read.
+    // Behind pending reads: a file that was found can still be read.
     if (superfluous !== null) await this.#thread.ask({ kind: "remove", name: superfluous.name });
   }
 
-  /** A full disk would say the same for every prompt. */
+  /** Logged once: a full disk would fail for every prompt. */
   #say(message: string): void {
     if (message !== this.#lastNotice) this.#notice(message);
     this.#lastNotice = message;

@@ -1,12 +1,12 @@
-// The entry of the store's thread: opens the folder, then reads and writes what it is told, one task after the other, and
-// answers each in the order they came. Reading waits for the disk and hashes every byte, which the step loop must not.
+// Entry of the store's thread: opens the folder, then reads and writes one task after another and answers in order.
+// Reading waits for the disk and hashes every byte, which the step loop must not do.
 import { parentPort, workerData } from "node:worker_threads";
 import { type ErrorRecord, toErrorRecord } from "../../../runtime/errors.ts";
 import type { PrefixContent, StoreModel } from "./prefix-file.ts";
 import { PrefixFolder, type PrefixStoreOptions, type WrittenFile } from "./prefix-folder.ts";
 import type { ListedPrefix } from "./prefix-list.ts";
 
-/** What the thread is started with. */
+/** Start data of the thread. */
 export interface StoreInit {
   readonly options: PrefixStoreOptions;
   readonly model: StoreModel;
@@ -62,7 +62,7 @@ function answer(task: StoreTask, store: PrefixFolder): void {
   }
 }
 
-/** What was read has memory of its own, which moves. */
+/** Results have memory of their own, which is transferred. */
 function sendContent(content: PrefixContent): void {
   send({ kind: "read", content }, [content.bytes.buffer as ArrayBuffer, content.tokens.buffer as ArrayBuffer]);
 }

@@ -1,10 +1,10 @@
-// Owns the prefixes that wait to be written: at most so many bytes of them, since they come as fast as the model computes
-// and leave as fast as a disk writes. Used by prefix-store.ts; it writes nothing itself.
+// Write queue: prefixes that wait for the disk, bounded in bytes, because the model may compute them faster than the
+// disk writes. Used by prefix-store.ts; it writes nothing itself.
 import type { PrefixContent } from "./prefix-file.ts";
 import { beginsWith, type PrefixKey } from "./prefix-list.ts";
 
 export class WriteQueue {
-  /** Those that had to make room unwritten. */
+  /** Prefixes dropped unwritten to make room. */
   droppedCount = 0;
   readonly #maxBytes: number;
   #waiting: PrefixContent[] = [];
@@ -21,12 +21,15 @@ export class WriteQueue {
     return this.#waiting.reduce((sum, { bytes }) => sum + bytes.length, 0);
   }
 
-  /** Whether one that waits begins with all of this. */
+  /** Whether a waiting prefix begins with all of this one. */
   covers(key: PrefixKey): boolean {
     return this.#waiting.some((other) => beginsWith(other, key));
   }
 
-  /** Takes the place of those it covers. The oldest go where there are too many bytes; one alone may have more. */
+  /**
+   * Replaces the waiting prefixes it covers. The oldest are dropped above the limit of bytes; a single one may be
+   * larger.
+   */
   push(content: PrefixContent): void {
     this.#waiting = this.#waiting.filter((other) => !beginsWith(content, other));
     this.#waiting.push(content);

@@ -1,27 +1,25 @@
-// Owns the DRY penalty ("don't repeat yourself") of one sequence: its recent tokens, prompt included, and the search
-// for what would continue a repetition. Called by SamplingState; linear in the look-back for each token, whatever it
-// holds.
+// DRY penalty ("don't repeat yourself") of one sequence: its recent tokens, prompt included, and the search for tokens
+// that would continue a repetition. Called by SamplingState; linear in the look-back for each token, whatever the
+// tokens are.
 import type { Dry } from "../../generation.ts";
 
-/** How many of the latest tokens are searched for repetitions. */
+/** Number of latest tokens that are searched for repetitions. */
 export const DRY_LOOK_BACK = 4096;
 
-/**
- * Largest penalty: far beyond any logit, yet finite, so that a token which is the only one left can still be chosen.
- */
+/** Largest penalty: far beyond any logit, yet finite, so a token can still be chosen if it is the only one left. */
 const MAX_PENALTY = 1e9;
 
 /**
- * If the sequence ends in `length` tokens that occurred before, the token that followed them there loses
- * `multiplier * base^(length - allowedLength)`, from `length >= allowedLength` on; the longest such repetition counts.
- * A breaker token ends a run: no repetition reaches across it, and it is never penalised itself.
+ * If the sequence ends in `length` tokens that occurred before, the token after that occurrence loses `multiplier *
+ * base^(length - allowedLength)`, from `length >= allowedLength` on; the longest such repetition counts. A breaker
+ * token ends a run: no repetition crosses it, and it is never penalised itself.
  */
 export class DryPenalty {
   readonly #multiplier: number;
   readonly #base: number;
   readonly #allowedLength: number;
   readonly #breakers: ReadonlySet<number>;
-  /** The latest tokens, #count of them; holds twice the look-back so that it is moved only now and then. */
+  /** The latest tokens, #count of them; its size is twice the look-back, so tokens are seldom moved. */
   readonly #tokens = new Int32Array(2 * DRY_LOOK_BACK);
   #count = 0;
   /** Tokens since the last breaker. */
@@ -57,9 +55,9 @@ export class DryPenalty {
   }
 
   /**
-   * The Z algorithm over the tokens read backwards: matches[i] is how many tokens agree when the sequence's end is laid
-   * over the end it had i tokens ago. [left, right) is the match that reaches furthest back; inside it earlier answers
-   * hold.
+   * The Z algorithm over the tokens read backwards: matches[i] is the number of equal tokens if the sequence is
+   * compared, from its end, with itself without its last i tokens. [left, right) is the match that reaches furthest
+   * back; inside it earlier results hold.
    */
   #findRepetitions(): void {
     const tokens = this.#tokens;

@@ -1,12 +1,12 @@
-// Owns one sequence's seen tokens and the penalties that depend on them: repetition, presence and frequency. Called by
-// SamplingState on a row before it is tempered; touches the seen tokens' logits only.
+// Penalties of one sequence that depend on its seen tokens: repetition, presence and frequency. Called by SamplingState
+// on a row before temperature is applied; changes only the logits of seen tokens.
 import type { Sampling } from "../../generation.ts";
 
 const INITIAL_ROOM = 256;
 
 /**
  * Repetition covers prompt and output: a positive logit is divided by the penalty, a negative one multiplied. Presence
- * and frequency cover the output alone: a token generated `count` times loses `presence + frequency * count`.
+ * and frequency cover the output only: a token generated `count` times loses `presence + frequency * count`.
  */
 export class Penalties {
   readonly #repetition: number;
@@ -15,11 +15,11 @@ export class Penalties {
   /** By token: 1 + its place in #ids and #counts; 0 = not seen. */
   readonly #place: Int32Array;
   #ids = new Int32Array(INITIAL_ROOM);
-  /** How often each was generated; 0 = it is in the prompt only. */
+  /** How often each was generated; 0 = only in the prompt. */
   #counts = new Int32Array(INITIAL_ROOM);
   #seen = 0;
 
-  /** The penalties `sampling` asks for, or null if they are all neutral. */
+  /** The penalties of `sampling`; null if they are all neutral. */
   static of(sampling: Sampling, vocabSize: number, prompt: Int32Array): Penalties | null {
     const { repetitionPenalty, presencePenalty, frequencyPenalty } = sampling;
     if (repetitionPenalty === 1 && presencePenalty === 0 && frequencyPenalty === 0) return null;
@@ -46,7 +46,7 @@ export class Penalties {
     }
   }
 
-  /** Notes a generated token. */
+  /** Records a generated token. */
   record(token: number): void {
     const place = this.#see(token);
     this.#counts[place] = (this.#counts[place] as number) + 1;

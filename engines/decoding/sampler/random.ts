@@ -1,5 +1,5 @@
-// Owns the generator behind every draw: sfc32, small, quick and without known defects, seeded by splitmix64. One for
-// each sequence, so that a seed gives the same tokens whatever else runs. Not for secrets.
+// Random numbers of every draw: sfc32, small, quick and without known defects, seeded by splitmix64. One generator for
+// each sequence, so a seed gives the same tokens whatever else runs. Not for secrets.
 
 const WARM_UP = 12;
 
@@ -23,7 +23,7 @@ export class Random {
     return ((this.#word() >>> 5) * 2 ** 26 + (this.#word() >>> 6)) / 2 ** 53;
   }
 
-  /** What next() gives after `ahead` more calls; it stays as it is. */
+  /** The result of next() after `ahead` more calls; the state does not change. */
   peek(ahead: number): number {
     const [a, b, c, counter] = [this.#a, this.#b, this.#c, this.#counter];
     for (let i = 0; i < ahead; i++) this.next();

@@ -1,5 +1,5 @@
-// Owns the plain sampling kernel: the definition in the open, with sorts and Math.exp, that the SIMD kernel is tested
-// against and that serves where there is no SIMD. Clarity before speed; Sampler.create() picks it.
+// Reference kernel: plain sampling with sorts and Math.exp. It defines the results that the SIMD kernel is tested
+// against, and serves if there is no SIMD. Clarity before speed; Sampler.create() picks it.
 import { type Filters, maskWords, type RowKernel } from "./row-kernel.ts";
 
 export class ReferenceKernel implements RowKernel {

@@ -1,5 +1,5 @@
-// Owns the choice of every next token, for every engine. The scheduler's loop opens a state for each sequence and
-// samples each row of logits, synchronously, on the model's thread. Never awaits, logs or reads a clock.
+// Sampler: chooses every next token, for every engine. The step loop opens a state for each sequence and samples each
+// row of logits, synchronously, on the model's thread. It never awaits, logs or reads a clock.
 //
 // Order: logit bias; repetition, presence and frequency penalties; DRY; a grammar's mask; temperature; top-k; top-p; min-p;
 // one draw.
@@ -33,7 +33,7 @@ export class Sampler {
   };
 
   /**
-   * The sampler of one model: on the SIMD kernel, or on the plain one where WebAssembly has no SIMD. SAMPLER_SIMD=0
+   * The sampler of one model: with the SIMD kernel, or with the plain one if WebAssembly has no SIMD. SAMPLER_SIMD=0
    * forces the plain one, SAMPLER_SIMD=1 refuses it.
    */
   static create(vocabSize: number): Sampler {
@@ -54,9 +54,8 @@ export class Sampler {
   }
 
   /**
-   * Chooses the next token of `state` from row `row` of a step's logits, and records it in the state. `mask` has a bit for
-   * each token, set where a grammar allows it; null where there is none. Throws `model_failed` if nothing is left to
-   * choose.
+   * Chooses the next token of `state` from row `row` of a step's logits, and records it in the state. `mask` has a bit
+   * for each token, set if a grammar allows it; null: no grammar. Throws `model_failed` if no token can be chosen.
    */
   sample(state: SamplingState, logits: Float32Array, row: number, mask: Int32Array | null): number {
     const kernel = this.#kernel;
@@ -72,8 +71,8 @@ export class Sampler {
   }
 
   /**
-   * What sample() would choose after `ahead` more tokens if these were its logits, with the random number it will use; -1
-   * for nothing. Changes nothing. Penalties are those of now.
+   * The token that sample() would choose after `ahead` more tokens if these were its logits, with the random number it
+   * will use; -1 if none. Changes nothing. Penalties are the current ones.
    */
   foresee(state: SamplingState, logits: Float32Array, row: number, ahead: number): number {
     const kernel = this.#kernel;
@@ -104,12 +103,12 @@ export class Sampler {
     return this.#logprobs;
   }
 
-  /** Puts row `row` of the logits into the kernel. Returns where it starts. */
+  /** Copies row `row` of the logits into the kernel. Returns its start. */
   #load(logits: Float32Array, row: number): number {
     const start = row * this.vocabSize;
     assert(start + this.vocabSize <= logits.length, `row ${row} of ${logits.length / this.vocabSize} rows of logits`);
-    // The one allocation: a view of some 100 bytes, as only set() copies at memory speed. Not kept, as the memory is
-    // lent.
+    // The one allocation: a view of some 100 bytes, as only set() copies at memory speed. Not kept, because the memory
+    // is borrowed.
     this.#kernel.row.set(logits.subarray(start, start + this.vocabSize));
     return start;
   }
@@ -121,7 +120,7 @@ export class Sampler {
     this.#kernel.restrict();
   }
 
-  /** Fills the likeliest tokens' logprobs from the row as the model gave it; returns its log-sum. */
+  /** Writes the likeliest tokens' logprobs from the row before edits; returns its log-sum. */
   #measure(limit: number): number {
     const { topIds, topLogits } = this.#kernel;
     const found = this.#logprobs;

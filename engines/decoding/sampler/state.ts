@@ -1,5 +1,5 @@
-// Owns what one sequence brings to sampling: its settings, its random numbers and the memory its penalties need. Made
-// by Sampler.open() and used by that sampler alone.
+// SamplingState: the sampling settings, random numbers and penalties of one sequence. Made by Sampler.open() and used
+// by that sampler only.
 import { randomBytes } from "node:crypto";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Sampling } from "../../generation.ts";
@@ -8,7 +8,7 @@ import { Penalties } from "./penalties.ts";
 import { Random } from "./random.ts";
 import type { Filters } from "./row-kernel.ts";
 
-/** Below this a temperature is greedy: a lead of 1e-4 in the logits would already make a token e^10 times likelier. */
+/** A temperature below this is greedy: a lead of 1e-4 in the logits would already make a token e^10 times likelier. */
 const GREEDY_BELOW = 1e-5;
 
 /** Most alternatives a state may ask logprobs for. */
@@ -52,7 +52,7 @@ export class SamplingState {
     this.#dry?.apply(row);
   }
 
-  /** Notes a generated token. */
+  /** Records a generated token. */
   record(token: number): void {
     this.#penalties?.record(token);
     this.#dry?.record(token);

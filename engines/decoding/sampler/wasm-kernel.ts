@@ -1,5 +1,5 @@
-// Owns the typed boundary to the SIMD kernel (kernel/, AssemblyScript): loads it and gives its memory views. Called by
-// Sampler.create(). The kernel's memory never grows after prepare(), so the views hold for its lifetime.
+// WasmKernel: the typed boundary to the SIMD kernel (kernel/, AssemblyScript): loads it and makes views of its memory.
+// Called by Sampler.create(). The kernel's memory never grows after prepare(), so the views stay valid.
 import { readFileSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 import { type Filters, maskWords, type RowKernel } from "./row-kernel.ts";
@@ -11,7 +11,7 @@ declare const WebAssembly: {
   readonly Instance: new (module: object) => { readonly exports: unknown };
 };
 
-/** What kernel/sampler.ts exports. */
+/** Exports of kernel/sampler.ts. */
 interface Exports {
   readonly memory: { readonly buffer: ArrayBuffer };
   prepare(vocabSize: number): number;
@@ -36,7 +36,7 @@ export class WasmKernel implements RowKernel {
   readonly topLogits: Float32Array;
   readonly #exports: Exports;
 
-  /** A kernel of its own memory for rows of `vocabSize`, or null where WebAssembly has no SIMD. */
+  /** A kernel with its own memory for rows of `vocabSize`; null if WebAssembly has no SIMD. */
   static create(vocabSize: number): WasmKernel | null {
     compiled ??= compile();
     return compiled && new WasmKernel(compiled, vocabSize);
@@ -76,7 +76,7 @@ export class WasmKernel implements RowKernel {
   }
 }
 
-/** The module beside this file as compiled, or null where SIMD is missing. Compiled once: models share it. */
+/** The compiled module beside this file; null if SIMD is missing. Compiled once: models share it. */
 function compile(): object | null {
   const file = new URL("./sampler.wasm", import.meta.url);
   let bytes: Uint8Array;

@@ -1,6 +1,7 @@
 // Owns the order in which the prompts of running sequences get their share of a step. Used by the scheduler only. Clients
 // take turns, so that one with many long prompts delays nobody else's. Within a client, one step serves them in order of
 // admission and the next one by what is left of them: long ones go on, short ones get by.
+import { DefaultMap } from "../../../runtime/collections.ts";
 import type { Sequence } from "./sequence.ts";
 
 export class PrefillOrder<S extends Sequence> {
@@ -17,12 +18,8 @@ export class PrefillOrder<S extends Sequence> {
     if (this.#hasFed) this.#shortestFirst = !this.#shortestFirst;
     this.#hasFed = false;
     if (this.#shortestFirst) prompts.sort((a, b) => a.pending - b.pending);
-    const byClient = new Map<string, S[]>();
-    for (const prompt of prompts) {
-      const lane = byClient.get(prompt.client);
-      if (lane === undefined) byClient.set(prompt.client, [prompt]);
-      else lane.push(prompt);
-    }
+    const byClient = new DefaultMap<string, S[]>(() => []);
+    for (const prompt of prompts) byClient.get(prompt.client).push(prompt);
     for (const client of this.#lastFed.keys()) if (!byClient.has(client)) this.#lastFed.delete(client);
     return byClient.size <= 1 ? prompts : this.#inTurns(byClient, prompts.length);
   }
@@ -33,7 +30,7 @@ export class PrefillOrder<S extends Sequence> {
   }
 
   /** The first of each client, then the second of each, and so on; the client that was fed longest ago leads. */
-  #inTurns(byClient: ReadonlyMap<string, readonly S[]>, count: number): readonly S[] {
+  #inTurns(byClient: Iterable<[string, readonly S[]]>, count: number): readonly S[] {
     const fedAt = (client: string): number => this.#lastFed.get(client) ?? 0;
     const lanes = [...byClient].sort(([a], [b]) => fedAt(a) - fedAt(b)).map(([, lane]) => lane);
     const ordered: S[] = [];

@@ -1,10 +1,13 @@
-// Owns how often drafted tokens turn out right, by how good a sign there was for them (a level, 0 and up: the length of a
-// match, or the place in a draft). What a sequence has shown counts most, before that what all have, before that a prior.
+// Acceptance: how often drafted tokens turn out right, by level (0 and up): the length of a match, or the position in a
+// draft. A sequence's own record counts most, then the record of all sequences, then a prior.
 
-/** How many of the newest tries count, roughly. */
+/** Number of latest attempts that count, roughly. */
 const ownTries = 32;
 const sharedTries = 512;
-/** As many tries of a sequence of its own weigh as much as what all have shown, and as many of all as the prior. */
+/**
+ * This number of a sequence's own attempts weighs as much as the record of all; this number of all attempts weighs as
+ * much as the prior.
+ */
 const sharedWeight = 4;
 const priorWeight = 8;
 
@@ -24,18 +27,18 @@ class Tally {
     this.#tries[level] = (this.#tries[level] as number) * this.#decay + 1;
   }
 
-  /** The share of hits, `weight` of further tries taken to be `otherwise`. */
+  /** The share of hits if `weight` further attempts had the share `otherwise`. */
   share(level: number, otherwise: number, weight: number): number {
     return ((this.#hits[level] as number) + weight * otherwise) / ((this.#tries[level] as number) + weight);
   }
 }
 
-/** What all sequences of a model have shown. */
+/** The record of all sequences of a model. */
 export class SharedAcceptance {
   readonly #priors: readonly number[];
   readonly #tally: Tally;
 
-  /** `priors` has the chance at each level while nothing is known. */
+  /** `priors`: the chance at each level before any attempt. */
   constructor(priors: readonly number[]) {
     this.#priors = priors;
     this.#tally = new Tally(priors.length, sharedTries);
@@ -54,7 +57,7 @@ export class SharedAcceptance {
   }
 }
 
-/** What one sequence has shown. */
+/** The record of one sequence. */
 export class Acceptance {
   readonly #shared: SharedAcceptance;
   readonly #tally: Tally;
@@ -64,7 +67,7 @@ export class Acceptance {
     this.#tally = new Tally(shared.levels, ownTries);
   }
 
-  /** Chance that a token drafted at this level is what is sampled. */
+  /** Chance that a token drafted at this level is sampled. */
   chance(level: number): number {
     return this.#tally.share(level, this.#shared.chance(level), sharedWeight);
   }

@@ -1,18 +1,18 @@
-// Owns how many tokens to draft for each sequence of the next step: as many as make the whole batch yield most tokens per
-// millisecond by what is expected of the drafts and of the step, and none where plain decoding yields more. Pure.
+// Depth of drafts: the number of tokens to draft for each sequence of the next step, so that the whole batch yields the
+// most expected tokens per millisecond; 0 if plain decoding yields more. Pure.
 import type { StepTimeModel } from "../scheduler/step-time-model.ts";
 
-/** Whatever a draft may come from. */
+/** A source of drafts. */
 export interface DraftSource {
-  /** Chance that the draft's token `position` (from 0) is right where those before it are. */
+  /** Chance that the draft's token `position` (from 0) is right if all before it are. */
   chance(position: number): number;
 }
 
-/** What drafts must promise over plain decoding: estimates err. */
+/** Least expected gain over plain decoding, because estimates err. */
 const worthwhile = 1.1;
-/** A token less likely than this to be of use is never drafted. */
+/** A token with a lower chance of use is never drafted. */
 const leastGain = 0.02;
-/** A step has at most this many times the decode tokens that steps were seen to have: what more cost is a guess. */
+/** Largest ratio of a step's decode tokens to those of measured steps: the time of larger steps is unknown. */
 const growth = 2;
 
 interface DepthLimits {
@@ -24,24 +24,24 @@ interface DepthLimits {
 }
 
 export class DepthPlan {
-  /** The choice, for each sequence as added. */
+  /** The chosen depth of each sequence, in the order of add(). */
   readonly depths: Int32Array;
-  readonly #cost: StepTimeModel;
-  /** What drafting one token for each of n sequences takes, where a model has to be run for it. */
+  readonly #stepTimes: StepTimeModel;
+  /** Time to draft one token for each of n sequences, if a model has to run for it. */
   readonly #draftingMs: (sequences: number) => number;
   readonly #limits: DepthLimits;
   #count = 0;
   readonly #rooms: Int32Array;
   readonly #isCostly: Uint8Array;
-  /** Tokens that position p of sequence i is expected to add, at i * maxDepth + p: the chance of all up to there. */
+  /** Expected tokens from position p of sequence i, at i * maxDepth + p: the chance that all up to there are right. */
   readonly #gains: Float64Array;
-  /** Sequences in the order in which they got a token more. */
+  /** Sequences in the order in which their drafts grew by a token. */
   readonly #picks: Int32Array;
-  /** Sequences for which a model drafts a token at each position. */
+  /** By position: the number of sequences for which a model drafts a token there. */
   readonly #costlyAt: Int32Array;
 
   constructor(cost: StepTimeModel, limits: DepthLimits, draftingMs: (sequences: number) => number) {
-    this.#cost = cost;
+    this.#stepTimes = cost;
     this.#limits = limits;
     this.#draftingMs = draftingMs;
     this.depths = new Int32Array(limits.maxSequences);
@@ -56,7 +56,7 @@ export class DepthPlan {
     this.#count = 0;
   }
 
-  /** Adds a sequence that can have up to `room` drafted tokens; `isCostly` where a model has to be run for them. */
+  /** Adds a sequence that can have up to `room` drafted tokens; `isCostly` if a model has to run for them. */
   add(source: DraftSource, room: number, isCostly: boolean): void {
     const { maxDepth } = this.#limits;
     const index = this.#count++;
@@ -71,15 +71,15 @@ export class DepthPlan {
   }
 
   /**
-   * Chooses the depths of a step of `decodes` sequences, those added among them. Gains of one sequence fall with the
-   * position, so the best batch of each size is made by always taking the largest gain that is left.
+   * Chooses the depths of a step of `decodes` sequences, the added ones included. The gains of one sequence fall with
+   * the position, so the best batch of each size always takes the largest remaining gain.
    */
   choose(decodes: number): void {
     this.depths.fill(0, 0, this.#count);
     this.#costlyAt.fill(0);
-    const plainMs = this.#cost.decodeMs(decodes);
+    const plainMs = this.#stepTimes.decodeMs(decodes);
     if (plainMs === 0) return;
-    const most = Math.min(this.#limits.maxDecodeTokens, growth * Math.max(this.#cost.mostDecodeTokens, decodes));
+    const most = Math.min(this.#limits.maxDecodeTokens, growth * Math.max(this.#stepTimes.mostDecodeTokens, decodes));
     let bestRate = (decodes / plainMs) * worthwhile;
     let bestPicks = 0;
     let expected = decodes;
@@ -91,7 +91,7 @@ export class DepthPlan {
       expected += this.#gainOfNext(index);
       draftingMs += this.#takeNext(index);
       this.#picks[picks++] = index;
-      const rate = expected / (this.#cost.decodeMs(decodes + picks) + draftingMs);
+      const rate = expected / (this.#stepTimes.decodeMs(decodes + picks) + draftingMs);
       if (rate <= bestRate) continue;
       bestRate = rate;
       bestPicks = picks;
@@ -99,7 +99,7 @@ export class DepthPlan {
     while (picks > bestPicks) this.#shorten(this.#picks[--picks] as number);
   }
 
-  /** The sequence that gains most by a token more, or -1. */
+  /** The sequence that gains most by another token, or -1. */
   #largestGain(): number {
     let largest = leastGain;
     let found = -1;
@@ -117,7 +117,7 @@ export class DepthPlan {
     return this.#gains[index * this.#limits.maxDepth + (this.depths[index] as number)] as number;
   }
 
-  /** Drafts one token more of a sequence. Returns what that takes beside the step itself. */
+  /** Drafts another token of a sequence. Returns the time for that, beside the step itself. */
   #takeNext(index: number): number {
     const position = this.depths[index] as number;
     this.depths[index] = position + 1;

@@ -1,11 +1,12 @@
-// Owns what the tokens of a drafter have been worth to one sequence, by their place in the draft. Used by Speculation.
+// DrafterRecord: how often a drafter's tokens were right for one sequence, by position in the draft. Used by
+// Speculation.
 import { Acceptance, SharedAcceptance } from "./acceptance.ts";
 import type { DraftSource } from "./depth.ts";
 
-/** Chances by place, each if those before it were right, while nothing is known; places behind the last are like it. */
+/** Prior chances by position, each if all before it are right; later positions have the last one. */
 const priors = [0.7, 0.7, 0.7, 0.7, 0.65, 0.65, 0.6, 0.6];
 
-/** What all sequences of a model have shown of its drafter. */
+/** The drafter's record over all sequences of a model. */
 export function sharedDrafterAcceptance(): SharedAcceptance {
   return new SharedAcceptance(priors);
 }
@@ -21,7 +22,7 @@ export class DrafterRecord implements DraftSource {
     return this.#acceptance.chance(levelOf(position));
   }
 
-  /** Of a draft's tokens the first `accepted` were right; what comes behind a wrong one says nothing. */
+  /** The first `accepted` tokens of a draft were right; tokens behind a wrong one prove nothing. */
   learn(drafted: number, accepted: number): void {
     const verified = Math.min(accepted + 1, drafted);
     for (let place = 0; place < verified; place++) this.#acceptance.learn(levelOf(place), place < accepted);

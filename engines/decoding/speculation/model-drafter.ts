@@ -1,23 +1,24 @@
-// Owns drafting with a smaller model: its KV cache, slot by slot like the big model's, catches up with a sequence when a
-// draft of it is wanted, and drafts are its likeliest tokens, one batched step a position. Called by Speculation only.
+// ModelDrafter: drafts with a smaller model. Its KV cache, slot by slot like the target model's, catches up with a
+// sequence when a draft is wanted; drafts are its likeliest tokens, one batched step a position. Called by Speculation
+// only.
 import { Batch } from "../../batch.ts";
 import type { LoadedModel } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
 import { StepTimeModel } from "../scheduler/step-time-model.ts";
 import type { Drafter } from "./drafter.ts";
 
-/** What the model's cache holds of a sequence. */
+/** The part of a sequence that the draft model's cache holds. */
 interface Holding {
   readonly slot: number;
-  /** Tokens of the sequence that are in the cache. */
+  /** Tokens of the sequence in the cache. */
   read: number;
-  /** Drafted ones behind them: they are the sequence's too once they are accepted. */
+  /** Drafted tokens behind them, which belong to the sequence if they are accepted. */
   drafted: number;
 }
 
-/** Tokens of a backlog read in one call while nothing is known of what they take, and at least. */
+/** Tokens of a backlog read in one call before their time is known, and at least. */
 const leastBacklogTokens = 32;
-/** Up to so many tokens a sequence a step counts as one of decodes. */
+/** Up to this number of tokens a sequence, a step counts as one of decodes. */
 const fewTokens = 4;
 
 export class ModelDrafter implements Drafter {
@@ -25,41 +26,41 @@ export class ModelDrafter implements Drafter {
   readonly #model: LoadedModel;
   readonly #vocabSize: number;
   readonly #batch: Batch;
-  readonly #cost: StepTimeModel;
+  readonly #stepTimes: StepTimeModel;
   readonly #now: () => number;
   readonly #holdings = new Map<Sequence, Holding>();
   readonly #ownerOf: (Sequence | null)[];
   /** Index in `sequences` of each row of the batch. */
   readonly #rowOwner: Int32Array;
 
-  /** The vocabulary has `vocabSize` tokens in common with the big model's. `now` is in milliseconds. */
+  /** The vocabulary has `vocabSize` tokens in common with the target model's. `now` is in milliseconds. */
   constructor(model: LoadedModel, vocabSize: number, now: () => number) {
     const { maxSequences, maxBatchTokens } = model.capacity;
     this.#model = model;
     this.#vocabSize = vocabSize;
     this.#now = now;
     this.#batch = new Batch(maxSequences, maxBatchTokens);
-    this.#cost = new StepTimeModel(maxSequences * fewTokens, { decodeSlowdown: 1, maxStepMs: 0 });
+    this.#stepTimes = new StepTimeModel(maxSequences * fewTokens, { decodeSlowdown: 1, maxStepMs: 0 });
     this.#ownerOf = new Array<Sequence | null>(maxSequences).fill(null);
     this.#rowOwner = new Int32Array(maxSequences);
   }
 
   tokenMs(sequences: number): number {
-    return this.#cost.decodeMs(sequences);
+    return this.#stepTimes.decodeMs(sequences);
   }
 
   backlog(sequence: Sequence): number {
     if (sequence.slot >= this.#ownerOf.length || sequence.total >= this.#model.capacity.sequenceTokens) return Infinity;
     const holding = this.#holdings.get(sequence);
     const read = holding?.slot === sequence.slot ? holding.read : 0;
-    // The last token is read again where it was read before: its logits are wanted.
+    // The last token is read again if it was read before: its logits are needed.
     return Math.max(sequence.total - read, 1);
   }
 
   draft(sequences: readonly Sequence[], depths: Int32Array, patienceMs: number): void {
     for (const sequence of sequences) sequence.draftCount = 0;
     this.#batch.clear();
-    // Those that are up to date draft on while others read.
+    // Sequences that are up to date draft while others read.
     this.#addBacklogs(sequences, 1, fewTokens, Infinity);
     this.#addBacklogs(sequences, fewTokens + 1, Infinity, this.#backlogTokens(patienceMs));
     this.#step(sequences);
@@ -87,13 +88,13 @@ export class ModelDrafter implements Drafter {
   }
 
   #backlogTokens(patienceMs: number): number {
-    const tokenMs = this.#cost.promptMs(1);
+    const tokenMs = this.#stepTimes.promptMs(1);
     return Math.max(tokenMs === Infinity ? 0 : Math.floor(patienceMs / tokenMs), leastBacklogTokens);
   }
 
   /**
-   * Rows of what the cache lacks of each sequence, where that is from `least` to `most` tokens, with logits where the row
-   * has all of them. `budget` tokens together.
+   * Rows of the tokens that the cache lacks of each sequence, if they are `least` to `most`, with logits if the row has
+   * all of them. At most `budget` tokens together.
    */
   #addBacklogs(sequences: readonly Sequence[], least: number, most: number, budget: number): void {
     let left = Math.min(budget, this.#model.capacity.maxBatchTokens - this.#batch.tokenCount);
@@ -113,7 +114,7 @@ export class ModelDrafter implements Drafter {
     }
   }
 
-  /** Rows of the last drafted token of each sequence that is to have more than `drafted`. False where there is none. */
+  /** Rows of the last drafted token of each sequence that wants more than `drafted`. False if there is none. */
   #addDrafts(sequences: readonly Sequence[], depths: Int32Array, drafted: number): boolean {
     this.#batch.clear();
     for (let i = 0; i < sequences.length; i++) {
@@ -131,15 +132,15 @@ export class ModelDrafter implements Drafter {
     return this.#batch.rowCount > 0;
   }
 
-  /** Runs the batch; each row with logits gives its sequence's draft a token more. */
+  /** Runs the batch; each row with logits adds a token to its sequence's draft. */
   #step(sequences: readonly Sequence[]): void {
     const { rowCount, tokenCount, logitsCount } = this.#batch;
     if (rowCount === 0) return;
     const started = this.#now();
     const { logits, logitsRow } = this.#model.step(this.#batch);
     const ms = this.#now() - started;
-    if (tokenCount <= rowCount * fewTokens) this.#cost.observe(tokenCount, 0, ms);
-    else this.#cost.observe(0, tokenCount, ms);
+    if (tokenCount <= rowCount * fewTokens) this.#stepTimes.observe(tokenCount, 0, ms);
+    else this.#stepTimes.observe(0, tokenCount, ms);
     for (let row = 0; row < rowCount; row++) {
       if (logitsCount[row] === 0) continue;
       const sequence = sequences[this.#rowOwner[row] as number] as Sequence;
@@ -156,7 +157,7 @@ export class ModelDrafter implements Drafter {
     return best - start;
   }
 
-  /** The big model's vocabulary may be the longer one, by tokens that nobody uses. */
+  /** The target model's vocabulary may be longer by unused tokens. */
   #isKnown({ tokens }: Sequence, from: number, to: number): boolean {
     for (let i = from; i < to; i++) if ((tokens[i] as number) >= this.#model.card.vocabSize) return false;
     return true;

@@ -1,13 +1,14 @@
-// Owns drafting with the model's own prediction heads, which have read whatever the model has. Called by Speculation only.
+// MtpDrafter: drafts with the model's own multi-token-prediction (MTP) heads, which read everything the model reads.
+// Called by Speculation only.
 import type { MtpHeads } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
 import { StepTimeModel } from "../scheduler/step-time-model.ts";
 import type { Drafter } from "./drafter.ts";
 
-/** Picks the token behind a sequence and its drafts so far, by row `row` of the heads' logits; -1 for none. */
+/** Picks the token behind a sequence and its drafts so far, from row `row` of the heads' logits; -1: none. */
 export type ChooseDraft = (sequence: Sequence, logits: Float32Array, row: number) => number;
 
-export interface HeadsOptions {
+export interface MtpDrafterOptions {
   readonly maxDepth: number;
   readonly maxSequences: number;
   readonly choose: ChooseDraft;
@@ -18,20 +19,20 @@ export interface HeadsOptions {
 export class MtpDrafter implements Drafter {
   readonly maxDepth: number;
   readonly #heads: MtpHeads;
-  readonly #cost: StepTimeModel;
+  readonly #stepTimes: StepTimeModel;
   readonly #choose: ChooseDraft;
   readonly #now: () => number;
 
-  constructor(heads: MtpHeads, { maxDepth, maxSequences, choose, now }: HeadsOptions) {
+  constructor(heads: MtpHeads, { maxDepth, maxSequences, choose, now }: MtpDrafterOptions) {
     this.maxDepth = maxDepth;
     this.#heads = heads;
-    this.#cost = new StepTimeModel(maxSequences, { decodeSlowdown: 1, maxStepMs: 0 });
+    this.#stepTimes = new StepTimeModel(maxSequences, { decodeSlowdown: 1, maxStepMs: 0 });
     this.#choose = choose;
     this.#now = now;
   }
 
   tokenMs(sequences: number): number {
-    return this.#cost.decodeMs(sequences);
+    return this.#stepTimes.decodeMs(sequences);
   }
 
   backlog({ slot, total }: Sequence): number {
@@ -43,7 +44,7 @@ export class MtpDrafter implements Drafter {
     this.#heads.propose(sequences, depths, this.#choose);
     let passes = 0;
     for (const { draftCount } of sequences) passes = Math.max(passes, draftCount);
-    if (passes > 0) this.#cost.observe(sequences.length, 0, (this.#now() - started) / passes);
+    if (passes > 0) this.#stepTimes.observe(sequences.length, 0, (this.#now() - started) / passes);
   }
 
   observe(): void {}
@@ -53,7 +54,7 @@ export class MtpDrafter implements Drafter {
   dispose(): void {}
 }
 
-/** Picks the likeliest token of a vocabulary of so many. */
+/** Picks the likeliest token of a vocabulary of this size. */
 export function chooseLikeliest(vocabSize: number): ChooseDraft {
   return (_sequence, logits, row) => {
     const start = row * vocabSize;

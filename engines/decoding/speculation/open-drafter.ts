@@ -1,4 +1,4 @@
-// Owns the choice of what is run to draft: a smaller model, or else the model's own prediction heads. Called by Speculation.
+// Choice of the drafter: a smaller model, else the model's own MTP heads. Called by Speculation.
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { MtpHeads } from "../../engine.ts";
@@ -7,10 +7,10 @@ import { ModelDrafter } from "./model-drafter.ts";
 import { chooseLikeliest, MtpDrafter } from "./mtp-drafter.ts";
 import type { SpeculationParts } from "./options.ts";
 
-/** Null where there is neither. Throws config_invalid where the smaller model cannot draft. */
+/** Null if the model has neither. Throws config_invalid if the smaller model cannot draft. */
 export function openDrafter(parts: SpeculationParts): Drafter | null {
   const { model, draft, now = () => performance.now() } = parts;
-  if (draft === null) return model.mtp ? openHeads(model.mtp, parts, now) : null;
+  if (draft === null) return model.mtp ? openMtp(model.mtp, parts, now) : null;
   if (!draft.capabilities.truncate || !draft.capabilities.generates) {
     const message = `${draft.card.path} cannot draft: draft_model expects a model that generates and can drop its last tokens`;
     throw new ServerError("config_invalid", message, { param: "draft_model" });
@@ -18,7 +18,7 @@ export function openDrafter(parts: SpeculationParts): Drafter | null {
   return new ModelDrafter(draft, Math.min(model.card.vocabSize, draft.card.vocabSize), now);
 }
 
-function openHeads(heads: MtpHeads, { model, options, choose }: SpeculationParts, now: () => number): Drafter {
+function openMtp(heads: MtpHeads, { model, options, choose }: SpeculationParts, now: () => number): Drafter {
   const likeliest = chooseLikeliest(model.card.vocabSize);
   return new MtpDrafter(heads, {
     maxDepth: Math.min(options.mtpTokens ?? heads.trainedTokens, options.maxDraftTokens),

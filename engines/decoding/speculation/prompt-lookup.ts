@@ -1,6 +1,6 @@
-// Owns drafting from one sequence's own past: where its last tokens occurred before, the same ones may follow again. It
-// costs next to nothing, so it guesses at every token, drafted or not, and learns from each how far to trust itself.
-// Speculation asks it; it never runs a model.
+// Prompt lookup: drafts from one sequence's own past: if its last tokens occurred before, the same tokens may follow
+// again. It costs next to nothing, so it guesses every token, drafted or not, and learns from each how reliable it is.
+// Used by Speculation; it runs no model.
 import type { Sequence } from "../scheduler/sequence.ts";
 import { Acceptance, SharedAcceptance } from "./acceptance.ts";
 import { TokenIndex } from "./token-index.ts";
@@ -8,14 +8,16 @@ import { TokenIndex } from "./token-index.ts";
 /** Levels of acceptance: level i is for matches of levelStart[i] tokens and more. */
 const levelStart = [2, 3, 4, 5, 7, 9, 13, 17, 33];
 const priors = [0.3, 0.45, 0.6, 0.7, 0.78, 0.85, 0.9, 0.94, 0.96];
-/** Tokens a new match is compared over: beyond, it makes no difference. */
+/** Most tokens over which a new match is compared; longer matches are not more reliable. */
 const longestMatch = 40;
-/** A copy that breaks off after so many tokens is likely to go on a little further in its source: text that is edited. */
+/**
+ * A copy that breaks off after this number of tokens probably continues a little further in its source: edited text.
+ */
 const copyLength = 8;
-/** How far behind the break it is looked for, and for how many tokens. */
+/** How far behind the break the continuation is searched, and for how many tokens. */
 const resumeReach = 24;
 
-/** What all sequences of a model have shown of their lookups. */
+/** The record of all sequences' lookups of a model. */
 export function sharedLookupAcceptance(): SharedAcceptance {
   return new SharedAcceptance(priors);
 }
@@ -24,11 +26,11 @@ export class PromptLookup {
   readonly #sequence: Sequence;
   readonly #index: TokenIndex;
   readonly #acceptance: Acceptance;
-  /** Position of the token that is expected next; 0 = none is. Below `total`: it may be the last one's own. */
+  /** Position of the expected next token; 0: none. Below `total`: it may be the last token's own position. */
   #cursor = 0;
-  /** Tokens before the cursor that are the same as the sequence's last. */
+  /** Number of tokens before the cursor that equal the sequence's last ones. */
   #matched = 0;
-  /** Where a long copy broke off, and the position up to which its continuation is looked for; 0 = nowhere. */
+  /** Position where a long copy broke off, and the position up to which its continuation is searched; 0: none. */
   #brokenAt = 0;
   #resumeUntil = 0;
 
@@ -38,7 +40,7 @@ export class PromptLookup {
     this.#acceptance = new Acceptance(shared);
   }
 
-  /** Catches up with the sequence by at most `budget` tokens. Returns how many they were. */
+  /** Reads at most `budget` new tokens of the sequence. Returns their number. */
   follow(budget: number): number {
     const { total } = this.#sequence;
     const count = Math.min(total - this.#index.length, budget);
@@ -51,12 +53,12 @@ export class PromptLookup {
     return this.#cursor > 0 && this.#index.length === this.#sequence.total;
   }
 
-  /** Chance that the draft's token `position` (from 0) is right where those before it are. */
+  /** Chance that the draft's token `position` (from 0) is right if all before it are. */
   chance(position: number): number {
     return this.#acceptance.chance(levelOf(this.#matched + position));
   }
 
-  /** Writes the first `count` tokens of the draft. One that catches up with the sequence's end goes on in itself. */
+  /** Writes the first `count` tokens of the draft. A draft that reaches the sequence's end continues in itself. */
   write(draft: Int32Array, count: number): void {
     const { tokens, total } = this.#sequence;
     const known = Math.min(count, total - this.#cursor);
@@ -64,7 +66,7 @@ export class PromptLookup {
     for (let i = known; i < count; i++) draft[i] = draft[i - known] as number;
   }
 
-  /** Takes the next token of the sequence in: was it the expected one, and what is expected behind it? */
+  /** Reads the sequence's next token: compares it with the expected one and finds the next expectation. */
   #take(): void {
     const { tokens, promptLength } = this.#sequence;
     const position = this.#index.length;
@@ -85,7 +87,7 @@ export class PromptLookup {
     this.#matched = earlier === 0 ? 0 : this.#matchLength(earlier, position + 1);
   }
 
-  /** Goes on with the copy that broke off, if the last two tokens are found a little behind the break. */
+  /** Continues the copy that broke off, if the last two tokens occur a little behind the break. */
   #resume(position: number): boolean {
     if (this.#brokenAt === 0 || position >= this.#resumeUntil) return false;
     const { tokens } = this.#sequence;

@@ -1,6 +1,6 @@
-// Owns speculative decoding: before each step it guesses tokens that may follow those of the sequences that decode, as many
-// as promise to pay; the step verifies them beside everything else, and what it finds teaches the next guess. The step
-// loop calls it: prepare() before each schedule, observe() for each verified draft. What is sampled never depends on it.
+// Speculation: speculative decoding. Before each step it drafts tokens for decoding sequences, if they are expected to
+// pay; the step verifies them beside everything else, and the results improve the next drafts. The step loop calls
+// prepare() before each schedule and observe() for each verified draft. Drafts never change what is sampled.
 import type { Sequence } from "../scheduler/sequence.ts";
 import type { StepTimeModel } from "../scheduler/step-time-model.ts";
 import { DepthPlan, type DraftSource } from "./depth.ts";
@@ -14,49 +14,49 @@ import { PromptLookup, sharedLookupAcceptance } from "./prompt-lookup.ts";
 export interface SpeculationStatistics {
   /** Drafts that were verified. */
   drafts: number;
-  /** Tokens in them, and how many of those were right. */
+  /** Their tokens, and the number of right ones. */
   proposed: number;
   accepted: number;
   /** Drafts that no step verified. */
   dropped: number;
-  /** Right ones by their place in the draft. */
+  /** Right tokens by position in the draft. */
   readonly acceptedAt: Int32Array;
 }
 
-/** Tokens that prompt lookup takes in before one step: what a long prompt has more, it takes in before the next ones. */
+/** Most tokens that prompt lookup reads before one step; the rest of a long prompt follows before later steps. */
 const lookupTokensPerStep = 4096;
-/** A drafter that does not pay is tried again after so many steps, each time twice as many. */
+/** A drafter that does not pay is tried again after this number of steps, doubled each time. */
 const shortestIdle = 32;
 const longestIdle = 1024;
 
-/** What is known of one sequence. */
+/** State of one sequence. */
 interface Follower {
   readonly sequence: Sequence;
   readonly lookup: PromptLookup | null;
   readonly record: DrafterRecord | null;
-  /** Whether the draft it has now is the drafter's. */
+  /** Whether the drafter made its current draft. */
   isDrafters: boolean;
 }
 
 export class Speculation {
   readonly statistics: SpeculationStatistics;
   readonly #options: SpeculationOptions;
-  readonly #cost: StepTimeModel;
+  readonly #stepTimes: StepTimeModel;
   readonly #drafter: Drafter | null;
   readonly #plan: DepthPlan;
   readonly #lookupAcceptance = sharedLookupAcceptance();
   readonly #drafterAcceptance = sharedDrafterAcceptance();
   readonly #followers = new WeakMap<Sequence, Follower>();
-  /** Of the sequences the plan is about, in its order. */
+  /** The sequences of the plan, in its order. */
   readonly #planned: Follower[] = [];
-  /** Those that the drafter drafts for, and how far. */
+  /** The sequences that the drafter drafts for, and their depths. */
   readonly #forDrafter: Sequence[] = [];
   readonly #drafterDepths: Int32Array;
-  /** Steps since the drafter has drafted, and after how many it is tried again. */
+  /** Steps since the drafter's last draft, and the number after which it is tried again. */
   #idleSteps = 0;
   #idleLimit = shortestIdle;
 
-  /** Null where the model cannot take back what it was fed, or there is nothing to draft from. */
+  /** Null if the model cannot roll back, or there is no source of drafts. */
   static create(parts: SpeculationParts): Speculation | null {
     const { model, draft, options } = parts;
     const hasSource = options.promptLookup || draft !== null || Boolean(model.mtp);
@@ -72,7 +72,7 @@ export class Speculation {
     const { model, options, cost } = parts;
     const { maxSequences, maxLogitsRows, maxBatchTokens } = model.capacity;
     this.#options = options;
-    this.#cost = cost;
+    this.#stepTimes = cost;
     this.#drafter = openDrafter(parts);
     this.#plan = new DepthPlan(
       cost,
@@ -89,8 +89,8 @@ export class Speculation {
   }
 
   /**
-   * Drafts for the sequences that decode in the next step; `others` decode beside them and take no drafts. To be called
-   * before each schedule(), with none where there are none: drafts that the step before did not verify are taken back.
+   * Drafts for the sequences that decode in the next step; `others` decode beside them without drafts. Call it before
+   * each schedule(), also with no sequences: drafts that the previous step did not verify are withdrawn.
    */
   prepare(decodes: readonly Sequence[], others = 0): void {
     for (const { sequence } of this.#planned) {
@@ -105,10 +105,10 @@ export class Speculation {
     const width = decodes.length + others;
     this.#plan.choose(width);
     this.#write();
-    if (this.#drafter !== null) this.#runDrafter(this.#drafter, this.#cost.decodeMs(width));
+    if (this.#drafter !== null) this.#runDrafter(this.#drafter, this.#stepTimes.decodeMs(width));
   }
 
-  /** Of a sequence's `drafted` tokens that a step verified, the first `accepted` were what was sampled. */
+  /** A step verified a sequence's `drafted` tokens: the first `accepted` equal the sampled ones. */
   observe(sequence: Sequence, drafted: number, accepted: number): void {
     if (drafted === 0) return;
     const { statistics } = this;
@@ -133,7 +133,7 @@ export class Speculation {
     this.#drafter?.dispose();
   }
 
-  /** Adds a sequence to the plan if there is something to draft from. Returns the tokens its lookup took in. */
+  /** Adds a sequence to the plan if it has a draft. Returns the number of tokens its lookup read. */
   #consider(follower: Follower, budget: number): number {
     const { sequence, lookup } = follower;
     sequence.draftCount = 0;
@@ -157,7 +157,7 @@ export class Speculation {
     return matched !== null && matched.chance(0) >= record.chance(0) ? matched : record;
   }
 
-  /** Writes the drafts that cost nothing, and collects what the drafter is to do. */
+  /** Writes the free drafts, and collects the drafter's work. */
   #write(): void {
     this.#forDrafter.length = 0;
     for (let i = 0; i < this.#planned.length; i++) {
@@ -175,7 +175,7 @@ export class Speculation {
     }
   }
 
-  /** A drafter that has been idle for long is tried on one sequence, and left alone twice as long if it still does not pay. */
+  /** A long-idle drafter is tried on one sequence, and rests twice as long if it still does not pay. */
   #runDrafter(drafter: Drafter, stepMs: number): void {
     const isTrial = this.#forDrafter.length === 0;
     if (isTrial) {
@@ -187,13 +187,13 @@ export class Speculation {
       this.#forDrafter.push(nearest);
     }
     drafter.draft(this.#forDrafter, this.#drafterDepths, stepMs);
-    // One with a backlog reads first: its trial goes on.
+    // A sequence with a backlog reads first: its trial continues.
     if (!this.#forDrafter.some(hasDraft)) return;
     this.#idleSteps = 0;
     this.#idleLimit = isTrial ? Math.min(this.#idleLimit * 2, longestIdle) : shortestIdle;
   }
 
-  /** The sequence that the drafter has least to read of. */
+  /** The sequence with the shortest backlog in the drafter. */
   #nearest(drafter: Drafter): Sequence | null {
     let nearest: Sequence | null = null;
     for (const { sequence, isDrafters } of this.#planned) {

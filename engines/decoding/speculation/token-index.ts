@@ -1,23 +1,23 @@
-// Owns where short runs of tokens have occurred in one sequence: a hash table that grows with it, a few probes a token. Used
-// by prompt lookup. It keeps positions, no tokens, and never reads behind those it was told of.
+// Token index: the positions of short runs of tokens in one sequence: a hash table that grows with it, a few probes a
+// token. Used by prompt lookup. It keeps positions, not tokens, and never reads beyond the indexed ones.
 
-/** Lengths of the runs that are looked for. */
+/** Lengths of the indexed runs. */
 export const longestRun = 4;
 export const shortestRun = 2;
 const runLengths = longestRun - shortestRun + 1;
-/** Slots of the table for each entry: probes stay short. */
+/** Slots of the table for each entry; keeps probes short. */
 const spaciousness = 2;
 const smallestTable = 256;
 
 export class TokenIndex {
   readonly #tokens: Int32Array;
-  /** Tokens are their authors' choice: nobody shall be able to choose them so that all fall together. */
+  /** Random, so that clients cannot choose tokens that all collide. */
   readonly #seed = Math.trunc(Math.random() * 2 ** 31) | 1;
   #length = 0;
-  /** The end of a run's latest occurrence, times 4, plus its length less the shortest; 0 = free. */
+  /** End of a run's latest occurrence, times 4, plus its length minus the shortest; 0 = free. */
   #table: Int32Array;
 
-  /** `tokens` may be longer than what is indexed of it: `expected` tokens soon. */
+  /** `tokens` may be longer than the indexed part: `expected` tokens soon. */
   constructor(tokens: Int32Array, expected: number) {
     this.#tokens = tokens;
     let size = smallestTable;
@@ -25,14 +25,14 @@ export class TokenIndex {
     this.#table = new Int32Array(size);
   }
 
-  /** Tokens indexed. */
+  /** Number of indexed tokens. */
   get length(): number {
     return this.#length;
   }
 
   /**
-   * Indexes the next token. Returns the position behind the latest earlier occurrence of the longest run that ends with it,
-   * or 0 where it ends none that occurred before.
+   * Indexes the next token. Returns the position behind the latest earlier occurrence of the longest run that ends with
+   * it; 0 if no such run occurred before.
    */
   add(): number {
     const end = this.#length + 1;
@@ -46,7 +46,7 @@ export class TokenIndex {
     return found;
   }
 
-  /** Where the run that ends before `end` ended when it occurred last, or 0; from now on that is `end`. */
+  /** The end of the last occurrence of the run that ends before `end`, or 0; records `end` in its place. */
   #replace(run: number, end: number): number {
     const table = this.#table;
     const entry = entryOf(run, end);

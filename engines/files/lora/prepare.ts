@@ -1,5 +1,6 @@
 // Owns making a LoRA adapter ready for the engines: finds its files, checks them against the model, and writes them anew in
 // the one form of prepared-adapter.ts. Reads and computes for as long as it takes: never called on a thread that answers.
+import { DefaultMap } from "../../../runtime/collections.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { AdapterLimits } from "../../engine.ts";
 import { readTensorTable, type TensorTable } from "../gguf/tensors.ts";
@@ -97,12 +98,8 @@ function weighted(pairs: readonly LoraPair[], weight: number): LoraPair[] {
 /** By matrix, in the order of names: the same adapters always give the same file. */
 function gather(adapters: readonly OpenAdapter[]): Matrix[] {
   const parts = adapters.flatMap(({ source, pairs }) => pairs.map((pair): Part => ({ source, pair })));
-  const byName = new Map<string, Part[]>();
-  for (const part of parts) {
-    const own = byName.get(part.pair.name);
-    if (own) own.push(part);
-    else byName.set(part.pair.name, [part]);
-  }
+  const byName = new DefaultMap<string, Part[]>(() => []);
+  for (const part of parts) byName.get(part.pair.name).push(part);
   const matrices = [...byName].map(([name, own]): Matrix => {
     const { rows = 0, columns = 0 } = own[0]?.pair ?? {};
     return { name, rows, columns, rank: own.reduce((sum, { pair }) => sum + pair.rank, 0), parts: own };

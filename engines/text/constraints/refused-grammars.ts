@@ -1,5 +1,7 @@
-// Refusals: grammars that were refused lately, by digest. The same grammar is refused at once when it comes again. Bounded, and
-// forgotten after some minutes: the machine may only have been busy.
+// RefusedGrammars: the last grammars that were refused, by digest. The same grammar is refused at once when it comes again, for
+// some minutes: the machine may only have been busy.
+import { LruMap } from "../../../runtime/collections.ts";
+
 const maxKept = 256;
 const keptMs = 10 * 60_000;
 
@@ -9,21 +11,14 @@ interface Refusal {
 }
 
 export class RefusedGrammars {
-  /** The oldest first. */
-  readonly #kept = new Map<string, Refusal>();
+  readonly #kept = new LruMap<string, Refusal>(maxKept);
 
   add(digest: string, error: Error, nowMs: number): void {
-    this.#kept.delete(digest);
     this.#kept.set(digest, { error, untilMs: nowMs + keptMs });
-    const [oldest] = this.#kept.keys();
-    if (this.#kept.size > maxKept && oldest !== undefined) this.#kept.delete(oldest);
   }
 
   of(digest: string, nowMs: number): Error | null {
-    const refusal = this.#kept.get(digest);
-    if (refusal === undefined) return null;
-    if (nowMs < refusal.untilMs) return refusal.error;
-    this.#kept.delete(digest);
-    return null;
+    const refusal = this.#kept.peek(digest);
+    return refusal !== undefined && nowMs < refusal.untilMs ? refusal.error : null;
   }
 }

@@ -1,5 +1,5 @@
-// The letters of the other case, for patterns that ignore it: read off the runtime once, since asking it letter by letter
-// takes too long where classes are large. For char-set.ts.
+// Other cases of letters, for patterns that ignore case: read from the runtime once, because asking letter by letter
+// takes too long for large classes. For char-set.ts.
 
 /** Pairs of a character and its other case, sorted by the character. */
 let pairs: Int32Array | null = null;
@@ -13,7 +13,7 @@ export function otherCases(lo: number, hi: number): Int32Array {
   return others;
 }
 
-/** The index of the first pair of a character that is not below `char`. */
+/** The index of the first pair of a character at or above `char`. */
 function firstAt(sorted: Int32Array, char: number): number {
   let from = 0;
   let to = sorted.length >> 1;
@@ -25,7 +25,7 @@ function firstAt(sorted: Int32Array, char: number): number {
   return from;
 }
 
-/** No letter beyond these planes has cases. */
+/** Letters above these planes have no cases. */
 const lastCased = 0x1ffff;
 
 function readPairs(): Int32Array {

@@ -1,21 +1,21 @@
-// Sets of the Unicode properties that patterns name (\p{L}), computed with the runtime's own regular expressions and cached. Of
-// a long block of characters with equal properties only one is tested, so a set takes a few ms. For parse.ts.
+// Sets of the Unicode properties in patterns (\p{L}), computed with the runtime's own regular expressions and cached.
+// Long blocks of characters with equal properties are tested by one character, so a set takes a few ms. For parse.ts.
 
 import type { CharSet } from "../char-set.ts";
 import { spend } from "../work.ts";
 
-/** There are fewer names, each spelling counted. */
+/** More than the number of names in all their spellings. */
 const maxKept = 1000;
 const kept = new Map<string, CharSet>();
-/** Charged for each, kept or not: the same grammar is taken or refused, whatever came before it. */
+/** Charged for each set, cached or not, so a grammar's units do not depend on earlier grammars. */
 const unitsOfSet = 5000;
 
-/** null where there is no such property. */
+/** null: there is no such property. */
 export function propertySet(name: string): CharSet | null {
   spend(unitsOfSet);
   const known = kept.get(name);
   if (known !== undefined) return known;
-  // What could end the property and go on as a pattern of its own is no name.
+  // A text that could close the property and continue the pattern is not a name.
   if (!/^[\w=]{1,60}$/.test(name)) return null;
   let found: RegExp;
   try {
@@ -29,10 +29,10 @@ export function propertySet(name: string): CharSet | null {
   return set;
 }
 
-/** Characters, each for a block that begins with it. */
+/** Characters, each of which stands for the block that begins with it. */
 interface Sample {
   readonly text: string;
-  /** Of each character of the text in UTF-16. */
+  /** UTF-16 units of each character of the text. */
   readonly units: 1 | 2;
   readonly firsts: Int32Array;
   readonly lasts: Int32Array;
@@ -70,7 +70,7 @@ function sampleOf(from: number, to: number): Sample {
   return { text, units: from === 0 ? 1 : 2, firsts: Int32Array.from(firsts), lasts: Int32Array.from(lasts) };
 }
 
-/** The last character by the first: ideographs, Hangul, Tangut, what is private, and what is not assigned. */
+/** First to last character of blocks with equal properties: ideographs, Hangul, Tangut, private use, unassigned. */
 const uniformBlocks: ReadonlyMap<number, number> = new Map([
   [0x3400, 0x4dbf],
   [0x4e00, 0x9fff],

@@ -19,7 +19,7 @@ hostileSuite("the edge", {
 });
 
 for (const edge of others) {
-  // The parser of uws-compat never hands a request in HTTP/1.0 on: the README says so.
+  // The parser of uws-compat never hands a request in HTTP/1.0 on: docs/operating.md says so.
   const names = [
     "requests hidden in a body",
     "long paths in the log",

@@ -1,5 +1,5 @@
-// Grammars of calls and of thinking on real grammar threads, with the vocabulary of a real model: which texts may come out
-// under each demand, and in which tokens.
+// Grammars of calls and of thinking on real grammar threads, with the vocabulary of a real model: the texts that each
+// demand allows, and their tokens.
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -59,7 +59,7 @@ interface Rig {
   readonly host: PatientHost;
   readonly vocabulary: Vocabulary;
   readonly ends: readonly number[];
-  /** Tokens of text by their bytes, one character each. */
+  /** Tokens of a text by their bytes, one character each. */
   readonly tokens: ReadonlyMap<string, number>;
 }
 
@@ -75,7 +75,7 @@ async function start(path: string): Promise<Rig> {
 
 const allows = (mask: Int32Array, token: number) => ((mask[token >> 5]! >> (token & 31)) & 1) === 1;
 
-/** How far a text goes: it is refused, it may go on, or it may end. Forced tokens may go beyond it. */
+/** How far a text is allowed: it is refused, it may continue, or it may end. Forced tokens may go beyond it. */
 type Outcome = "refused" | "open" | "done";
 
 function follow({ vocabulary, ends, tokens }: Rig, matcher: Matcher, text: string): Outcome {
@@ -126,7 +126,7 @@ async function assertOutcomes(demand: OutputConstraint, expected: Readonly<Recor
 }
 
 describe("calls that must come", () => {
-  it("are of the tools there are, with arguments as their schemas have them, and nothing else", async () => {
+  it("name given tools, with arguments that match their schemas, and nothing else", async () => {
     await assertOutcomes(calling(), {
       [inTags(paris)]: "done",
       [inTags(clock)]: "done",
@@ -140,14 +140,14 @@ describe("calls that must come", () => {
     });
   });
 
-  it("may be several, unless one is all there may be", async () => {
+  it("may be several, unless parallel calls are off", async () => {
     const two = inTags(paris, clock);
     await assertOutcomes(calling(), { [two]: "done" });
     await assertOutcomes(calling({ parallel: false }), { [two]: "refused", [inTags(paris)]: "done" });
     await assertOutcomes(calling({ syntax: { ...tagged, between: null } }), { [two]: "refused" });
   });
 
-  it("are forced up to where the model has a choice", async () => {
+  it("are forced up to the model's first choice", async () => {
     const source = translateOutput(calling({ specs: [weather], parallel: false })).source;
     const matcher = (await rig.host.compile(source)).open();
     const { forced } = matcher.allowed();
@@ -156,7 +156,7 @@ describe("calls that must come", () => {
     assert.ok(text.startsWith('<tool_call>\n{"name": "get_weather", "arguments":'), text);
   });
 
-  it("are written without marks where the format has none", async () => {
+  it("are written without marks if the format has none", async () => {
     await assertOutcomes(calling({ syntax: bare }), {
       [paris]: "done",
       [`${paris}; ${clock}`]: "done",
@@ -166,7 +166,7 @@ describe("calls that must come", () => {
 });
 
 describe("calls that may come", () => {
-  it("are well-formed wherever their mark begins in free text, and end it", async () => {
+  it("are well-formed after their mark in free text, and end it", async () => {
     await assertOutcomes(calling({ required: false }), {
       "": "done",
       "It is <b>sunny</b> — 名前 <tool": "done",
@@ -179,7 +179,7 @@ describe("calls that may come", () => {
     });
   });
 
-  it("leave free all that does not spell the mark, however it is cut into tokens", async () => {
+  it("leave other text free, however it is cut into tokens", async () => {
     const grammar = await rig.host.compile(translateOutput(calling({ required: false })).source);
     const fragments = ["<", "<tool", "tool", "_call", ">", "<tool_call", "l>", "é", " ", "名", "\n", "</tool_call>"];
     const text = fc.array(fc.constantFrom(...fragments), { maxLength: 8 }).map((parts) => parts.join(""));
@@ -193,7 +193,7 @@ describe("calls that may come", () => {
     );
   });
 
-  it("without marks are what begins like JSON", async () => {
+  it("without marks begin like JSON", async () => {
     await assertOutcomes(calling({ syntax: bare, required: false }), {
       "": "done",
       "Hello {there}": "done",
@@ -238,7 +238,7 @@ describe("thinking", () => {
     answerOpen: "",
   });
 
-  it("goes on as it likes until its end, and then the answer's grammar begins", async () => {
+  it("is free until its end, then the answer's grammar begins", async () => {
     await assertOutcomes(demand(true), {
       "Hm, {not} </thin": "open",
       'Hm.\n</think>\n\n{"ok": true}': "done",
@@ -248,7 +248,7 @@ describe("thinking", () => {
     });
   });
 
-  it("may be left out where the prompt has not begun it", async () => {
+  it("is optional if the prompt has not begun it", async () => {
     await assertOutcomes(demand(false), {
       '{"ok": true}': "done",
       '<think>\nHm.\n</think>\n{"ok": true}': "done",
@@ -257,7 +257,7 @@ describe("thinking", () => {
     });
   });
 
-  it("may name calls that the answer then must make", async () => {
+  it("may contain the marks of calls, which count only after it", async () => {
     const thinking = { tags, hasBegun: false };
     await assertOutcomes(
       { ...calling(), thinking },
@@ -275,7 +275,7 @@ describe("thinking", () => {
     );
   });
 
-  it("comes before what the format begins its answers with", async () => {
+  it("comes before the format's beginning of an answer", async () => {
     await assertOutcomes(
       { ...demand(false), answerOpen: "final: " },
       {
@@ -313,7 +313,7 @@ describe("control tokens that are shown", () => {
     shownTokens: tokens,
   });
 
-  it("are what their names are forced as", async () => {
+  it("are forced for their names", async () => {
     assert.equal(shown.length, 2);
     const matcher = (await tiny.host.compile(source({}, shown))).open();
     const [first, ...others] = matcher.allowed().forced;
@@ -360,7 +360,7 @@ describe("control tokens that are shown", () => {
     );
   });
 
-  it("are told apart from other sets of them, and stay shown however many there are", async () => {
+  it("are kept apart by set, for any number of sets", async () => {
     const { vocabulary, host } = tiny;
     const free = source({ required: false, specs: [{ ...time, name: "free" }] }, shown);
     const first = await host.compile(free);

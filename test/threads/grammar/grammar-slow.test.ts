@@ -1,5 +1,5 @@
-// Grammars that are slow to follow, on real grammar threads with the vocabulary of a real model: what they cost the sequences
-// beside them.
+// Grammars that are slow to follow, on real grammar threads with the vocabulary of a real model: their effect on other
+// sequences.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -57,7 +57,7 @@ const ambiguous: GrammarSource = {
 };
 const words: GrammarSource = { kind: "ebnf", grammar: 'root ::= ([a-z]{2,6} " "){40} "end"' };
 
-/** A model that always wants to say the longest token there is. */
+/** A model that always prefers the longest token. */
 function longestFirst({ vocabulary }: Rig): LoadedModel {
   const lengths = Float32Array.from({ length: vocabulary.size }, (_, token) => vocabulary.piece(token).length);
   const model = createFakeEngine({ vocabSize: vocabulary.size, sequenceTokens: 1 << 15, maxSequences: 8 });
@@ -69,7 +69,7 @@ function longestFirst({ vocabulary }: Rig): LoadedModel {
   return { ...model, step };
 }
 
-/** Follows words with a random choice of tokens to their end. */
+/** Follows words with random tokens to their end. */
 async function followWords(rig: Rig, matcher: Matcher, seed: number): Promise<string> {
   const uniform = createUniform(seed);
   const pieces: Uint8Array[] = [];
@@ -153,7 +153,7 @@ describe("a grammar that is slow to follow", () => {
     await assert.rejects(rig.host.compile(ambiguous, anAsker()), { code: "unsupported", param: "grammar" });
   });
 
-  it("keeps its thread to itself: what the others say is what they would have said", async (test) => {
+  it("keeps its thread to itself: other outputs are unchanged", async (test) => {
     const rig = await start(test, { threads: 1 });
     const seeds = [1, 2, 3, 4, 5, 6];
     const grammar = await rig.host.compile(words, anAsker());

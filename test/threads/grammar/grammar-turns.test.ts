@@ -1,5 +1,5 @@
-// Grammars that take long to compile, on real grammar threads with the vocabulary of a real model: what they cost those who
-// ask for others.
+// Grammars that take long to compile, on real grammar threads with the vocabulary of a real model: their effect on
+// other requests.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -17,7 +17,7 @@ import { anAsker, answered } from "../../fixtures/text/grammars.ts";
 
 interface Rig {
   readonly host: GrammarHost;
-  /** Grammar threads that have not ended, and those of them that are ready. */
+  /** Grammar threads that have not ended, and the ready ones among them. */
   readonly workers: ReadonlySet<Worker>;
   readonly ready: ReadonlySet<Worker>;
 }
@@ -57,7 +57,7 @@ const schema = (name: string): GrammarSource =>
     field: "response_format",
   }).source;
 
-/** It takes the longer to compile the more parts it has: 60 take some 20 s. */
+/** Takes longer with more parts: 60 take some 20 s. */
 function slowGrammar(parts: number, mark = ""): GrammarSource {
   const text = Array.from({ length: parts }, (_, i) => `[a-z ]{1,${i + 2}} "${mark}${i}"`).join(" ");
   return { kind: "ebnf", grammar: `root ::= ${text}`, param: "grammar" };
@@ -72,7 +72,7 @@ async function timeOf(compiling: Promise<CompiledGrammar>): Promise<number> {
   return performance.now() - started;
 }
 
-/** An asker who leaves, and what has become of asking. */
+/** A request that can be aborted, and its outcome. */
 function leaver({ host }: Rig, source: GrammarSource, client: string) {
   const controller = new AbortController();
   const asked = host.compile(source, { client, signal: controller.signal });
@@ -95,7 +95,7 @@ describe("grammars that take long to compile", () => {
     await untilAtMost(rig, before);
   });
 
-  it("let the small ones of other clients by", async (test) => {
+  it("do not delay small ones of other clients", async (test) => {
     const rig = await startReady(test, { compileLimitMs: 60_000 });
     const slow = ["a", "b"].map((client) => leaver(rig, slowGrammar(60, client), client));
     const times: number[] = [];
@@ -139,7 +139,7 @@ describe("grammars that take long to compile", () => {
     assert.equal(compiled.filter((grammar) => grammar === used.grammar).length, 1);
   });
 
-  it("are compiled one after another, in the end", async (test) => {
+  it("are compiled one after another", async (test) => {
     const rig = await startReady(test);
     const sources = ["x", "y", "z"].map((mark) => slowGrammar(8, mark));
     const compiled = await Promise.all(sources.map((source, i) => rig.host.compile(source, anAsker(`client${i}`))));
@@ -164,10 +164,10 @@ describe("grammars that take long to compile", () => {
 });
 
 describe("grammar threads that the system cannot start", () => {
-  it("cost a request an error that can be retried, and nobody a grammar or a matcher that works", async (test) => {
+  it("cost a request a retryable error; other grammars and matchers continue", async (test) => {
     const { tokenizer } = await readModelMetadata(await tinyModel());
     const endOfGeneration = [...endOfGenerationTokens(tokenizer)];
-    // What cannot be passed to a worker makes its start throw at once, as EAGAIN does.
+    // A value that cannot be passed to a worker makes its start throw at once, as EAGAIN does.
     const exhaust = () => endOfGeneration.push((() => 0) as unknown as number);
     const recover = () => endOfGeneration.pop();
     const rig = await start(test, await tinyModel(), { endOfGeneration });
@@ -207,7 +207,7 @@ describe("grammars that wait to be compiled", () => {
 
   const full = (error: unknown) => isCode("queue_full")(error) && (error as ServerError).retryAfterSeconds! > 0;
 
-  it("may all be one client's, which is refused beyond them until some leave", async (test) => {
+  it("may all belong to one client, which is refused more until some leave", async (test) => {
     const rig = await start(test, await tinyModel(), { maxMatchers: 40 });
     const askers = Array.from({ length: 40 }, (_, i) => leaver(rig, schema(`greedy${i % 30}`), "greedy"));
     await assert.rejects(rig.host.compile(schema("more"), anAsker("greedy")), full);
@@ -216,11 +216,11 @@ describe("grammars that wait to be compiled", () => {
     await rig.host.compile(schema("more"), anAsker("greedy"));
   });
 
-  it("leave room for other clients, whichever of them a greedy one asks for", async (test) => {
+  it("leave room for other clients, also if they share grammars with a greedy one", async (test) => {
     const rig = await start(test, await tinyModel(), { maxMatchers: 40 });
     const refused: string[] = [];
     const greedy = Array.from({ length: 40 }, async (_, i) => {
-      // Half of them ask for the same.
+      // Half of them ask for the same grammar.
       const name = i % 2 === 0 ? "same" : `greedy${i}`;
       await rig.host.compile(schema(name), anAsker("greedy")).catch((error: unknown) => {
         assert.ok(full(error));
@@ -249,7 +249,7 @@ describe("grammars that wait to be compiled", () => {
     await Promise.all(askers.map(({ left }) => left));
   });
 
-  it("are compiled once for all who ask, whoever of them leaves", async (test) => {
+  it("are compiled once for all requests, also if some leave", async (test) => {
     const rig = await start(test, await tinyModel());
     const ahead = leaver(rig, schema("ahead"), "first");
     const first = leaver(rig, schema("same"), "first");
@@ -266,7 +266,7 @@ describe("grammars that wait to be compiled", () => {
   });
 });
 
-/** Waits until so few threads are left, as they are some seconds after the last work. */
+/** Waits until at most this number of threads is left; idle threads end some seconds after the last work. */
 async function untilAtMost({ workers }: Rig, count: number): Promise<void> {
   for (let i = 0; i < 100 && workers.size > count; i++) await sleep(100);
   assert.ok(workers.size <= count, `${workers.size} threads are left of ${count}`);

@@ -1,5 +1,5 @@
-// Grammars on real grammar threads, with the vocabulary of a real model and of a tiny one: what the masks allow and what is
-// forced, and that nothing a grammar does reaches another one.
+// Grammars on real grammar threads, with the vocabularies of a real and of a tiny model: masks, forced tokens, and
+// isolation of one grammar from another.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import type { Worker } from "node:worker_threads";
@@ -44,11 +44,11 @@ const ebnf = (grammar: string): GrammarSource => ({ kind: "ebnf", grammar });
 const schemaOf = (schema: object): GrammarSource =>
   translateGrammar({ kind: "json_schema", schema, field: "grammar" }).source;
 
-/** It takes the longer to compile the more parts it has: 20 parts take some seconds with a real vocabulary. */
+/** Takes longer with more parts: 20 parts take some seconds with a real vocabulary. */
 const slowGrammar = (parts: number): GrammarSource =>
   ebnf(`root ::= ${Array.from({ length: parts }, (_, i) => `[a-z ]{1,${i + 2}} "${i}"`).join(" ")}`);
 
-/** A grammar of these texts and no others. */
+/** A grammar of these texts only. */
 function oneOf(texts: readonly string[]): GrammarSource {
   return ebnf(`root ::= ${texts.map((text) => JSON.stringify(text)).join(" | ")}`);
 }
@@ -70,7 +70,7 @@ const binary = (text: string) => Buffer.from(text, "utf8").toString("latin1");
 const textOf = (bytes: string) => Buffer.from(bytes, "latin1").toString("utf8");
 
 interface Step {
-  /** Bytes so far, those forced now included. */
+  /** Bytes so far, the currently forced ones included. */
   readonly bytes: string;
   readonly allowed: readonly number[];
 }
@@ -91,7 +91,7 @@ function walk(rig: Rig, matcher: Matcher, choose: (step: Step) => number, mostTo
 
 const isModelFailed = (error: unknown) => error instanceof ServerError && error.code === "model_failed";
 
-/** Texts that share beginnings, also within characters, and that JSON and grammars must quote. */
+/** Texts with common beginnings, also within characters, and with characters that JSON and grammars must quote. */
 const fragments = [
   "a",
   "b",
@@ -179,7 +179,7 @@ describe("masks and forced tokens", () => {
     }
   });
 
-  it("spare the model the text it has no choice in, but for a last token that could be longer", async (test) => {
+  it("force text without a choice, except a last token that could be longer", async (test) => {
     const rig = await start(test, (await realModel()).path);
     const encode = (text: string) => [...rig.vocabulary.encode(text)];
     const source = ebnf('root ::= "{\\"answer\\": " ("true" | "false") "}"');
@@ -204,7 +204,7 @@ describe("masks and forced tokens", () => {
     assert.deepEqual(tokensIn(fixed.allowed().mask), rig.ends, "nothing but an end follows an end");
   });
 
-  it("come in portions where much is forced", async (test) => {
+  it("come in portions if much is forced", async (test) => {
     const rig = await start(test, await tinyModel());
     const text = "0123456789".repeat(20);
     const matcher = (await rig.host.compile(oneOf([text]))).open();
@@ -215,7 +215,7 @@ describe("masks and forced tokens", () => {
     );
   });
 
-  it("never allow a control token within text, nor a token beyond the vocabulary", async (test) => {
+  it("never allow a control token in text, nor a token beyond the vocabulary", async (test) => {
     const rig = await start(test, await tinyModel(), { vocabSize: 700 });
     for (const source of [ebnf("root ::= [^]*"), schemaOf({ type: "object" })]) {
       const matcher = (await rig.host.compile(source)).open();
@@ -264,13 +264,13 @@ describe("a grammar that fails", () => {
 
   it("is given up when it takes too long", async (test) => {
     const rig = await start(test, (await realModel()).path, { compileLimitMs: 200 });
-    // The limit holds from when the thread is up, which takes longer.
+    // The limit counts from the start of the thread, which takes longer.
     await rig.host.compile(oneOf(["first"]));
     const refused = { code: "invalid_value", param: "grammar", message: /more than 0.2 s/ };
     await assert.rejects(rig.host.compile({ ...slowGrammar(100), param: "grammar" }), refused);
   });
 
-  it("ends with its own matcher alone where it fails only then", async (test) => {
+  it("ends only its own matcher if it fails while matching", async (test) => {
     const rig = await start(test, await tinyModel(), { threads: 1 });
     const good = (await rig.host.compile(ebnf('root ::= "x" [0-9]+ "end" [.!]'))).open();
     const encode = (text: string) => [...rig.vocabulary.encode(text)];
@@ -290,7 +290,7 @@ describe("a grammar that fails", () => {
     assert.match(bytesOf(rig.vocabulary, good.allowed().forced), /^nd?$/);
   });
 
-  it("refuses a token that it does not allow, and nobody else's", async (test) => {
+  it("refuses a token that it does not allow, without effect on others", async (test) => {
     const rig = await start(test, await tinyModel());
     const grammar = await rig.host.compile(oneOf(["ab", "cd"]));
     const [wrong, right] = [grammar.open(), grammar.open()];
@@ -301,7 +301,7 @@ describe("a grammar that fails", () => {
 });
 
 describe("the grammar host", () => {
-  it("compiles what is asked for twice once", async (test) => {
+  it("compiles a grammar once for two requests", async (test) => {
     const rig = await start(test, await tinyModel());
     const [first, second] = await Promise.all([rig.host.compile(oneOf(["one"])), rig.host.compile(oneOf(["one"]))]);
     assert.equal(first, second);
@@ -310,7 +310,7 @@ describe("the grammar host", () => {
     assert.ok(rig.workers.length <= 2, "one has compiled it, one is spare");
   });
 
-  it("compiles again what it has dropped, when that is opened", async (test) => {
+  it("compiles a dropped grammar again when it is opened", async (test) => {
     const rig = await start(test, await tinyModel(), { cacheLimit: 1 });
     const dropped = await rig.host.compile(oneOf(["one"]));
     await rig.host.compile(oneOf(["two"]));
@@ -320,7 +320,7 @@ describe("the grammar host", () => {
     );
   });
 
-  it("follows more grammars at once than threads may have matchers", async (test) => {
+  it("follows more grammars at once than it has threads for matchers", async (test) => {
     const rig = await start(test, await tinyModel());
     const texts = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh"];
     const matchers: Matcher[] = [];
@@ -330,10 +330,10 @@ describe("the grammar host", () => {
     assert.deepEqual(outputs, texts);
   });
 
-  it("lets a matcher sit out while its thread compiles, and only then", async (test) => {
+  it("pauses a matcher only while its thread compiles", async (test) => {
     const rig = await start(test, await tinyModel(), { threads: 1, cacheLimit: 1 });
     const letter = rig.vocabulary.encode("a")[0]!;
-    // Warm, a thread compiles the next ones quickly enough to have matchers of others beside them.
+    // A warm thread compiles the next grammars quickly enough to serve other matchers beside them.
     await rig.host.compile(ebnf("root ::= [a-z]{1,400}"));
     const big = await rig.host.compile(ebnf("root ::= [a-z]{1,500}"));
     const matcher = (await rig.host.compile(ebnf("root ::= [a-z]+"))).open();
@@ -370,7 +370,7 @@ describe("the grammar host", () => {
     });
   }
 
-  it("disposed while it compiles rejects, fails its matchers and leaves no thread", async (test) => {
+  it("rejects, fails its matchers and leaves no thread if it is disposed while compiling", async (test) => {
     const rig = await start(test, await tinyModel());
     const grammar = await rig.host.compile(oneOf(["text"]));
     const matcher = grammar.open();
@@ -387,13 +387,13 @@ describe("the grammar host", () => {
     matcher.close();
   });
 
-  it("says what is wrong with a model file that has no vocabulary it can use", async (test) => {
+  it("names the problem of a model file without a usable vocabulary", async (test) => {
     const { host } = await start(test, await tinyModel(), { modelPath: "/nowhere/model.gguf" });
     await assert.rejects(host.compile(oneOf(["text"])), /nowhere/);
   });
 });
 
-/** Ends a worker while the event loop that would tell of it stands still, and goes on without a turn of it. */
+/** Ends a worker without letting the event loop deliver its exit. */
 function terminateUnheard(worker: Worker): void {
   void worker.terminate();
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);

@@ -1,5 +1,5 @@
-// The schemas of the corpus through the real grammar engine: whatever a model picks of the tokens it is allowed, the finished
-// text matches the schema. And what takes too long for the unit tests of the translation.
+// The schemas of the corpus through the real grammar engine: every finished text of allowed tokens matches its schema.
+// And cases that take too long for the unit tests of the translation.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { GrammarEngine } from "../../../engines/decoding/grammar/thread/library.ts";
@@ -14,7 +14,7 @@ import { RandomTexts, seeded } from "../../fixtures/schemas/random-text.ts";
 
 const walks = 3;
 const maxSteps = 400;
-/** From here on a walk takes the tokens that end things. */
+/** From this length on a walk prefers tokens that end something. */
 const openSteps = [8, 40, 120];
 
 const encoder = new TextEncoder();
@@ -49,7 +49,7 @@ const words = [
   "international",
   "abcdefghijklmnopqrst",
 ];
-/** Every byte, and what lies across the borders between the parts of a JSON text. */
+/** Every byte, and texts across the borders between the parts of a JSON text. */
 const pieces: readonly Uint8Array[] = [
   ...Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte)),
   ...[...closers, ...words].map((word) => encoder.encode(word)),
@@ -68,7 +68,7 @@ describe("a model that writes what a schema's grammar allows", () => {
   });
   after(() => Object.assign(console, log));
 
-  it("ends with a value that matches, for every schema that is taken", async () => {
+  it("ends with a matching value, for every accepted schema", async () => {
     const outcomes = { ended: 0, cut: 0, refused: 0 };
     const corpus = schemaCorpus();
     let taken = 0;
@@ -103,7 +103,7 @@ describe("a model that writes what a schema's grammar allows", () => {
   }
 });
 
-/** Walks over tokens of whole characters: those allowed are exactly those that leave a text which may go on, or end. */
+/** Walks over tokens of whole characters: a token is allowed exactly if the text can continue or end after it. */
 async function assertMasks(engine: GrammarEngine, compiled: Compiled, seed: number, isFine: (text: string) => boolean) {
   const matcher = await engine.match(compiled);
   const random = seeded(seed);
@@ -129,14 +129,14 @@ function textOf(token: number): string {
   return Buffer.from(pieces[token] as Uint8Array).toString();
 }
 
-/** Of whole characters that no string escapes. */
+/** Whole characters that need no escape in a string. */
 const plainTokens = pieces.flatMap((_, token) => {
   const text = textOf(token);
   return token === end || /[\\\ufffd\p{Cc}]/u.test(text) ? [] : [token];
 });
 
 describe("the translation of a schema", () => {
-  it("derives only values that match, for every schema that it leaves nothing to check of", () => {
+  it("derives only matching values, for every schema without a later check", () => {
     let count = 0;
     for (const { name, schema } of schemaCorpus()) {
       try {
@@ -151,7 +151,7 @@ describe("the translation of a schema", () => {
     assert.ok(count > 200, `${count} schemas`);
   });
 
-  it("answers in time, one way or the other, to schemas made to be slow", () => {
+  it("accepts or refuses schemas made to be slow in time", () => {
     const nested = (depth: number): unknown =>
       depth === 0 ? {} : { anyOf: [nested(depth - 1), { items: nested(depth - 1) }] };
     const hostile: Record<string, unknown> = {
@@ -244,7 +244,7 @@ async function walked(engine: GrammarEngine, { name, schema }: NamedSchema, { so
 
 type Compiled = Awaited<ReturnType<GrammarEngine["compile"]>>;
 
-/** A text of random tokens; null where it does not come to an end in time. */
+/** A text of random tokens; null if it does not end in time. */
 async function walk(engine: GrammarEngine, compiled: Compiled, seed: number): Promise<string | null> {
   const matcher = await engine.match(compiled);
   const random = seeded(seed + 1);
@@ -271,7 +271,7 @@ function allowedTokens(mask: Int32Array): number[] {
 function choose(allowed: readonly number[], random: () => number, isLate: boolean): number {
   if (isLate && allowed.includes(end)) return end;
   const preferred = isLate ? allowed.filter((token) => closing.has(token)) : [];
-  // Of single bytes most begin a character beyond ASCII, and texts of nothing else say little.
+  // Most single bytes begin a character beyond ASCII, and texts of those alone prove little.
   const plain = allowed.filter((token) => token < 0x7f || token > 0xff);
   const from =
     preferred.length > 0 && random() < 0.9 ? preferred : plain.length > 0 && random() < 0.95 ? plain : allowed;

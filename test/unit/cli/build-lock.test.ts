@@ -40,7 +40,7 @@ describe("a start that has to build", () => {
       mkdirSync(join(root, folder), { recursive: true });
     }
     writeFileSync(join(root, "package.json"), JSON.stringify({ type: "module", scripts: { build: "node build.mjs" } }));
-    writeFileSync(join(root, "tsconfig.json"), "{}");
+    for (const name of ["tsconfig.json", "tsconfig.build.json"]) writeFileSync(join(root, name), "{}");
     writeFileSync(join(root, "build.mjs"), buildScript);
     copyFileSync(entry, join(root, "cli", "troupe.mjs"));
     mkdirSync(lock, { recursive: true });

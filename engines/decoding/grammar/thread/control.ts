@@ -1,5 +1,5 @@
-// Control: the shared memory of one grammar thread and the model's thread, whatever the matchers do: how the thread is woken,
-// what it works on, and whether it has ended. Both sides make one on the same memory.
+// Control: memory shared by one grammar thread and the model's thread: wake-ups, the current work, and whether the
+// thread has ended. Each side makes one on the same memory.
 
 const word = { signal: 0, isAsleep: 1, current: 2, begun: 3, hasEnded: 4 };
 const wordCount = 5;
@@ -17,23 +17,23 @@ export class Control {
     this.#words = new Int32Array(memory);
   }
 
-  /** The matcher or grammar that the thread works on; 0 for none. It keeps its value where that work has ended the thread. */
+  /** The matcher or grammar that the thread works on; 0: none. It keeps its value if that work ended the thread. */
   get current(): number {
     return Atomics.load(this.#words, word.current);
   }
 
-  /** Counts the pieces of work that the thread has begun. */
+  /** Number of pieces of work that the thread has begun. */
   get begun(): number {
     return Atomics.load(this.#words, word.begun);
   }
 
-  /** Thread: counted first, so that nobody takes an earlier piece of work for this one. */
+  /** Thread: the counter goes first, so the model's side never takes an earlier piece of work for this one. */
   begin(task: number): void {
     Atomics.add(this.#words, word.begun, 1);
     Atomics.store(this.#words, word.current, task);
   }
 
-  /** Thread: call it before the result is handed over; else a later end of the thread would be blamed on this work. */
+  /** Thread: call it before the result is handed over, else a later end of the thread would be blamed on this work. */
   done(): void {
     Atomics.store(this.#words, word.current, 0);
   }
@@ -42,7 +42,7 @@ export class Control {
     return Atomics.load(this.#words, word.hasEnded) === 1;
   }
 
-  /** Counts the wake-ups. */
+  /** Number of wake-ups. */
   get signal(): number {
     return Atomics.load(this.#words, word.signal);
   }
@@ -52,8 +52,8 @@ export class Control {
   }
 
   /**
-   * Wakes the thread when the caller has done what it is at: once for all tokens of a step, as waking one that sleeps costs
-   * more than anything else here.
+   * Wakes the thread at the end of the caller's current turn: once for all tokens of a step, because waking a sleeping
+   * thread costs more than anything else here.
    */
   wakeSoon(): void {
     if (this.#isWakeDue) return;
@@ -61,19 +61,19 @@ export class Control {
     queueMicrotask(this.#wakeIfDue);
   }
 
-  /** Wakes it now if it is to be woken soon. */
+  /** Wakes it now if a wake-up is due. */
   hurry(): void {
     this.#wakeIfDue();
   }
 
-  /** Lets the thread look for work. */
+  /** Makes the thread look for work. */
   wake(): void {
     this.#isWakeDue = false;
     Atomics.add(this.#words, word.signal, 1);
     if (Atomics.load(this.#words, word.isAsleep) === 1) Atomics.notify(this.#words, word.signal);
   }
 
-  /** Sleeps until there is a wake-up after the one counted `seen`. */
+  /** Sleeps until the number of wake-ups exceeds `seen`. */
   sleep(seen: number): void {
     Atomics.store(this.#words, word.isAsleep, 1);
     Atomics.wait(this.#words, word.signal, seen);

@@ -1,5 +1,5 @@
-// Owns what grammars of one thread are compiled in: the grammar engine beside the vocabulary as it sees it, once for each set
-// of control tokens that are shown as text. Most grammars show none; a model has one format of calls, and so one set more.
+// Languages: the grammar engine with the vocabulary it sees, one for each set of control tokens that are shown as text.
+// Most grammars show none; the calls of a model have one format, so there is one further set.
 import type { CompiledGrammar } from "@mlc-ai/web-xgrammar";
 import type { GrammarSource } from "../../../grammar-source.ts";
 import { GrammarEngine } from "./library.ts";
@@ -8,12 +8,12 @@ import type { MatcherBuffer } from "./matcher-buffer.ts";
 import { Matching } from "./matching.ts";
 import type { WorkerSetup } from "./messages.ts";
 
-/** Sets of shown tokens that are kept; each costs as much memory as the vocabulary. */
+/** Most sets of shown tokens; each costs the memory of the vocabulary. */
 const maxShown = 3;
 
 export class Languages {
   readonly #plain: Language;
-  /** By their shown tokens, the one used last at the end. */
+  /** By their shown tokens, the last used at the end. */
   readonly #shown = new Map<string, Language>();
 
   static async load({ modelPath, vocabSize, endOfGeneration }: WorkerSetup): Promise<Languages> {
@@ -49,7 +49,7 @@ export class Languages {
     return language;
   }
 
-  /** Grammars compiled in it hold on to what they need. */
+  /** Grammars compiled in it keep the memory they need. */
   #dropOldest(): void {
     for (const [key, language] of this.#shown) {
       this.#shown.delete(key);
@@ -84,9 +84,9 @@ export class Compiled {
     this.#grammar = grammar;
   }
 
-  async match(sheet: MatcherBuffer): Promise<Matching> {
+  async match(buffer: MatcherBuffer): Promise<Matching> {
     const { engine, vocabulary } = this.#language;
-    return new Matching(await engine.match(this.#grammar), vocabulary, sheet);
+    return new Matching(await engine.match(this.#grammar), vocabulary, buffer);
   }
 
   dispose(): void {

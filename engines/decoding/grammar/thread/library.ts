@@ -1,5 +1,6 @@
-// Owns the grammar engine (@mlc-ai/web-xgrammar, WebAssembly) on the thread that loads it: how it is loaded, how it sees the
-// vocabulary, and what it says before it aborts. Only grammar threads load it: after a failure it must not be used again.
+// The grammar engine (@mlc-ai/web-xgrammar, WebAssembly) on the thread that loads it: loading, its view of the
+// vocabulary, and the reasons it gives before it aborts. Only grammar threads load it: after a failure it must not be
+// used again.
 import type { CompiledGrammar, GrammarCompiler, GrammarMatcher } from "@mlc-ai/web-xgrammar";
 import type { GrammarSource } from "../../../grammar-source.ts";
 
@@ -13,9 +14,9 @@ interface WasmMemory {
 declare const WebAssembly: { readonly Memory: { readonly prototype: WasmMemory } };
 
 const pageBytes = 65_536;
-/** Memory that grammars and matchers may take beside the vocabulary's. */
+/** Memory of grammars and matchers, beside the vocabulary's. */
 const memoryLimitBytes = 256 * 2 ** 20;
-/** Past this a thread is replaced as soon as nobody needs it. */
+/** Above this the thread is replaced as soon as it has no user. */
 const memoryFullBytes = memoryLimitBytes / 2;
 
 export class GrammarEngine {
@@ -24,7 +25,7 @@ export class GrammarEngine {
   readonly #meter: MemoryMeter;
   readonly #lastWords: string[];
 
-  /** `pieces` are the bytes of each token, none where it is no text; `ends` may come where the grammar may end. */
+  /** `pieces` are the bytes of each token, empty if it is not text; `ends` may come where the grammar may end. */
   static async load(pieces: readonly Uint8Array[], ends: readonly number[]): Promise<GrammarEngine> {
     const lastWords: string[] = [];
     console.error = (...words: unknown[]) => lastWords.push(words.join(" "));
@@ -43,7 +44,7 @@ export class GrammarEngine {
     this.#lastWords = lastWords;
   }
 
-  /** The same engine, its memory and its end included, for a vocabulary of other pieces. */
+  /** The same engine, with its memory and its end, for a vocabulary of other pieces. */
   async withPieces(pieces: readonly Uint8Array[], ends: readonly number[]): Promise<GrammarEngine> {
     this.#lastWords.length = 0;
     const compiler = await compilerFor(this.#library, pieces, ends);
@@ -54,13 +55,13 @@ export class GrammarEngine {
     return this.#meter.grownBytes > memoryFullBytes;
   }
 
-  /** Throws anything: what `explain` makes of it is for the client. */
+  /** May throw any value: `explain` turns it into a reason for the client. */
   compile(source: GrammarSource): Promise<CompiledGrammar> {
     this.#lastWords.length = 0;
     return this.#compiler.compileGrammar(source.grammar);
   }
 
-  /** What it has compiled goes on. */
+  /** Frees the engine's caches; compiled grammars remain usable. */
   dispose(): void {
     this.#compiler.dispose();
   }
@@ -69,7 +70,7 @@ export class GrammarEngine {
     return this.#library.GrammarMatcher.createGrammarMatcher(grammar);
   }
 
-  /** Why the engine has thrown, in its own words. */
+  /** The engine's own reason for an error. */
   explain(thrown: unknown): string {
     if (this.#meter.hasRefused) return `it takes more than ${memoryLimitBytes / 2 ** 20} MiB of memory`;
     const words = this.#lastWords.map(withoutPlace).filter((line) => !line.startsWith("Aborted("));
@@ -79,23 +80,23 @@ export class GrammarEngine {
 }
 
 async function compilerFor(library: Library, pieces: readonly Uint8Array[], ends: readonly number[]) {
-  // Typed as strings, which cannot hold every byte sequence; the binding takes bytes as they are.
+  // Typed as strings, which cannot hold every byte sequence; the binding takes raw bytes.
   const vocabulary = pieces as unknown as string[];
   const info = await library.TokenizerInfo.createTokenizerInfo(vocabulary, "raw", false, pieces.length, [...ends]);
-  // Not its own cache: it has no bound that we could see.
+  // Not the engine's own cache: it has no bound.
   const compiler = await library.GrammarCompiler.createGrammarCompiler(info, false);
   info.dispose();
   return compiler;
 }
 
-/** Drops where in its own source the engine says it. */
+/** Removes the position in the engine's source from its message. */
 function withoutPlace(line: string): string {
   return line.replace(/^\[FATAL\] \S+:\d+: /, "").trim();
 }
 
 /**
- * The package is a script in a folder of modules: imported as a module it puts itself on the global object. It looks for
- * its own address in `location` until its WebAssembly has been set up.
+ * The package is a script in a folder of modules: imported as a module it writes itself to the global object. It reads
+ * its own address from `location` until its WebAssembly is set up.
  */
 async function loadLibrary(): Promise<Library> {
   const name = "@mlc-ai/web-xgrammar";
@@ -109,8 +110,8 @@ async function loadLibrary(): Promise<Library> {
 }
 
 /**
- * Bounds the engine's memory, the only one that grows on its thread: it has no bound of its own below 2 GiB, and a
- * grammar whose text never ends fills any.
+ * Bounds the engine's memory, the only one that grows on its thread: its own bound is 2 GiB, and a grammar whose text
+ * never ends fills any memory.
  */
 class MemoryMeter {
   grownBytes = 0;
@@ -127,13 +128,13 @@ class MemoryMeter {
     };
   }
 
-  /** From now on at most so much more. */
+  /** From now on it may grow by at most this. */
   limit(bytes: number): void {
     this.grownBytes = 0;
     this.#limitBytes = bytes;
   }
 
-  /** The engine asks for more than it needs first, and for less when that is refused. */
+  /** The engine asks for more than it needs first, and for less after a refusal. */
   #count(bytes: number): void {
     this.hasRefused = this.grownBytes + bytes > this.#limitBytes;
     if (this.hasRefused) throw new RangeError("the grammar engine's memory is full");

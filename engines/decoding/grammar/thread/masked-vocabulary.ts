@@ -1,27 +1,27 @@
-// Owns what a grammar thread knows of the vocabulary: which tokens are text and which end a generation, and how text becomes
-// tokens. Made on each grammar thread from the model's own file, and again for each set of control tokens that count as the
-// text of their names.
+// MaskedVocabulary: the vocabulary as a grammar thread needs it: which tokens are text, which end a generation, and how
+// text is tokenised. Each grammar thread makes one from the model's file, and another for each set of control tokens
+// that count as the text of their names.
 import { readModelMetadata } from "../../../files/gguf/metadata.ts";
 import { FixedTokens } from "../../../text/tokenizer/fixed-tokens.ts";
 import { createVocabulary, type Vocabulary } from "../../../text/tokenizer/vocabulary.ts";
 
 export class MaskedVocabulary {
-  /** The bytes of each token; none where a grammar must never allow it as text. */
+  /** The bytes of each token; empty if a grammar must never allow it as text. */
   readonly pieces: readonly Uint8Array[];
   readonly endTokens: readonly number[];
-  /** As a mask, of as many words as the vocabulary has. */
+  /** End-of-generation tokens as a mask of the vocabulary's size. */
   readonly ends: Int32Array;
   /** All tokens that any mask may allow. */
   readonly #usable: Int32Array;
   readonly #vocabulary: Vocabulary;
   readonly #shown: FixedTokens;
-  /** Proper beginnings of the texts that one token alone should stand for. */
+  /** Proper prefixes of the texts that should be one token. */
   readonly #beginnings: ReadonlySet<string>;
   readonly #longestBeginning: number;
 
   static async read(path: string, vocabSize: number, endOfGeneration: readonly number[]): Promise<MaskedVocabulary> {
     const { tokenizer } = await readModelMetadata(path);
-    // What is encoded here follows other text, where no space is put in front.
+    // Text encoded here follows other text, so no space is put in front.
     const vocabulary = createVocabulary({ ...tokenizer, addSpacePrefix: false });
     const size = Math.min(vocabulary.size, vocabSize);
     const ends = endOfGeneration.filter((token) => token < size);
@@ -48,7 +48,10 @@ export class MaskedVocabulary {
     this.#longestBeginning = fixed.reduce((longest, text) => Math.max(longest, text.length - 1), 0);
   }
 
-  /** The same vocabulary with these control tokens as the text of their names; an end of generation stays one. */
+  /**
+   * The same vocabulary with these control tokens as the text of their names; end-of-generation tokens stay as they
+   * are.
+   */
   showing(tokens: readonly number[]): MaskedVocabulary {
     const size = this.pieces.length;
     const shown = tokens.filter(
@@ -57,7 +60,7 @@ export class MaskedVocabulary {
     return new MaskedVocabulary(this.#vocabulary, size, this.endTokens, shown);
   }
 
-  /** What is shown, and what the model's file says so of, is one token each. */
+  /** Shown tokens, and tokens that the model's file defines as text, are one token each. */
   encode(text: string): Int32Array {
     const tokens = this.#shown
       .split(text)
@@ -65,7 +68,7 @@ export class MaskedVocabulary {
     return Int32Array.from(tokens);
   }
 
-  /** `text` without an end that may become a text for which one token stands: what follows is not known yet. */
+  /** `text` without an end that may become the text of one of these tokens: the continuation is not known yet. */
   settled(text: string): string {
     for (let length = Math.min(this.#longestBeginning, text.length); length > 0; length--) {
       if (this.#beginnings.has(text.slice(-length))) return text.slice(0, -length);
@@ -73,12 +76,14 @@ export class MaskedVocabulary {
     return text;
   }
 
-  /** Writes the tokens of `mask` that may be used at all to `target`, which may be longer. */
+  /** Writes the usable tokens of `mask` to `target`, which may be longer. */
   restrict(mask: Int32Array, target: Int32Array): void {
     for (let i = 0; i < this.#usable.length; i++) target[i] = (mask[i] as number) & (this.#usable[i] as number);
   }
 
-  /** Whether `mask` allows a token that is longer than this one. Quick where the mask allows few, or many. */
+  /**
+   * Whether `mask` allows a longer token that begins with this one. Quick if the mask allows few tokens, or nearly all.
+   */
   allowsLonger(mask: Int32Array, than: number): boolean {
     const length = this.#length(than);
     for (let i = 0; i < this.#usable.length; i++) {

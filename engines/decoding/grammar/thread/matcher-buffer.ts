@@ -1,12 +1,12 @@
-// The memory that a matcher shares with its grammar thread: the token asked about, and the answer. One of both sides
-// holds it at a time: the thread while `asked` and `answered` differ, the model's thread while they agree.
+// MatcherBuffer: memory shared by a matcher's proxy and its grammar thread: the token of the question, and the answer.
+// One side owns it at a time: the thread while `asked` and `answered` differ, the model's thread while they agree.
 
-/** Most tokens one answer forces. */
+/** Most tokens that one answer forces. */
 export const maxForced = 64;
-/** In place of a token, where the first answer is asked for. */
+/** In place of a token in the first question. */
 export const noToken = -1;
 
-/** Words of a sheet. */
+/** Words of a buffer. */
 const word = { asked: 0, answered: 1, token: 2, refused: 3, tookUs: 4, forcedCount: 5, forced: 6, mask: 6 + maxForced };
 
 export class MatcherBuffer {
@@ -28,7 +28,7 @@ export class MatcherBuffer {
     this.mask = this.#words.subarray(word.mask);
   }
 
-  /** Model's side: the same answer, or question, in memory of its own, which the thread of this one never writes to. */
+  /** Model's side: the same answer, or question, in new memory that this one's thread never writes to. */
   copy(isAnswered: boolean): MatcherBuffer {
     const words = this.#words.length;
     const copy = new MatcherBuffer(new SharedArrayBuffer(words * Int32Array.BYTES_PER_ELEMENT));
@@ -45,7 +45,7 @@ export class MatcherBuffer {
     return this.#words[word.token] as number;
   }
 
-  /** How long the thread has worked on the last answer, in ms. */
+  /** Time that the thread worked on the last answer, in ms. */
   get tookMs(): number {
     return (this.#words[word.tookUs] as number) / 1000;
   }
@@ -54,7 +54,7 @@ export class MatcherBuffer {
     return this.#words[word.forcedCount] as number;
   }
 
-  /** Whether the grammar does not allow the token asked about. */
+  /** Whether the grammar forbids the token of the question. */
   get isRefused(): boolean {
     return this.#words[word.refused] === 1;
   }
@@ -65,13 +65,13 @@ export class MatcherBuffer {
     Atomics.add(this.#words, word.asked, 1);
   }
 
-  /** Model's side: returns when there is an answer, when the thread has ended, or after `limitMs`. */
+  /** Model's side: returns when the answer has come, when the thread has ended, or after `limitMs`. */
   wait(limitMs: number): void {
     const answered = Atomics.load(this.#words, word.answered);
     if (answered !== Atomics.load(this.#words, word.asked)) Atomics.wait(this.#words, word.answered, answered, limitMs);
   }
 
-  /** Grammar thread: hands over what it has written to `forced` and `mask`. */
+  /** Grammar thread: hands over the contents of `forced` and `mask`. */
   answer(forcedCount: number, tookMs: number): void {
     this.#words[word.forcedCount] = forcedCount;
     this.#words[word.tookUs] = Math.min(tookMs * 1000, 2 ** 31 - 1);

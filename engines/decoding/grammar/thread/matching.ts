@@ -1,44 +1,44 @@
-// One matcher on its grammar thread: takes the token asked about and answers which tokens come next. Called by
-// worker.ts. Whatever the grammar engine throws ends the thread.
+// Matching: one matcher on its grammar thread. Takes the token of the question and answers which tokens come next.
+// Called by worker.ts. Any error of the grammar engine ends the thread.
 import type { GrammarMatcher } from "@mlc-ai/web-xgrammar";
 import type { MaskedVocabulary } from "./masked-vocabulary.ts";
 import { type MatcherBuffer, maxForced, noToken } from "./matcher-buffer.ts";
 
-/** Characters of forced text looked at for one answer: encoding a text of a million takes a second. */
+/** Characters of forced text considered for one answer: encoding a text of a million takes a second. */
 const maxForcedCharacters = 32 * maxForced;
 
 export class Matching {
-  readonly sheet: MatcherBuffer;
+  readonly buffer: MatcherBuffer;
   readonly #matcher: GrammarMatcher;
   readonly #vocabulary: MaskedVocabulary;
   #forcedCount = 0;
   #isRefused = false;
 
-  constructor(matcher: GrammarMatcher, vocabulary: MaskedVocabulary, sheet: MatcherBuffer) {
+  constructor(matcher: GrammarMatcher, vocabulary: MaskedVocabulary, buffer: MatcherBuffer) {
     this.#matcher = matcher;
     this.#vocabulary = vocabulary;
-    this.sheet = sheet;
+    this.buffer = buffer;
   }
 
-  /** Takes tokens that have been answered for before. */
+  /** Takes tokens that have been answered before. */
   replay(tokens: Int32Array): void {
     for (const token of tokens) this.#matcher.acceptToken(token);
   }
 
-  /** Works the answer out, all but handing it over. */
+  /** Works the answer out without handing it over. */
   async work(): Promise<void> {
-    const { token } = this.sheet;
+    const { token } = this.buffer;
     this.#forcedCount = 0;
     this.#isRefused = token !== noToken && (this.#matcher.isTerminated() || !this.#matcher.acceptToken(token));
     if (this.#isRefused) return;
-    if (this.#matcher.isTerminated()) this.sheet.mask.set(this.#vocabulary.ends);
+    if (this.#matcher.isTerminated()) this.buffer.mask.set(this.#vocabulary.ends);
     else this.#forcedCount = await this.#jumpForward();
   }
 
-  /** Hands the answer over that took so long to work out. */
+  /** Hands the answer over, with the time it took. */
   answer(tookMs: number): void {
-    if (this.#isRefused) this.sheet.refuse(tookMs);
-    else this.sheet.answer(this.#forcedCount, tookMs);
+    if (this.#isRefused) this.buffer.refuse(tookMs);
+    else this.buffer.answer(this.#forcedCount, tookMs);
   }
 
   dispose(): void {
@@ -46,25 +46,25 @@ export class Matching {
   }
 
   /**
-   * Takes the text that must come next, if there is one, token by token, and writes the mask for what follows. Returns how
-   * many tokens it took. The last token is left to the model where a longer one could stand in its place, with what follows:
-   * it would spell that text otherwise.
+   * Takes the text that must come next, token by token, and writes the mask for the tokens after it. Returns the number
+   * of tokens. The last token is left to the model if a longer token could replace it and text after it: the model
+   * would spell that text differently.
    */
   async #jumpForward(): Promise<number> {
     const text = this.#matcher.findJumpForwardString();
     const part = wholeCharacters(text.slice(0, maxForcedCharacters));
     const tokens = this.#vocabulary.encode(this.#vocabulary.settled(part));
-    // What follows a cut may change the token before it.
+    // The text after a cut may change the token before it.
     const settledCount = text.length > maxForcedCharacters ? tokens.length - 1 : tokens.length;
-    const { forced } = this.sheet;
+    const { forced } = this.buffer;
     let count = 0;
     for (; count < Math.min(settledCount, maxForced); count++) {
       const token = tokens[count] as number;
       if (count === tokens.length - 1) {
         await this.#writeMask();
-        if (this.#vocabulary.allowsLonger(this.sheet.mask, token)) return count;
+        if (this.#vocabulary.allowsLonger(this.buffer.mask, token)) return count;
       }
-      // Refused where the tokenizer spells it otherwise than as this text.
+      // Refused if the tokenizer spells this text with other tokens.
       if (!this.#matcher.acceptToken(token)) break;
       forced[count] = token;
     }
@@ -73,13 +73,13 @@ export class Matching {
   }
 
   async #writeMask(): Promise<void> {
-    this.#vocabulary.restrict(await this.#matcher.getNextTokenBitmask(), this.sheet.mask);
+    this.#vocabulary.restrict(await this.#matcher.getNextTokenBitmask(), this.buffer.mask);
   }
 }
 
 /**
- * The text up to its last character where that is more than a byte: the engine cuts where bytes differ, which may be within
- * a character, and what stands for the half of one is not to be trusted.
+ * The text up to its last character if that has several bytes: the engine cuts where bytes differ, perhaps within a
+ * character, and the token of half a character is not reliable.
  */
 function wholeCharacters(text: string): string {
   return text.replace(/\P{ASCII}$/u, "");

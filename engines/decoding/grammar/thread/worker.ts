@@ -1,6 +1,6 @@
-// The entry of a grammar thread: compiles grammars and answers for matchers as it is asked. It never returns to its event loop:
-// it sleeps on its control words and takes messages by hand, so that one wake-up serves many matchers. It ends with the
-// first failure of the grammar engine, and with the thread that started it.
+// Entry of a grammar thread: compiles grammars and answers for matchers. It never returns to its event loop: it sleeps
+// on its control words and takes messages synchronously, so one wake-up serves many matchers. It ends with the first
+// failure of the grammar engine, and with the thread that started it.
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import { toErrorRecord } from "../../../../runtime/errors.ts";
 import { processorMs, threadNumber } from "../../../../runtime/thread/system-thread.ts";
@@ -19,7 +19,7 @@ const control = new Control(setup.control);
 const thread = threadNumber();
 const grammars = new Map<number, Compiled>();
 const matchings = new Map<number, Matching>();
-/** After an answer that took longer, messages come first: what is asked next may be answered elsewhere by now. */
+/** After a slower answer messages come first: the matcher of the next question may have moved. */
 const longAnswerMs = 20;
 /** The grammar being compiled. */
 let compiling: number | null = null;
@@ -27,7 +27,7 @@ let compiling: number | null = null;
 const languages = await load();
 if (languages) await serve(languages);
 control.end();
-for (const { sheet } of matchings.values()) sheet.rouse();
+for (const { buffer } of matchings.values()) buffer.rouse();
 
 async function load(): Promise<Languages | null> {
   try {
@@ -54,7 +54,7 @@ async function serve(languages: Languages): Promise<void> {
   }
 }
 
-/** Up to the first grammar to compile: the matchers' answers come between two of those. */
+/** Messages up to the first compilation: answers of matchers come between two compilations. */
 async function takeOrders(languages: Languages): Promise<number> {
   let count = 0;
   for (let received = receiveMessageOnPort(port); received; received = receiveMessageOnPort(port)) {
@@ -69,12 +69,12 @@ async function takeOrders(languages: Languages): Promise<number> {
 async function answerAll(): Promise<number> {
   let count = 0;
   for (const [matcher, matching] of matchings) {
-    if (matching.sheet.isAnswered) continue;
+    if (matching.buffer.isAnswered) continue;
     const tookMs = await timed(matcher, () => matching.work());
     matching.answer(tookMs);
     count++;
     if (tookMs <= longAnswerMs) continue;
-    // The others' turn comes before its next one.
+    // Other matchers come before its next answer.
     matchings.delete(matcher);
     matchings.set(matcher, matching);
     return count;
@@ -112,20 +112,20 @@ async function compile({ grammar, source }: OrderOf<"compile">, languages: Langu
   report({ type: "compiled", grammar, tookMs: workedMs() - startedMs, isFull: languages.isFull });
 }
 
-async function open({ matcher, grammar, sheet, history }: OrderOf<"open">): Promise<void> {
+async function open({ matcher, grammar, buffer, history }: OrderOf<"open">): Promise<void> {
   const compiled = grammars.get(grammar);
   if (!compiled) throw new Error(`grammar ${grammar} is not compiled on this thread`);
-  const matching = await compiled.match(new MatcherBuffer(sheet));
+  const matching = await compiled.match(new MatcherBuffer(buffer));
   matching.replay(history);
   matchings.set(matcher, matching);
 }
 
-/** Processor time of this thread so far, where the system tells, else the time. */
+/** Processor time of this thread so far in ms; otherwise performance.now(). */
 function workedMs(): number {
   return (thread === null ? null : processorMs(thread)) ?? performance.now();
 }
 
-/** Does a piece of work that the model's thread can watch, and returns how long it took. */
+/** Does a piece of work that the model's thread can watch; returns the time it took. */
 async function timed(task: number, work: () => Promise<void>): Promise<number> {
   const started = performance.now();
   control.begin(task);
@@ -134,11 +134,11 @@ async function timed(task: number, work: () => Promise<void>): Promise<number> {
   return performance.now() - started;
 }
 
-/** The first answer of a new grammar belongs to compiling it: some fail only there. */
+/** The first answer of a new grammar counts as compiling: some grammars fail only there. */
 async function tryOut(grammar: Compiled): Promise<void> {
-  const sheet = MatcherBuffer.create(setup.vocabSize);
-  sheet.ask(noToken);
-  const matching = await grammar.match(sheet);
+  const buffer = MatcherBuffer.create(setup.vocabSize);
+  buffer.ask(noToken);
+  const matching = await grammar.match(buffer);
   await matching.work();
   matching.dispose();
 }

@@ -1,5 +1,5 @@
-// Owns where things lie in the kernel's memory. prepare() is called once, before everything else; nothing is allocated
-// or moved after it, so the host may keep its views.
+// Layout of the kernel's memory. prepare() is called once, before everything else; nothing is allocated or moved after
+// it, so the host may keep its views.
 //
 //   row         f32   the logits of one row, padded with -inf to whole blocks, so that no loop has a tail
 //   rowWeights  f32   the weight of each: e^((logit - peak) / temperature)

@@ -1,7 +1,7 @@
-// Owns a grammar's mask over a row: a bit for each token, the lowest of word 0 first, set where the token may come next.
+// A grammar's mask over a row: a bit for each token, the lowest of word 0 first, set if the token may come next.
 import { blockCount, mask, row } from "./layout";
 
-/** Puts the tokens whose bit is not set to -inf, whatever they were. */
+/** Sets tokens without their bit to -inf. */
 export function restrict(): void {
   const words = mask + (<usize>blockCount << 4);
   const never = f32x4.splat(-Infinity);

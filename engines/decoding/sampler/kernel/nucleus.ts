@@ -1,16 +1,15 @@
-// Owns top-p over a whole row: finding the least likely token of the nucleus without sorting, for a nucleus of one
-// token as for one of half the vocabulary.
+// Top-p over a whole row: finds the least likely token of the nucleus without sorting, for a nucleus of any size.
 import { ids, weights } from "./layout";
 import { NO_CEILING, gather, keepHeaviest, rank, reload, weighAll } from "./select";
 import { countAbove, massAbove, peak } from "./scan";
 
-/** How much deeper each look goes, as a power of two of the weight. */
+/** Factor between two depths of the search, as a power of two of the weight. */
 const DEPTH_STEP: f32 = 4;
 /** Powers of two below the peak at which a weight is 0. */
 const WEIGHTLESS: f32 = 126;
-/** Tokens few enough to gather. */
+/** Number of tokens small enough to gather. */
 const FEW: i32 = 1024;
-/** Halvings after which the tokens left are equal, or as good as: the cut among them is exact anyway. */
+/** Halvings after which the remaining tokens are equal, or nearly: the cut among them is exact in any case. */
 const MAX_HALVINGS: i32 = 32;
 
 /** The logit of the nucleus' least likely token, and the highest id of the nucleus with that logit. */
@@ -42,8 +41,8 @@ export function findNucleus(scale: f32, target: f64): void {
 }
 
 /**
- * Looks ever deeper until the tokens seen weigh `target`, or no weight is left. Returns how many lie between floor and
- * ceiling.
+ * Lowers the floor until the tokens above it weigh `target`, or no weight is left. Returns the number of tokens between
+ * floor and ceiling.
  */
 function bracket(scale: f32, target: f64): i32 {
   const step = DEPTH_STEP / scale;

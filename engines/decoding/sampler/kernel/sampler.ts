@@ -1,5 +1,5 @@
-// The sampler's kernel: what the host may call on the row it has put into memory. One row at a time, no state but the
-// buffers of layout.ts; row-kernel.ts on the host's side says what each of these must answer.
+// Sampling kernel: the functions that the host may call on the row in memory. One row at a time, no state except the
+// buffers of layout.ts; row-kernel.ts on the host's side specifies the results.
 import { ids, weights } from "./layout";
 import { findNucleus, nucleusFloor, nucleusLast } from "./nucleus";
 import { cutRow, findPeak, peak, pick, scan, walk, weighRow } from "./scan";
@@ -11,14 +11,14 @@ export { idsAt, maskAt, prepare, weightsAt } from "./layout";
 export { restrict } from "./mask";
 export { scan, weighRow } from "./scan";
 
-/** The likeliest token; -1 where there is none. */
+/** The likeliest token; -1 if there is none. */
 export function argmax(): i32 {
   return scan() == -Infinity ? -1 : findPeak();
 }
 
 /**
- * Draws a token with the uniform number `u` out of what top-k (0 = off), top-p (1 = off) and min-p leave. `scale` is
- * log2(e) / temperature; min-p comes as the distance from the peak at which it cuts (infinite = off).
+ * Draws a token with the uniform number `u` from the tokens that top-k (0 = off), top-p (1 = off) and min-p leave.
+ * `scale` is log2(e) / temperature; min-p is the distance from the peak at which it cuts (infinite = off).
  */
 export function draw(scale: f32, topK: i32, topP: f64, minDistance: f32, u: f64): i32 {
   if (scan() == -Infinity) return -1;
@@ -30,7 +30,7 @@ export function draw(scale: f32, topK: i32, topP: f64, minDistance: f32, u: f64)
   return pick(u * weighRow(scale));
 }
 
-/** Leaves the ids and logits of the `limit` likeliest tokens of the row, likeliest first. Returns how many. */
+/** Writes the ids and logits of the `limit` likeliest tokens of the row, likeliest first. Returns their number. */
 export function top(limit: i32): i32 {
   if (scan() == -Infinity) return 0;
   const count = gatherTop(limit);

@@ -1,13 +1,13 @@
-// Owns the passes over a whole row: its maximum, its weights and their sums, and a draw by them. A NaN loses every
-// comparison here, so it counts as -inf.
+// Passes over a whole row: its maximum, its weights and their sums, and a draw by them. A NaN loses every comparison
+// here, so it counts as -inf.
 import { BLOCK, BLOCK_BYTES, blockCount, maxima, row, rowEnd, rowWeights, sums } from "./layout";
 
-/** The largest logit of the last scan(); -inf where no token can be chosen. */
+/** The largest logit of the last scan(); -inf if no token can be chosen. */
 export let peak: f32 = 0;
-/** How many tokens the last massAbove() found. */
+/** Number of tokens that the last massAbove() found. */
 export let countAbove: i32 = 0;
 
-/** Takes every block's maxima and the row's. Whatever follows on the same row relies on them. */
+/** Computes every block's maxima and the row's, which the following passes over this row need. */
 export function scan(): f32 {
   let best = f32x4.splat(-Infinity);
   let out = maxima;
@@ -53,7 +53,7 @@ export function reaches(block: i32, least: v128): bool {
 /**
  * 2^(scale * (x - top)) in each lane, for x <= top: a fifth-degree polynomial on [-1/2, 1/2], relative error below 1e-6
  * near the top. Adding `round` leaves the nearest integer in the low bits of the mantissa, ready to become an exponent.
- * What would be denormal, and NaN, becomes 0.
+ * Denormal results, and NaN, become 0.
  */
 // @ts-ignore: decorator
 @inline
@@ -71,7 +71,7 @@ export function weigh(x: v128, top: v128, scale: v128): v128 {
   return v128.and(power, f32x4.gt(z, f32x4.splat(-126)));
 }
 
-/** Weighs the whole row; `scale` is log2(e) / temperature. Returns the sum. */
+/** Computes the weights of the whole row; `scale` is log2(e) / temperature. Returns the sum. */
 export function weighRow(scale: f32): f64 {
   const top = f32x4.splat(peak);
   const factor = f32x4.splat(scale);
@@ -116,7 +116,7 @@ export function massAbove(floor: f32): f64 {
 }
 
 /**
- * Leaves weight only to the tokens above `floor`, and to those exactly at it up to the id `lastEqual`. Returns the sum.
+ * Keeps the weight of the tokens above `floor`, and of those exactly at it up to the id `lastEqual`. Returns the sum.
  */
 export function cutRow(floor: f32, lastEqual: i32): f64 {
   const lastBlock = lastEqual / BLOCK;
@@ -157,7 +157,7 @@ export function pick(target: f64): i32 {
   return found * BLOCK + walk(rowWeights + <usize>found * BLOCK_BYTES, BLOCK, target);
 }
 
-/** The first of `count` weights at which their running sum passes `target`; never one that is 0. */
+/** The first of `count` weights at which their running sum exceeds `target`; never a weight of 0. */
 export function walk(start: usize, count: i32, target: f64): i32 {
   let last = 0;
   for (let i = 0; i < count; i++) {

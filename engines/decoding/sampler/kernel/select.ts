@@ -1,5 +1,5 @@
-// Owns the filters' candidates: gathering the few likely tokens of a row and keeping the likeliest of them, without
-// sorting. Candidates stay in id order throughout, so equal logits are decided for the lower id.
+// Candidates of the filters: gathers the few likely tokens of a row and keeps the likeliest of them, without sorting.
+// Candidates stay in id order, so among equal logits the lower id wins.
 import { BINS, BIN_BITS, BLOCK_BYTES, blockCount, histogram, ids, keys, maxima, row, weights } from "./layout";
 import { peak, reaches, weigh } from "./scan";
 
@@ -32,7 +32,7 @@ export function gather(floor: f32, ceiling: f32): i32 {
   return <i32>(count >> 2);
 }
 
-/** Makes a key of each logit among the weights: how many floats it lies below the peak. Lower keys are likelier. */
+/** Computes a key from each logit among the weights: the number of floats below the peak. Lower keys are likelier. */
 export function rank(count: i32): void {
   const top = orderedBits(f32x4.splat(peak));
   for (let at: usize = 0; at < <usize>count << 2; at += 16) {
@@ -49,14 +49,14 @@ export function weighAll(count: i32, scale: f32): void {
   }
 }
 
-/** Puts the candidates' logits back among the weights. */
+/** Restores the candidates' logits among the weights. */
 export function reload(count: i32): void {
   for (let at: usize = 0; at < <usize>count << 2; at += 4) {
     store<f32>(weights + at, load<f32>(row + (<usize>load<i32>(ids + at) << 2)));
   }
 }
 
-/** Makes every candidate count as one, so that keepHeaviest counts. */
+/** Gives every candidate the weight 1, so keepHeaviest counts. */
 export function countAll(count: i32): void {
   for (let at: usize = 0; at < <usize>count << 2; at += 16) v128.store(weights + at, f32x4.splat(1));
 }
@@ -67,7 +67,7 @@ export function sumAll(count: i32): f64 {
   return sum;
 }
 
-/** Keeps the smallest set of likeliest candidates whose weight reaches `target`, at least one. Returns how many. */
+/** Keeps the smallest set of likeliest candidates whose weight reaches `target`, at least one. Returns their number. */
 export function keepHeaviest(count: i32, target: f64): i32 {
   findCut(count, max(target, TINY));
   let kept: usize = 0;
@@ -85,7 +85,7 @@ export function keepHeaviest(count: i32, target: f64): i32 {
   return <i32>(kept >> 2);
 }
 
-/** Keeps the candidates whose logit is at or above `floor`. Returns how many. */
+/** Keeps the candidates whose logit is at or above `floor`. Returns their number. */
 export function keepAbove(count: i32, floor: f32): i32 {
   let kept: usize = 0;
   for (let at: usize = 0; at < <usize>count << 2; at += 4) {
@@ -96,7 +96,7 @@ export function keepAbove(count: i32, floor: f32): i32 {
   return <i32>(kept >> 2);
 }
 
-/** A floor that at least `count` tokens reach: each of the row's interleaved groups has one at its maximum. */
+/** A floor that at least `count` tokens reach: each of the row's interleaved groups has a token at its maximum. */
 export function floorOf(count: i32): f32 {
   const groups = blockCount << 2;
   if (count >= groups) return LOWEST;
@@ -111,7 +111,7 @@ export function floorOf(count: i32): f32 {
   return floor;
 }
 
-/** Sorts the candidates by key; equal keys stay in id order. For the handful that logprobs report. */
+/** Sorts the candidates by key; equal keys stay in id order. For the few tokens that logprobs report. */
 export function sort(count: i32): void {
   for (let i = 1; i < count; i++) {
     const key = load<u32>(keys + (<usize>i << 2));
@@ -132,7 +132,7 @@ let cutHigh: u32 = 0;
 let cutWeight: f64 = 0;
 
 /**
- * Finds the cut by histograms of the keys, each one over the bin of the last in which the summed weight reaches
+ * Finds the cut by histograms of the keys. Each covers the bin of the previous one in which the summed weight reaches
  * `target`, until that bin is one key or one candidate.
  */
 function findCut(count: i32, target: f64): void {

@@ -3,6 +3,7 @@
 // and takeAhead() are for clients that have waited for their share of the slots: between clients priority does not count then.
 // Parked sequences wait for their readers, beside the queue; their places are shared by client with those of the queue. Used by
 // SlotManager only.
+import { DefaultMap } from "../../../../runtime/collections.ts";
 import { FairQueue } from "../../../../runtime/queues/fair-queue.ts";
 import { QueueShares } from "../../../../runtime/queues/queue-shares.ts";
 import type { Sequence, SequenceRequest } from "../sequence.ts";
@@ -173,12 +174,9 @@ export class WaitingQueue<S extends Sequence> {
   }
 
   *#parkedRequests(client: string): Iterable<readonly S[]> {
-    const requests = new Map<SequenceRequest, S[]>();
+    const requests = new DefaultMap<SequenceRequest, S[]>(() => []);
     for (const sequence of [...this.preempted].reverse()) {
-      if (sequence.client !== client) continue;
-      const request = requests.get(sequence.request);
-      if (request === undefined) requests.set(sequence.request, [sequence]);
-      else request.push(sequence);
+      if (sequence.client === client) requests.get(sequence.request).push(sequence);
     }
     yield* requests.values();
   }

@@ -1,4 +1,4 @@
-// The adapters of a model when things change under requests, under a load, or under the model: who keeps what.
+// The adapters of a model that change during requests, during a load, or with the model's place.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import type { AdapterLease } from "../../../../actors/lora-registry/model-adapters.ts";
@@ -6,7 +6,7 @@ import { ServerError } from "../../../../runtime/errors.ts";
 import { createAdapters, generationOf, type Rig, rest, withCode } from "./lora-registry-rig.ts";
 
 describe("replacing and unloading", () => {
-  it("leaves requests on the generation they began with, until they end", async (context) => {
+  it("leaves requests on the version they began with", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("style", "/a");
     const first = rig.adapters.lease({ alias: "style" });
@@ -30,14 +30,14 @@ describe("replacing and unloading", () => {
     assert.deepEqual(messages, ["adapter loaded", "adapter replaced"]);
   });
 
-  it("tells what the alias stood for", async (context) => {
+  it("returns the adapter that the alias named", async (context) => {
     const rig = await createAdapters(context);
     const loaded = await rig.load("style", "/a");
     assert.deepEqual(await rig.unload("style", loaded.generation), loaded);
     assert.deepEqual(rig.adapters.entries(), []);
   });
 
-  it("needs the alias, and the generation that is expected", async (context) => {
+  it("requires the alias, and the expected version", async (context) => {
     const rig = await createAdapters(context);
     const other = generationOf("/other");
     await assert.rejects(rig.unload("style"), withCode("lora_adapter_not_found", "lora_name", /none is loaded/));
@@ -53,7 +53,7 @@ describe("replacing and unloading", () => {
     assert.deepEqual(rig.held(), [generationOf("/a")]);
   });
 
-  it("brings a retired generation back to life when its content is loaded again", async (context) => {
+  it("makes a retired version live again when its content is loaded again", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("style", "/a");
     const lease = rig.adapters.lease({ alias: "style" });
@@ -66,7 +66,7 @@ describe("replacing and unloading", () => {
     assert.equal(rig.adapters.lease({ alias: "again" }).adapter.id, lease.adapter.id);
   });
 
-  it("frees first and loads then, under a new number, where the content comes back meanwhile", async (context) => {
+  it("frees first, then loads under a new id, if the content comes back meanwhile", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("style", "/a");
     rig.outside.isManual = true;
@@ -82,7 +82,7 @@ describe("replacing and unloading", () => {
     await rig.filesAre(1);
   });
 
-  it("frees first, too, what nobody needs any more only since the load waits for its turn", async (context) => {
+  it("frees first, too, a version that became unneeded while the load waited", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("style", "/a");
     await rig.load("other", "/b");
@@ -100,7 +100,7 @@ describe("replacing and unloading", () => {
     assert.deepEqual(rig.model.asked, ["loadAdapter 1", "loadAdapter 2", "unloadAdapter 1", "loadAdapter 3"]);
   });
 
-  it("tells the log of what the engine did not free", async (context) => {
+  it("logs an adapter that the engine did not free", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("style", "/a");
     rig.outside.isManual = true;
@@ -110,7 +110,7 @@ describe("replacing and unloading", () => {
     assert.equal(rig.log.lines.at(-1)?.level, "error");
   });
 
-  it("does not mind that the engine ends instead of freeing it", async (context) => {
+  it("accepts that the engine ends instead of freeing it", async (context) => {
     for (const code of ["peer_gone", "draining"] as const) {
       const rig = await createAdapters(context);
       await rig.load("style", "/a");
@@ -125,7 +125,7 @@ describe("replacing and unloading", () => {
     }
   });
 
-  it("asks again where the model has too much to do to be asked", async (context) => {
+  it("retries while the mailbox of the model is full", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("style", "/a");
     rig.outside.isManual = true;
@@ -150,7 +150,7 @@ describe("replacing and unloading", () => {
     await rig.filesAre(1);
   });
 
-  it("frees what the engine loads when nobody waits for it any more", async (context) => {
+  it("frees an adapter that the engine loads after the timeout", async (context) => {
     const rig = await createAdapters(context);
     rig.outside.isManual = true;
     const refused = assert.rejects(rig.load("style", "/a"), withCode("lora_device_load_failed"));
@@ -166,7 +166,7 @@ describe("replacing and unloading", () => {
 });
 
 describe("a model that is loaded again", () => {
-  /** Two adapters, of which the first cannot be loaded any more. */
+  /** Two adapters; the first can no longer be loaded. */
   async function restartWithout(context: TestContext, error: ServerError, change: (rig: Rig) => void = () => {}) {
     const rig = await createAdapters(context);
     await rig.load("style", "/a");
@@ -185,7 +185,7 @@ describe("a model that is loaded again", () => {
     return { rig, outcome: await outcome };
   }
 
-  it("goes on without an adapter that it cannot load, which nobody can choose any more", async (context) => {
+  it("continues without an adapter that it cannot load, and refuses requests for it", async (context) => {
     const error = new ServerError("lora_device_load_failed", "its file is gone");
     const { rig, outcome } = await restartWithout(context, error, ({ adapters }) =>
       assert.equal(adapters.entries().length, 3),
@@ -203,10 +203,10 @@ describe("a model that is loaded again", () => {
     assert.deepEqual([level, fields?.aliases, fields?.err], ["error", ["style", "same"], error]);
     await rig.filesAre(1);
     await rig.load("style", "/a");
-    assert.deepEqual([...rig.model.held.keys()], [2, 3], "anew, under a new number");
+    assert.deepEqual([...rig.model.held.keys()], [2, 3], "loaded again, under a new id");
   });
 
-  it("counts nothing of a lease on what it could not load, and no lease on the same content against it", async (context) => {
+  it("ignores leases on a lost version, apart from leases on the same content loaded again", async (context) => {
     const leases: AdapterLease[] = [];
     const error = new ServerError("timeout", "late");
     const { rig } = await restartWithout(context, error, ({ adapters }) =>
@@ -221,7 +221,7 @@ describe("a model that is loaded again", () => {
   });
 
   for (const code of ["peer_gone", "draining"] as const) {
-    it(`keeps its adapters where its place ends meanwhile with ${code}`, async (context) => {
+    it(`keeps its adapters if its place ends meanwhile with ${code}`, async (context) => {
       const { rig, outcome } = await restartWithout(context, new ServerError(code, "ending"));
       assert.equal(outcome, code);
       await rig.restart();
@@ -229,7 +229,7 @@ describe("a model that is loaded again", () => {
     });
   }
 
-  it("keeps them where somebody ends its place, whatever that says of them", async (context) => {
+  it("keeps them if its place is being stopped, whatever its errors", async (context) => {
     const error = new ServerError("lora_device_load_failed", "the model was unloaded");
     const end = (rig: Rig) => {
       rig.isEnding = true;
@@ -240,7 +240,7 @@ describe("a model that is loaded again", () => {
     assert.equal(rig.held().length, 2);
   });
 
-  it("is not up where one of the settings cannot be loaded while the server starts", async (context) => {
+  it("does not come up if an adapter of the settings cannot be loaded at the start of the server", async (context) => {
     const preloaded = [{ alias: "a", source: "/a", revision: null, path: "/a" }];
     const rig = await createAdapters(context, { preloaded });
     await rig.adapters.preload();
@@ -255,8 +255,8 @@ describe("a model that is loaded again", () => {
   });
 });
 
-describe("what comes between", () => {
-  it("an unload while an in-place load prepares makes its condition fail", async (context) => {
+describe("concurrent operations", () => {
+  it("an unload during the preparation of a replacement makes its condition fail", async (context) => {
     const rig = await createAdapters(context);
     const { generation } = await rig.load("style", "/a");
     rig.outside.isManual = true;
@@ -273,7 +273,7 @@ describe("what comes between", () => {
     await rig.filesAre(0);
   });
 
-  it("an unload while the engine loads makes it fail too, and what was loaded is freed", async (context) => {
+  it("an unload while the engine loads makes it fail too, and frees the new version", async (context) => {
     const rig = await createAdapters(context);
     const { generation } = await rig.load("style", "/a");
     rig.outside.isManual = true;
@@ -292,7 +292,7 @@ describe("what comes between", () => {
     await rig.filesAre(0);
   });
 
-  it("without a condition the alias is simply there again", async (context) => {
+  it("without a condition the load creates the alias again", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("style", "/a");
     rig.outside.isManual = true;
@@ -305,7 +305,7 @@ describe("what comes between", () => {
     assert.deepEqual(rig.held(), [generationOf("/b")]);
   });
 
-  it("the last lease of the same content ends while it is prepared: it is loaded anew", async (context) => {
+  it("the last lease of the same content ends during preparation: it is loaded again", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("style", "/a");
     const lease = rig.adapters.lease({ alias: "style" });
@@ -321,8 +321,8 @@ describe("what comes between", () => {
   });
 });
 
-describe("a model's place that starts again", () => {
-  it("gets all that is live or leased, under the old numbers", async (context) => {
+describe("a model's place that is restarted", () => {
+  it("gets all live and leased versions, under their old ids", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("a", "/a");
     await rig.load("b", "/b");
@@ -332,13 +332,13 @@ describe("a model's place that starts again", () => {
     await rig.unload("c");
     await rig.restart();
     assert.deepEqual(rig.model.asked, ["loadAdapter 2", "loadAdapter 3"]);
-    assert.equal(waiting.adapter.id, 3, "its request may have waited for this very start");
+    assert.equal(waiting.adapter.id, 3, "its request may have waited for this start");
     waiting.release();
     await rest();
     assert.deepEqual(rig.held(), [generationOf("/b")]);
   });
 
-  it("takes what is prepared meanwhile, and not what is let go meanwhile", async (context) => {
+  it("gets versions that are prepared meanwhile, but none that are freed meanwhile", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("a", "/a");
     await rig.load("b", "/b");
@@ -356,7 +356,7 @@ describe("a model's place that starts again", () => {
     assert.deepEqual(rig.held(), [generationOf("/a"), generationOf("/c")].sort());
   });
 
-  it("fails a load that the old one was at, and the new one has what there was before", async (context) => {
+  it("fails a load that was in progress, and gets the versions from before it", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("a", "/a");
     rig.outside.isManual = true;

@@ -1,5 +1,5 @@
-// The adapters of a model under random loads, swaps, unloads, requests, crashes and every order of answers: what must hold
-// then, holds after each of them.
+// The adapters of a model under random loads, replacements, unloads, requests, crashes and orders of answers: checks the
+// invariants after each operation.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
@@ -14,14 +14,14 @@ const operation = fc.record({
   kind: fc.constantFrom("load", "swap", "unload", "lease", "lease", "release", "answer", "answer", "answer", "crash"),
   alias: fc.constantFrom(...aliases),
   path: fc.constantFrom(...paths),
-  /** Picks one of those there are. */
+  /** Index of an existing adapter or alias. */
   at: fc.nat(),
-  /** On condition that the alias stands for what it does now. */
+  /** With the present version as expected_generation. */
   isConditional: fc.boolean(),
 });
 type Operation = typeof operation extends fc.Arbitrary<infer T> ? T : never;
 
-/** A server under the operations. */
+/** The server that the operations act on. */
 async function createRun() {
   const rig = await createAdapters(null, { limits });
   rig.outside.isManual = true;
@@ -50,7 +50,7 @@ async function createRun() {
     const taken = rig.adapters.lease({ alias });
     const { id, generation } = taken.adapter;
     assert.equal(generation, entry.generation);
-    assert.equal(generationsById.get(id) ?? generation, generation, "a number is one generation's for ever");
+    assert.equal(generationsById.get(id) ?? generation, generation, "an id never names two versions");
     generationsById.set(id, generation as string);
     leases.push(taken);
   }
@@ -86,7 +86,7 @@ async function createRun() {
     }
   }
 
-  /** Answers all that is asked, until nothing is. */
+  /** Answers all pending calls, until there are none. */
   async function settle(): Promise<void> {
     await rest();
     while (unsettled.size > 0 || rig.outside.pending.length > 0) {
@@ -106,7 +106,7 @@ async function createRun() {
 }
 
 describe("the adapters of a model", () => {
-  it("keep what requests use, hold nothing twice, and leave nothing, whatever comes in whatever order", async () => {
+  it("keep the versions in use, hold none twice, and leave none, in any order of operations", async () => {
     const operations = fc.array(operation, { minLength: 100, maxLength: 100 });
     let loaded = 0;
     const property = fc.asyncProperty(operations, async (given) => {

@@ -1,5 +1,5 @@
-// Owns the adapters of a model for tests: a model that keeps what it is given, and preparing that makes up an adapter from its
-// path. Either answers at once, or when the test says so.
+// Rig for tests of a model's adapters: a model that records its adapters, and a preparation that derives an adapter from its
+// path. Both answer at once, or at the test's command.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -17,13 +17,13 @@ import type { Ref } from "../../../../runtime/actor/ref.ts";
 import { type ErrorCode, ServerError } from "../../../../runtime/errors.ts";
 import { recordingLog } from "../../../fixtures/http-server.ts";
 
-/** Something asked of the outside that waits for its answer. */
+/** A call to the outside that waits for its answer. */
 export interface Pending {
   readonly what: string;
   settle(error?: Error): void;
 }
 
-/** Answers at once, or keeps what is asked until the test settles it. */
+/** Answers calls at once, or keeps them until the test settles them. */
 export class Outside {
   isManual = false;
   readonly pending: Pending[] = [];
@@ -46,7 +46,7 @@ export class Outside {
     });
   }
 
-  /** Settles the oldest of this kind, as soon as there is one. */
+  /** Settles the oldest call of this kind, and waits for one if there is none. */
   async settle(what: RegExp, error?: Error): Promise<void> {
     await eventually(() => {
       const found = this.pending.find((entry) => what.test(entry.what));
@@ -57,12 +57,12 @@ export class Outside {
   }
 }
 
-/** Lets everything happen that waits for nothing outside, and not for the disk. */
+/** Runs the event loop until only calls to the outside or the disk are pending. */
 export async function rest(): Promise<void> {
   await setImmediate();
 }
 
-/** Waits until the check holds, for what the disk is at: not for long. */
+/** Waits a short time until the check passes, for effects on disk. */
 export async function eventually(check: () => void): Promise<void> {
   const giveUpAt = performance.now() + 2000;
   for (;;) {
@@ -75,17 +75,17 @@ export async function eventually(check: () => void): Promise<void> {
   }
 }
 
-/** A life of a model's place. */
+/** A place of the model. */
 export class FakeModel implements Ref<ModelProtocol> {
   readonly place = "model:tiny";
   readonly name = "model";
   readonly held = new Map<number, string>();
-  /** Where those it holds, or held, came from. */
+  /** Paths of the adapters it holds or held, by id. */
   readonly paths = new Map<number, string>();
   readonly asked: string[] = [];
-  /** Those that were loaded when nobody waited any more. */
+  /** Ids of the adapters that were loaded after their call had timed out. */
   readonly late = new Set<number>();
-  /** Looks on before an adapter is freed. */
+  /** Called before an adapter is freed. */
   onFree: (id: number) => void = () => {};
   readonly #outside: Outside;
   readonly #waiting = new Set<(error: Error) => void>();
@@ -127,7 +127,7 @@ export class FakeModel implements Ref<ModelProtocol> {
     if (method === "loadAdapter") {
       assert.ok(existsSync(path), `the file of adapter ${id} is there when it is loaded`);
       assert.ok(!this.held.has(id), `adapter ${id} is loaded once`);
-      assert.ok(![...this.held.values()].includes(generation), `generation ${generation} is in memory once`);
+      assert.ok(![...this.held.values()].includes(generation), `generation ${generation} is in memory twice`);
       this.held.set(id, generation);
       this.paths.set(id, path);
     } else {
@@ -142,7 +142,7 @@ function gone(): ServerError {
   return new ServerError("peer_gone", "the model is gone");
 }
 
-/** What a path like "/a?bytes=100&rank=4" stands for; the content is all of it but what follows "#". */
+/** Hash of the adapter at a path like "/a?bytes=100&rank=4#x"; text from "#" on does not count. */
 export function generationOf(path: string): string {
   return createHash("sha256")
     .update(path.split("#")[0] as string)
@@ -154,19 +154,19 @@ export interface RigOptions {
   readonly preloaded?: readonly PreloadedAdapter[];
   readonly gate?: AdapterLoadLock;
   readonly root?: string | null;
-  /** A real one: adapters are then prepared on a place of their own, as in a server. */
+  /** Path of a real model: adapters are then prepared on a worker thread, as in a server. */
   readonly modelPath?: string;
 }
 
 export const generousLimits: AdapterLimits = { maxAdapters: 16, maxRank: 256, maxBytes: 1_000_000 };
 
-/** What a test leaves behind may write into its folder when the test has ended. */
+/** Folders to remove at exit: tasks that a test leaves behind may still write into them. */
 const folders = new Set<string>();
 process.once("exit", () => {
   for (const folder of folders) rmSync(folder, { recursive: true, force: true });
 });
 
-/** A model "tiny" with adapters, loaded. */
+/** A loaded model "tiny" with adapters. */
 export async function createAdapters(context: Pick<TestContext, "after"> | null, options: RigOptions = {}) {
   const folder = mkdtempSync(join(tmpdir(), "troupe-adapters-"));
   const remove = () => rmSync(folder, { recursive: true, force: true });
@@ -180,10 +180,10 @@ export async function createAdapters(context: Pick<TestContext, "after"> | null,
     outside,
     log,
     preparing,
-    /** Somebody stops the place that is being attached. */
+    /** The place that is being attached is being stopped. */
     isEnding: false,
     model: new FakeModel(outside),
-    /** What whileLoaded is refused for. */
+    /** The error of whileLoaded; null: it runs the task. */
     unavailable: null as ServerError | null,
     prepare(options: PrepareOptions, signal: AbortSignal): Promise<PreparedAdapter> {
       preparing.push(options);
@@ -197,15 +197,15 @@ export async function createAdapters(context: Pick<TestContext, "after"> | null,
       adapters.load({ model: "tiny", alias, path, replace: false, expectedGeneration: null, ...more }),
     unload: (alias: string, expectedGeneration: string | null = null) =>
       adapters.unload({ model: "tiny", alias, expectedGeneration }),
-    /** The place dies and another takes its place. */
+    /** The place dies and a new one is attached. */
     async restart(): Promise<void> {
       rig.model.die();
       rig.model = new FakeModel(outside);
       await adapters.attach(rig.model, () => rig.isEnding);
     },
-    /** The generations that the engine holds, sorted. */
+    /** Hashes of the versions that the engine holds, sorted. */
     held: () => [...rig.model.held.values()].sort(),
-    /** Waits until there are so many files. */
+    /** Waits until there are `count` files. */
     filesAre: (count: number) => eventually(() => assert.equal(readdirSync(folder).length, count)),
   };
   const adapters = new ModelAdapters({

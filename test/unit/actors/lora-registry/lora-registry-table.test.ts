@@ -1,4 +1,4 @@
-// The books of a model's adapters, move by move: what an alias and a generation become by each of them.
+// AdapterTable: the effect of each operation on aliases and adapter versions.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { AdapterTable } from "../../../../actors/lora-registry/adapter-table.ts";
@@ -9,7 +9,7 @@ const createTable = (limits = {}) => new AdapterTable("tiny", { ...generousLimit
 
 let nextId = 1;
 
-function createGeneration(letter: string, bytes = 100): AdapterVersion {
+function createVersion(letter: string, bytes = 100): AdapterVersion {
   const prepared = { generation: letter.repeat(64), path: `/${letter}`, rank: 8, bytes };
   return { id: nextId++, prepared, home: `/homes/${letter}` };
 }
@@ -25,9 +25,9 @@ const states = (table: AdapterTable) =>
   });
 
 describe("the table of adapters", () => {
-  it("has a generation while an alias stands for it", () => {
+  it("has a version while an alias points to it", () => {
     const table = createTable();
-    const a = createGeneration("a");
+    const a = createVersion("a");
     assert.deepEqual(table.point(wanted("one"), a, 5).freed, null);
     assert.deepEqual(states(table), ["a: one, 0"]);
     assert.deepEqual(table.entries(), [{ alias: "one", generation: a.prepared.generation, createdAt: 5 }]);
@@ -40,9 +40,9 @@ describe("the table of adapters", () => {
     assert.equal(table.residentBytes, 0);
   });
 
-  it("has it while another alias stands for it", () => {
+  it("has it while another alias points to it", () => {
     const table = createTable();
-    const a = createGeneration("a");
+    const a = createVersion("a");
     table.point(wanted("one"), a, 0);
     table.point(wanted("two"), a, 0);
     assert.deepEqual(states(table), ["a: one+two, 0"]);
@@ -53,7 +53,7 @@ describe("the table of adapters", () => {
 
   it("has it, retired, while a lease is held", () => {
     const table = createTable();
-    const a = createGeneration("a");
+    const a = createVersion("a");
     table.point(wanted("one"), a, 0);
     const leases = [table.lease({ alias: "one" }), table.lease({ generation: a.prepared.generation })];
     assert.equal(table.remove("one", null).freed, null);
@@ -61,12 +61,12 @@ describe("the table of adapters", () => {
     assert.throws(() => table.lease({ generation: a.prepared.generation }), withCode("invalid_value", "adapter"));
     assert.equal(table.release(leases[0]!), null);
     assert.equal(table.release(leases[1]!)?.id, a.id);
-    assert.throws(() => table.release(a), /nobody holds/);
+    assert.throws(() => table.release(a), /is not held/);
   });
 
-  it("has a retired one live again when an alias stands for it again", () => {
+  it("makes a retired version live again when an alias points to it again", () => {
     const table = createTable();
-    const a = createGeneration("a");
+    const a = createVersion("a");
     table.point(wanted("one"), a, 0);
     const lease = table.lease({ alias: "one" });
     table.remove("one", null);
@@ -76,9 +76,9 @@ describe("the table of adapters", () => {
     assert.deepEqual(states(table), ["a: two, 0"]);
   });
 
-  it("retires, or frees, what is replaced", () => {
+  it("retires or frees a replaced version", () => {
     const table = createTable();
-    const [a, b, c] = [createGeneration("a"), createGeneration("b"), createGeneration("c")];
+    const [a, b, c] = [createVersion("a"), createVersion("b"), createVersion("c")];
     table.point(wanted("one"), a, 0);
     table.point(wanted("last"), a, 0);
     table.remove("last", null);
@@ -89,9 +89,9 @@ describe("the table of adapters", () => {
     assert.deepEqual(states(table), ["b: retired, 1", "c: one, 0"]);
   });
 
-  it("keeps what is replaced by itself, with what is known of it now", () => {
+  it("keeps a version that is replaced by itself, with its new source", () => {
     const table = createTable();
-    const a = createGeneration("a");
+    const a = createVersion("a");
     table.point(wanted("one"), a, 1);
     const { freed } = table.point(wanted("one", { replace: true, source: "/moved" }), a, 2);
     assert.equal(freed, null);
@@ -100,29 +100,29 @@ describe("the table of adapters", () => {
     assert.equal(table.entries()[0]?.createdAt, 2);
   });
 
-  it("lists aliases in the order they came, and one that is replaced where it was", () => {
+  it("lists aliases in order of arrival; a replaced one keeps its position", () => {
     const table = createTable();
-    for (const letter of ["a", "b", "c"]) table.point(wanted(letter), createGeneration(letter), 0);
-    table.point(wanted("a", { replace: true }), createGeneration("d"), 0);
+    for (const letter of ["a", "b", "c"]) table.point(wanted(letter), createVersion(letter), 0);
+    table.point(wanted("a", { replace: true }), createVersion("d"), 0);
     assert.deepEqual(
       table.entries().map(({ alias }) => alias),
       ["a", "b", "c"],
     );
   });
 
-  it("changes nothing by what it refuses", () => {
+  it("changes nothing if it refuses an operation", () => {
     const table = createTable({ maxAdapters: 1, maxBytes: 150 });
-    const a = createGeneration("a");
+    const a = createVersion("a");
     table.point(wanted("one"), a, 0);
     const before = table.list();
     const other = "f".repeat(64);
     const onlyIf = { replace: true, expectedGeneration: other };
     const refused = [
-      () => table.point(wanted("one"), createGeneration("b"), 0),
-      () => table.point(wanted("two"), createGeneration("b"), 0),
-      () => table.point(wanted("one", { replace: true }), createGeneration("b", 51), 0),
-      () => table.point(wanted("one", onlyIf), createGeneration("b"), 0),
-      () => table.point(wanted("none", onlyIf), createGeneration("b"), 0),
+      () => table.point(wanted("one"), createVersion("b"), 0),
+      () => table.point(wanted("two"), createVersion("b"), 0),
+      () => table.point(wanted("one", { replace: true }), createVersion("b", 51), 0),
+      () => table.point(wanted("one", onlyIf), createVersion("b"), 0),
+      () => table.point(wanted("none", onlyIf), createVersion("b"), 0),
       () => table.remove("one", other),
       () => table.remove("none", null),
       () => table.lease({ alias: "none" }),
@@ -141,13 +141,13 @@ describe("the table of adapters", () => {
     assert.deepEqual(table.list(), before);
   });
 
-  it("does not take the same content under two numbers", () => {
+  it("does not accept the same content under two ids", () => {
     const table = createTable();
-    table.point(wanted("one"), createGeneration("a"), 0);
-    assert.throws(() => table.point(wanted("two"), createGeneration("a"), 0), /is loaded already/);
+    table.point(wanted("one"), createVersion("a"), 0);
+    assert.throws(() => table.point(wanted("two"), createVersion("a"), 0), /is already loaded/);
   });
 
-  it("says of a name no more than an alias could be long", () => {
+  it("quotes no more of a name than the longest alias", () => {
     const table = createTable();
     assert.throws(
       () => table.lease({ alias: "x".repeat(100_000) }),

@@ -1,4 +1,4 @@
-// The adapters of a model: what loading one gives, what is refused and what that leaves, from the settings to the end.
+// The adapters of a model: loading, refusals and their effects, settings, and the end of the server.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { AdapterLoadLock } from "../../../../actors/lora-registry/adapter-load-lock.ts";
@@ -7,7 +7,7 @@ import { type ErrorCode, ServerError } from "../../../../runtime/errors.ts";
 import { createAdapters, eventually, FakeModel, generationOf, rest, withCode } from "./lora-registry-rig.ts";
 
 describe("loading an adapter", () => {
-  it("gives the alias a generation, which the engine has and requests can choose", async (context) => {
+  it("points the alias to a version, which the engine holds and requests can choose", async (context) => {
     const rig = await createAdapters(context);
     const loaded = await rig.load("  style ", "/a?rank=4&bytes=70");
     const generation = generationOf("/a?rank=4&bytes=70");
@@ -53,13 +53,13 @@ describe("loading an adapter", () => {
     });
   }
 
-  it("takes the longest name there may be", async (context) => {
+  it("accepts the longest name", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("ä".repeat(128), "/a");
     assert.equal(rig.adapters.entries().length, 1);
   });
 
-  it("refuses a condition on what is replaced where nothing may be, and one that is no generation", async (context) => {
+  it("refuses expected_generation without replacement, and one that is no hash", async (context) => {
     const rig = await createAdapters(context);
     const generation = generationOf("/a");
     const policy = rig.load("style", "/a", { expectedGeneration: generation });
@@ -70,15 +70,15 @@ describe("loading an adapter", () => {
     }
   });
 
-  it("refuses an alias that is taken, and leaves what it stands for", async (context) => {
+  it("refuses an alias that exists, and does not change it", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("style", "/a");
     await assert.rejects(rig.load("style", "/b"), withCode("lora_adapter_already_loaded", "lora_name", /load_inplace/));
     assert.deepEqual(rig.held(), [generationOf("/a")]);
-    assert.equal(rig.preparing.length, 1, "before anything is read");
+    assert.equal(rig.preparing.length, 1, "refused before any file is read");
   });
 
-  it("knows the same content by its generation, and keeps it once", async (context) => {
+  it("recognises the same content by its hash, and keeps it once", async (context) => {
     const rig = await createAdapters(context);
     const first = await rig.load("style", "/a#one");
     const second = await rig.load("copy", "/a#two");
@@ -88,7 +88,7 @@ describe("loading an adapter", () => {
     await rig.filesAre(1);
     await rig.unload("style");
     await rest();
-    assert.deepEqual(rig.held(), [first.generation], "the other alias still stands for it");
+    assert.deepEqual(rig.held(), [first.generation], "the other alias still points to it");
     await rig.unload("copy");
     await rest();
     assert.deepEqual(rig.held(), []);
@@ -119,14 +119,14 @@ describe("loading an adapter", () => {
     await other.load("d", "/d");
   });
 
-  it("needs the model to be loaded", async (context) => {
+  it("requires a loaded model", async (context) => {
     const rig = await createAdapters(context);
     rig.unavailable = new ServerError("model_state_conflict", "not loaded");
     await assert.rejects(rig.load("style", "/a"), withCode("model_state_conflict"));
     assert.equal(rig.preparing.length, 0);
   });
 
-  it("passes on what is wrong with the files", async (context) => {
+  it("passes on errors of the files", async (context) => {
     const rig = await createAdapters(context);
     const codes: readonly ErrorCode[] = ["adapter_path_not_found", "invalid_lora_adapter", "lora_rank_limit_exceeded"];
     rig.outside.isManual = true;
@@ -139,7 +139,7 @@ describe("loading an adapter", () => {
     await rig.filesAre(0);
   });
 
-  it("says that the model's file is at fault where it is, and not where it lies", async (context) => {
+  it("reports a fault of the model's file, but not its path", async (context) => {
     const rig = await createAdapters(context);
     rig.outside.isManual = true;
     const told = (error: unknown) =>
@@ -151,7 +151,7 @@ describe("loading an adapter", () => {
   });
 
   for (const error of [new Error("a bug"), new ServerError("timeout", "late"), new ServerError("peer_gone", "died")]) {
-    it(`tells of preparing that fails with "${error.message}" in the log, and says so`, async (context) => {
+    it(`logs an internal failure of the preparation ("${error.message}"), and refers to the log`, async (context) => {
       const rig = await createAdapters(context);
       rig.outside.isManual = true;
       const refused = assert.rejects(rig.load("style", "/a"), withCode("lora_load_task_failed"));
@@ -172,7 +172,7 @@ describe("loading an adapter", () => {
     [new ServerError("internal", "a bug"), "lora_load_task_failed"],
   ];
   for (const [error, code] of refusals) {
-    it(`has changed nothing when the engine refuses with "${error.message}"`, async (context) => {
+    it(`changes nothing when the engine refuses with "${error.message}"`, async (context) => {
       const rig = await createAdapters(context);
       await rig.load("style", "/a");
       const before = rig.adapters.list();
@@ -187,7 +187,7 @@ describe("loading an adapter", () => {
     });
   }
 
-  it("goes on when nobody waits for it, and its failure ends nothing", async (context) => {
+  it("continues when the client leaves, and its failure has no effect", async (context) => {
     const rig = await createAdapters(context);
     const registry = new LoraRegistry(new Map([["tiny", rig.adapters]]));
     rig.outside.isManual = true;
@@ -204,7 +204,7 @@ describe("loading an adapter", () => {
 });
 
 describe("the limits", () => {
-  it("count the generations that aliases stand for", async (context) => {
+  it("count the versions that have aliases", async (context) => {
     const rig = await createAdapters(context, { limits: { maxAdapters: 2 } });
     await rig.load("a", "/a");
     await rig.load("b", "/b");
@@ -223,7 +223,7 @@ describe("the limits", () => {
     await rig.filesAre(2);
   });
 
-  it("let requests go on with what is retired, and count it no more as an adapter, but as bytes", async (context) => {
+  it("let requests keep a retired version, and count its bytes, but not the adapter", async (context) => {
     const rig = await createAdapters(context, { limits: { maxAdapters: 1, maxBytes: 250 } });
     await rig.load("a", "/a");
     const lease = rig.adapters.lease({ alias: "a" });
@@ -237,14 +237,14 @@ describe("the limits", () => {
     assert.equal(rig.adapters.list().residentBytes, 250);
   });
 
-  it("let another alias stand for what is in memory where not a byte is left", async (context) => {
+  it("let another alias point to a version in memory when no byte is left", async (context) => {
     const rig = await createAdapters(context, { limits: { maxBytes: 100 } });
     const { generation } = await rig.load("a", "/a");
     assert.equal((await rig.load("b", "/a#again")).generation, generation);
     await assert.rejects(rig.load("c", "/c?bytes=1"), withCode("lora_byte_limit_exceeded"));
   });
 
-  it("bound the aliases", async (context) => {
+  it("limit the number of aliases", async (context) => {
     const rig = await createAdapters(context);
     for (let count = 0; count < 1024; count++) await rig.load(`alias ${count}`, "/a");
     await assert.rejects(rig.load("one more", "/a"), withCode("lora_alias_limit_exceeded"));
@@ -262,7 +262,7 @@ describe("adapters of the settings", () => {
     { alias: "b", source: "./b", revision: null, path: "/b" },
   ];
 
-  it("are prepared before the place is up, wherever they lie, and loaded when it is", async (context) => {
+  it("are prepared before the place is up, outside the root too, and loaded when it is up", async (context) => {
     const rig = await createAdapters(context, { preloaded, root: "/elsewhere" });
     await rig.adapters.preload();
     assert.deepEqual(
@@ -287,7 +287,7 @@ describe("adapters of the settings", () => {
     );
   });
 
-  it("are named where they are wrong or too many", async (context) => {
+  it("are named in the error if they are invalid or too many", async (context) => {
     const one = await createAdapters(context, { preloaded, limits: { maxAdapters: 1 } });
     await assert.rejects(
       one.adapters.preload(),
@@ -301,7 +301,7 @@ describe("adapters of the settings", () => {
 });
 
 describe("a lease", () => {
-  it("is refused for what is not there, naming what is", async (context) => {
+  it("is refused for an unknown adapter, with the known ones", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("a", "/a");
     await rig.load("b", "/b");
@@ -310,7 +310,7 @@ describe("a lease", () => {
     }
   });
 
-  it("is released once", async (context) => {
+  it("can be released once only", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("a", "/a");
     const lease = rig.adapters.lease({ alias: "a" });
@@ -320,7 +320,7 @@ describe("a lease", () => {
 });
 
 describe("the end of the server", () => {
-  it("cancels what is being prepared and removes every file", async (context) => {
+  it("cancels the preparation in progress and removes all files", async (context) => {
     const rig = await createAdapters(context);
     await rig.load("a", "/a");
     rig.outside.isManual = true;
@@ -331,7 +331,7 @@ describe("the end of the server", () => {
     await assert.rejects(rig.load("c", "/c"), withCode("draining"));
   });
 
-  it("lets nothing in that the engine is at", async (context) => {
+  it("refuses an adapter that the engine is loading", async (context) => {
     const rig = await createAdapters(context);
     rig.outside.isManual = true;
     const refused = assert.rejects(rig.load("b", "/b"), withCode("draining"));
@@ -346,7 +346,7 @@ describe("the end of the server", () => {
 });
 
 describe("the registry of all models", () => {
-  it("finds the model's adapters, or says why there are none", async (context) => {
+  it("finds the adapters of a model, or throws why there are none", async (context) => {
     const rig = await createAdapters(context);
     const registry = new LoraRegistry(
       new Map([
@@ -367,7 +367,7 @@ describe("the registry of all models", () => {
     assert.throws(() => registry.list("none"), withCode("model_not_found"));
   });
 
-  it("does not mind a place that nobody has attached yet", async (context) => {
+  it("accepts loads before the first place is attached", async (context) => {
     const rig = await createAdapters(context, { preloaded: [] });
     await rig.load("a", "/a");
     assert.deepEqual(rig.model.asked, []);

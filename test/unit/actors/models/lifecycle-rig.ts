@@ -1,9 +1,10 @@
-// Builders for tests of the lives of models: places that come up, fail and end when the test says so, and what each life did.
+// Rig for tests of the model lifecycle: places that come up, fail and end at the test's command, and a record of each model's
+// transitions and log.
 
 import type { ModelStatus } from "../../../../actors/api/inference.ts";
 import type { AdapterToLoad, ModelPlaceReady, ModelProtocol } from "../../../../actors/messages.ts";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
-import { ManagedModel, type ModelLifeOptions } from "../../../../actors/models/managed-model.ts";
+import { ManagedModel, type ManagedModelOptions } from "../../../../actors/models/managed-model.ts";
 import { ModelSlots } from "../../../../actors/models/model-slots.ts";
 import { checkTransition, type TransitionReason } from "../../../../actors/models/transitions.ts";
 import type { RestartPolicy } from "../../../../runtime/actor/supervision.ts";
@@ -29,10 +30,10 @@ const ready = (): ModelPlaceReady => {
   return { card, capacity, capabilities, maxQueue: 8, probes: null };
 };
 
-/** What a place answers that has had no requests. */
+/** Statistics of a place without requests. */
 const unused = new StepLoop(createFakeEngine(), { limits: generousLimits, frameIntervalMs: 0 }).snapshot();
 
-/** One place of a model, from the test's side. */
+/** A place of a model, controlled by the test. */
 export interface FakePlace {
   up(): Promise<void>;
   fail(error?: ServerError): Promise<void>;
@@ -41,19 +42,19 @@ export interface FakePlace {
   readonly isGone: boolean;
 }
 
-export interface TestedLife {
-  readonly life: ManagedModel;
+export interface TestedModel {
+  readonly managed: ManagedModel;
   readonly places: FakePlace[];
-  /** Statuses as they followed each other, each with its reason. */
+  /** Statuses in order, each with its reason. */
   readonly moves: string[];
   readonly logged: { readonly message: string; readonly fields: Record<string, unknown> }[];
   readonly attached: string[];
 }
 
-/** A request that has come: in, waiting, or refused with a code. */
-export function come({ life }: TestedLife, signal: AbortSignal | null = null, client = "client") {
-  const request = { state: "waits", error: null as ServerError | null, leave: () => life.leave() };
-  life.enter(signal, client).then(
+/** Sends a request. Its state is "in", "waits", or the code of its refusal. */
+export function come({ managed }: TestedModel, signal: AbortSignal | null = null, client = "client") {
+  const request = { state: "waits", error: null as ServerError | null, leave: () => managed.leave() };
+  managed.enter(signal, client).then(
     () => {
       request.state = "in";
     },
@@ -65,7 +66,7 @@ export function come({ life }: TestedLife, signal: AbortSignal | null = null, cl
   return request;
 }
 
-/** Whether a promise has settled, and with what. */
+/** Observes whether a promise has settled, and its value. */
 export function watch<T>(promise: Promise<T>) {
   const watched = { isSettled: false, value: null as T | null };
   promise.then((value) => {
@@ -75,36 +76,36 @@ export function watch<T>(promise: Promise<T>) {
   return watched;
 }
 
-/** Turns the loop until what was sent has crossed, been handled and been answered. */
+/** Runs the event loop until messages have been delivered and answered. */
 export async function turns(): Promise<void> {
   for (let i = 0; i < 12; i++) await settled();
 }
 
-export class Lives {
+export class ModelRig {
   readonly clock = new FakeClock();
-  readonly residency: ModelSlots;
+  readonly slots: ModelSlots;
   readonly system = new ActorSystem("front");
-  readonly all: TestedLife[] = [];
+  readonly all: TestedModel[] = [];
   readonly #ends: (() => void)[] = [];
-  /** Places that are being started or run. */
+  /** Number of places that are starting or running. */
   alive = 0;
   mostAlive = 0;
 
-  constructor(seats: number | null = null) {
-    this.residency = new ModelSlots(seats);
+  constructor(slots: number | null = null) {
+    this.slots = new ModelSlots(slots);
   }
 
-  create(id: string, changes: Partial<ModelLifeOptions> = {}): TestedLife {
+  create(id: string, changes: Partial<ManagedModelOptions> = {}): TestedModel {
     const places: FakePlace[] = [];
     const moves: string[] = [];
-    const logged: TestedLife["logged"] = [];
+    const logged: TestedModel["logged"] = [];
     const attached: string[] = [];
     const note = (fields: Record<string, unknown>, message: string) => void logged.push({ message, fields });
     const debug = ({ from, to, reason }: Record<string, unknown>) => {
       checkTransition(from as ModelStatus, to as ModelStatus, reason as TransitionReason);
       moves.push(`${to} (${reason})`);
     };
-    const life = new ManagedModel({
+    const managed = new ManagedModel({
       served: {
         id,
         engine: "llama",
@@ -123,7 +124,7 @@ export class Lives {
         detach: () => {},
       },
       system: this.system,
-      residency: this.residency,
+      slots: this.slots,
       clock: this.clock,
       restart: policy,
       maxWaiting: 4,
@@ -132,15 +133,15 @@ export class Lives {
       log: { debug, info: note, warn: note, error: note } as never,
       ...changes,
     });
-    const tested = { life, places, moves, logged, attached };
+    const tested = { managed, places, moves, logged, attached };
     this.all.push(tested);
     return tested;
   }
 
-  /** A life whose model is loaded. */
-  async loaded(id: string, changes: Partial<ModelLifeOptions> = {}): Promise<TestedLife> {
+  /** A loaded model. */
+  async loaded(id: string, changes: Partial<ManagedModelOptions> = {}): Promise<TestedModel> {
     const tested = this.create(id, changes);
-    const done = tested.life.reload();
+    const done = tested.managed.reload();
     await turns();
     await tested.places[0]?.up();
     await done;
@@ -148,7 +149,7 @@ export class Lives {
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.all.map(({ life }) => life.stop(1000)));
+    await Promise.all(this.all.map(({ managed }) => managed.stop(1000)));
     for (const end of this.#ends) end();
   }
 

@@ -1,74 +1,74 @@
 import assert from "node:assert/strict";
 import { afterEach, describe, it } from "node:test";
-import { come, Lives, turns, watch } from "./lifecycle-rig.ts";
+import { come, ModelRig, turns, watch } from "./lifecycle-rig.ts";
 
-let lives = new Lives();
+let rig = new ModelRig();
 
 afterEach(async () => {
-  await lives.close();
+  await rig.close();
 });
 
-function createLives(seats: number | null = null): Lives {
-  lives = new Lives(seats);
-  return lives;
+function createRig(slots: number | null = null): ModelRig {
+  rig = new ModelRig(slots);
+  return rig;
 }
 
-describe("models that do not all fit", () => {
-  it("makes the least recently used one without requests leave", async () => {
-    const lives = createLives(2);
-    const a = await lives.loaded("a");
-    await lives.clock.advance(10);
-    const b = await lives.loaded("b");
-    await lives.clock.advance(10);
+describe("models that share slots", () => {
+  it("evicts the least recently used model without requests", async () => {
+    const rig = createRig(2);
+    const a = await rig.loaded("a");
+    await rig.clock.advance(10);
+    const b = await rig.loaded("b");
+    await rig.clock.advance(10);
     const running = come(a);
     await turns();
-    const c = lives.create("c");
+    const c = rig.create("c");
     const request = come(c);
     await turns();
-    assert.deepEqual([a.life.status, b.life.status, c.life.status], ["loaded", "unloaded", "reloading"]);
+    assert.deepEqual([a.managed.status, b.managed.status, c.managed.status], ["loaded", "unloaded", "reloading"]);
     await c.places[0]?.up();
     assert.equal(request.state, "in");
     assert.equal(b.moves.at(-1), "unloaded (evict)");
     assert.equal(running.state, "in");
-    assert.equal(lives.mostAlive, 2);
+    assert.equal(rig.mostAlive, 2);
   });
 
-  it("empties the least recently used one where all are busy; its later requests have their turn", async () => {
-    const lives = createLives(1);
-    const a = await lives.loaded("a");
+  it("drains the least recently used model if all are busy; its later requests are answered in turn", async () => {
+    const rig = createRig(1);
+    const a = await rig.loaded("a");
     const running = come(a);
-    const b = lives.create("b");
+    const b = rig.create("b");
     const wants = come(b);
     await turns();
     const late = come(a);
     await turns();
     assert.deepEqual(
-      [wants.state, late.state, a.life.status, b.life.status],
+      [wants.state, late.state, a.managed.status, b.managed.status],
       ["waits", "waits", "loaded", "reloading"],
     );
     running.leave();
     await turns();
     await b.places[0]?.up();
-    assert.deepEqual([wants.state, late.state, a.life.status], ["in", "waits", "reloading"]);
+    assert.deepEqual([wants.state, late.state, a.managed.status], ["in", "waits", "reloading"]);
     wants.leave();
     await turns();
     await a.places[1]?.up();
-    assert.deepEqual([late.state, b.life.status], ["in", "unloaded"]);
-    assert.equal(lives.mostAlive, 1);
+    assert.deepEqual([late.state, b.managed.status], ["in", "unloaded"]);
+    assert.equal(rig.mostAlive, 1);
   });
 
-  it("asks one after the other to leave, in the order others came", async () => {
-    const lives = createLives(2);
-    const [a, b] = [await lives.loaded("a"), await lives.loaded("b")];
+  it("evicts models one after the other, in the order of the queue", async () => {
+    const rig = createRig(2);
+    const [a, b] = [await rig.loaded("a"), await rig.loaded("b")];
     const [onA, onB] = [come(a), come(b)];
     await turns();
-    const [c, d] = [lives.create("c"), lives.create("d")];
+    const [c, d] = [rig.create("c"), rig.create("d")];
     const [wantsC, wantsD] = [come(c), come(d)];
     await turns();
-    assert.deepEqual([a.life.isLeaving, b.life.isLeaving], [true, false]);
+    assert.deepEqual([a.managed.isLeaving, b.managed.isLeaving], [true, false]);
     onA.leave();
     await turns();
-    assert.deepEqual([b.life.isLeaving, c.places.length, d.places.length], [true, 1, 0]);
+    assert.deepEqual([b.managed.isLeaving, c.places.length, d.places.length], [true, 1, 0]);
     onB.leave();
     await turns();
     await c.places[0]?.up();
@@ -76,16 +76,16 @@ describe("models that do not all fit", () => {
     assert.deepEqual([wantsC.state, wantsD.state], ["in", "in"]);
   });
 
-  it("drops the turn of one that nobody waits for any more", async () => {
-    const lives = createLives(1);
-    const a = await lives.loaded("a");
+  it("removes a model from the queue when its last request is cancelled", async () => {
+    const rig = createRig(1);
+    const a = await rig.loaded("a");
     const running = come(a);
     await turns();
-    const b = lives.create("b");
+    const b = rig.create("b");
     const leaving = new AbortController();
     come(b, leaving.signal);
     await turns();
-    const unloaded = watch(b.life.unload());
+    const unloaded = watch(b.managed.unload());
     leaving.abort();
     await turns();
     assert.deepEqual(b.moves, ["reloading (request)", "unloaded (unload)"]);
@@ -95,11 +95,11 @@ describe("models that do not all fit", () => {
     assert.equal(b.places.length, 0);
   });
 
-  it("keeps one that is being emptied where nobody waits for the other any more", async () => {
-    const lives = createLives(1);
-    const a = await lives.loaded("a", { idleUnloadMs: 1000 });
+  it("withdraws an eviction when no model waits any more", async () => {
+    const rig = createRig(1);
+    const a = await rig.loaded("a", { idleUnloadMs: 1000 });
     const running = come(a);
-    const b = lives.create("b");
+    const b = rig.create("b");
     const leaving = new AbortController();
     come(b, leaving.signal);
     await turns();
@@ -108,47 +108,47 @@ describe("models that do not all fit", () => {
     assert.equal(late.state, "waits");
     leaving.abort();
     await turns();
-    assert.deepEqual([late.state, a.life.isLeaving, a.life.inFlight], ["in", false, 2]);
+    assert.deepEqual([late.state, a.managed.isLeaving, a.managed.inFlight], ["in", false, 2]);
     running.leave();
     late.leave();
     await turns();
     assert.deepEqual(a.moves.slice(2), []);
-    await lives.clock.advance(1000);
+    await rig.clock.advance(1000);
     await turns();
     assert.deepEqual(a.moves.slice(2), ["unloaded (idle)"]);
   });
 
-  it("keeps it too where the other has got the room of a third, and lets it be asked again", async () => {
-    const lives = createLives(2);
-    const [a, b] = [await lives.loaded("a"), await lives.loaded("b")];
+  it("withdraws an eviction when the waiting model gets another slot, and can evict again later", async () => {
+    const rig = createRig(2);
+    const [a, b] = [await rig.loaded("a"), await rig.loaded("b")];
     const [onA, onB] = [come(a), come(b)];
-    const c = lives.create("c");
+    const c = rig.create("c");
     const onC = come(c);
     await turns();
-    assert.equal(a.life.isLeaving, true);
+    assert.equal(a.managed.isLeaving, true);
     await b.places[0]?.crash();
-    const unloaded = watch(b.life.unload());
+    const unloaded = watch(b.managed.unload());
     await turns();
     await c.places[0]?.up();
-    assert.deepEqual([unloaded.isSettled, onC.state, a.life.isLeaving], [true, "in", false]);
+    assert.deepEqual([unloaded.isSettled, onC.state, a.managed.isLeaving], [true, "in", false]);
     onB.leave();
     const again = come(b);
     await turns();
-    assert.equal(a.life.isLeaving, true);
+    assert.equal(a.managed.isLeaving, true);
     onA.leave();
     await turns();
     await b.places[1]?.up();
     assert.deepEqual([again.state, a.moves.at(-1)], ["in", "unloaded (evict)"]);
   });
 
-  it("unloads it all the same where that was wished for besides", async () => {
-    const lives = createLives(1);
-    const a = await lives.loaded("a");
+  it("unloads an evicted model whose eviction is withdrawn, if an unload was called too", async () => {
+    const rig = createRig(1);
+    const a = await rig.loaded("a");
     const running = come(a);
     const leaving = new AbortController();
-    come(lives.create("b"), leaving.signal);
+    come(rig.create("b"), leaving.signal);
     await turns();
-    const unloaded = watch(a.life.unload());
+    const unloaded = watch(a.managed.unload());
     leaving.abort();
     const late = come(a);
     await turns();
@@ -159,26 +159,26 @@ describe("models that do not all fit", () => {
     assert.equal(a.moves[2], "unloaded (unload)");
   });
 
-  it("keeps the turn of one that a reload was answered for, though the request leaves", async () => {
-    const lives = createLives(1);
-    const a = await lives.loaded("a");
+  it("keeps a model in the queue for a reload, though its request is cancelled", async () => {
+    const rig = createRig(1);
+    const a = await rig.loaded("a");
     const running = come(a);
-    const b = lives.create("b");
+    const b = rig.create("b");
     const leaving = new AbortController();
     come(b, leaving.signal);
     await turns();
-    assert.deepEqual(await b.life.reload(), { id: "b", status: "reloading", error: null });
+    assert.deepEqual(await b.managed.reload(), { id: "b", status: "reloading", error: null });
     leaving.abort();
     await turns();
     running.leave();
     await turns();
     await b.places[0]?.up();
-    assert.equal(b.life.status, "loaded");
+    assert.equal(b.managed.status, "loaded");
   });
 
-  it("lets one take the seat of another that cannot be loaded", async () => {
-    const lives = createLives(1);
-    const [a, b] = [lives.create("a"), lives.create("b")];
+  it("gives the slot of a model that cannot be loaded to the next", async () => {
+    const rig = createRig(1);
+    const [a, b] = [rig.create("a"), rig.create("b")];
     const [first, second] = [come(a), come(b)];
     await turns();
     assert.deepEqual([a.places.length, b.places.length], [1, 0]);
@@ -187,15 +187,31 @@ describe("models that do not all fit", () => {
     assert.deepEqual([first.state, second.state], ["model_failed", "in"]);
   });
 
-  it("evicts one that is being started again", async () => {
-    const lives = createLives(1);
-    const a = await lives.loaded("a");
+  it("evicts a model that is being restarted", async () => {
+    const rig = createRig(1);
+    const a = await rig.loaded("a");
     await a.places[0]?.crash();
-    const b = lives.create("b");
+    const b = rig.create("b");
     const request = come(b);
     await turns();
     await b.places[0]?.up();
     assert.equal(request.state, "in");
     assert.deepEqual(a.moves.slice(2), ["reloading (crash)", "unloaded (evict)"]);
+  });
+
+  it("finishes an eviction that is withdrawn while the process stops, then carries out a reload", async () => {
+    const rig = createRig(1);
+    const a = await rig.loaded("a");
+    await a.places[0]?.crash();
+    const leaving = new AbortController();
+    come(rig.create("b"), leaving.signal);
+    leaving.abort();
+    const reloaded = watch(a.managed.reload());
+    await turns();
+    await a.places[1]?.up();
+    assert.equal(a.managed.status, "loaded");
+    assert.equal(reloaded.isSettled, true);
+    const moves = ["reloading (crash)", "unloaded (evict)", "reloading (reload)", "loaded (ready)"];
+    assert.deepEqual(a.moves.slice(2), moves);
   });
 });

@@ -8,11 +8,11 @@ import { ModelManager } from "../../../../actors/models/model-manager.ts";
 import { ActorSystem } from "../../../../runtime/actor/system.ts";
 import { policy } from "./lifecycle-rig.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "troupe-lives-"));
+const folder = mkdtempSync(join(tmpdir(), "troupe-models-"));
 after(() => rmSync(folder, { recursive: true }));
 
-/** One model with an adapter to be loaded with the server, which is not there. */
-function createLives(): ModelManager {
+/** One model with an adapter in the settings whose files do not exist. */
+function createManager(): ModelManager {
   const quiet = () => undefined;
   const served = {
     id: "a",
@@ -43,19 +43,19 @@ function createLives(): ModelManager {
 }
 
 describe("starting all models", () => {
-  it("fails where an adapter that is to be loaded with the server cannot be prepared", async () => {
-    const lives = createLives();
-    await assert.rejects(lives.start(), /"x" of model "a"/);
-    await lives.stop(1000);
+  it("fails if an adapter of the settings cannot be prepared", async () => {
+    const manager = createManager();
+    await assert.rejects(manager.start(), /"x" of model "a"/);
+    await manager.stop(1000);
   });
 
-  it("does not fail because the server is stopped meanwhile", async () => {
-    const lives = createLives();
+  it("does not fail if the server is stopped meanwhile", async () => {
+    const manager = createManager();
     let failure: unknown = null;
-    lives.start().catch((error) => {
+    manager.start().catch((error) => {
       failure = error;
     });
-    await lives.stop(1000);
+    await manager.stop(1000);
     await new Promise((resolve) => setTimeout(resolve, 20));
     assert.equal(failure, null);
   });

@@ -1,66 +1,70 @@
 import assert from "node:assert/strict";
 import { afterEach, describe, it } from "node:test";
 import { ServerError } from "../../../../runtime/errors.ts";
-import { come, Lives, type TestedLife, turns, watch } from "./lifecycle-rig.ts";
+import { come, ModelRig, type TestedModel, turns, watch } from "./lifecycle-rig.ts";
 
-let lives = new Lives();
+let rig = new ModelRig();
 
 afterEach(async () => {
-  await lives.close();
+  await rig.close();
 });
 
-function createLives(seats: number | null = null): Lives {
-  lives = new Lives(seats);
-  return lives;
+function createRig(slots: number | null = null): ModelRig {
+  rig = new ModelRig(slots);
+  return rig;
 }
 
 describe("stopping", () => {
-  const moments: Record<string, (lives: Lives) => Promise<TestedLife>> = {
-    "not loaded": async (lives) => lives.create("a"),
-    "being loaded": async (lives) => {
-      const tested = lives.create("a");
-      void tested.life.reload();
+  const moments: Record<string, (rig: ModelRig) => Promise<TestedModel>> = {
+    "not loaded": async (rig) => rig.create("a"),
+    "being loaded": async (rig) => {
+      const tested = rig.create("a");
+      void tested.managed.reload();
       await turns();
       return tested;
     },
-    loaded: (lives) => lives.loaded("a"),
-    "being emptied": async (lives) => {
-      const tested = await lives.loaded("a");
+    loaded: (rig) => rig.loaded("a"),
+    draining: async (rig) => {
+      const tested = await rig.loaded("a");
       come(tested);
       await turns();
-      void tested.life.unload();
+      void tested.managed.unload();
       return tested;
     },
-    "waiting to be started again": async (lives) => {
-      const tested = await lives.loaded("a");
+    "waiting to be restarted": async (rig) => {
+      const tested = await rig.loaded("a");
       await tested.places[0]?.crash();
-      await lives.clock.advance(0);
+      await rig.clock.advance(0);
       await tested.places[1]?.fail(new ServerError("peer_gone", "again"));
       return tested;
     },
-    "waiting for room": async (lives) => {
-      const other = await lives.loaded("other");
+    "waiting for a slot": async (rig) => {
+      const other = await rig.loaded("other");
       come(other);
       await turns();
-      const tested = lives.create("a");
-      void tested.life.reload();
+      const tested = rig.create("a");
+      void tested.managed.reload();
       await turns();
       return tested;
     },
   };
 
   for (const [moment, reach] of Object.entries(moments)) {
-    it(`ends a model that is ${moment}, and whoever waits for it`, async () => {
-      const lives = createLives(1);
-      const tested = await reach(lives);
-      const [unloaded, reloaded, request] = [watch(tested.life.unload()), watch(tested.life.reload()), come(tested)];
-      await Promise.all(lives.all.map(({ life }) => life.stop(1000)));
+    it(`ends a model that is ${moment}, and answers its calls and requests`, async () => {
+      const rig = createRig(1);
+      const tested = await reach(rig);
+      const [unloaded, reloaded, request] = [
+        watch(tested.managed.unload()),
+        watch(tested.managed.reload()),
+        come(tested),
+      ];
+      await Promise.all(rig.all.map(({ managed }) => managed.stop(1000)));
       await turns();
-      assert.equal(tested.life.status, "unloaded");
+      assert.equal(tested.managed.status, "unloaded");
       assert.ok(unloaded.value !== null && reloaded.value !== null);
       assert.ok(["draining", "model_loading", "in"].includes(request.state), request.state);
-      assert.equal(lives.alive, 0);
-      assert.equal(lives.clock.pendingCount, 0);
+      assert.equal(rig.alive, 0);
+      assert.equal(rig.clock.pendingCount, 0);
       const after = come(tested);
       await turns();
       assert.equal(after.state, "draining");

@@ -16,14 +16,14 @@ const models: Pick<ModelEntry, "id" | "adapters">[] = [
 const resolve = (name: string | undefined) => resolveName(name, models, "org/base");
 
 describe("the name of a model", () => {
-  it("is an id, or stands for the default model", () => {
+  it("is an id, or names the default model", () => {
     for (const name of [undefined, "default", "org/base"]) {
       assert.deepEqual(resolve(name), { id: "org/base", adapter: null });
     }
     assert.deepEqual(resolve("other"), { id: "other", adapter: null });
   });
 
-  it("is a model with one of its adapters, or the alias of one that only one model has", () => {
+  it("names a model with one of its adapters, by card id or by an alias that only one model has", () => {
     assert.deepEqual(resolve("org/base::shared"), { id: "org/base", adapter: { alias: "shared" } });
     assert.deepEqual(resolve("other::shared"), { id: "other", adapter: { alias: "shared" } });
     assert.deepEqual(resolve("org/base::100%25%3A%23"), { id: "org/base", adapter: { alias: "100%:#" } });
@@ -31,7 +31,7 @@ describe("the name of a model", () => {
     assert.throws(() => resolve("shared"), { code: "model_not_found" });
   });
 
-  it("that nothing has is refused with what there is, however long either is", () => {
+  it("is refused with the known names if unknown, in a message of bounded length", () => {
     assert.throws(() => resolve("nobody"), {
       code: "model_not_found",
       param: "model",
@@ -53,12 +53,12 @@ describe("the adapter of a request", () => {
   const served = (changes: object) => ({ id: "base", ownAdapter: null, spec: {}, ...changes }) as ServedModel;
   const own = { generation: "0".repeat(64), path: "/own.gguf", rank: 1, bytes: 1 };
 
-  it("is none, or its model's own", () => {
+  it("is none, or the fixed one of its model", () => {
     assert.equal(leaseFor(served({}), null, null), null);
     assert.deepEqual(leaseFor(served({ ownAdapter: own }), null, null)?.adapter, { id: 1, generation: null });
   });
 
-  it("cannot be chosen where the model has no runtime for adapters", () => {
+  it("cannot be chosen if the model takes no adapters", () => {
     const chosen = (model: ServedModel) => () => leaseFor(model, null, { alias: "poet" });
     assert.throws(chosen(served({})), { code: "invalid_value", param: "adapter", message: /enable_lora/ });
     for (const model of [served({ ownAdapter: own }), served({ spec: { mixture: {} } })]) {

@@ -12,7 +12,7 @@ const sayingWhich = (name: string) =>
   `${name}:{% for message in messages %}{{ message.content }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}`;
 
 function metadataOf(templates: Readonly<Record<string, string>>): ModelMetadata {
-  // No tokens of any family, for which there would be a template.
+  // Without tokens of a known family, which has a built-in template.
   const known = { ...tokenizer, tokens: [] };
   return { chatTemplates: new Map(Object.entries(templates)), tokenizer: known } as unknown as ModelMetadata;
 }
@@ -25,13 +25,13 @@ async function open(templates: Readonly<Record<string, string>>) {
 }
 
 describe("a model's chat templates", () => {
-  it("are a second one for chats with tools, where the file has it", async () => {
+  it("include a second one for chats with tools, if the file has it", async () => {
     const render = await open({ default: sayingWhich("usual"), tool_use: sayingWhich("with tools") });
     assert.match(render(false), /^usual:hi/);
     assert.match(render(true), /^with tools:hi.*look/);
   });
 
-  it("are one for all where it has none, or one that cannot be compiled", async () => {
+  it("are one for all chats if the second is missing or cannot be compiled", async () => {
     const broken = { default: sayingWhich("usual"), tool_use: "{% for %}" };
     for (const templates of [{ default: sayingWhich("usual") }, broken]) {
       assert.match((await open(templates))(true), /^usual:hi/);
@@ -46,7 +46,7 @@ describe("a model's chat templates", () => {
     assert.deepEqual(ChatTemplates.open(null, metadata, vocabulary, capabilities).capabilities, capabilities);
   });
 
-  it("are none where the file has none, which only chats are told", async () => {
+  it("are missing if the file has none, which only chats report", async () => {
     const render = await open({});
     assert.throws(() => render(false), { code: "unsupported" });
   });

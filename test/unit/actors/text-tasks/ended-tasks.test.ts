@@ -8,7 +8,7 @@ import { TaskEnded } from "../../../../runtime/task/task.ts";
 const { signal } = new AbortController();
 const refused = { code: "unsupported" };
 
-/** Text tasks of which each is ended in a phase, and how many were started. */
+/** Text tasks that are each ended in a given phase, and the number of started tasks. */
 function endingTasks(phase: string) {
   const started: string[] = [];
   const runner = {
@@ -35,13 +35,13 @@ describe("a text task that was ended", () => {
     assert.equal(started.length, 2);
   });
 
-  it("is not started again with another prompt where its grammar was the reason", async () => {
+  it("is not started again with another prompt if its grammar was the reason", async () => {
     const { tasks, started } = endingTasks("grammar");
     await assert.rejects(tasks.prepare("k", asks("one"), signal), refused);
     await assert.rejects(tasks.prepare("k", asks("two"), signal), refused);
     await assert.rejects(tasks.prepare("k", asks("three", true), signal), refused);
     assert.deepEqual(started, ["prepare"]);
-    // Tokens are counted without the grammar.
+    // Counting tokens does not use the grammar.
     await assert.rejects(tasks.countTokens("k", asks("one"), signal), refused);
     assert.deepEqual(started, ["prepare", "count"]);
   });

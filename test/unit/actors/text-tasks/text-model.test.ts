@@ -7,7 +7,7 @@ import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";
 import { openTextModel } from "../../../fixtures/fakes/inline-tasks.ts";
 import { attachment, request } from "../generation/rig.ts";
 
-/** An attach by an engine that gives these tokens for the probes. */
+/** Attaches a model whose engine has these tokens for the probes. */
 async function attached(t: TestContext, probes: (own: readonly Int32Array[]) => AttachedModel["ready"]["probes"]) {
   const { port1, port2 } = new MessageChannel();
   t.after(() => port2.close());
@@ -15,8 +15,8 @@ async function attached(t: TestContext, probes: (own: readonly Int32Array[]) => 
   return { ...message, ready: { ...message.ready, probes: probes(message.ready.probes ?? []) } };
 }
 
-describe("the text side of a model", () => {
-  it("is refused where the engine's tokenizer gives other tokens, with both", async (t) => {
+describe("a text model", () => {
+  it("is refused if the engine's tokenizer gives other tokens, with both lists", async (t) => {
     const message = await attached(t, (own) => own.map((tokens) => tokens.map((token) => token + 1)));
     await assert.rejects(openTextModel(message), {
       code: "model_file_invalid",
@@ -24,7 +24,7 @@ describe("the text side of a model", () => {
     });
   });
 
-  it("is refused where the weights are not those of as many tokens, with both numbers", async (t) => {
+  it("is refused if the weights are for another number of tokens, with both numbers", async (t) => {
     const { ready, ...message } = await attached(t, () => null);
     const { vocabSize } = ready.card;
     const padded = { ...message, ready: { ...ready, card: { ...ready.card, vocabSize: vocabSize + 1 } } };
@@ -34,12 +34,12 @@ describe("the text side of a model", () => {
     });
   });
 
-  it("stands by itself where the engine has no tokenizer", async (t) => {
+  it("is accepted if the engine has no tokenizer", async (t) => {
     const model = await openTextModel(await attached(t, () => null));
     assert.ok(model.vocabulary.encode("hello").length > 0);
   });
 
-  it("cuts a prompt that is too long at its start, and leaves the token that begins all prompts before the rest", async (t) => {
+  it("truncates a long prompt at its start, and keeps the BOS token", async (t) => {
     const template = "{{ bos_token }}{% for message in messages %}{{ message.content }}{% endfor %}";
     const model = await openTextModel(await attached(t, () => null), template);
     const content = "one two three four five six seven eight nine ten ".repeat(40);

@@ -1,4 +1,4 @@
-// What a grammar thread takes from a model's vocabulary: bytes of text, ends, and nothing of the tokens that are structure.
+// A grammar thread's view of a model's vocabulary: bytes of text, ends of generation, and no structural tokens.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { MaskedVocabulary } from "../../../../engines/decoding/grammar/thread/masked-vocabulary.ts";
@@ -27,7 +27,7 @@ describe("a grammar thread's vocabulary", () => {
     });
   });
 
-  it("encodes text as it goes on, with no space in front", async () => {
+  it("encodes text as a continuation, with no space in front", async () => {
     await withSentencePieceFile(async (path) => {
       const vocabulary = await MaskedVocabulary.read(path, 1000, [endToken]);
       assert.deepEqual([...vocabulary.encode("ab")], [pieceToken("ab")]);
@@ -36,7 +36,7 @@ describe("a grammar thread's vocabulary", () => {
     });
   });
 
-  it("lets through text and ends alone, and stops where the model's logits do", async () => {
+  it("allows text and ends only, within the model's logits", async () => {
     const path = await tinyModel();
     const vocabulary = await MaskedVocabulary.read(path, 300, [2, 400]);
     assert.equal(vocabulary.pieces.length, 300);
@@ -62,7 +62,7 @@ describe("a grammar thread's vocabulary", () => {
     });
   });
 
-  it("takes control tokens that are shown as the text of their names, and makes them of it", async () => {
+  it("reads shown control tokens as the text of their names, and encodes them from it", async () => {
     const vocabulary = (await MaskedVocabulary.read(await tinyModel(), 512, [2])).showing([1, 2]);
     assert.equal(Buffer.from(vocabulary.pieces[1]!).toString(), "<|im_start|>");
     assert.equal(vocabulary.pieces[0]!.length, 0);
@@ -75,7 +75,7 @@ describe("a grammar thread's vocabulary", () => {
     assert.deepEqual(tokensIn(target).slice(0, 3), [1, 2, 3]);
   });
 
-  it("leaves open an end of text that may become a text with a token of its own", async () => {
+  it("holds back an end of text that may become a text with its own token", async () => {
     const plain = await MaskedVocabulary.read(await tinyModel(), 512, [2]);
     const shown = plain.showing([1]);
     assert.equal(plain.settled("say <|im"), "say <|im");

@@ -1,4 +1,4 @@
-// A model file of a SentencePiece vocabulary and nothing else: control tokens, all bytes, then these pieces.
+// A model file with a SentencePiece vocabulary only: control tokens, all bytes, then these pieces.
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { buildGgufHeader, type GGUFTypedMetadata, GGUFValueType } from "@huggingface/gguf";
@@ -22,7 +22,7 @@ export function withSentencePieceFile<T>(use: (path: string) => Promise<T>): Pro
 
 function metadata(): GGUFTypedMetadata {
   const tokens = ["<unk>", "<s>", "</s>", ...bytes, ...sentencePieces];
-  // 2 unknown, 3 control, 6 byte, 1 normal; the last one is 4, defined by the user
+  // 2 unknown, 3 control, 6 byte, 1 normal, 4 user-defined (the last one).
   const types = tokens.map((_, token) => {
     if (token < 3) return token === 0 ? 2 : 3;
     if (token < firstPiece) return 6;

@@ -35,7 +35,7 @@ describe("the fingerprint of a model", () => {
     assert.equal(await modelFingerprint(join(folder, "other.gguf")), whole);
   });
 
-  it("is of all the files of a model that is split", async (test) => {
+  it("covers all files of a split model", async (test) => {
     const folder = temporaryFolder(test);
     const shards = [1, 2].map((shard) => join(folder, `m-0000${shard}-of-00002.gguf`));
     const [first = "", second = ""] = shards;

@@ -14,7 +14,7 @@ import { contentOf, model, otherModel, temporaryFolder } from "./rig.ts";
 describe("a file of the store", () => {
   it("gives back what was written, to its owner alone", (test) => {
     const path = join(temporaryFolder(test), "file");
-    // More than a piece of it, and no multiple of anything.
+    // More than one piece of the file, and not a multiple of one.
     const content = { ...contentOf(1, 333, 2 ** 20 + 12_345), adapter: "generation 7 ü" };
     writePrefixFile(path, model, content);
     assert.deepEqual(readPrefixFile(path, model), content);
@@ -40,7 +40,7 @@ describe("a file of the store", () => {
     assert.ok(Date.now() - statSync(path).mtimeMs < 60_000);
   });
 
-  it("is damaged when any byte of it is another, or missing, or too many", (test) => {
+  it("is damaged if any byte is changed, missing or added", (test) => {
     const path = join(temporaryFolder(test), "file");
     writePrefixFile(path, model, contentOf(1, 3, 5));
     const whole = readFileSync(path);

@@ -23,13 +23,13 @@ function namesOf(folder: PrefixFolder): string[] {
   return folder.list().map(({ name }) => name);
 }
 
-/** Makes a file look as if it had been used last at a second of 1970. */
+/** Sets a file's time of last use to a second of 1970. */
 function usedAt(path: string, second: number): void {
   utimesSync(path, second, second);
 }
 
 describe("the folder of the store", () => {
-  it("has a file a prefix, whole or not at all, that nobody else can read", (test) => {
+  it("has a complete, private file for each prefix", (test) => {
     const path = join(temporaryFolder(test), "new", "store");
     const folder = new PrefixFolder({ folder: path, maxBytes: plenty }, model);
     const { name, fileBytes } = folder.write(contentOf(1), null);
@@ -57,7 +57,7 @@ describe("the folder of the store", () => {
     assert.equal(new Set(filesIn(path)).size, 5);
   });
 
-  it("removes what was used longest ago, of any model, before it has too many bytes", (test) => {
+  it("removes the least recently used files of any model to stay within its bytes", (test) => {
     const path = temporaryFolder(test);
     const maxBytes = 3.5 * prefixFileBytes(model, contentOf(1));
     const [mine, other] = [model, otherModel].map((of) => new PrefixFolder({ folder: path, maxBytes }, of));
@@ -74,7 +74,7 @@ describe("the folder of the store", () => {
     assert.ok(totalBytes(path) <= maxBytes);
   });
 
-  it("removes what is expendable first, and nothing while there is room", (test) => {
+  it("removes the expendable file first, and nothing while there is room", (test) => {
     const path = temporaryFolder(test);
     const maxBytes = 2.5 * prefixFileBytes(model, contentOf(1));
     const folder = new PrefixFolder({ folder: path, maxBytes }, model);
@@ -85,7 +85,7 @@ describe("the folder of the store", () => {
     assert.deepEqual(folder.write(contentOf(3), expendable).removed, [expendable]);
   });
 
-  it("refuses what is larger than all its room, and keeps what it has", (test) => {
+  it("refuses a file above its limit, and keeps the others", (test) => {
     const path = temporaryFolder(test);
     const folder = new PrefixFolder({ folder: path, maxBytes: 4000 }, model);
     const { name } = folder.write(contentOf(1), null);
@@ -101,7 +101,7 @@ describe("the folder of the store", () => {
     assert.equal(folder.list().length, 2);
   });
 
-  it("does without what a writer left that was killed before its file had its name", (test) => {
+  it("ignores the unfinished file of a killed writer", (test) => {
     const path = temporaryFolder(test);
     const folder = new PrefixFolder({ folder: path, maxBytes: plenty }, model);
     folder.write(contentOf(1), null);
@@ -111,11 +111,11 @@ describe("the folder of the store", () => {
     usedAt(`${dead}.0123abcd.part`, 10);
     renameSync(alive, `${alive}.0123abcd.part`);
     assert.deepEqual(new PrefixFolder({ folder: path, maxBytes: plenty }, model).list(), []);
-    // One that was written to just now may have a writer yet.
+    // A file that was just written to may have a writer yet.
     assert.deepEqual(filesIn(path), [`${alive}.0123abcd.part`]);
   });
 
-  it("leaves alone what it has not written, also where it needs room", { skip: isWindows }, (test) => {
+  it("never touches foreign files, also if it needs room", { skip: isWindows }, (test) => {
     const path = temporaryFolder(test);
     const outside = temporaryFolder(test);
     writeFileSync(join(outside, "precious"), "precious");
@@ -144,7 +144,7 @@ describe("the folder of the store", () => {
     assert.throws(() => folder.read(link.slice(home.length + 1)), { code: "ELOOP" });
   });
 
-  it("does not list files of its names that cannot be read, but counts them", (test) => {
+  it("does not list its unreadable files, but counts them", (test) => {
     const path = temporaryFolder(test);
     const folder = new PrefixFolder({ folder: path, maxBytes: 4000 }, model);
     folder.write(contentOf(1), null);
@@ -156,7 +156,7 @@ describe("the folder of the store", () => {
     assert.deepEqual([namesOf(folder), readdirSync(dirname(file))], [[name], [name]]);
   });
 
-  it("is refused, naming the setting, where it cannot be written to or is somebody's link", {
+  it("is refused, naming the setting, if it cannot be written to or is a link", {
     skip: isWindows,
   }, (test) => {
     const path = temporaryFolder(test);

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { beginsWith, type ListedPrefix, PrefixList } from "../../../../engines/decoding/prefix-store/prefix-list.ts";
 
-/** Few different tokens and adapters, so that much begins alike. */
+/** Few different tokens and adapters, so many keys begin alike. */
 const prefixes = fc.array(
   fc.record({
     adapter: fc.constantFrom("", "a", "b"),
@@ -27,7 +27,7 @@ function listOf(given: readonly { adapter: string; tokens: readonly number[]; fi
 }
 
 describe("the list of stored prefixes", () => {
-  it("has none that is the beginning of another, and all that are not", () => {
+  it("keeps every prefix that is not the beginning of another", () => {
     fc.assert(
       fc.property(prefixes, (given) => {
         const { list, kept } = listOf(given);

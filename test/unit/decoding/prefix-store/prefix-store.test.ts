@@ -20,7 +20,7 @@ async function openStore(test: TestContext, { folder, maxBytes = 2 ** 30, of = m
   return { store, folder: path, notices };
 }
 
-/** The store takes the bytes: what a test compares with is made anew. */
+/** A new copy: the store takes the bytes it gets. */
 async function write(store: PrefixStore, ...contents: readonly PrefixContent[]): Promise<void> {
   for (const { adapter, tokens, bytes } of contents) store.put(adapter, tokens, bytes);
   await store.flush();
@@ -43,7 +43,7 @@ describe("the store of prefixes", () => {
     assert.deepEqual(await readFound(next, tokensOf(2, 100)), contentOf(2, 70, 0));
   });
 
-  it("is found by longer prompts, shorter ones, and those that go on differently", async (test) => {
+  it("is found by longer, shorter and diverging prompts", async (test) => {
     const { store } = await openStore(test);
     await write(store, contentOf(1));
     const usable = (tokens: Int32Array) => store.find("", tokens)?.usable ?? null;
@@ -98,14 +98,14 @@ describe("the store of prefixes", () => {
     assert.match(notices.join(), /a stored prefix is lost and will be computed again: ENOENT/);
   });
 
-  it("forgets what had to make room, without a word", async (test) => {
+  it("forgets files removed for room, without a notice", async (test) => {
     const { store, notices } = await openStore(test, { maxBytes: 1.5 * prefixFileBytes(model, contentOf(1)) });
     await write(store, contentOf(1), contentOf(2));
     assert.deepEqual([store.fileCount, store.find("", tokensOf(1, 100))], [1, null]);
     assert.deepEqual([store.counts, notices], [{ reads: 0, losses: 0, writes: 2, failedWrites: 0 }, []]);
   });
 
-  it("takes a damaged file for none, says so, and removes it", async (test) => {
+  it("treats a damaged file as missing, reports and removes it", async (test) => {
     const { store, folder, notices } = await openStore(test);
     const damage: ((path: string) => void)[] = [
       (path) => truncateSync(path, 900),
@@ -124,7 +124,7 @@ describe("the store of prefixes", () => {
     assert.deepEqual(await readFound(store, tokensOf(1, 100)), contentOf(1));
   });
 
-  it("opens whatever a folder has become", async (test) => {
+  it("opens a folder in any state", async (test) => {
     const { store, folder } = await openStore(test);
     await write(store, contentOf(1), contentOf(2), contentOf(3));
     await store.dispose();
@@ -136,7 +136,7 @@ describe("the store of prefixes", () => {
     assert.deepEqual([next.fileCount, notices], [1, []]);
   });
 
-  it("has one file where a process died between writing a longer prefix and removing the shorter", async (test) => {
+  it("keeps one file if a process died between writing a longer prefix and removing the shorter", async (test) => {
     const { store, folder } = await openStore(test);
     const { store: twin } = await openStore(test, { folder });
     await write(store, contentOf(1, 100));
@@ -148,7 +148,7 @@ describe("the store of prefixes", () => {
     assert.equal(filesIn(folder).length, 1);
   });
 
-  it("goes on where it cannot write, and says so once", async (test) => {
+  it("continues if it cannot write, and reports it once", async (test) => {
     const { store, folder, notices } = await openStore(test);
     rmSync(folder, { recursive: true });
     await write(store, contentOf(1), contentOf(1, 200));
@@ -157,7 +157,7 @@ describe("the store of prefixes", () => {
     assert.match(notices[0] ?? "", /^the KV of a prompt was not stored: ENOENT/);
   });
 
-  it("answers many puts, finds and reads at a time", async (test) => {
+  it("handles many puts, finds and reads at a time", async (test) => {
     const { store, folder } = await openStore(test);
     const seeds = Array.from({ length: 40 }, (_, i) => i + 1);
     const read = seeds.map(async (seed) => {
@@ -176,7 +176,7 @@ describe("the store of prefixes", () => {
     );
   });
 
-  it("reads a file once for all who ask for it at the same time", async (test) => {
+  it("reads a file once for simultaneous reads", async (test) => {
     const { store } = await openStore(test);
     await write(store, contentOf(1));
     const found = store.find("", tokensOf(1, 100));
@@ -187,7 +187,7 @@ describe("the store of prefixes", () => {
     assert.equal(store.counts.reads, 2);
   });
 
-  it("copies bytes whose memory is not theirs alone, and tokens", async (test) => {
+  it("copies tokens, and bytes in shared memory", async (test) => {
     const { store } = await openStore(test);
     const tokens = tokensOf(1, 100);
     const shared = new Uint8Array(new SharedArrayBuffer(1000));
@@ -215,7 +215,7 @@ describe("the store of prefixes", () => {
     assert.deepEqual(notices, []);
   });
 
-  it("is refused with the setting's name where the folder cannot be one", async (test) => {
+  it("is refused with the setting's name if the folder is not usable", async (test) => {
     const file = join(temporaryFolder(test), "file");
     writeFileSync(file, "");
     await assert.rejects(PrefixStore.open({ folder: file, maxBytes: 2 ** 20 }, model), {

@@ -1,5 +1,5 @@
-// Owns what the tests of the store share: folders that go with the test, tokens and KV made from a number, and a look into a
-// folder.
+// Rig of the store's tests: folders that are removed with the test, tokens and KV made from a number, and the list of a
+// folder's files.
 import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,7 +17,7 @@ export function temporaryFolder(test: TestContext): string {
   return folder;
 }
 
-/** Tokens that differ from those of other seeds from the first on. */
+/** Tokens that differ from other seeds' from the first one on. */
 export function tokensOf(seed: number, count: number): Int32Array {
   return Int32Array.from({ length: count }, (_, i) => seed * 100_000 + i);
 }

@@ -4,21 +4,21 @@ import { WriteQueue } from "../../../../engines/decoding/prefix-store/write-queu
 import { contentOf } from "./rig.ts";
 
 describe("the queue of writes", () => {
-  it("gives up those that wait longest where there are too many bytes", () => {
+  it("drops the oldest writes above its limit of bytes", () => {
     const queue = new WriteQueue(2500);
     for (const seed of [1, 2, 3, 4]) queue.push(contentOf(seed, 100, 1000));
     assert.deepEqual([queue.size, queue.bytes, queue.droppedCount], [2, 2000, 2]);
     assert.deepEqual([queue.shift(), queue.shift(), queue.shift()], [contentOf(3), contentOf(4), undefined]);
   });
 
-  it("takes one that is larger than its bound, alone", () => {
+  it("takes a single write above its limit", () => {
     const queue = new WriteQueue(2500);
     queue.push(contentOf(1));
     queue.push(contentOf(2, 100, 9000));
     assert.deepEqual([queue.size, queue.bytes, queue.droppedCount], [1, 9000, 1]);
   });
 
-  it("has a longer one in place of the shorter ones it begins with, and knows what it covers", () => {
+  it("replaces shorter prefixes by a longer one, and knows what it covers", () => {
     const queue = new WriteQueue(100_000);
     queue.push(contentOf(1, 100));
     queue.push(contentOf(2, 100));

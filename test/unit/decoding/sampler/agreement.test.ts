@@ -1,5 +1,5 @@
-// The SIMD kernel against the plain one on random rows of every awkward kind: greedy and top lists must be equal, draws
-// may differ only where a probability is rounded at a boundary.
+// The SIMD kernel against the plain one on random rows of difficult kinds: greedy and top lists must be equal, draws
+// may differ only if a probability is rounded at a boundary.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ReferenceKernel } from "../../../../engines/decoding/sampler/reference-kernel.ts";
@@ -32,7 +32,7 @@ function randomFilters(uniform: () => number, vocabSize: number): Filters {
   };
 }
 
-/** A word of a mask: each bit set with this probability, but now and then all, or none. */
+/** A word of a mask: each bit set with this probability; sometimes all bits, or none. */
 function randomWord(uniform: () => number, density: number): number {
   if (uniform() < 0.3) return uniform() < 0.5 ? -1 : 0;
   let bits = 0;

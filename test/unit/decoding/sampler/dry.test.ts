@@ -1,4 +1,4 @@
-// Holds DRY to hand-made repetitions, and to its definition on random sequences.
+// DRY on hand-made repetitions, and against its definition on random sequences.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { DRY_LOOK_BACK, DryPenalty } from "../../../../engines/decoding/sampler/dry.ts";
@@ -7,7 +7,7 @@ import { createUniform } from "./fixtures.ts";
 
 const dry: Dry = { multiplier: 1, base: 2, allowedLength: 2, sequenceBreakers: [] };
 
-/** What `tokens` cost the next token: token id -> penalty. */
+/** The penalties of `tokens` on the next token: token id -> penalty. */
 function penaltiesAfter(tokens: readonly number[], change: Partial<Dry> = {}, breakers: readonly number[] = []) {
   const penalty = new DryPenalty({ ...dry, ...change }, Int32Array.from(tokens), Int32Array.from(breakers));
   return read(penalty);
@@ -19,7 +19,7 @@ function read(penalty: DryPenalty): Record<number, number> {
   return Object.fromEntries([...row.entries()].filter(([, logit]) => logit !== 0).map(([id, logit]) => [id, -logit]));
 }
 
-/** The definition, word for word: for each earlier place, how long the sequence's end repeats what stood before it. */
+/** The definition: for each earlier place, how long the sequence's end repeats the tokens before it. */
 function definition(tokens: readonly number[], breakers: readonly number[]): Record<number, number> {
   const longest: Record<number, number> = {};
   for (let next = 1; next < tokens.length; next++) {
@@ -84,7 +84,7 @@ describe("DRY", () => {
     assert.deepEqual(read(penalty), { 4: 2 });
   });
 
-  it("is its definition on random sequences, token by token", () => {
+  it("equals its definition on random sequences, token by token", () => {
     const uniform = createUniform(5);
     for (let round = 0; round < 60; round++) {
       const kinds = 2 + Math.floor(uniform() * 4);

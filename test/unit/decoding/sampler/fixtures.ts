@@ -1,4 +1,4 @@
-// Owns what the sampler's tests share: both kernels under one name each, neutral settings, and seeded random rows.
+// Fixtures of the sampler's tests: both kernels by name, neutral settings, and seeded random rows.
 
 import { ReferenceKernel } from "../../../../engines/decoding/sampler/reference-kernel.ts";
 import type { RowKernel } from "../../../../engines/decoding/sampler/row-kernel.ts";
@@ -46,7 +46,7 @@ export function maskOf(vocabSize: number, tokens: Iterable<number>): Int32Array 
   return mask;
 }
 
-/** A repeatable source of uniform numbers that shares nothing with the sampler's own. */
+/** A repeatable source of uniform numbers, independent of the sampler's own. */
 export function createUniform(seed: number): () => number {
   let state = seed;
   return () => {

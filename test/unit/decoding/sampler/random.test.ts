@@ -1,4 +1,4 @@
-// Holds the generator to uniformity and to its own past: a seed must give the same numbers in every release.
+// The generator is uniform, and a seed gives the same numbers in every release.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Random } from "../../../../engines/decoding/sampler/random.ts";

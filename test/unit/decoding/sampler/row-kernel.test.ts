@@ -1,4 +1,4 @@
-// Holds both kernels to hand-computed rows, stage by stage.
+// Both kernels on hand-computed rows, filter by filter.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Filters, RowKernel } from "../../../../engines/decoding/sampler/row-kernel.ts";
@@ -13,7 +13,7 @@ for (const { name, create } of kernels) {
     kernel.row.set(logits);
     return kernel;
   };
-  /** Where along 0..1 each token lies, seen through draws at hundredths. */
+  /** The place of each token along 0..1, found by draws at hundredths. */
   const shares = (logits: Float32Array, filters: Partial<Filters>): Record<number, number> => {
     const kernel = kernelOf(logits);
     const count: Record<number, number> = {};
@@ -63,7 +63,7 @@ for (const { name, create } of kernels) {
       assert.deepEqual(shares(logitsOf(0.25, 0.25, 0.25, 0.25), {}), { 0: 25, 1: 25, 2: 25, 3: 25 });
     });
 
-    it("puts all to -inf that the mask does not allow, and leaves the rest alone", () => {
+    it("sets tokens outside the mask to -inf, and leaves the others alone", () => {
       const vocabSize = 300;
       const kernel = kernelOf(Float32Array.from({ length: vocabSize }, (_, id) => id - 150));
       const allowed = [0, 3, 4, 31, 32, 63, 127, 128, 255, 256, 299];

@@ -1,5 +1,4 @@
-// Holds the sampler to its pipeline on both kernels: edits, seeds, logprobs, errors, and the distribution of many
-// draws.
+// The sampler's pipeline on both kernels: edits, seeds, logprobs, errors, and the distribution of many draws.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Sampler } from "../../../../engines/decoding/sampler/sampler.ts";
@@ -17,7 +16,7 @@ const failsWith = (code: string, pattern: RegExp) => (error: unknown) =>
 for (const { name, create } of kernels) {
   const createSampler = (vocabSize: number) => new Sampler(create(vocabSize));
 
-  /** The row as the penalties leave it, after `output` was generated. */
+  /** The row after the penalties, when `output` has been generated. */
   const edited = (sampling: Partial<Sampling>, row: number[], prompt: number[] = [], output: number[] = []) => {
     const sampler = createSampler(row.length);
     const state = sampler.open({ ...neutral, ...sampling }, 0, Int32Array.from(prompt), noTokens);
@@ -56,7 +55,7 @@ for (const { name, create } of kernels) {
       assert.deepEqual(edited({ ...settings, logitBias: [[1, 4]] }, [2, 2], [], [0, 1, 0])[1], 1.25);
     });
 
-    it("remembers more tokens than it first makes room for", () => {
+    it("remembers more tokens than its first allocation", () => {
       const row = new Array<number>(1000).fill(1);
       const output = Array.from({ length: 900 }, (_, i) => i);
       const expected = row.map((logit, id) => (id < 900 ? logit - 1 : logit));
@@ -137,7 +136,7 @@ for (const { name, create } of kernels) {
       }
     });
 
-    it("reports the chosen token alone where 0 alternatives are asked for, and at most all tokens", () => {
+    it("reports only the chosen token for 0 alternatives, and at most all tokens", () => {
       const sampler = createSampler(3);
       const logits = new Float32Array([5, Number.NEGATIVE_INFINITY, 5]);
       sampler.sample(sampler.open({ ...greedy, topLogprobs: 0 }, 0, noTokens, noTokens), logits, 0, null);
@@ -205,7 +204,7 @@ for (const { name, create } of kernels) {
       assert.equal(sampler.sample(state, logits, 0, null), 1);
     });
 
-    it("fails by name where the model left nothing to choose", () => {
+    it("fails with a named error if no token can be chosen", () => {
       const sampler = createSampler(3);
       const nothing = new Float32Array(3).fill(Number.NaN);
       for (const sampling of [greedy, neutral]) {
@@ -219,7 +218,7 @@ for (const { name, create } of kernels) {
       }
     });
 
-    it("refuses a logit bias outside the vocabulary, a seed that is no integer, too many logprobs", () => {
+    it("refuses a logit bias outside the vocabulary, a seed that is not an integer, too many logprobs", () => {
       const sampler = createSampler(3);
       for (const token of [3, -1, 0.5]) {
         const sampling = { ...neutral, logitBias: [[token, 1]] as const };

@@ -5,14 +5,14 @@ import { DepthPlan } from "../../../../engines/decoding/speculation/depth.ts";
 
 const maxDepth = 16;
 
-/** A plan where steps of `known` sizes have been seen and took what `ms` says. */
+/** A plan for which steps of the sizes `known` have been measured with the times `ms`. */
 function open(ms: (tokens: number) => number, known: readonly number[], draftingMs = (_sequences: number) => 0) {
   const cost = new StepTimeModel(96, { decodeSlowdown: 3, maxStepMs: 250 });
   for (const tokens of known) cost.observe(tokens, 0, ms(tokens));
   return new DepthPlan(cost, { maxSequences: 64, maxDepth, maxDecodeTokens: 96 }, draftingMs);
 }
 
-/** The depths chosen for sequences whose every drafted token has the chance given. */
+/** The depths chosen for sequences whose drafted tokens all have the given chance. */
 function depths(plan: DepthPlan, chances: readonly number[], { room = 16, isCostly = false, others = 0 } = {}) {
   plan.clear();
   for (const chance of chances) plan.add({ chance: () => chance }, room, isCostly);
@@ -25,7 +25,7 @@ const memoryBound = (tokens: number) => 3.5 + 1.1 * tokens;
 const sizes = [1, 2, 4, 8, 16, 32, 48];
 
 describe("the depth of drafts", () => {
-  it("is as deep as it may be for a copy, and nothing for tokens that are mostly wrong", () => {
+  it("is the maximum for a copy, and 0 for tokens that are mostly wrong", () => {
     const plan = open(memoryBound, sizes);
     assert.deepEqual(depths(plan, [0.99]), [16]);
     assert.deepEqual(depths(plan, [0.1]), [0]);
@@ -47,12 +47,12 @@ describe("the depth of drafts", () => {
     assert.ok(likely! > unlikely!, `${likely} and ${unlikely}`);
   });
 
-  it("is nothing where a token costs as much as a step's own, however many sequences there are", () => {
+  it("is 0 if a drafted token costs as much as a step's own, for any number of sequences", () => {
     const plan = open((tokens) => 2 + tokens, [...sizes, 64]);
     assert.deepEqual(depths(plan, Array<number>(32).fill(0.6)), Array<number>(32).fill(0));
   });
 
-  it("counts the sequences that draft nothing as part of the step", () => {
+  it("counts sequences without drafts as part of the step", () => {
     const plan = open(memoryBound, sizes);
     const alone = depths(plan, [0.6])[0]!;
     const beside = depths(plan, [0.6], { others: 30 })[0]!;
@@ -69,13 +69,13 @@ describe("the depth of drafts", () => {
     );
   });
 
-  it("is nothing before a step has been seen, and then at most doubles what steps were seen to have", () => {
+  it("is 0 before a step has been measured, then at most doubles the measured sizes", () => {
     assert.deepEqual(depths(open(memoryBound, []), [0.97]), [0]);
     assert.deepEqual(depths(open(memoryBound, [1]), [0.97]), [1]);
     assert.deepEqual(depths(open(memoryBound, [1, 2]), [0.97]), [3]);
   });
 
-  it("goes less deep, or not at all, where drafting itself takes time", () => {
+  it("is lower, or 0, if drafting itself takes time", () => {
     const free = depths(open(memoryBound, sizes), [0.8], { isCostly: true })[0]!;
     const cheap = depths(
       open(memoryBound, sizes, (sequences) => sequences && 0.8),
@@ -91,7 +91,7 @@ describe("the depth of drafts", () => {
     assert.equal(dear, 0);
   });
 
-  it("drafts for a crowd what it would not for one, where a batched draft costs the same for all", () => {
+  it("drafts for many sequences, but not for one, if a batched draft costs the same", () => {
     const plan = open(
       (tokens) => 20 + 0.1 * tokens,
       sizes,

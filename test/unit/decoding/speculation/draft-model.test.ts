@@ -12,18 +12,18 @@ describe("the vocabulary of a draft model", () => {
     assert.equal(vocabularyDifference(vocabulary(["a", "b"]), vocabulary(["a", "b"])), null);
   });
 
-  it("may differ in tokens at the end that nobody uses", () => {
+  it("may differ in unused tokens at the end", () => {
     const padded = vocabulary(["a", "b", "[PAD2]", "[PAD3]"], [1, 1, 5, 5]);
     assert.equal(vocabularyDifference(vocabulary(["a", "b"]), padded), null);
     assert.equal(vocabularyDifference(padded, vocabulary(["a", "b"])), null);
   });
 
-  it("is refused, naming the first token that is another", () => {
+  it("is refused, naming the first token that differs", () => {
     const difference = vocabularyDifference(vocabulary(["a", "b", "c"]), vocabulary(["a", "x", "y"]));
     assert.match(difference ?? "", /token 1 is "x", not "b"/);
   });
 
-  it("is refused where one has tokens in use that the other has not", () => {
+  it("is refused if one has used tokens that the other lacks", () => {
     const difference = vocabularyDifference(vocabulary(["a", "b"]), vocabulary(["a", "b", "c"], [1, 1, 1]));
     assert.match(difference ?? "", /has 3 tokens, not 2/);
   });

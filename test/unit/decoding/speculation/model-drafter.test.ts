@@ -10,11 +10,11 @@ import { decode, lookupOnly } from "../../../fixtures/speculative-decoding.ts";
 
 const modelOnly = { ...lookupOnly, promptLookup: false };
 
-/** Texts that never repeat two tokens: nothing but a model can draft them. */
+/** Texts that never repeat two tokens: only a model can draft them. */
 const counting = (tokens: readonly number[]) => (tokens.at(-1)! * 31 + tokens.length) % 251;
 const vocabSize = 251;
 
-/** Agrees with `counting` but for about one token in `oneIn`. */
+/** Agrees with `counting` except for about one token in `oneIn`. */
 const nearly = (oneIn: number) => (tokens: readonly number[]) =>
   (counting(tokens) + (tokens.length % oneIn === 0 ? 1 : 0)) % vocabSize;
 
@@ -30,11 +30,11 @@ interface Drafting {
   readonly sequences?: number;
   readonly promptLength?: number;
   readonly draft?: ScriptedOptions;
-  /** What a step of the draft model takes. */
+  /** Time of a step of the draft model. */
   readonly draftMs?: (tokens: number) => number;
 }
 
-/** Decodes with a draft model and without; the texts are the same. */
+/** Decodes with a draft model and without; asserts equal texts. */
 function run({ next, sequences = 1, promptLength = 20, draft, draftMs = (tokens) => 2 + 0.05 * tokens }: Drafting) {
   let clock = 0;
   const fed: number[] = [];
@@ -82,19 +82,19 @@ describe("a draft model", () => {
     assert.ok(drafted.speculation!.statistics.accepted > 50);
   });
 
-  it("stops drafting where its own context is full", () => {
+  it("stops drafting when its own context is full", () => {
     const { drafted, small } = run({ next: nearly(9), draft: { sequenceTokens: 100 } });
     assert.ok(drafted.speculation!.statistics.accepted > 20);
     assert.ok(small.cache.size === 0, "what has ended is released");
   });
 
-  it("does not draft for sequences with tokens it does not know, nor tokens that the other does not", () => {
+  it("drafts neither for sequences with tokens it lacks, nor tokens that the target lacks", () => {
     const { drafted } = run({ next: (tokens) => tokens.at(-1)! % 100, draft: { vocabSize: 100 } });
     assert.equal(drafted.speculation!.statistics.accepted, 0);
     run({ next: () => 299, draft: { vocabSize: 300 } });
   });
 
-  it("takes over a slot whose sequence it was not told has ended", () => {
+  it("takes over a slot though it was not told of the end of its sequence", () => {
     const model = createScriptedModel(counting, { vocabSize });
     const drafter = new ModelDrafter(model, vocabSize, () => 0);
     const open = (slot: number, first: number) => ({
@@ -116,7 +116,7 @@ describe("a draft model", () => {
     assert.deepEqual([...model.cache.keys()], [3], "what it held of it in the other slot is released");
   });
 
-  it("is disposed with the speculation it drafts for, and where there is none", () => {
+  it("is disposed with its speculation, and if there is none", () => {
     const cost = new StepTimeModel(20, { decodeSlowdown: 3, maxStepMs: 250 });
     const parts = { options: modelOnly, cost };
     const draft = createScriptedModel(counting);
@@ -128,7 +128,7 @@ describe("a draft model", () => {
     assert.ok(other.isDisposed);
   });
 
-  it("must itself be able to take tokens back", () => {
+  it("must be able to roll back", () => {
     const cost = new StepTimeModel(20, { decodeSlowdown: 3, maxStepMs: 250 });
     const draft = createScriptedModel(counting, { truncate: false });
     assert.throws(

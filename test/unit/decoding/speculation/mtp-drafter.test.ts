@@ -6,11 +6,11 @@ import { createScriptedModel } from "../../../fixtures/fakes/scripted-model.ts";
 import { decode, lookupOnly } from "../../../fixtures/speculative-decoding.ts";
 
 const vocabSize = 251;
-/** Texts that never repeat two tokens: nothing but heads can draft them. */
+/** Texts that never repeat two tokens: only MTP heads can draft them. */
 const counting = (tokens: readonly number[]) => (tokens.at(-1)! * 31 + tokens.length) % vocabSize;
 
 interface Scripted {
-  /** What the heads take to follow some tokens. */
+  /** The heads' guess of the token behind some tokens. */
   readonly next: (tokens: readonly number[]) => number;
   readonly follows?: (target: { slot: number; total: number }) => boolean;
   readonly passMs?: number;
@@ -55,7 +55,7 @@ class ScriptedHeads implements MtpHeads {
   }
 }
 
-/** Decodes with heads and without; the texts are the same. */
+/** Decodes with heads and without; asserts equal texts. */
 function run(script: Scripted, changes: Partial<SpeculationOptions> = {}, sequences = 2) {
   const heads = new ScriptedHeads(script);
   const engine = { vocabSize, maxSequences: 4, maxLogitsRows: 60 };
@@ -66,7 +66,7 @@ function run(script: Scripted, changes: Partial<SpeculationOptions> = {}, sequen
   const plain = decode({ ...options, model: createScriptedModel(counting, engine), options: null });
   const drafted = decode({
     ...options,
-    model: Object.assign(createScriptedModel(counting, engine), { heads }),
+    model: Object.assign(createScriptedModel(counting, engine), { mtp: heads }),
     options: { ...lookupOnly, promptLookup: false, ...changes },
     draftingMs: () => heads.ms,
   });
@@ -90,7 +90,7 @@ describe("prediction heads", () => {
     assert.ok(slow.speedup > 0.85, `${slow.speedup}`);
   });
 
-  it("draft as many tokens as they were made for, or as many as is set", () => {
+  it("draft the number of tokens they were trained for, or the configured number", () => {
     const deepest = ({ heads }: { heads: ScriptedHeads }) => Math.max(...heads.depths);
     assert.equal(deepest(run({ next: counting })), 3);
     assert.equal(deepest(run({ next: counting }, { mtpTokens: 1 })), 1);
@@ -98,7 +98,7 @@ describe("prediction heads", () => {
     assert.equal(deepest(run({ next: counting }, { mtpTokens: 6, maxDraftTokens: 2 })), 2);
   });
 
-  it("are not asked for sequences that they do not follow", () => {
+  it("do not draft for sequences that they do not follow", () => {
     const { heads, drafted } = run({ next: counting, follows: ({ slot, total }) => slot === 1 && total % 2 === 0 });
     assert.ok(heads.depths.length > 10 && drafted.speculation!.statistics.accepted > 10);
   });

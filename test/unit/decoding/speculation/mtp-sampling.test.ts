@@ -1,4 +1,4 @@
-// Heads may draw what they draft. What is sampled then has the model's distribution, not theirs.
+// MTP heads may sample their drafts. The sampled text still has the model's distribution, not theirs.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
@@ -14,7 +14,7 @@ import { lookupOnly } from "../../../fixtures/speculative-decoding.ts";
 import { Frames, job } from "../../actors/generation/rig.ts";
 
 const vocabSize = 5;
-/** Chances of each token, by the one before it: the model's, and what the heads take them for. */
+/** Chances of each token by the one before it: the model's, and the heads' belief. */
 const truth = [
   [0.5, 0.2, 0.1, 0.1, 0.1],
   [0.05, 0.6, 0.2, 0.1, 0.05],
@@ -47,7 +47,7 @@ const heads: MtpHeads = {
   },
 };
 
-/** A model whose logits go by the last token alone. */
+/** A model whose logits depend on the last token only. */
 function chain() {
   const inner = createScriptedModel((tokens) => tokens.at(-1)!, { vocabSize, maxSequences: 4, maxLogitsRows: 20 });
   const step = (batch: Batch) => {
@@ -59,10 +59,10 @@ function chain() {
     }
     return output;
   };
-  return Object.assign(Object.create(inner) as typeof inner, { heads, step });
+  return Object.assign(Object.create(inner) as typeof inner, { mtp: heads, step });
 }
 
-/** Texts of many sequences, and the share of their drafts that was right. */
+/** Texts of many sequences, and the share of right drafts. */
 function sampled(mtpSampling: "greedy" | "probabilistic", sequences: number, tokens: number) {
   const model = chain();
   const cost = { decodeMs: (rows: number) => 20 + 0.01 * rows, mostDecodeTokens: 100 } as StepTimeModel;
@@ -87,7 +87,7 @@ function sampled(mtpSampling: "greedy" | "probabilistic", sequences: number, tok
   return { texts: [...texts.values()], share: accepted / proposed };
 }
 
-/** Chi-square of the tokens that followed `token` over what the chances say. */
+/** Chi-square of the tokens behind `token` against the chances. */
 function chiSquare(texts: readonly number[][], token: number, chances: readonly number[]): number {
   const counts = new Array<number>(vocabSize).fill(0);
   const behind = texts.flatMap((text) => text.filter((_, i) => i > 0 && text[i - 1] === token));
@@ -97,7 +97,7 @@ function chiSquare(texts: readonly number[][], token: number, chances: readonly 
 }
 
 describe("tokens that heads drafted by drawing", () => {
-  /** Exceeded once in ten thousand by chance, with four degrees of freedom. */
+  /** Exceeded by chance once in ten thousand, with four degrees of freedom. */
   const limit = 23.5;
 
   it("have the model's distribution, and are right more often than likeliest ones", () => {
@@ -114,7 +114,7 @@ describe("tokens that heads drafted by drawing", () => {
 });
 
 describe("a sampler", () => {
-  it("foresees what it will sample from the same logits, and is not changed by that", () => {
+  it("foresees its sample from the same logits, without changing its state", () => {
     const sampler = Sampler.create(64);
     const logits = Float32Array.from({ length: 2 * 64 }, (_, i) => Math.sin(i * i));
     for (const temperature of [0, 1]) {

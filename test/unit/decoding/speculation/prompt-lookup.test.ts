@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Sequence } from "../../../../engines/decoding/scheduler/sequence.ts";
 import { PromptLookup, sharedLookupAcceptance } from "../../../../engines/decoding/speculation/prompt-lookup.ts";
 
-/** A sequence whose prompt is `prompt`, its lookup, and a way to add output to it. */
+/** A sequence with the prompt `prompt`, its lookup, and a function that adds output. */
 function open(prompt: readonly number[]) {
   const sequence = new Sequence({
     client: "client",
@@ -33,36 +33,36 @@ function open(prompt: readonly number[]) {
 const count = (from: number, length: number) => Array.from({ length }, (_, i) => from + i);
 
 describe("prompt lookup", () => {
-  it("has nothing to say where the last tokens did not occur before", () => {
+  it("has no draft if the last tokens did not occur before", () => {
     const { lookup } = open(count(0, 50));
     assert.equal(lookup.hasDraft, false);
   });
 
-  it("drafts what followed the last tokens the last time", () => {
+  it("drafts the tokens that followed the last occurrence", () => {
     const { lookup, say, draft } = open([1, 2, 3, 4, 5, 6, 9, 3, 4, 7, 8, 0]);
     say(3, 4);
     assert.ok(lookup.hasDraft);
     assert.deepEqual(draft(2), [7, 8]);
   });
 
-  it("goes on where a draft was right, though the same tokens occurred elsewhere later", () => {
+  it("continues a right draft, though the same tokens occurred elsewhere later", () => {
     const { say, draft } = open([10, 11, 12, 13, 20, 21, 22, 23, 24, 20, 21, 99, 5]);
     say(11, 12, 13, 20, 21);
     assert.deepEqual(draft(3), [22, 23, 24]);
   });
 
-  it("repeats itself where the draft reaches the end of what was said", () => {
+  it("repeats itself when the draft reaches the end of the sequence", () => {
     const { draft } = open([5, 1, 2, 3, 1, 2, 3, 1, 2]);
     assert.deepEqual(draft(7), [3, 1, 2, 3, 1, 2, 3]);
   });
 
-  it("finds back into a copy behind an edit, though the two tokens it goes by occur elsewhere later", () => {
+  it("resumes a copy behind an edit, though its two tokens occur elsewhere later", () => {
     const { say, draft } = open([...count(100, 30), 114, 115, 7, 7, 1]);
     say(...count(100, 12), 50, 51, 114, 115);
     assert.deepEqual(draft(3), [116, 117, 118]);
   });
 
-  it("takes in a long prompt a part at a time, and drafts once it has all of it", () => {
+  it("reads a long prompt in parts, and drafts when it has all of it", () => {
     const { sequence, lookup } = open([]);
     sequence.tokens.set([...count(1, 40), ...count(1, 10)]);
     sequence.total = 50;
@@ -81,7 +81,7 @@ describe("prompt lookup", () => {
     assert.ok(lookup.chance(0) > short);
   });
 
-  it("learns from what comes whether to trust itself, though nothing is ever drafted", () => {
+  it("learns from the tokens that come, even if nothing is drafted", () => {
     const misled = open([1, 2, 3, 4]);
     const before = open([1, 2, 3, 4, 8, 1, 2]).lookup.chance(0);
     for (let i = 0; i < 30; i++) misled.say(1, 2, 10 + i);

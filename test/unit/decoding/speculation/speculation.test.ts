@@ -11,14 +11,14 @@ import { type Decoded, type DecodingOptions, decode, lookupOnly } from "../../..
 const memoryBound = (tokens: number) => 3.5 + 1.1 * tokens;
 const computeBound = (tokens: number) => 1 + 2 * tokens;
 
-/** What follows depends on the last three tokens: it wanders, and now and then repeats itself. */
+/** A text in which a token depends on the last three: it wanders, and sometimes repeats itself. */
 const wandering = (tokens: readonly number[]) => {
   let hash = 7;
   for (const token of tokens.slice(-3)) hash = Math.imul(hash ^ token, 0x9e3779b1) ^ (hash >>> 13);
   return (hash >>> 4) % 24;
 };
 
-/** A model that writes what it is told to, whatever it has written. */
+/** A model that writes a given text, whatever came before. */
 const writing = (texts: readonly (readonly number[])[]) => (tokens: readonly number[], slot: number) =>
   texts[slot]?.[tokens.length] ?? 0;
 
@@ -72,16 +72,16 @@ describe("speculation", () => {
     assert.ok(speedup > 1.7, `${speedup}`);
   });
 
-  it("costs next to nothing where the text only seems to repeat itself", () => {
+  it("costs next to nothing if the text only seems to repeat itself", () => {
     const random = seededRandom(2);
-    // Few different tokens: most pairs have occurred before, and say nothing of what follows.
+    // Few different tokens: most pairs have occurred before, and predict nothing.
     const whole = tokensOf(random, 600, 16);
     const options = { prompts: [whole.slice(0, 100)], maxNewTokens: 500, stepMs: memoryBound };
     const { speedup } = bothWays(writing([whole]), options, { vocabSize: 16 });
     assert.ok(speedup > 0.97, `${speedup}`);
   });
 
-  it("decodes a crowd plainly where tokens are what a step costs, though all of them copy", () => {
+  it("decodes many sequences plainly if step time grows with tokens, though all of them copy", () => {
     const random = seededRandom(3);
     const texts = Array.from({ length: 16 }, () => edited(random, 100));
     const options = { prompts: texts.map(({ prompt }) => prompt), maxNewTokens: 200, stepMs: computeBound };
@@ -104,7 +104,7 @@ describe("speculation", () => {
     assert.ok(acceptedShare(drafted) > 0.7, `${acceptedShare(drafted)}`);
   });
 
-  it("is not ruled out for ever by a first try that was disturbed", () => {
+  it("recovers from a disturbed first attempt", () => {
     const { prompt, whole } = edited(seededRandom(5), 200);
     let tries = 0;
     const stepMs = (tokens: number) => (tokens > 1 && ++tries <= 2 ? 60 : memoryBound(tokens));
@@ -138,7 +138,7 @@ describe("speculation", () => {
     assert.equal(drafted.widths.reduce((a, b) => a + b, 0) - drafted.steps, proposed);
   });
 
-  it("takes back drafts that no step has verified", () => {
+  it("withdraws drafts that no step has verified", () => {
     const cost = new StepTimeModel(20, { decodeSlowdown: 3, maxStepMs: 250 });
     for (const tokens of [1, 2, 8]) cost.observe(tokens, 0, 5);
     const model = createScriptedModel(() => 0);
@@ -156,7 +156,7 @@ describe("speculation", () => {
     assert.equal(sequence.draftCount, 0);
   });
 
-  it("is not there where the model cannot take tokens back, or there is nothing to draft from", () => {
+  it("is null if the model cannot roll back, or there is no source of drafts", () => {
     const cost = new StepTimeModel(20, { decodeSlowdown: 3, maxStepMs: 250 });
     const rigid = createScriptedModel(() => 0, { truncate: false });
     assert.equal(Speculation.create({ model: rigid, draft: null, options: lookupOnly, cost }), null);

@@ -49,11 +49,11 @@ describe("a regular expression as an automaton", () => {
     assert.deepEqual(lengths(words), { min: 2, max: 3 });
   });
 
-  it("says that a text can be as long as one likes", () => {
+  it("knows that a text can have any length", () => {
     assert.deepEqual(lengths(anywhere("^ab*$")), { min: 1, max: Number.POSITIVE_INFINITY });
   });
 
-  it("stays small, or is refused, where subsets of states explode", () => {
+  it("stays small, or is refused, if subsets of states explode", () => {
     assert.throws(() => anywhere(`^(a|b)*a${"(a|b)".repeat(14)}$`), RegexProblem);
   });
 

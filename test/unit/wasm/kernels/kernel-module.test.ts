@@ -16,6 +16,12 @@ describe("loadKernels", () => {
     assert.deepEqual([narrow.twin, narrow.wideDot], ["relaxed", false]);
   });
 
+  it("takes the relaxed SIMD form by itself", {
+    skip: !process.env.CI && "only where the machine is known",
+  }, async () => {
+    assert.equal((await loadWith("")).twin, "relaxed");
+  });
+
   it("refuses a name that is no twin's, and says what there is", async () => {
     await assert.rejects(loadWith("fast"), (error) => {
       assert.ok(error instanceof ServerError);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import OpenAI from "openai";
-import { checkResponseStream } from "../../../fixtures/responses-checker.ts";
+import { checkResponseStream } from "../../fixtures/responses-checker.ts";
 import {
   answerSchema,
   assertCall,

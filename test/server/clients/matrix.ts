@@ -2,8 +2,8 @@
 // model. Arguments are few words each, so that a small model's calls are whole within a few tokens.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
-import { realModel } from "../../../fixtures/models/models.ts";
-import { type RunningServer, startServer } from "../../../fixtures/serve.ts";
+import { realModel } from "../../fixtures/models/models.ts";
+import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 
 export const question = "Tell me about the sea in a few sentences.";
 export const toolQuestion = "How is the weather in Rome and in Paris?";

@@ -1,0 +1,147 @@
+// RequestGate: the requests of one model. While the gate is open they enter and are counted until they leave. While it is
+// closed they wait for the model to be loaded, within max_queue places (shared fairly between clients) and
+// load_timeout_secs. ManagedModel opens and closes the gate.
+import type { Clock } from "../../runtime/clock.ts";
+import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
+import { QueueShares } from "../../runtime/queues/queue-shares.ts";
+import type { ServiceOptions } from "../front/service-options.ts";
+import type { ServedModel } from "./served-model.ts";
+
+/** A request waits for at most loadTimeoutMs. An open gate without requests for idleUnloadMs is idle; 0: never. */
+export interface GateOptions extends Pick<ServiceOptions, "loadTimeoutMs" | "idleUnloadMs"> {
+  readonly served: Pick<ServedModel, "id">;
+  readonly clock: Clock;
+  /** Limit of waiting requests. */
+  readonly maxWaiting: number;
+}
+
+interface Waiting {
+  readonly client: string;
+  /** null: the request enters. */
+  readonly settle: (error: ServerError | null) => void;
+}
+
+export class RequestGate {
+  inFlight = 0;
+  isIdle = false;
+  /** Clock time when the gate was last opened, or a request last entered or left. */
+  lastUsedMs: number;
+  /** performance.now() when the gate was last closed. */
+  closedMs = 0;
+  readonly #options: GateOptions;
+  readonly #onChange: () => void;
+  readonly #waiting = new Set<Waiting>();
+  readonly #shares = new QueueShares();
+  #isOpen = false;
+  #cancelIdleTimer = (): void => {};
+
+  /** `onChange`: a request has left or has stopped waiting, or the gate has become idle. */
+  constructor(options: GateOptions, onChange: () => void) {
+    this.#options = options;
+    this.#onChange = onChange;
+    this.lastUsedMs = options.clock.now();
+  }
+
+  get hasWaiting(): boolean {
+    return this.#waiting.size > 0;
+  }
+
+  /** Lets a request in if the gate is open; leave() ends it. */
+  tryEnter(): boolean {
+    if (this.#isOpen) this.#use(1);
+    return this.#isOpen;
+  }
+
+  leave(): void {
+    this.#use(-1);
+    this.#onChange();
+  }
+
+  /** Settles when the request has entered. Rejects with queue_full, model_loading, cancelled, or the error of refuse(). */
+  wait(signal: AbortSignal | null, client: string): Promise<void> {
+    const { served, loadTimeoutMs, clock } = this.#options;
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) throw cancelled();
+      this.#makeRoom(client);
+      const settle = (error: ServerError | null): void => {
+        cancelTimer();
+        signal?.removeEventListener("abort", cancel);
+        this.#waiting.delete(waiting);
+        this.#shares.remove(client);
+        if (error === null) resolve();
+        else reject(error);
+      };
+      const giveUp = (error: ServerError): void => {
+        settle(error);
+        this.#onChange();
+      };
+      const cancel = (): void => giveUp(cancelled());
+      const cancelTimer = clock.setTimeout(() => giveUp(late(served.id, loadTimeoutMs)), loadTimeoutMs);
+      signal?.addEventListener("abort", cancel, { once: true });
+      const waiting = { client, settle };
+      this.#waiting.add(waiting);
+      this.#shares.add(client);
+    });
+  }
+
+  /** Admits the waiting requests and those to come. Opening counts as use. */
+  open(): void {
+    if (this.#isOpen) return;
+    this.#isOpen = true;
+    this.#use(0);
+    for (const { settle } of this.#waiting) {
+      this.#use(1);
+      settle(null);
+    }
+  }
+
+  /** Requests in flight stay; new ones wait. */
+  close(): void {
+    if (this.#isOpen) this.closedMs = performance.now();
+    this.#isOpen = false;
+    this.#cancelIdleTimer();
+  }
+
+  /** Refuses the waiting requests. */
+  refuse(error: ErrorRecord): void {
+    for (const { settle } of this.#waiting) settle(fromErrorRecord(error));
+  }
+
+  #use(change: 1 | 0 | -1): void {
+    const { clock, idleUnloadMs } = this.#options;
+    this.inFlight += change;
+    this.lastUsedMs = clock.now();
+    this.isIdle = false;
+    this.#cancelIdleTimer();
+    if (!this.#isOpen || this.inFlight > 0 || idleUnloadMs === 0) return;
+    this.#cancelIdleTimer = clock.setTimeout(() => {
+      this.isIdle = true;
+      this.#onChange();
+    }, idleUnloadMs);
+  }
+
+  /** Displaces another client's newest request if that is fair. Throws queue_full if no place becomes free. */
+  #makeRoom(client: string): void {
+    const { served, maxWaiting } = this.#options;
+    const newestOf = (other: string) => [[...this.#waiting].filter((one) => one.client === other).slice(-1)].values();
+    const displaced = this.#shares.displacedBy(client, 1, maxWaiting - this.#waiting.size, newestOf);
+    if (displaced === null) throw full(served.id, maxWaiting);
+    for (const { settle } of displaced) settle(full(served.id, maxWaiting, displacement));
+  }
+}
+
+const displacement = ", most of them this client's; a request of another client took the place of this one";
+
+function full(modelId: string, maxWaiting: number, more = ""): ServerError {
+  const message = `${maxWaiting} requests (max_queue) already wait for model "${modelId}" to be loaded${more}; try again later`;
+  return new ServerError("queue_full", message);
+}
+
+function late(modelId: string, waitMs: number): ServerError {
+  const message = `model "${modelId}" was not loaded within ${waitMs} ms (load_timeout_secs); try again later`;
+  return new ServerError("model_loading", message);
+}
+
+function cancelled(): ServerError {
+  return new ServerError("cancelled", "the request was cancelled while its model was being loaded");
+}

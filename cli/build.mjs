@@ -1,0 +1,67 @@
+// Build: compiles the program (or, with --all, also the tests and benchmarks) into dist/, and the WASM modules whose sources are
+// newer than they are. Plain JavaScript, because it runs before anything is compiled.
+import { spawn } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const require = createRequire(import.meta.url);
+const tsc = join(dirname(require.resolve("typescript/package.json")), "bin", "tsc");
+const asc = join(dirname(require.resolve("assemblyscript/package.json")), "bin", "asc.js");
+
+/** WASM modules: the folder of their sources, the file compiled, and the targets of its asconfig.json. */
+const modules = [
+  {
+    folder: "engines/decoding/sampler/kernel",
+    entry: "sampler.ts",
+    outputs: { "": "engines/decoding/sampler/sampler" },
+  },
+  {
+    folder: "engines/wasm/kernels",
+    entry: "kernels.ts",
+    outputs: { relaxed: "engines/wasm/kernels/kernels-relaxed", plain: "engines/wasm/kernels/kernels-plain" },
+  },
+];
+
+/** Runs Node on a script; resolves to whether it succeeded. */
+function run(argv) {
+  const child = spawn(process.execPath, argv, { cwd: root, stdio: "inherit" });
+  return new Promise((resolve) => child.on("close", (code) => resolve(code === 0)));
+}
+
+/** Time of the newest file under a folder. */
+function newestFile(folder) {
+  const entries = readdirSync(folder, { withFileTypes: true, recursive: true });
+  return Math.max(
+    ...entries.filter((entry) => entry.isFile()).map((entry) => fileTime(join(entry.parentPath, entry.name))),
+  );
+}
+
+function fileTime(path) {
+  return existsSync(path) ? statSync(path).mtimeMs : 0;
+}
+
+/** Compiles one WASM module unless its output is newer than its sources. */
+function buildModule(folder, entry, target, output) {
+  const source = join(root, folder);
+  if (fileTime(join(root, "dist", `${output}.wasm`)) > newestFile(source)) return true;
+  const argv = [asc, join(source, entry), "--config", join(source, "asconfig.json")];
+  return run(target === "" ? argv : [...argv, "--target", target]);
+}
+
+const project = process.argv.includes("--all") ? "tsconfig.json" : "tsconfig.build.json";
+const start = new Date();
+const results = await Promise.all([
+  run([tsc, "-p", join(root, project)]),
+  ...modules.flatMap(({ folder, entry, outputs }) =>
+    Object.entries(outputs).map(([target, output]) => buildModule(folder, entry, target, output)),
+  ),
+]);
+if (!results.every(Boolean)) process.exit(1);
+// cli/troupe.mjs builds again if a source is newer than this file.
+const stamp = join(root, "dist", ".built");
+mkdirSync(dirname(stamp), { recursive: true });
+writeFileSync(stamp, "");
+utimesSync(stamp, start, start);
