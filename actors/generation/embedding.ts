@@ -3,7 +3,7 @@
 import type { Capacity } from "../../engines/engine.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import type { EmbedInputs, Embeddings, EmbedRequest } from "../api/inference.ts";
+import type { Embeddings, EmbedInputs, EmbedRequest } from "../api/inference.ts";
 import type { LeasedAdapter, ModelProtocol } from "../messages.ts";
 
 /** Most numbers of one answer. As JSON text they take about five times their 16 MiB. */

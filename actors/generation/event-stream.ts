@@ -1,9 +1,9 @@
 // Event stream: carries the events of one request to the front, through a bounded stream. While the reader is behind, it
 // buffers the events that were on their way; the generations that emit them pause meanwhile. How long a reader may stand still
 // is decided in http/, which cuts the connection; then the stream is cancelled.
-import type { GenerateEvent } from "../../engines/generation.ts";
+import type { GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { StreamWriter, WriterHooks } from "../../runtime/actor/stream-ends.ts";
-import type { ErrorRecord } from "../../runtime/errors.ts";
+import { toErrorRecord } from "../../runtime/errors.ts";
 import type { GenerationEvent } from "../messages.ts";
 import { EventBuffer } from "./output/event-buffer.ts";
 
@@ -40,16 +40,16 @@ export class EventStream {
     return !this.#isBehind;
   }
 
-  /** Ends the stream once the reader has room for all events. */
-  end(): void {
-    this.#isEnding = true;
-    if (!this.#isBehind || this.#buffer.isEmpty) this.#writer.end();
-  }
-
-  /** Ends the stream at once; buffered events are dropped. */
-  fail(error: ErrorRecord): void {
-    this.#writer.write({ type: "error", error });
-    this.#writer.end();
+  /** Ends the stream with `done`, once the reader has room for all events; or with an error, at once. */
+  async endWith(result: Promise<{ readonly usage: Usage }>): Promise<void> {
+    try {
+      this.write({ type: "done", usage: (await result).usage });
+      this.#isEnding = true;
+    } catch (error) {
+      this.#buffer.take();
+      this.#writer.write({ type: "error", error: toErrorRecord(error) });
+    }
+    if (this.#buffer.isEmpty) this.#writer.end();
   }
 
   #drained(): void {

@@ -11,7 +11,7 @@ import type { StreamHub } from "../../runtime/actor/stream.ts";
 import type { ActorSystem } from "../../runtime/actor/system.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { Endpoint, PeerExit } from "../../runtime/endpoint/endpoint.ts";
-import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { openEndpoint } from "../../runtime/thread/dial.ts";
 import type { Embeddings } from "../api/inference.ts";
 import {
@@ -131,13 +131,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
       holder.generation = this.#generation(model, places, stop.signal, stream, { request, adapter });
       return await whileLive(model, stop, holder.generation.run()).finally(() => places.close());
     };
-    generate().then(
-      ({ usage }) => {
-        stream.write({ type: "done", usage });
-        stream.end();
-      },
-      (error: unknown) => stream.fail(toErrorRecord(error)),
-    );
+    void stream.endWith(generate());
   }
 
   /** A generation whose events go to `stream`. */

@@ -42,7 +42,7 @@ export async function start(place: PlaceContext<GenerationPlaceInit>): Promise<n
 
 /** Sets the place up with text tasks run by `runner`. */
 export function startGeneration(place: PlaceContext<GenerationPlaceInit>, runner: TaskRunner): void {
-  const { streamWindow, textTasks } = place.init;
+  const { mailboxLimit, streamWindow, textTasks } = place.init;
   const hub = new StreamHub(place.spawner, { channel: eventChannel, window: streamWindow });
   const taskLimits = {
     seconds: textTasks.limitSeconds,
@@ -53,8 +53,8 @@ export function startGeneration(place: PlaceContext<GenerationPlaceInit>, runner
     place.progress({ endedTask } satisfies GenerationPlaceReport),
   );
   const actor = new GenerationActor({ hub, system: place.system, clock: realClock, tasks });
-  // No limit: `start` is a tell, so a full mailbox could not refuse it. No handler waits; the queues behind them are bounded.
-  place.system.spawn<GenerationProtocol>("generation", actor, { mailboxLimit: Number.POSITIVE_INFINITY });
+  // A refused tell would leave the stream of `start` without an end. No handler waits, so this mailbox stays almost empty.
+  place.system.spawn<GenerationProtocol>("generation", actor, { mailboxLimit });
   place.system.spawn<ModelsProtocol>("models", actor);
   place.onStop(() => runner.close());
 }

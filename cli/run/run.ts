@@ -19,8 +19,6 @@ import { answerOnce } from "./one-shot.ts";
 import { Output } from "./output.ts";
 import { Repl } from "./repl.ts";
 
-/** The longest a timer takes: whoever reads an answer in a pager may take their time. */
-const neverMs = 2 ** 31 - 1;
 const maxInputBytes = 16 * 1024 * 1024;
 const signalCodes = { SIGINT: 130, SIGTERM: 143 };
 
@@ -41,7 +39,6 @@ export async function run(config: Config): Promise<void> {
   let isLoading = true;
   const front = new InferenceService({
     ...options,
-    agents: { ...options.agents, stalledReaderMs: neverMs },
     // A model that is loaded again is so in the middle of a conversation: no place for a bar.
     onLoadProgress: (id, fraction) => isLoading && options.onLoadProgress(id, fraction),
   });

@@ -130,7 +130,7 @@ describe("the adapter of a run", () => {
   async function beginOf(t: TestContext, generation: string | null) {
     const rig = await createRun({}, { adapter: { id: 3, generation } });
     t.after(rig.close);
-    rig.run.start();
+    void rig.start();
     await crossed();
     assert.deepEqual(
       rig.asked.map(({ adapter }) => adapter),
@@ -150,7 +150,7 @@ describe("the adapter of a run", () => {
     assert.ok(!("adapterGeneration" in (await beginOf(t, null))));
   });
 
-  it("goes along from the agents actor to the engine, for texts and for embeddings", async (t) => {
+  it("goes along from the generation actor to the engine, for texts and for embeddings", async (t) => {
     const server = await createServer({ engine: { adaptersPerStep: 1, maxSequences: 2 } });
     t.after(server.close);
     const model = { id: 7, generation: "g", path: "7.gguf" };
@@ -164,8 +164,8 @@ describe("the adapter of a run", () => {
     const events = await readAll(server.start({}, { id: 7, generation: "g" }));
     assert.equal(events.at(-1)?.type, "done");
     assert.ok(events.some((event) => event.type === "begin" && event.adapterGeneration === "g"));
-    const [embedded] = await readAll(server.embed(["a"], "tiny", { id: 7, generation: "g" }));
-    assert.equal(embedded?.type, "embeddings");
+    const { vectors } = await server.embed(["a"], "tiny", { id: 7, generation: "g" }).embedded;
+    assert.equal(vectors.length, 1);
     assert.deepEqual([...new Set(adapters)], [7]);
     await server.modelRef.ask("unloadAdapter", { id: 7 });
     const [refused] = await readAll(server.start({}, { id: 7, generation: "g" }));
