@@ -193,17 +193,17 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   async countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number> {
-    const options = { timeoutMs: textTimeoutMs, transfer: movedWith(request) };
-    return await this.#onModel(request, signal, ({ link }, task) =>
-      link.actor.ask("countTokens", { task, request }, options),
-    );
+    return await this.#onModel(request, signal, ({ link }, task) => {
+      const options = { timeoutMs: textTimeoutMs, transfer: movedWith(request) };
+      return link.actor.ask("countTokens", { task, request }, options);
+    });
   }
 
   async embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings> {
-    const options = { timeoutMs: embedTimeoutMs, transfer: [request.inputs.values.buffer as ArrayBuffer] };
-    return await this.#onModel(request, signal, ({ link, adapter }, task) =>
-      link.actor.ask("embed", { task, request, adapter }, options),
-    );
+    return await this.#onModel(request, signal, ({ link, adapter }, task) => {
+      const options = { timeoutMs: embedTimeoutMs, transfer: [request.inputs.values.buffer as ArrayBuffer] };
+      return link.actor.ask("embed", { task, request, adapter }, options);
+    });
   }
 
   async translate(body: BodyToTranslate, signal: AbortSignal): Promise<unknown> {

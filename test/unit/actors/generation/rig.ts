@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { MessageChannel, type MessagePort } from "node:worker_threads";
 import type { EmbedInputs } from "../../../../actors/api/inference.ts";
 import { EventStream } from "../../../../actors/generation/event-stream.ts";
-import { Generation, type SequenceSink } from "../../../../actors/generation/generation.ts";
+import { Generation, type GenerationOptions, type SequenceSink } from "../../../../actors/generation/generation.ts";
 import { startGeneration } from "../../../../actors/generation/place.ts";
 import {
   type AttachedModel,
@@ -172,23 +172,47 @@ interface Told {
   readonly paused?: boolean;
 }
 
-/**
- * A generation and its stream, as the actor joins them, whose model only records. The test plays the engine: it feeds tokens to
- * `sinks`, one for each choice.
- */
-export async function createRun(
-  changes: Partial<OpenRequest> = {},
-  options: { window?: number; adapter?: LeasedAdapter } = {},
-) {
+/** A model that only records. The test plays the engine: it feeds tokens to `sinks`, one for each sequence opened. */
+export async function createModel() {
   const text = await openText(createFakeEngine({ sequenceTokens: 512 }));
-  const { left, right } = portPair();
-  const hubOptions = { channel: eventChannel, window: options.window ?? 64 };
-  const reader = new StreamHub(right, hubOptions).reader<GenerationEvent>(1);
   const told: Told[] = [];
   const asked: SequenceJob[] = [];
   const sinks: SequenceSink[] = [];
   const answer: { error: Error | null; onAsked: () => void } = { error: null, onAsked: () => {} };
   const closed: { id: number; tokenCount: number }[] = [];
+  const actor = {
+    place: "model",
+    name: "model",
+    ask: async (_method: string, { jobs }: { jobs: readonly SequenceJob[] }) => {
+      told.push({ method: "generate", ids: jobs.map(({ id }) => id) });
+      asked.push(...jobs);
+      queueMicrotask(answer.onAsked);
+      await Promise.resolve();
+      if (answer.error) throw answer.error;
+    },
+    tell: (method: keyof ModelProtocol, message: Omit<Told, "method">) => void told.push({ method, ...message }),
+  } as unknown as Ref<ModelProtocol>;
+  const model: GenerationOptions["model"] = {
+    texts: text.vocabulary,
+    prepare: async (asked) => preparePrompt(asked as OpenRequest, text),
+    check: async () => null,
+    actor,
+    open: (sink) => sinks.push(sink),
+    places: { begun: () => {}, paused: () => {}, resumed: () => {} },
+    close: (id, tokenCount) => void closed.push({ id, tokenCount }),
+  };
+  return { model, told, asked, sinks, answer, closed, vocabulary: text.vocabulary };
+}
+
+/** A generation on such a model and its stream, as the actor joins them. */
+export async function createRun(
+  changes: Partial<OpenRequest> = {},
+  options: { window?: number; adapter?: LeasedAdapter } = {},
+) {
+  const { model, ...recorded } = await createModel();
+  const { left, right } = portPair();
+  const hubOptions = { channel: eventChannel, window: options.window ?? 64 };
+  const reader = new StreamHub(right, hubOptions).reader<GenerationEvent>(1);
   /** How often the stream was ended. */
   const ends = { count: 0 };
   const hub = new StreamHub(left, hubOptions);
@@ -206,30 +230,10 @@ export async function createRun(
     onCancel: cancel,
     onDrain: () => run.resume(),
   });
-  const actor = {
-    place: "model",
-    name: "model",
-    ask: async (_method: string, { jobs }: { jobs: readonly SequenceJob[] }) => {
-      told.push({ method: "generate", ids: jobs.map(({ id }) => id) });
-      asked.push(...jobs);
-      queueMicrotask(answer.onAsked);
-      await Promise.resolve();
-      if (answer.error) throw answer.error;
-    },
-    tell: (method: keyof ModelProtocol, message: Omit<Told, "method">) => void told.push({ method, ...message }),
-  } as unknown as Ref<ModelProtocol>;
   const run = new Generation({
     request: request(changes),
     adapter: options.adapter ?? null,
-    model: {
-      texts: text.vocabulary,
-      prepare: async (asked) => preparePrompt(asked as OpenRequest, text),
-      check: async () => null,
-      actor,
-      open: (sink) => sinks.push(sink),
-      places: { begun: () => {}, paused: () => {}, resumed: () => {} },
-      close: (id, tokenCount) => void closed.push({ id, tokenCount }),
-    },
+    model,
     signal: stop.signal,
     onPrepared: () => stream.prepared(),
     emit: (event) => stream.write(event),
@@ -240,7 +244,7 @@ export async function createRun(
     left.close();
     right.close();
   };
-  return { start, cancel, reader, told, asked, sinks, answer, closed, ends, close, vocabulary: text.vocabulary };
+  return { start, cancel, reader, ends, close, ...recorded };
 }
 
 /** The events of a stream, without `prepared`. */
