@@ -1,5 +1,5 @@
-// State front: the main thread's client of the state place, which keeps what outlives a request. Starts the place, restarts it
-// whenever it ends, and passes requests from http/ to the actors there.
+// State client: the main thread's client of the state place, which stores data that outlives a request. Starts the place,
+// restarts it whenever it ends, and passes requests from http/ to its actor.
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
@@ -23,7 +23,7 @@ import type { StatePlaceInit } from "../messages.ts";
 import { stateModule } from "../placement.ts";
 
 const startTimeoutMs = 30_000;
-/** Once it has been up it is started again for ever: a disk that was full has room again some day. */
+/** Restarts are not limited: a full disk may have room later. */
 const restartPolicy: RestartPolicy = {
   kind: "restart",
   minBackoffMs: 500,
@@ -32,24 +32,24 @@ const restartPolicy: RestartPolicy = {
   maxRestarts: Number.POSITIVE_INFINITY,
 };
 
-export interface StateFrontOptions {
+export interface StateClientOptions {
   readonly init: StatePlaceInit;
   readonly log: Logger;
-  /** Of restarts; the usual one where left out. */
+  /** Shortest wait before a restart; default 500 ms. */
   readonly minBackoffMs?: number;
 }
 
 export class StateClient implements StoredResponses {
-  readonly #options: StateFrontOptions;
+  readonly #options: StateClientOptions;
   readonly #system = new ActorSystem("front");
   #supervisor: Supervisor | null = null;
   #responses: Ref<StoredResponses> | null = null;
 
-  constructor(options: StateFrontOptions) {
+  constructor(options: StateClientOptions) {
     this.#options = options;
   }
 
-  /** Rejects, and starts nothing again, where the first start fails: with config_invalid where the folder cannot be used. */
+  /** Rejects if the first start fails, with config_invalid if the folder cannot be used. Only later failures cause a restart. */
   async start(): Promise<void> {
     const { log, minBackoffMs = restartPolicy.minBackoffMs } = this.#options;
     let wasUp = false;
@@ -65,7 +65,7 @@ export class StateClient implements StoredResponses {
         },
         onDown: (exit, next) => {
           this.#responses = null;
-          // Whoever starts it is told by the rejection.
+          // A failed first start rejects start() instead.
           if (exit.orderly || !wasUp) return;
           log.error(
             { reason: exit.reason, retryInMs: next?.retryInMs },
@@ -86,7 +86,7 @@ export class StateClient implements StoredResponses {
       return await spawnPlace({ ...place, signal, onProgress });
     } catch (thrown) {
       const { code, message } = toErrorRecord(thrown);
-      // The supervisor tries again after what may pass, which at a restart is all, and at the first start nothing.
+      // The supervisor tries again after peer_gone only: after every failure of a restart, and none of the first start.
       throw new ServerError(isRestart ? "peer_gone" : code === "config_invalid" ? code : "internal", message);
     }
   }
