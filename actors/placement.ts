@@ -1,12 +1,12 @@
-// Owns the one table of which actors live on which place: the modules the kernel runs there.
+// Placement: the places, the actors on each, and the modules that start them.
 //
-//   place        carrier                             actors
-//   front        main thread                         (http, Front)
-//   agents       worker thread                       agents, models
-//   text         worker threads of the agents place  none: they run text tasks, one at a time
-//   model:<id>   child process, or worker thread     model, with its step loop and engine
-//   state        worker thread                       responses
-//   adapter      worker thread                       none: it prepares one LoRA adapter, and ends
+//   place        kind                                    actors
+//   front        main thread                             none: http/ and the inference service
+//   generation   worker thread                           generation, models
+//   text         worker threads of the generation place  none: each runs text tasks, one at a time
+//   model:<id>   child process or worker thread          model, with its step loop and engine
+//   state        worker thread                           responses
+//   adapter      worker thread                           none: prepares one LoRA adapter, then ends
 
 export const generationModule = new URL("./generation/place.js", import.meta.url);
 export const textWorkerModule = new URL("./text-tasks/text-worker.js", import.meta.url);

@@ -1,5 +1,5 @@
-// Owns one request and its one answer: adds the headers every answer has, turns errors into the envelope, and tells those
-// who keep account of requests. Made by the app for each request; protocol routes see HTTP only through it.
+// Exchange: one HTTP request and its answer. Adds the common headers, turns errors into the error envelope, and informs the
+// observers. Made by the app for each request; protocol routes use HTTP only through it.
 import { type ErrorCode, type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import { commonErrors, type ErrorFormat, errorHeaders, requestIdHeaders } from "./errors.ts";
 import type { Generation } from "./observe/instrumented-inference.ts";
@@ -8,23 +8,23 @@ import { requestId } from "./observe/request-id.ts";
 import type { DescribedRoute, PathParameters } from "./route.ts";
 import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "./server/edge.ts";
 
-/** Told of each request: the access log, the metrics, the request log, traces. */
+/** Observes each request: access log, metrics, request log, tracing. */
 export interface ExchangeObserver {
-  /** A request has come; its route is known, its model is not. */
+  /** The route of the request is known, its model is not. */
   began?(exchange: Exchange): void;
-  /** It has ended, answered or not. Must not throw. */
+  /** The request has ended, answered or not. Must not throw. */
   ended(exchange: Exchange): void;
 }
 
 export interface ExchangeOptions {
   readonly log: Log;
   readonly disableRequestIdHeader: boolean;
-  /** Pages of these may read answers; null: of any. */
+  /** Origins whose pages may read answers; null: any. */
   readonly corsOrigins: readonly string[] | null;
   readonly observers: readonly ExchangeObserver[];
 }
 
-/** The status of a request whose client went away before it was answered. */
+/** Status of a request whose client disconnected before the answer. */
 export const CLIENT_GONE = 499;
 
 export const jsonHeaders = { "content-type": "application/json" };
@@ -38,17 +38,17 @@ export const eventStreamHeaders = {
 export class Exchange {
   readonly request: HttpRequest;
   readonly id: string;
-  /** When the request came, in milliseconds since 1970. */
+  /** Arrival of the request, milliseconds since 1970. */
   readonly receivedAt = Date.now();
-  /** The model it asks something of, by its own id, once known. */
+  /** Id of the request's model; "" until it is known. */
   model = "";
-  /** What it has the model generate, once it does. */
+  /** null until the request has started a generation. */
   generation: Generation | null = null;
-  /** Is given all that is answered, as it leaves. */
+  /** Called with each piece of the answer's body. */
   tap: ((body: string | Uint8Array) => void) | null = null;
-  /** Of an answer that failed before it began. */
+  /** Set if the answer is an error. */
   errorCode: ErrorCode | null = null;
-  /** null where the table has none for the request. */
+  /** null: the request matches no route. */
   route: DescribedRoute | null = null;
   parameters: PathParameters = {};
   #errors: ErrorFormat = commonErrors;
@@ -75,27 +75,27 @@ export class Exchange {
     return this.#status;
   }
 
-  /** Its answer is a stream of events, which has begun. */
+  /** The answer is an event stream, and has begun. */
   get isStream(): boolean {
     return this.#isStream;
   }
 
-  /** Its answer has been given to its end. */
+  /** The answer is complete. */
   get isWhole(): boolean {
     return this.#isWhole;
   }
 
-  /** Bytes of the answer's body, those of a client that has gone included. */
+  /** Bytes of the answer's body, also if the client has disconnected. */
   get sentBytes(): number {
     return this.#sentBytes;
   }
 
-  /** What is known before the handler runs is known. */
+  /** Call it once the route is known, before the handler runs. */
   begin(): void {
     for (const observer of this.#options.observers) observer.began?.(this);
   }
 
-  /** The table has a route for the request. */
+  /** Sets the route. */
   matched(route: DescribedRoute, parameters: PathParameters): void {
     this.route = route;
     this.parameters = parameters;
@@ -117,10 +117,10 @@ export class Exchange {
     this.#reply.send(status, this.#withCommon(headers), body);
   }
 
-  /** Answers with the error's status and envelope. What is not a ServerError is our own fault: logged, not shown. */
+  /** Answers with the error's status and envelope. An error that is not a ServerError is logged, and shown as `internal`. */
   fail(thrown: unknown, headers: ReplyHeaders = {}, format: ErrorFormat = this.#errors): void {
     this.#errors = format;
-    // With the client gone there is nobody to tell, and what was thrown is most likely only that.
+    // The client has disconnected; that is the most likely reason of the error.
     if (this.request.signal.aborted) return;
     const error = thrown instanceof ServerError ? toErrorRecord(thrown) : this.unexpected(thrown);
     this.errorCode = error.code;
@@ -128,10 +128,10 @@ export class Exchange {
     this.send(format.statusOf(error.code), head, format.body(error, this.id));
   }
 
-  /** Logs a thrown value that is no ServerError and gives the error to show instead. */
+  /** Logs a thrown value that is not a ServerError. Returns the error to show instead. */
   unexpected(thrown: unknown): ErrorRecord {
     this.#options.log.error({ requestId: this.id, err: thrown }, "a request failed unexpectedly");
-    return { code: "internal", message: `internal error; the server's log has it under request id ${this.id}` };
+    return { code: "internal", message: `internal error; details are in the server log under request id ${this.id}` };
   }
 
   /** Begins a stream of server-sent events. */
@@ -139,7 +139,7 @@ export class Exchange {
     return this.openStream({ ...eventStreamHeaders, ...headers });
   }
 
-  /** Begins an answer of several pieces. */
+  /** Begins an answer that is sent in pieces. */
   openStream(headers: ReplyHeaders): StreamSink {
     this.#status = 200;
     this.#isStream = headers["content-type"] === eventStreamHeaders["content-type"];
@@ -147,7 +147,7 @@ export class Exchange {
     return this.#isObserved ? this.#observed(sink) : sink;
   }
 
-  /** The request has ended, answered or not. */
+  /** Call it once, when the request has ended, answered or not. */
   finish(): void {
     for (const observer of this.#options.observers) observer.ended(this);
   }
@@ -165,7 +165,7 @@ export class Exchange {
     return common;
   }
 
-  /** Where some origins are listed, others are told none; and caches must not give one page the answer to another. */
+  /** Only listed origins get the header. `vary`: caches must not reuse an answer for another origin. */
   #restrictOrigin(headers: Record<string, string>, corsOrigins: readonly string[]): void {
     const origin = this.request.headers.get("origin");
     headers.vary = "origin";

@@ -1,5 +1,5 @@
-// Owns the pump from a generation's events to a stream of server-sent events: when the answer begins, keep-alive
-// comments, back pressure, and the end. A protocol brings a codec; nothing here knows what its events look like.
+// Event streaming: pumps the events of a generation into a stream of server-sent events, with keep-alive comments, back
+// pressure and errors. The codec of a protocol makes the text.
 import type { GenerateEvent } from "../engines/generation.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { Exchange } from "./exchange.ts";
@@ -8,15 +8,15 @@ import { drained, writePiece } from "./server/write-piece.ts";
 
 export interface StreamCodec {
   /**
-   * The text of one batch of events, "" if there is nothing to send yet; where it is long, in pieces, which are all taken
-   * before the next batch is given.
+   * The text of one batch of events, "" if there is nothing to send yet. Long text comes in pieces, which are all consumed
+   * before the next batch.
    */
   encode(events: readonly GenerateEvent[]): string | Iterable<string>;
-  /** The text that ends a stream which failed after it had begun. */
+  /** The text that ends a stream that failed after its start. */
   fail(error: ErrorRecord): string | Iterable<string>;
-  /** True once the text that ends the stream has been given out. */
+  /** True once the text that ends the stream has been returned. */
   readonly isEnded: boolean;
-  /** What an idle stream gets now and then; a comment where left out. */
+  /** Sent while the stream is idle; default: a comment. */
   readonly keepAlive?: string;
 }
 
@@ -27,7 +27,7 @@ export interface StreamLimits {
 
 /**
  * Answers with a stream. Nothing is sent before the first event, so that a request refused by the engine still gets its
- * status (thrown here); after `keepAliveMs` of waiting the stream begins all the same, with a comment.
+ * status (thrown here). After `keepAliveMs` without an event the stream begins with a comment.
  */
 export async function streamEvents(
   exchange: Exchange,
@@ -48,7 +48,7 @@ export async function streamEvents(
     if (!codec.isEnded && !exchange.request.signal.aborted) {
       throw new ServerError("peer_gone", "the generation ended before it was done; send the request again");
     }
-    // A stream that has ended with nothing to say is an answer too.
+    // A stream that ends without any text is an answer, too.
     if (!exchange.request.signal.aborted) writer.begin();
   } catch (thrown) {
     if (!writer.hasBegun) throw thrown;
@@ -67,7 +67,7 @@ class SseWriter {
   readonly #limits: StreamLimits;
   readonly #timer: NodeJS.Timeout | undefined;
   #sink: StreamSink | null = null;
-  /** It waits for its reader, or is in the middle of an event. */
+  /** Waits for the reader, or is in the middle of an event. */
   #isBusy = false;
 
   constructor(exchange: Exchange, codec: StreamCodec, limits: StreamLimits) {
@@ -86,7 +86,7 @@ class SseWriter {
     return this.#sink;
   }
 
-  /** False when nothing more may be written before `drained`. */
+  /** False: the next write must wait for `drained`. */
   write(text: string): boolean {
     if (text === "") return true;
     const sink = this.begin();
@@ -94,7 +94,7 @@ class SseWriter {
     return sink.write(text);
   }
 
-  /** Waits for the reader; one that stays stalled is cut off, which fires the request's signal. */
+  /** Waits for the reader. A reader that stays stalled is disconnected, which aborts the request's signal. */
   async drained(): Promise<void> {
     const sink = this.#sink;
     if (sink === null) return;
@@ -104,7 +104,7 @@ class SseWriter {
     this.#timer?.refresh();
   }
 
-  /** Writes pieces at the reader's pace. What they throw cuts the connection: an event may have been half written. */
+  /** Writes pieces at the reader's pace. An error disconnects the reader: an event may have been half written. */
   async writePieces(pieces: Iterable<string>): Promise<void> {
     const { signal } = this.#exchange.request;
     const sink = this.begin();

@@ -1,5 +1,5 @@
-// Owns the face the front thread shows to the protocol routes: which models there are, "generate" and "embed". It hides
-// where the actors run. Implemented by actors/front/inference-service.ts; tests of http/ implement it with a few lines.
+// Inference: the interface that http/ uses to list models, generate and embed. Implemented by
+// actors/front/inference-service.ts; tests of http/ have a small implementation of their own.
 import type { AdapterSelector, GenerateEvent, GenerateRequest } from "../../engines/generation.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { BodyToTranslate } from "./body-translators.ts";
@@ -13,9 +13,9 @@ export interface ModelEntry {
   readonly status: ModelStatus;
   /** Unix seconds. */
   readonly createdAt: number;
-  /** What it can do; null while that is not known, because it has not been loaded. */
+  /** null until the model is loaded for the first time. */
   readonly capabilities: ModelCapabilities | null;
-  /** Those that requests can choose, by alias; in the order they were loaded. */
+  /** Adapters that requests can choose, in the order of loading. */
   readonly adapters: readonly AdapterEntry[];
 }
 
@@ -27,10 +27,10 @@ export interface AdapterEntry {
   readonly createdAt: number;
 }
 
-/** What the name of a model in a request stands for. */
+/** The meaning of a model name in a request. */
 export interface ResolvedModel {
   readonly id: string;
-  /** The alias that was named instead of a model; null where a model was. */
+  /** null: the name has no alias. */
   readonly adapter: AdapterSelector | null;
 }
 
@@ -39,13 +39,13 @@ export interface ModelCapabilities {
   readonly embeds: boolean;
 }
 
-/** Texts, or prompts in tokens of the model's vocabulary. Packed: tens of megabytes move between threads as they are. */
+/** Texts, or prompts as tokens of the model's vocabulary. Packed, so that tens of megabytes move between threads uncopied. */
 export type EmbedInputs =
   | {
       readonly kind: "texts";
-      /** UTF-8, one text behind the other. */
+      /** UTF-8, all texts concatenated. */
       readonly values: Uint8Array;
-      /** Where each ends. */
+      /** End of each text in `values`. */
       readonly ends: Uint32Array;
     }
   | { readonly kind: "tokens"; readonly values: Int32Array; readonly ends: Uint32Array };
@@ -53,37 +53,37 @@ export type EmbedInputs =
 export interface EmbedRequest {
   /** Model id as loaded. */
   readonly model: string;
-  /** Who asks: requests of different clients take turns. Never a key itself. */
+  /** Requests of different clients take turns. Never an API key itself. */
   readonly client: string;
   readonly inputs: EmbedInputs;
-  /** Keep the start of an input that is too long, instead of refusing it. */
+  /** Cut the end of an input that is too long, instead of refusing it. */
   readonly truncateInputs: boolean;
-  /** The lower, the sooner it is served; 0 where the client says nothing. */
+  /** Lower is served first; 0 by default. */
   readonly priority: number;
 }
 
 export interface Embeddings {
-  /** One an input, in order, each of length 1. */
+  /** A vector of Euclidean length 1 for each input, in order. */
   readonly vectors: readonly Float32Array[];
   readonly promptTokens: number;
 }
 
 export interface Inference {
-  /** What every request needs and is down now, each in words; none when all is well. */
+  /** Reasons why no request can be answered now, in words. */
   faults(): readonly string[];
   /** All models in configured order. */
   models(): readonly ModelEntry[];
   /**
-   * What `requested` stands for: undefined and "default" are the default model; `<model>::<alias>` as in the list of
-   * models, and an alias that only one model has, are that model with its adapter. Throws model_not_found.
+   * Resolves a model name. undefined and "default" are the default model; `<model>::<alias>`, and an alias that only one
+   * model has, are that model with its adapter. Throws model_not_found.
    */
   resolveModel(requested: string | undefined): ResolvedModel;
   /**
-   * Starts a generation. Each iteration yields all events that are ready, in order; not iterating is back pressure:
-   * the sequence pauses when its bounded buffer is full. Aborting the signal cancels before the next step; the stream
-   * then ends. Failures (queue full, model loading, engine crash) arrive as one final `error` event, never as a throw.
-   * `onPrepared` is called once what the request was made of is not held any more: its prompt is in tokens, or it has ended.
-   * A sealed content moves away and cannot be sent again.
+   * Starts a generation. Each iteration yields all events that are ready, in order. Not iterating is back pressure: the
+   * sequences pause when the bounded stream is full. Aborting the signal cancels before the next step, and ends the
+   * iteration. Failures (queue full, model loading, engine crash) come as one final `error` event, never as a throw.
+   * `onPrepared` is called when the request's content is released (the prompt is in tokens), and again when the generation
+   * has ended. Sealed content moves away and cannot be sent again.
    */
   generate(
     request: GenerateRequest,
@@ -91,19 +91,19 @@ export interface Inference {
     onPrepared?: () => void,
   ): AsyncIterable<readonly GenerateEvent[]>;
   /**
-   * The texts of a model's tokens, by its id: to be asked for while a generation on it runs, whose logprobs name tokens by their
-   * ids. What is returned stays valid. Throws model_failed where the model's engine has ended meanwhile.
+   * The texts of a model's tokens, for the token ids in logprobs. Call it while a generation on the model runs; the result
+   * stays valid. Throws model_failed if the model's engine has ended meanwhile.
    */
   tokenTexts(model: string): ShownTokens;
-  /** Tokens of the prompt a request comes to. Throws what would refuse the request; `cancelled` once the signal is aborted. */
+  /** Number of prompt tokens of a request. Throws what would refuse the request; `cancelled` once the signal is aborted. */
   countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number>;
-  /** The engine metrics of the models that are loaded now. */
+  /** Metrics of the models that have been loaded. */
   engineMetrics(): Promise<readonly EngineMetric[]>;
   /**
-   * What a request body says, read on a text worker, where the bytes move to; as the translators of its protocol have it.
-   * Throws what refuses it; `cancelled` once the signal is aborted.
+   * Translates a request body on a text worker, by the translator of its protocol. The bytes move there. Throws what refuses
+   * the body; `cancelled` once the signal is aborted.
    */
   translate(message: BodyToTranslate, signal: AbortSignal): Promise<unknown>;
-  /** Throws what hinders it as a ServerError; `cancelled` once the signal is aborted, before the next step. */
+  /** Throws a ServerError; `cancelled` once the signal is aborted, before the next step. */
   embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings>;
 }

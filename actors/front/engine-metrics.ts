@@ -1,38 +1,33 @@
-// Owns the names under which the contract wants an engine's numbers, made from what a model's step loop counts. Pure: no
-// registry, no labels but the contract's.
-import type { EngineMetric, LatencyCounts, ScalarMetric } from "../api/engine-metric.ts";
+// Engine metrics: the statistics of models under the names of the contract.
+import type { LatencyCounts, LatencyMetric, ScalarMetric } from "../api/engine-metric.ts";
 import type { ModelStatistics, SeriesLatencies, TextStatistics } from "../messages.ts";
 import { firstTokenBounds, interTokenBounds } from "../model/stream-latency.ts";
 
-/** How streamed answers came, by model. Their latencies have labels as the front's metrics of requests. */
-export function latencyMetrics(models: ReadonlyMap<string, ModelStatistics>): readonly EngineMetric[] {
+/** Latencies of streamed answers; by model id. */
+export function latencyMetrics(models: ReadonlyMap<string, ModelStatistics>): readonly LatencyMetric[] {
   const samples = (counts: (latencies: SeriesLatencies) => LatencyCounts) =>
     [...models].flatMap(([model, { latencies }]) =>
-      latencies.map((latency) => {
-        // Only what is posted is streamed, and no stream begins with another status.
-        return { labels: { method: "POST", path: latency.series, model, status: "200" }, ...counts(latency) };
-      }),
+      latencies.map((latency) => ({ series: latency.series, model, ...counts(latency) })),
     );
   return [
     {
       name: "service_time_to_first_token_seconds",
       kind: "histogram",
-      help: "From a request for a stream to its first token",
+      help: "Time from a streaming request to its first token",
       bounds: firstTokenBounds,
       samples: samples(({ firstToken }) => firstToken),
     },
     {
       name: "service_inter_token_latency_seconds",
       kind: "histogram",
-      help: "From token to token of a stream",
+      help: "Time between the tokens of a stream",
       bounds: interTokenBounds,
       samples: samples(({ interToken }) => interToken),
     },
   ];
 }
 
-/** How reading what clients write is doing. */
-export function textMetrics({ waiting, slow, ended }: TextStatistics): readonly EngineMetric[] {
+export function textMetrics({ waiting, slow, ended }: TextStatistics): readonly ScalarMetric[] {
   return [
     {
       name: "service_text_tasks_waiting",
@@ -43,19 +38,19 @@ export function textMetrics({ waiting, slow, ended }: TextStatistics): readonly 
     {
       name: "service_text_tasks_slow_total",
       kind: "counter",
-      help: "Requests whose reading took long enough to be put aside",
+      help: "Requests whose text took so long to process that others were served first",
       samples: [{ labels: {}, value: slow }],
     },
     {
       name: "service_text_tasks_ended_total",
       kind: "counter",
-      help: "Requests refused because reading them took too much time or memory, or crashed its thread",
+      help: "Requests refused because their text took too much time or memory to process, or crashed its thread",
       samples: Object.entries(ended).map(([reason, value]) => ({ labels: { reason }, value })),
     },
   ];
 }
 
-/** The engine metrics of all models together: the contract gives them no label that tells models apart. */
+/** Sums over all models: in the contract these metrics have no label for the model. */
 export function engineMetrics(models: readonly ModelStatistics[]): readonly ScalarMetric[] {
   const sum = (value: (model: ModelStatistics) => number) => models.reduce((total, model) => total + value(model), 0);
   const counter = (name: string, help: string, value: (model: ModelStatistics) => number): ScalarMetric => {
@@ -73,20 +68,20 @@ export function engineMetrics(models: readonly ModelStatistics[]): readonly Scal
     ),
     counter(
       "service_prefix_cache_lookups_total",
-      "Prompts looked for in the prefix cache",
+      "Prompts looked up in the prefix cache",
       (m) => m.prefixCache.lookups,
     ),
     counter("service_prefix_cache_hits_total", "Prompts that began with a cached prefix", (m) => m.prefixCache.hits),
     counter("service_prefix_cache_evictions_total", "Cached prefixes dropped", (m) => m.prefixCache.evictions),
-    counter("service_encoder_cache_hits_total", "Encoder outputs taken from the cache", () => 0),
-    counter("service_encoder_cache_misses_total", "Encoder outputs computed", () => 0),
+    counter("service_encoder_cache_hits_total", "Encoder cache hits; always 0: no encoder cache yet", () => 0),
+    counter("service_encoder_cache_misses_total", "Encoder cache misses; always 0: no encoder cache yet", () => 0),
     gauge("service_sequences_running", "Sequences that have a slot", (m) => m.running),
     gauge("service_sequences_waiting", "Sequences without a slot", (m) => m.waiting + m.parked),
     gauge("service_sequences_capacity", "Slots", (m) => m.slots),
     {
       name: "service_sequences_completed_total",
       kind: "counter",
-      help: "Sequences that have ended, by how",
+      help: "Sequences that have ended, by reason",
       samples: (["stop", "length", "cancelled", "error"] as const).map((reason) => {
         return { labels: { reason: reason === "cancelled" ? "canceled" : reason }, value: sum((m) => m.ended[reason]) };
       }),
@@ -116,13 +111,13 @@ export function engineMetrics(models: readonly ModelStatistics[]): readonly Scal
       return m.speculation.dropped;
     }),
     gauge("service_lora_adapters_loaded", "LoRA adapters in memory", (m) => m.adapters.loaded),
-    counter("service_lora_adapter_switches_total", "Steps that had another adapter than the one before", (m) => {
+    counter("service_lora_adapter_switches_total", "Steps with another adapter than the step before", (m) => {
       return m.adapters.switches;
     }),
-    counter("service_paged_preemptions_total", "Times a sequence lost its slot to want of KV memory", (m) => {
+    counter("service_paged_preemptions_total", "Times a sequence lost its slot for lack of KV memory", (m) => {
       return m.memoryPreemptions;
     }),
-    counter("service_share_preemptions_total", "Times a sequence lost its slot to a client that had fewer", (m) => {
+    counter("service_share_preemptions_total", "Times a sequence lost its slot to a client with fewer slots", (m) => {
       return m.sharePreemptions;
     }),
   ];

@@ -1,5 +1,5 @@
-// The agents place as the main thread sees it: keeps it supervised, links to it, and makes the models that are loaded known
-// to it. Used by front.ts and, through it, by the lives of the models.
+// Generation client: the main thread's client of the generation place. Starts the place, restarts it whenever it ends, and
+// attaches the loaded models to it.
 import { SharedTokenTexts, type TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { StreamHub } from "../../runtime/actor/stream.ts";
@@ -23,56 +23,56 @@ import type { ModelUsers } from "../models/model-process.ts";
 import { failed, type ServedModel } from "../models/served-model.ts";
 import { generationModule } from "../placement.ts";
 
-/** No client's text runs on the agents thread itself: when it stands still for so long, it does so for good. */
+/** The generation thread itself processes no client's text: if it does not answer for this long, it hangs. */
 const answersWithinMs = 10_000;
 const heapMiB = 2048;
 
-export interface AgentsFrontOptions {
+export interface GenerationClientOptions {
   readonly init: GenerationPlaceInit;
   readonly system: ActorSystem;
   readonly clock: Clock;
   readonly restart: RestartPolicy;
   readonly loadTimeoutMs: number;
   readonly log: Logger;
-  /** All models; a new place has to know those that have one. */
+  /** All models; those with a place are attached to a new generation place. */
   readonly models: () => Iterable<AttachableModel>;
 }
 
 interface AttachableModel {
   readonly served: ServedModel;
-  /** null while it has none. */
+  /** null while the model is not loaded. */
   readonly place: Place<ModelPlaceReady> | null;
 }
 
-export interface AgentsLink {
+export interface GenerationLink {
   readonly actor: Ref<GenerationProtocol>;
   readonly hub: StreamHub;
 }
 
 export class GenerationClient implements ModelUsers {
-  readonly #options: AgentsFrontOptions;
+  readonly #options: GenerationClientOptions;
   #supervisor: Supervisor | null = null;
-  #link: AgentsLink | null = null;
+  #link: GenerationLink | null = null;
   #models: Ref<ModelsProtocol> | null = null;
   #wasUp = false;
   #textWorkersAreDown = false;
-  /** What has been read of a model's files, for when the agents place has to be started again: they may be gone then. */
+  /** The parts read from a model's files, for a restarted generation place: the files may be gone then. */
   readonly #files = new WeakMap<Place<ModelPlaceReady>, ModelFiles>();
-  /** Models that the agents place has. */
+  /** Ids of the models that are attached. */
   readonly #attached = new Set<string>();
-  /** Of the models that were attached last. */
+  /** By model id. */
   readonly #tokenTexts = new Map<string, TokenTexts>();
 
-  constructor(options: AgentsFrontOptions) {
+  constructor(options: GenerationClientOptions) {
     this.#options = options;
   }
 
-  /** null while it is not up. */
-  get link(): AgentsLink | null {
+  /** null while the place is not running. */
+  get link(): GenerationLink | null {
     return this.#link;
   }
 
-  /** What hinders every request, in words. */
+  /** Reasons why no request can be answered, in words. */
   faults(): readonly string[] {
     if (this.#link === null) return ["the thread that handles the texts of all models is not running"];
     return this.#textWorkersAreDown ? ["the threads that read requests do not start"] : [];
@@ -82,11 +82,11 @@ export class GenerationClient implements ModelUsers {
     const { init, restart, clock, loadTimeoutMs, log } = this.#options;
     await new Promise<void>((resolve, reject) => {
       this.#supervisor = supervise<null>({
-        name: "agents",
+        name: "generation",
         start: (signal) =>
           spawnPlace<GenerationPlaceInit, null>({
             signal,
-            name: "agents",
+            name: "generation",
             module: generationModule,
             init,
             carrier: "thread",
@@ -95,10 +95,10 @@ export class GenerationClient implements ModelUsers {
             heapMiB,
             onProgress: (told) => this.#told(told as GenerationPlaceReport),
           }).catch((error: unknown) => {
-            // What hindered a later start may pass: threads or files that the system did not give, say.
+            // A failure of a later start may pass: the system may have refused a thread or a file.
             throw this.#wasUp ? new ServerError("peer_gone", toErrorRecord(error).message) : error;
           }),
-        // Without it nothing is answered: it is started again for as long as the server lives.
+        // No request can be answered without the place, so restarts are not limited.
         policy: { ...restart, maxRestarts: Number.POSITIVE_INFINITY },
         clock,
         onUp: async (place) => {
@@ -112,10 +112,13 @@ export class GenerationClient implements ModelUsers {
           this.#textWorkersAreDown = false;
           this.#attached.clear();
           if (exit.orderly) return;
-          log.error({ reason: exit.reason, retryInMs: next?.retryInMs }, "the agents place ended; its requests failed");
+          log.error(
+            { reason: exit.reason, retryInMs: next?.retryInMs },
+            "the generation place ended; its requests failed",
+          );
         },
         onEscalate: (error) => {
-          log.error({ err: error }, "the agents place does not stay up; every request is refused until a restart");
+          log.error({ err: error }, "the generation place does not stay up; every request is refused until a restart");
           reject(error);
         },
       });
@@ -127,8 +130,9 @@ export class GenerationClient implements ModelUsers {
   }
 
   /**
-   * Makes a model usable by requests; nothing while the agents place is down, which asks for it when it is up. Settles when
-   * it is, or one of the two has ended: what may pass is tried again. Throws why it cannot be.
+   * Attaches a model, so that requests can use it. Does nothing while the generation place is down: it attaches all models
+   * when it is up. Tries again while a peer is missing; settles once the model is attached or one of the two places has
+   * ended. Throws every other failure.
    */
   async attach(served: ServedModel, place: Place<ModelPlaceReady> | null): Promise<void> {
     const models = this.#models;
@@ -144,9 +148,9 @@ export class GenerationClient implements ModelUsers {
         return;
       } catch (error) {
         if (toErrorRecord(error).code !== "peer_gone") throw error;
-        // The next life of what has ended attaches again; the other one must not die of it.
+        // The place that ended is attached again when it restarts; the other place must not fail with it.
         if (hasEnded || this.#models !== models) return;
-        log.warn({ model: served.id, err: error, retryInMs }, "a model could not be attached to the agents place");
+        log.warn({ model: served.id, err: error, retryInMs }, "a model could not be attached to the generation place");
         await Promise.race([new Promise<void>((resolve) => clock.setTimeout(resolve, retryInMs)), place.exit]);
       }
     }
@@ -181,7 +185,7 @@ export class GenerationClient implements ModelUsers {
     this.#models?.tell("detachModel", { id, error });
   }
 
-  /** Whether requests can use a model, as far as the agents place goes. */
+  /** Whether the generation place has the model. */
   isAttached(id: string): boolean {
     return this.#attached.has(id);
   }
@@ -194,12 +198,12 @@ export class GenerationClient implements ModelUsers {
   async #up(place: Place<null>): Promise<void> {
     const { init, system, models } = this.#options;
     const hub = new StreamHub(place.endpoint, { channel: eventChannel, window: init.streamWindow });
-    this.#link = { actor: system.ref<GenerationProtocol>("agents", place.endpoint), hub };
+    this.#link = { actor: system.ref<GenerationProtocol>("generation", place.endpoint), hub };
     this.#models = system.ref<ModelsProtocol>("models", place.endpoint);
     await Promise.all([...models()].map((model) => this.#attachAgain(model)));
   }
 
-  /** A model that cannot be attached again fails alone, and is tried for as long as it and the agents place are there. */
+  /** A model that cannot be attached fails alone. It is tried again while it and the generation place exist. */
   async #attachAgain(model: AttachableModel): Promise<void> {
     const { restart, clock, log } = this.#options;
     const models = this.#models;
@@ -208,7 +212,10 @@ export class GenerationClient implements ModelUsers {
       await this.attach(served, place);
     } catch (error) {
       const retryInMs = restart.maxBackoffMs;
-      log.error({ model: served.id, err: error, retryInMs }, "a model cannot be attached to the agents place again");
+      log.error(
+        { model: served.id, err: error, retryInMs },
+        "a model cannot be attached to the generation place again",
+      );
       this.detach(served.id, failed(served.id, error));
       clock.setTimeout(() => {
         if (this.#models === models && model.place === place) void this.#attachAgain(model);

@@ -1,7 +1,8 @@
-// Owns the main thread's side of inference: which models there are, and turning a request into a stream of events from the
-// agents place. Implements Inference and ModelManagement for http/. It never sees a token.
+// Inference service: the main thread's implementation of Inference and ModelManagement for http/. It waits for a request's
+// model, then passes the request to the generation place and the events back. It never sees a token.
 import type { AdapterSelector, GenerateEvent, GenerateRequest } from "../../engines/generation.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
+import type { StreamReader } from "../../runtime/actor/stream-ends.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
 import { realClock } from "../../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
@@ -11,12 +12,12 @@ import type { Embeddings, EmbedRequest, Inference, ModelEntry, ResolvedModel } f
 import type { LoraAdapters } from "../api/lora-adapters.ts";
 import type { ModelManagement, ModelOutcome } from "../api/model-management.ts";
 import { movedWith } from "../api/sealed-content.ts";
-import type { EmbedEvent, LeasedAdapter, ModelStatistics, TextStatistics } from "../messages.ts";
+import type { GenerationEvent, LeasedAdapter, ModelStatistics, TextStatistics } from "../messages.ts";
 import { ModelManager } from "../models/model-manager.ts";
 import type { RejectionCounter } from "../models/rejection-counter.ts";
 import { loading, type ServedStatistics, shuttingDown } from "../models/served-model.ts";
 import { engineMetrics, latencyMetrics, textMetrics } from "./engine-metrics.ts";
-import { type AgentsLink, GenerationClient } from "./generation-client.ts";
+import { GenerationClient, type GenerationLink } from "./generation-client.ts";
 import { leaseFor } from "./request-adapter.ts";
 import type { ServiceOptions } from "./service-options.ts";
 
@@ -25,18 +26,19 @@ export type { ServiceOptions } from "./service-options.ts";
 
 type ErrorEvent = Extract<GenerateEvent, { readonly type: "error" }>;
 
-/** A request on a model that answers it, with its adapter, until it ends. */
+/** The use of a loaded model by one request, until end(). */
 interface Visit {
-  readonly agents: AgentsLink;
+  readonly link: GenerationLink;
+  /** null for the base model. */
   readonly adapter: LeasedAdapter | null;
-  readonly refusals: RejectionCounter;
+  readonly rejections: RejectionCounter;
   end(): void;
 }
 
-type StartRun = (visit: Visit, run: number) => Promise<unknown>;
-
-/** Text tasks wait for their turn, and each has a limit of its own. */
-const prepareTimeoutMs = 10 * 60 * 1000;
+/** A text task may wait for a worker; its processor time has a limit besides. */
+const textTimeoutMs = 10 * 60 * 1000;
+/** Each group of inputs has a limit besides. */
+const embedTimeoutMs = 24 * 60 * 60 * 1000;
 const statisticsTimeoutMs = 2000;
 
 interface Asked {
@@ -48,33 +50,34 @@ interface Asked {
 export class InferenceService implements Inference, ModelManagement {
   readonly #options: ServiceOptions;
   readonly #system = new ActorSystem("front");
-  readonly #agents: GenerationClient;
+  readonly #generation: GenerationClient;
   readonly #models: ModelManager;
-  #nextRun = 1;
+  /** Numbers of streams and tasks. */
+  #nextId = 1;
   #isStopping = false;
 
   constructor(options: ServiceOptions) {
     const { agents: init, restart, loadTimeoutMs, log, clock = realClock } = options;
     this.#options = options;
     const models = () => this.#models.all.map(({ model }) => model);
-    this.#agents = new GenerationClient({ init, system: this.#system, restart, loadTimeoutMs, log, clock, models });
-    this.#models = new ModelManager(options, this.#system, this.#agents);
+    this.#generation = new GenerationClient({ init, system: this.#system, restart, loadTimeoutMs, log, clock, models });
+    this.#models = new ModelManager(options, this.#system, this.#generation);
   }
 
   /**
-   * Starts the agents place and loads the models, the default one and as many others as may be loaded. Rejects with the
+   * Starts the generation place and loads the models: the default one and as many others as may be loaded. Rejects with the
    * first failure; stop() cleans up after it.
    */
   async start(): Promise<void> {
-    await this.#agents.start();
+    await this.#generation.start();
     await this.#models.start();
   }
 
-  /** Stops every place: models first, so that nothing new is generated. */
+  /** Stops every place, models first: then nothing new is generated. */
   async stop(deadlineMs: number): Promise<void> {
     this.#isStopping = true;
     await this.#models.stop(deadlineMs);
-    await this.#agents.stop(deadlineMs);
+    await this.#generation.stop(deadlineMs);
     await this.#system.stop();
   }
 
@@ -83,9 +86,9 @@ export class InferenceService implements Inference, ModelManagement {
     return this.#models.lora;
   }
 
-  /** While it stops, what is missing is no fault. */
+  /** None while the service stops. */
   faults(): readonly string[] {
-    return this.#isStopping ? [] : this.#agents.faults();
+    return this.#isStopping ? [] : this.#generation.faults();
   }
 
   models(): readonly ModelEntry[] {
@@ -98,7 +101,7 @@ export class InferenceService implements Inference, ModelManagement {
 
   statusOf(name: string): ModelOutcome {
     const outcome = this.#models.named(name).outcome;
-    if (outcome.status !== "loaded" || this.#agents.isAttached(outcome.id)) return outcome;
+    if (outcome.status !== "loaded" || this.#generation.isAttached(outcome.id)) return outcome;
     return { ...outcome, error: loading(outcome.id) };
   }
 
@@ -110,7 +113,7 @@ export class InferenceService implements Inference, ModelManagement {
     return await this.#models.named(name).unload();
   }
 
-  /** A model that does not answer soon (it is starting, ending, or in a long step) counts as it did when it last answered. */
+  /** A model that does not answer soon (while it starts, ends, or is in a long step) counts as in its last answer. */
   async engineMetrics(): Promise<readonly EngineMetric[]> {
     const { all } = this.#models;
     const [text] = await Promise.all([this.#textStatistics(), ...all.map(({ model }) => model.count())]);
@@ -126,149 +129,142 @@ export class InferenceService implements Inference, ModelManagement {
     ];
   }
 
-  /** null where the agents place does not answer soon. */
+  /** null if the generation place does not answer soon. */
   async #textStatistics(): Promise<TextStatistics | null> {
-    const { link } = this.#agents;
+    const { link } = this.#generation;
     if (link === null) return null;
     return await link.actor.ask("textStatistics", null, { timeoutMs: statisticsTimeoutMs }).catch(() => null);
   }
 
-  /** Asks the model how it is doing. Throws model_not_found, or that it is not loaded. */
+  /** Asks the model for its statistics. Throws model_not_found, or that the model is not loaded. */
   async statistics(name: string): Promise<ServedStatistics> {
     const { model, refusals } = this.#models.named(name);
     const { queueFull, queueTimeouts } = refusals;
     return { ...(await model.currentStatistics()), queueFull, queueTimeouts };
   }
 
-  generate(
+  async *generate(
     request: GenerateRequest,
     signal: AbortSignal,
     onPrepared: () => void = () => {},
   ): AsyncGenerator<readonly GenerateEvent[]> {
-    const start: StartRun = ({ agents, adapter }, run) => {
-      const message = { run, request: this.#seeded(request), adapter };
-      const options = { timeoutMs: prepareTimeoutMs, transfer: movedWith(request) };
-      return agents.actor.ask("start", message, options).finally(onPrepared);
-    };
-    return this.#events<GenerateEvent>(request, signal, start, onPrepared);
+    let visit: Visit | null = null;
+    let reader: StreamReader<GenerationEvent> | null = null;
+    const cancel = () => reader?.cancel();
+    signal.addEventListener("abort", cancel, { once: true });
+    try {
+      visit = await this.#visit(request, signal);
+      if (signal.aborted) return;
+      reader = this.#start(visit, request);
+      for await (const batch of reader) {
+        if (batch[0]?.type === "prepared") onPrepared();
+        const events = eventsOf(batch);
+        const last = events.at(-1);
+        if (last?.type === "error") yield [...events.slice(0, -1), this.#failure(visit, last.error)];
+        else if (events.length > 0) yield events;
+      }
+    } catch (error) {
+      if (!signal.aborted) yield [{ type: "error", error: toErrorRecord(error) }];
+    } finally {
+      signal.removeEventListener("abort", cancel);
+      visit?.end();
+      onPrepared();
+    }
+  }
+
+  /** Starts a generation. Its events begin with `prepared`, unless it fails before. */
+  #start({ link, adapter }: Visit, request: GenerateRequest): StreamReader<GenerationEvent> {
+    const stream = this.#nextId++;
+    const reader = link.hub.reader<GenerationEvent>(stream);
+    link.actor.tell("start", { stream, request: this.#seeded(request), adapter }, movedWith(request));
+    return reader;
+  }
+
+  /** Counts a refusal. While the service stops, that is the reason of every failure. */
+  #failure({ rejections }: Visit, error: ErrorRecord): ErrorEvent {
+    rejections.note(error.code);
+    return { type: "error", error: this.#isStopping ? shuttingDown : error };
   }
 
   tokenTexts(model: string): ShownTokens {
-    const texts = this.#agents.tokenTexts(model);
+    const texts = this.#generation.tokenTexts(model);
     if (texts !== null) return texts;
     throw new ServerError("model_failed", `the engine of model "${model}" ended; the request can be retried`);
   }
 
   async countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number> {
-    const { model, client } = request;
-    const visit = await this.#visit({ model, client, adapter: null }, signal);
-    try {
-      const options = { timeoutMs: prepareTimeoutMs, transfer: movedWith(request) };
-      const { actor } = visit.agents;
-      return await this.#task(actor, signal, (run) => actor.ask("countTokens", { run, request }, options));
-    } finally {
-      visit.end();
-    }
+    return await this.#onModel(request, signal, ({ link }, task) => {
+      const options = { timeoutMs: textTimeoutMs, transfer: movedWith(request) };
+      return link.actor.ask("countTokens", { task, request }, options);
+    });
   }
 
   async embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings> {
-    const start: StartRun = ({ agents, adapter }, run) => {
-      const transfer = [request.inputs.values.buffer as ArrayBuffer];
-      return agents.actor.ask("embed", { run, request, adapter }, { transfer });
-    };
-    const { model, client } = request;
-    for await (const [event] of this.#events<EmbedEvent>({ model, client, adapter: null }, signal, start)) {
-      if (event?.type === "error") throw fromErrorRecord(event.error);
-      if (event) return event.embeddings;
-    }
-    throw new ServerError("cancelled", "the request was cancelled before its embeddings were made");
+    return await this.#onModel(request, signal, ({ link, adapter }, task) => {
+      const options = { timeoutMs: embedTimeoutMs, transfer: [request.inputs.values.buffer as ArrayBuffer] };
+      return link.actor.ask("embed", { task, request, adapter }, options);
+    });
   }
 
   async translate(body: BodyToTranslate, signal: AbortSignal): Promise<unknown> {
-    const { link } = this.#agents;
+    const { link } = this.#generation;
     if (link === null) throw fromErrorRecord(restarting);
     const { actor } = link;
-    const options = { timeoutMs: prepareTimeoutMs, transfer: [body.body.buffer as ArrayBuffer] };
-    return await this.#task(actor, signal, (run) => actor.ask("translate", { run, body }, options));
+    const options = { timeoutMs: textTimeoutMs, transfer: [body.body.buffer as ArrayBuffer] };
+    return await this.#task(actor, signal, (task) => actor.ask("translate", { task, body }, options));
   }
 
-  /** What the agents place is asked under a number, by which it is given up when the signal is aborted. */
-  async #task<T>(actor: AgentsLink["actor"], signal: AbortSignal, ask: (run: number) => Promise<T>): Promise<T> {
-    if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled before it was read");
-    const run = this.#nextRun++;
-    const cancel = () => actor.tell("cancelTask", { run });
-    signal.addEventListener("abort", cancel, { once: true });
-    try {
-      return await ask(run);
-    } finally {
-      signal.removeEventListener("abort", cancel);
-    }
-  }
-
-  /** The events of a run on a model, which `start` asks the agents place for; `onEnd` is called when there are no more. */
-  async *#events<Event extends { readonly type: string }>(
-    asked: Asked,
+  /** Runs a task on a model with the adapter that the model always has, or none. */
+  async #onModel<T>(
+    { model, client }: Pick<Asked, "model" | "client">,
     signal: AbortSignal,
-    start: StartRun,
-    onEnd: () => void = () => {},
-  ): AsyncGenerator<readonly (Event | ErrorEvent)[]> {
-    let visit: Visit;
+    ask: (visit: Visit, task: number) => Promise<T>,
+  ): Promise<T> {
+    const visit = await this.#visit({ model, client, adapter: null }, signal);
     try {
-      visit = await this.#visit(asked, signal);
+      return await this.#task(visit.link.actor, signal, (task) => ask(visit, task));
     } catch (error) {
-      onEnd();
-      if (!signal.aborted) yield [{ type: "error", error: toErrorRecord(error) }];
-      return;
+      if (signal.aborted) throw error;
+      throw fromErrorRecord(this.#failure(visit, toErrorRecord(error)).error);
+    } finally {
+      visit.end();
     }
-    const run = this.#nextRun++;
-    const reader = visit.agents.hub.reader<Event | ErrorEvent>(run);
-    const cancel = () => reader.cancel();
-    const refused: { error?: ErrorRecord } = {};
+  }
+
+  /** Asks the generation place under a number, by which the task is cancelled when the signal is aborted. */
+  async #task<T>(actor: GenerationLink["actor"], signal: AbortSignal, ask: (task: number) => Promise<T>): Promise<T> {
+    if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled before it was read");
+    const task = this.#nextId++;
+    const cancel = () => actor.tell("cancelTask", { task });
     signal.addEventListener("abort", cancel, { once: true });
     try {
-      if (signal.aborted) return;
-      start(visit, run).catch((error: unknown) => {
-        refused.error = toErrorRecord(error);
-        reader.cancel();
-      });
-      for await (const batch of reader) {
-        const last = batch.at(-1);
-        if (last && "error" in last) visit.refusals.note(last.error.code);
-        if (last && "error" in last && this.#isStopping) yield [...batch.slice(0, -1), stopped];
-        else yield batch;
-      }
-      if (refused.error && !signal.aborted) yield [{ type: "error", error: refused.error }];
-    } catch (error) {
-      yield [{ type: "error", error: toErrorRecord(error) }];
+      return await ask(task);
     } finally {
       signal.removeEventListener("abort", cancel);
-      reader.cancel();
-      visit.end();
-      onEnd();
     }
   }
 
   /**
-   * Settles when the model answers requests, which it does until the visit ends. The adapter is what was chosen when the
-   * request came, however long that takes. Rejects with why the request cannot be answered.
+   * Settles when the model is loaded; it stays so until the visit ends. The adapter is chosen when the request arrives,
+   * however long the model takes. Rejects with what hinders the request.
    */
   async #visit({ model, client, adapter }: Asked, signal: AbortSignal): Promise<Visit> {
     const life = this.#models.get(model);
-    const { refusals } = life;
+    const { refusals: rejections } = life;
     const lease = leaseFor(life.served, life.adapters, adapter);
     try {
       await life.enter(signal, client);
     } catch (error) {
       lease?.release();
-      refusals.note(toErrorRecord(error).code);
+      rejections.note(toErrorRecord(error).code);
       throw error;
     }
     const end = () => {
       life.leave();
       lease?.release();
     };
-    const agents = this.#agents.link;
-    if (agents !== null) return { agents, adapter: lease?.adapter ?? null, refusals, end };
+    const { link } = this.#generation;
+    if (link !== null) return { link, adapter: lease?.adapter ?? null, rejections, end };
     end();
     throw fromErrorRecord(restarting);
   }
@@ -282,7 +278,10 @@ export class InferenceService implements Inference, ModelManagement {
 
 const restarting: ErrorRecord = {
   code: "peer_gone",
-  message: "the part of the server that reads requests is being started again; try again shortly",
+  message: "the thread that handles the texts of all models is being restarted; try again shortly",
 };
 
-const stopped: ErrorEvent = { type: "error", error: shuttingDown };
+/** The events of a batch: without `prepared`, the first item of a stream. */
+function eventsOf(batch: readonly GenerationEvent[]): readonly GenerateEvent[] {
+  return (batch[0]?.type === "prepared" ? batch.slice(1) : batch) as readonly GenerateEvent[];
+}

@@ -1,4 +1,4 @@
-// Owns which adapter a request runs with: the one it chose, the one its model always has, or none. Used by front.ts.
+// Request adapter: the adapter of a request is the chosen one, the one that its model always has, or none.
 import type { AdapterSelector } from "../../engines/generation.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AdapterLease, ModelAdapters } from "../lora-registry/model-adapters.ts";

@@ -1,4 +1,4 @@
-// Owns what a Front is told. Made by cli/ from the settings; plain data but for the log and the clock.
+// Options of the inference service, made by cli/ from the settings.
 import type { PrefixStoreOptions } from "../../engines/decoding/prefix-store/prefix-store.ts";
 import type { SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";
 import type { SpeculationOptions } from "../../engines/decoding/speculation/options.ts";
@@ -11,27 +11,27 @@ import type { ServedModel } from "../models/served-model.ts";
 export interface ServiceOptions {
   readonly models: readonly ServedModel[];
   readonly defaultModelId: string;
-  /** Seed of requests that bring none; null draws one. */
+  /** Seed of requests without one; null: random. */
   readonly defaultSeed: number | null;
   readonly limits: SchedulerLimits;
-  /** What runs on a model's place, where it is not the real thing: for tests and benchmarks. */
+  /** Replaces the module of a model's place, in tests and benchmarks. */
   readonly modelModule?: URL;
   readonly frameIntervalMs: number;
   readonly speculation: SpeculationOptions;
   readonly prefixStore: PrefixStoreOptions | null;
   readonly agents: GenerationPlaceInit;
-  /** Where prepared adapters are kept, which is gone when this process is. */
+  /** Folder of prepared adapters, removed when this process ends. */
   readonly adapterFolder: string;
-  /** The real path that adapters loaded at run time must lie in; null where any will do. */
+  /** Real path of the folder that adapters loaded at run time must lie in; null: any. */
   readonly adapterRoot: string | null;
   /** Most models loaded at the same time; null = all. */
   readonly maxLoadedModels: number | null;
-  /** A model that no request has named for so long is unloaded; 0 = never. */
+  /** Unload a model after this time without a request; 0 = never. */
   readonly idleUnloadMs: number;
   readonly restart: RestartPolicy;
   readonly loadTimeoutMs: number;
   readonly clock?: Clock;
   readonly log: Logger;
-  /** Fraction loaded, by model, while the server starts. */
+  /** Reports the loaded fraction of a model while the server starts. */
   readonly onLoadProgress: (id: string, fraction: number) => void;
 }

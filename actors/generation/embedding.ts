@@ -1,88 +1,86 @@
-// One request for embeddings: has its inputs tokenised and feeds them to the model, in groups, so that neither a text worker
-// nor the model's queue is one client's, and gathers the vectors. Its answer leaves as one event.
+// Embedding: one request for vectors. Has its inputs tokenised and pooled by the model in groups, so that one client's request
+// fills neither a text worker nor the model's queue, and collects the vectors.
 import type { Capacity } from "../../engines/engine.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
-import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
-import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
-import type { EmbedInputs, EmbedRequest } from "../api/inference.ts";
-import type { EmbedEvent, LeasedAdapter, ModelProtocol } from "../messages.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { Embeddings, EmbedInputs, EmbedRequest } from "../api/inference.ts";
+import type { LeasedAdapter, ModelProtocol } from "../messages.ts";
 
-/** Most numbers of one answer: as JSON text they take five times their 16 MiB. */
+/** Most numbers of one answer. As JSON text they take about five times their 16 MiB. */
 const maxFloats = 4 * 1024 * 1024;
 /** A group may wait behind long prompts of others, on few cores. */
 const poolTimeoutMs = 60 * 60 * 1000;
-/** What a token is taken to have, until its text is tokenised. */
+/** Assumed size of a token before its text is tokenised. */
 const bytesPerToken = 4;
 
-export interface EmbedRunOptions {
+export interface EmbeddingOptions {
   readonly request: EmbedRequest;
   /** null for the base model. */
   readonly adapter: LeasedAdapter | null;
-  readonly writer: StreamWriter<EmbedEvent>;
   readonly model: {
     /** Throws what refuses the inputs. */
     tokenize(inputs: EmbedInputs, signal: AbortSignal): Promise<readonly Int32Array[]>;
     readonly actor: Ref<ModelProtocol>;
-    /** A group is about what one step can take. */
+    /** A group is about as large as one step. */
     readonly capacity: Pick<Capacity, "maxSequences" | "maxBatchTokens">;
     readonly pooledLength: number;
     /** Sequences that may wait at the model. */
     readonly maxQueue: number;
-    /** A new id for what the model is asked. */
+    /** A new id for a group. */
     nextId(): number;
   };
-  /** Called once, when it has ended. */
-  readonly onClosed: () => void;
+  /** Ends the request: run() rejects with the reason, an Error. */
+  readonly signal: AbortSignal;
 }
 
 export class Embedding {
-  readonly #options: EmbedRunOptions;
+  readonly #options: EmbeddingOptions;
   readonly #vectors: Float32Array[] = [];
-  /** What the model works on. */
+  /** Ids of the groups that the model has. */
   readonly #asked = new Set<number>();
   readonly #closing = new AbortController();
+  /** The first input that is in no group yet. */
   #next = 0;
   #promptTokens = 0;
-  #closed = false;
 
-  constructor(options: EmbedRunOptions) {
+  constructor(options: EmbeddingOptions) {
     this.#options = options;
   }
 
-  start(): void {
-    const { request, model } = this.#options;
-    const { capacity, maxQueue, pooledLength } = model;
-    const most = Math.floor(maxFloats / pooledLength);
-    const count = request.inputs.ends.length;
-    if (count > most) {
-      const message = `model "${request.model}" embeds at most ${most} inputs a request, got ${count}; send several`;
-      this.fail({ code: "invalid_value", message, param: "input" });
-      return;
+  /** Once. Rejects with what refuses the request. */
+  async run(): Promise<Embeddings> {
+    this.#checkCount();
+    const { signal, model } = this.#options;
+    // While the model computes one group the next one waits in its queue, if that has room.
+    const groupsAtOnce = model.maxQueue >= model.capacity.maxSequences ? 2 : 1;
+    try {
+      await new Promise<unknown>((resolve, reject) => {
+        signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+        Promise.all(Array.from({ length: groupsAtOnce }, () => this.#feed())).then(resolve, reject);
+      });
+    } finally {
+      this.#close();
     }
-    // While one group is computed the next one waits in the model's queue, where there is one.
-    const groupsAtOnce = maxQueue >= capacity.maxSequences ? 2 : 1;
-    const feeding = Array.from({ length: groupsAtOnce }, () => this.#feed());
-    Promise.all(feeding).then(
-      () => this.#end({ type: "embeddings", embeddings: { vectors: this.#vectors, promptTokens: this.#promptTokens } }),
-      (error: unknown) => this.fail(toErrorRecord(error)),
-    );
+    return { vectors: this.#vectors, promptTokens: this.#promptTokens };
   }
 
-  /** The reader is gone. */
-  cancel(): void {
-    this.#close();
+  /** Throws invalid_value for more inputs than one answer holds. */
+  #checkCount(): void {
+    const { request, model } = this.#options;
+    const most = Math.floor(maxFloats / model.pooledLength);
+    const count = request.inputs.ends.length;
+    if (count <= most) return;
+    const message = `model "${request.model}" embeds at most ${most} inputs a request, got ${count}; send several`;
+    throw new ServerError("invalid_value", message, { param: "input" });
   }
 
-  fail(error: ErrorRecord): void {
-    this.#end({ type: "error", error });
-  }
-
+  /** Feeds one group after another until none is left. */
   async #feed(): Promise<void> {
     const { request, adapter, model } = this.#options;
-    while (!this.#closed && this.#next < request.inputs.ends.length) {
+    while (!this.#closing.signal.aborted && this.#next < request.inputs.ends.length) {
       const first = this.#next;
       const prompts = await model.tokenize(this.#nextGroup(), this.#closing.signal);
-      if (this.#closed) return;
+      if (this.#closing.signal.aborted) return;
       this.#promptTokens += prompts.reduce((sum, prompt) => sum + prompt.length, 0);
       const id = model.nextId();
       this.#asked.add(id);
@@ -113,23 +111,14 @@ export class Embedding {
       : { kind, values: values.slice(start, end), ends: group };
   }
 
-  #end(event: EmbedEvent): void {
-    if (this.#closed) return;
-    this.#close();
-    this.#options.writer.write(event);
-    this.#options.writer.end();
-  }
-
+  /** Stops feeding and cancels the groups that the model has. */
   #close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
     this.#closing.abort();
     if (this.#asked.size > 0) this.#options.model.actor.tell("cancel", { ids: [...this.#asked] });
-    this.#options.onClosed();
   }
 }
 
-/** The vector, scaled in place to length 1; one of length 0 stays as it is. */
+/** Scales the vector in place to length 1; a zero vector stays as it is. Throws model_failed for NaN and infinity. */
 function unitVector(vector: Float32Array): Float32Array {
   let squares = 0;
   for (const value of vector) squares += value * value;

@@ -1,23 +1,22 @@
-// The agents and the models actor: which models can be used, and the runs in flight on them. It routes each token row to its
-// run. One run is one request: see run.ts. Text that a client has written is processed by text tasks, not on this thread.
+// Generation actor: the actors `generation` and `models` of the generation place. It knows the models that are attached, admits
+// requests, and routes each token row to its generation. Text written by clients is processed by text tasks, not here.
 
 import type { Capabilities, Capacity, Pooling } from "../../engines/engine.ts";
-import type { GenerateEvent } from "../../engines/generation.ts";
 import { SharedTokenTexts, type TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
-import type { Behaviour } from "../../runtime/actor/behaviour.ts";
+import type { Behaviour, MessageOf } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import { Moved } from "../../runtime/actor/moved.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import type { StreamHub } from "../../runtime/actor/stream.ts";
-import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
 import type { ActorSystem } from "../../runtime/actor/system.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { Endpoint, PeerExit } from "../../runtime/endpoint/endpoint.ts";
-import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { openEndpoint } from "../../runtime/thread/dial.ts";
+import type { Embeddings } from "../api/inference.ts";
 import {
   type AttachedModel,
-  type EmbedEvent,
+  type GenerationEvent,
   type GenerationProtocol,
   type ModelFiles,
   type ModelProtocol,
@@ -30,44 +29,45 @@ import {
 } from "../messages.ts";
 import type { TextTasks } from "../text-tasks/text-tasks.ts";
 import { Embedding } from "./embedding.ts";
-import { Generation, type SequenceSink } from "./generation.ts";
-import { GenerationQueue } from "./generation-queue.ts";
+import { EventStream } from "./event-stream.ts";
+import { Generation, type GenerationOptions, type SequenceSink } from "./generation.ts";
+import { GenerationQueue, type QueuePlaces } from "./generation-queue.ts";
 
-export interface AgentLoopOptions {
+export interface GenerationActorOptions {
   readonly hub: StreamHub;
   readonly system: ActorSystem;
   readonly clock: Clock;
-  readonly stalledReaderMs: number;
   readonly tasks: TextTasks;
 }
 
-/** A model that runs can use: text workers have its vocabulary and template, its own place has its sequences. */
+/** An attached model: text workers have its vocabulary and template, its own place has its sequences. */
 interface LinkedModel {
-  /** By which text tasks know it. */
+  /** Names the model in text tasks. */
   readonly textKey: string;
   readonly texts: TokenTexts;
   readonly endpoint: Endpoint;
   readonly actor: Ref<ModelProtocol>;
-  /** Live sequences by id. */
+  /** By sequence id. */
   readonly sequences: Map<number, SequenceSink>;
   readonly capacity: Capacity;
   readonly capabilities: Capabilities;
   /** Most sequences without a slot. */
   readonly maxQueue: number;
   readonly queue: GenerationQueue;
-  readonly runs: Set<Generation | Embedding>;
+  /** Aborts the requests that use the model. */
+  readonly live: Set<AbortController>;
 }
 
 export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour<ModelsProtocol> {
-  readonly #options: AgentLoopOptions;
+  readonly #options: GenerationActorOptions;
   readonly #models = new Map<string, LinkedModel>();
-  /** Why a model cannot be used now. */
+  /** Why a detached model cannot be used, by its id. */
   readonly #detached = new Map<string, ErrorRecord>();
-  /** What can be given up, by its number. */
+  /** Aborts what cancelTask may cancel, by its number. */
   readonly #tasks = new Map<number, AbortController>();
   #nextSequence = 1;
 
-  constructor(options: AgentLoopOptions) {
+  constructor(options: GenerationActorOptions) {
     this.#options = options;
   }
 
@@ -93,7 +93,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
       capabilities: ready.capabilities,
       maxQueue,
       queue: new GenerationQueue({ slots: capacity.maxSequences, maxQueue, clock }),
-      runs: new Set(),
+      live: new Set(),
     };
     endpoint.receive(tokenChannel, (frame: TokenFrame) => deliver(linked, frame));
     this.#forget(id);
@@ -116,112 +116,122 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     this.#options.tasks.close(linked.textKey);
   }
 
-  start({ run: id, request, adapter }: Parameters<GenerationProtocol["start"]>[0]): DeferredReply<void> | undefined {
-    const holder: { run?: Generation } = {};
-    const writer = this.#options.hub.writer<GenerateEvent>(id, {
-      onCancel: () => holder.run?.cancel(),
-      onDrain: () => holder.run?.resume(),
+  /** Every failure is the last event of the stream. */
+  start({ stream: id, request, adapter }: MessageOf<GenerationProtocol, "start">): void {
+    const stop = new AbortController();
+    const holder: { generation?: Generation } = {};
+    const stream = new EventStream({
+      open: (hooks) => this.#options.hub.writer<GenerationEvent>(id, hooks),
+      onCancel: () => stop.abort(new ServerError("cancelled", "the reader of the events has left")),
+      onDrain: () => holder.generation?.resume(),
     });
-    try {
-      const model = this.#modelFor(request.model);
-      if (!model.capabilities.generates) throw generatesNothing(request.model, model.capabilities.pooling);
-      const { clock, stalledReaderMs, tasks } = this.#options;
+    const generate = async () => {
+      const model = this.#generating(request.model);
       const places = model.queue.enter(request.client, request.candidates);
-      const run = new Generation({
-        request,
-        adapter,
-        writer,
-        model: {
-          texts: model.texts,
-          prepare: (asked, signal) => tasks.prepare(model.textKey, asked, signal),
-          check: (checks, text, call) => tasks.check(checks, text, call, request.client),
-          actor: model.actor,
-          open: (sink) => this.#openSequence(model, sink),
-          places,
-          close: (id, tokenCount) => {
-            model.sequences.delete(id);
-            places.ended(tokenCount);
-          },
-        },
-        clock,
-        stalledReaderMs,
-        onClosed: () => {
-          model.runs.delete(run);
-          places.close();
-        },
-      });
-      holder.run = run;
-      model.runs.add(run);
-      return new DeferredReply(run.start());
-    } catch (error) {
-      refuse(writer, error);
-      return undefined;
-    }
+      holder.generation = this.#generation(model, places, stop.signal, stream, { request, adapter });
+      return await whileLive(model, stop, holder.generation.run()).finally(() => places.close());
+    };
+    void stream.endWith(generate());
   }
 
-  countTokens({ run, request }: Parameters<GenerationProtocol["countTokens"]>[0]): DeferredReply<number> {
-    const model = this.#modelFor(request.model);
-    if (!model.capabilities.generates) throw generatesNothing(request.model, model.capabilities.pooling);
-    return this.#task(run, (signal) => this.#options.tasks.countTokens(model.textKey, request, signal));
+  /** A generation whose events go to `stream`. */
+  #generation(
+    model: LinkedModel,
+    places: QueuePlaces,
+    signal: AbortSignal,
+    stream: EventStream,
+    asked: Pick<GenerationOptions, "request" | "adapter">,
+  ): Generation {
+    const { tasks } = this.#options;
+    return new Generation({
+      ...asked,
+      model: {
+        texts: model.texts,
+        prepare: (request, signal) => tasks.prepare(model.textKey, request, signal),
+        check: (checks, text, call) => tasks.check(checks, text, call, asked.request.client),
+        actor: model.actor,
+        open: (sink) => this.#openSequence(model, sink),
+        places,
+        close: (id, tokenCount) => {
+          model.sequences.delete(id);
+          places.ended(tokenCount);
+        },
+      },
+      signal,
+      onPrepared: () => stream.prepared(),
+      emit: (event) => stream.write(event),
+    });
+  }
+
+  countTokens({ task, request }: MessageOf<GenerationProtocol, "countTokens">): DeferredReply<number> {
+    const model = this.#generating(request.model);
+    return this.#task(task, ({ signal }) => this.#options.tasks.countTokens(model.textKey, request, signal));
   }
 
   textStatistics(): TextStatistics {
     return this.#options.tasks.statistics;
   }
 
-  translate({ run, body }: Parameters<GenerationProtocol["translate"]>[0]): DeferredReply<Moved<unknown>> {
-    return this.#task(run, async (signal) => {
+  translate({ task, body }: MessageOf<GenerationProtocol, "translate">): DeferredReply<Moved<unknown>> {
+    return this.#task(task, async ({ signal }) => {
       const { value, movable } = await this.#options.tasks.translate(body, signal);
       return new Moved(value, movable);
     });
   }
 
-  cancelTask({ run }: Parameters<GenerationProtocol["cancelTask"]>[0]): void {
-    this.#tasks.get(run)?.abort();
-  }
-
-  #task<T>(run: number, start: (signal: AbortSignal) => Promise<T>): DeferredReply<T> {
-    const task = new AbortController();
-    this.#tasks.set(run, task);
-    return new DeferredReply(start(task.signal).finally(() => this.#tasks.delete(run)));
-  }
-
-  embed({ run: id, request, adapter }: Parameters<GenerationProtocol["embed"]>[0]): void {
-    const holder: { run?: Embedding } = {};
-    const writer = this.#options.hub.writer<EmbedEvent>(id, {
-      onCancel: () => holder.run?.cancel(),
-      onDrain: () => {},
-    });
-    try {
-      const model = this.#modelFor(request.model);
-      const { pooling, pooledLength } = model.capabilities;
-      if (pooling === null || pooling === "rank") throw embedsNothing(request.model, pooling);
-      const { textKey, actor, capacity, maxQueue } = model;
-      const { truncateInputs: truncates, client } = request;
-      model.queue.check(client, 1);
-      const run = new Embedding({
+  embed({ task, request, adapter }: MessageOf<GenerationProtocol, "embed">): DeferredReply<Moved<Embeddings>> {
+    const model = this.#embedding(request.model);
+    const { textKey, actor, capacity, capabilities, maxQueue } = model;
+    const { truncateInputs: truncates, client } = request;
+    model.queue.check(client, 1);
+    return this.#task(task, async (stop) => {
+      const embedding = new Embedding({
         request,
         adapter,
-        writer,
         model: {
           tokenize: (inputs, signal) => this.#options.tasks.tokenize(textKey, inputs, { truncates, client, signal }),
           actor,
           capacity,
-          pooledLength,
+          pooledLength: capabilities.pooledLength,
           maxQueue,
           nextId: () => this.#nextId(),
         },
-        onClosed: () => model.runs.delete(run),
+        signal: stop.signal,
       });
-      holder.run = run;
-      model.runs.add(run);
-      run.start();
-    } catch (error) {
-      refuse(writer, error);
-    }
+      const embeddings = await whileLive(model, stop, embedding.run());
+      return new Moved(
+        embeddings,
+        embeddings.vectors.map(({ buffer }) => buffer as ArrayBuffer),
+      );
+    });
   }
 
-  /** Throws why it cannot be used. */
+  cancelTask({ task }: MessageOf<GenerationProtocol, "cancelTask">): void {
+    this.#tasks.get(task)?.abort(new ServerError("cancelled", "the request was cancelled"));
+  }
+
+  #task<T>(id: number, start: (stop: AbortController) => Promise<T>): DeferredReply<T> {
+    const stop = new AbortController();
+    this.#tasks.set(id, stop);
+    return new DeferredReply(start(stop).finally(() => this.#tasks.delete(id)));
+  }
+
+  /** Throws why the model cannot be used, or that it generates no text. */
+  #generating(id: string): LinkedModel {
+    const model = this.#modelFor(id);
+    if (model.capabilities.generates) return model;
+    throw generatesNothing(id, model.capabilities.pooling);
+  }
+
+  /** Throws why the model cannot be used, or that it has no embeddings. */
+  #embedding(id: string): LinkedModel {
+    const model = this.#modelFor(id);
+    const { pooling } = model.capabilities;
+    if (pooling === null || pooling === "rank") throw embedsNothing(id, pooling);
+    return model;
+  }
+
+  /** Throws why the model cannot be used. */
   #modelFor(id: string): LinkedModel {
     const model = this.#models.get(id);
     if (!model) throw fromErrorRecord(this.#unavailable(id));
@@ -242,10 +252,8 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
 
   #lost(id: string, linked: LinkedModel, exit: PeerExit): void {
     if (this.#models.get(id) === linked) this.#forget(id);
-    const error = toErrorRecord(
-      new ServerError("model_failed", `the engine of model "${id}" ended (${exit.reason}); the request can be retried`),
-    );
-    for (const run of [...linked.runs]) run.fail(error);
+    const message = `the engine of model "${id}" ended (${exit.reason}); the request can be retried`;
+    for (const stop of [...linked.live]) stop.abort(new ServerError("model_failed", message));
   }
 
   #unavailable(id: string): ErrorRecord {
@@ -257,9 +265,14 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
 
 const maxSequenceId = 0x7fff_ffff;
 
-function refuse(writer: StreamWriter<{ readonly type: "error"; readonly error: ErrorRecord }>, thrown: unknown): void {
-  writer.write({ type: "error", error: toErrorRecord(thrown) });
-  writer.end();
+/** Lets the loss of the model abort a request until it has settled. */
+async function whileLive<T>({ live }: LinkedModel, stop: AbortController, request: Promise<T>): Promise<T> {
+  live.add(stop);
+  try {
+    return await request;
+  } finally {
+    live.delete(stop);
+  }
 }
 
 function generatesNothing(id: string, pooling: Pooling | null): ServerError {

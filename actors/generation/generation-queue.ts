@@ -1,11 +1,11 @@
-// GenerationQueue: counts the sequences of one model's runs, from the moment a run is accepted, and refuses a run that the scheduler
-// would have no place for. So an overloaded server prepares no prompt that it cannot run.
+// Generation queue: counts the sequences of one model's generations from admission on, and refuses a request that the scheduler
+// would refuse. So an overloaded server prepares no prompt that it cannot run.
 import { queueFull } from "../../engines/decoding/scheduler/queue/queue-full.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { QueueShares } from "../../runtime/queues/queue-shares.ts";
 import { RetryAfterEstimator } from "./retry-after-estimator.ts";
 
-export interface RunQueueOptions {
+export interface GenerationQueueOptions {
   readonly slots: number;
   /** Most sequences without a slot. */
   readonly maxQueue: number;
@@ -13,31 +13,31 @@ export interface RunQueueOptions {
 }
 
 export class GenerationQueue {
-  readonly #options: RunQueueOptions;
-  /** Counts what waits for its first token, and what has stood still since its last one because its reader is behind. */
+  readonly #options: GenerationQueueOptions;
+  /** By client: sequences before their first token, and paused ones that have had no token since. */
   readonly #shares = new QueueShares();
-  readonly #pace: RetryAfterEstimator;
-  /** Sequences of runs that have been accepted and go on. */
+  readonly #retryAfter: RetryAfterEstimator;
+  /** Sequences that are admitted and have not ended. */
   #count = 0;
 
-  constructor(options: RunQueueOptions) {
+  constructor(options: GenerationQueueOptions) {
     this.#options = options;
-    this.#pace = new RetryAfterEstimator(options.clock);
+    this.#retryAfter = new RetryAfterEstimator(options.clock);
   }
 
   /**
-   * Throws `queue_full` where `count` more sequences of a client find no place. Places that clients with more waiting would
-   * give up count as free; the scheduler decides which of them give way, once the prompt is prepared.
+   * Throws `queue_full` if there is no place for `count` more sequences of a client. Places that clients with more waiting
+   * would give up count as free; the scheduler decides which sequences it displaces, once the prompt is prepared.
    */
   check(client: string, count: number): void {
     const { slots, maxQueue } = this.#options;
     const free = slots + maxQueue - this.#count;
     if (this.#shares.hasRoomFor(client, count, free)) return;
-    throw queueFull(maxQueue, this.#pace.secondsFor(Math.max(this.#count - slots, 1)));
+    throw queueFull(maxQueue, this.#retryAfter.secondsFor(Math.max(this.#count - slots, 1)));
   }
 
-  /** Accepts a run: takes places for its sequences. Throws `queue_full`. */
-  enter(client: string, count: number): RunPlaces {
+  /** Admits a request: takes places for its sequences. Throws `queue_full`. */
+  enter(client: string, count: number): QueuePlaces {
     this.check(client, count);
     let waiting = count;
     let held = count;
@@ -53,7 +53,7 @@ export class GenerationQueue {
       this.#count--;
       if (waiting > held) begun();
     };
-    const goesOn = () => {
+    const resumed = () => {
       paused--;
       this.#shares.remove(client);
     };
@@ -63,30 +63,30 @@ export class GenerationQueue {
         paused++;
         this.#shares.add(client);
       },
-      goesOn,
+      resumed,
       ended: (tokenCount) => {
-        if (tokenCount > 0) this.#pace.ended();
+        if (tokenCount > 0) this.#retryAfter.ended();
         else if (waiting > 0) begun();
         leave();
       },
       close: () => {
         while (held > 0) leave();
-        while (paused > 0) goesOn();
+        while (paused > 0) resumed();
       },
     };
   }
 }
 
-/** The places of one run's sequences. */
-export interface RunPlaces {
-  /** One of its sequences has its first token. Once for each. */
+/** The places of one request's sequences. */
+export interface QueuePlaces {
+  /** A sequence has its first token. Once for each. */
   begun(): void;
-  /** One of its sequences that have begun is paused. Once until it goes on. */
+  /** A sequence that has begun is paused. Once until `resumed`. */
   paused(): void;
   /** It has a token again, or has ended. */
-  goesOn(): void;
-  /** One of its sequences has ended, after `tokenCount` tokens. */
+  resumed(): void;
+  /** A sequence has ended, after `tokenCount` tokens. */
   ended(tokenCount: number): void;
-  /** The run has ended. */
+  /** The request has ended: gives all places back. */
   close(): void;
 }

@@ -1,71 +1,86 @@
-// One request from its prompt to its last event: has the prompt prepared, opens its sequences at the model, follows them, and
-// ends them all however it ends (finished, cancelled, reader stalled, engine lost). Events leave through one bounded stream.
+// Generation: one pass of a model from a prompt to finished choices. It has the prompt prepared, opens a sequence for each
+// candidate, and turns their tokens into events. run() settles with the result, and leaves nothing behind at the model however
+// it ends. It knows no stream: a caller forwards the events, of one generation or of several in sequence.
 import { performance } from "node:perf_hooks";
-import type { GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
+import type { FinishReason, GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
 import type { TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
-import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
-import type { Clock } from "../../runtime/clock.ts";
-import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import { type ErrorRecord, fromErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
 import { elapsedUnitSeconds, type LeasedAdapter, type ModelProtocol, type SequenceJob } from "../messages.ts";
 import type { OutputChecks, PreparedPrompt } from "../text-tasks/prepare.ts";
-import type { RunPlaces } from "./generation-queue.ts";
+import type { QueuePlaces } from "./generation-queue.ts";
 import { BestOf } from "./output/best-of.ts";
 import { Choice } from "./output/choice.ts";
-import { type ChoiceEvent, EventBuffer } from "./output/event-buffer.ts";
+import type { ChoiceEvent } from "./output/event-buffer.ts";
 import { answerPlan, type OutputPlan } from "./output/output-plan.ts";
 import { promptLogprobs } from "./output/token-logprobs.ts";
 
-/** The model answers between two steps, and a step of a large model on few cores can be long; so can compiling a grammar. */
+/** Longest wait until the model has queued the sequences: it answers between two steps, and compiles a grammar before. */
 const acceptTimeoutMs = 10 * 60 * 1000;
 
-/** Takes what happens to one sequence. */
+/** Takes what the model reports of one sequence. */
 export interface SequenceSink {
-  /** Its first token comes next; of so many tokens of its prompt the KV was there already. */
+  /** `tokens` of the prompt were in the KV cache. Comes just before the first token. */
   onCached(tokens: number): void;
-  /** The logprobs of its prompt: see PromptLogprobs. */
+  /** The logprobs of the prompt: see PromptLogprobsRecord. */
   onPrompt(records: Float32Array): void;
   /** `elapsed` in units of elapsedUnitSeconds; `logprobs` is null or holds this row's record from `at` on. */
   onToken(token: number, flags: number, elapsed: number, logprobs: Float32Array | null, at: number): void;
   onFailed(error: ErrorRecord): void;
 }
 
-export interface RunOptions {
+/** What a generation emits: `done` and `error` are its result. */
+export type OutputEvent = Exclude<GenerateEvent, { readonly type: "done" | "error" }>;
+
+export interface GenerationOptions {
   readonly request: GenerateRequest;
   /** null for the base model. */
   readonly adapter: LeasedAdapter | null;
-  readonly writer: StreamWriter<GenerateEvent>;
   readonly model: {
     readonly texts: TokenTexts;
     /** Has a text worker prepare the prompt. Throws what refuses the request. */
     prepare(request: GenerateRequest, signal: AbortSignal): Promise<PreparedPrompt>;
-    /** Has a text worker say why an output is not what was asked for, or null. */
+    /** Has a text worker check an output against the request: why it does not match, or null. */
     check(checks: OutputChecks, text: string, call: string | null): Promise<string | null>;
     readonly actor: Ref<ModelProtocol>;
     /** Reserves a sequence id whose tokens go to the sink. */
     open(sink: SequenceSink): number;
-    readonly places: Pick<RunPlaces, "begun" | "paused" | "goesOn">;
-    /** The sequence has ended, with so many tokens, or is cancelled: its tokens go nowhere. */
+    readonly places: Pick<QueuePlaces, "begun" | "paused" | "resumed">;
+    /** The sequence has ended after `tokenCount` tokens, or is cancelled: its sink gets no more. */
     close(id: number, tokenCount: number): void;
   };
-  readonly clock: Clock;
-  readonly stalledReaderMs: number;
-  /** Called once, when it takes no more tokens. */
-  readonly onClosed: () => void;
+  /** Ends the generation: run() rejects with the reason, an Error. */
+  readonly signal: AbortSignal;
+  /** The prompt is in tokens: the request's content is no longer needed. Not called if it fails before. */
+  readonly onPrepared: () => void;
+  /** Takes each event in order. False pauses the sequences until resume(); events on their way still come. */
+  readonly emit: (event: OutputEvent) => boolean;
+}
+
+export interface GenerationResult {
+  /** By choice. */
+  readonly finishReasons: readonly FinishReason[];
+  readonly usage: Usage;
+}
+
+interface Completion {
+  resolve(result: GenerationResult): void;
+  reject(error: unknown): void;
 }
 
 export class Generation {
-  readonly #options: RunOptions;
+  readonly #options: GenerationOptions;
   readonly #startedMs = performance.now();
   readonly #startedAt = Date.now();
-  /** Sequence id -> choice, while it goes on. */
+  /** Choices that are being generated, by sequence id. */
   readonly #open = new Map<number, Choice>();
   /** Sequences that were paused and have had no token since. */
   readonly #paused = new Set<number>();
   /** Every choice by index. */
   #choices: readonly Choice[] = [];
-  /** Set where not all choices are returned. */
+  /** null if all candidates are returned. */
   readonly #bestOf: BestOf | null;
+  readonly #finishReasons: FinishReason[] = [];
   #promptTokens = 0;
   #cachedTokens = 0;
   #completionTokens = 0;
@@ -76,63 +91,66 @@ export class Generation {
   /** Until the first token, and the longest from a choice's first token to its last: choices may run one after another. */
   #promptUnits = 0;
   #completionUnits = 0;
-  /** Set while the reader is behind. */
-  #cancelStallTimer: (() => void) | null = null;
-  /** What the model made before it heard of the pause. */
-  readonly #backlog = new EventBuffer();
-  readonly #preparation = new AbortController();
-  #closed = false;
+  /** The last event was refused more: the sequences are paused. */
+  #isPaused = false;
+  /** null before run() and once it has settled. */
+  #completion: Completion | null = null;
 
-  constructor(options: RunOptions) {
+  constructor(options: GenerationOptions) {
     this.#options = options;
     const { candidates, choices } = options.request;
     this.#bestOf = candidates > choices ? new BestOf(candidates) : null;
   }
 
-  /** Settles when its prompt is prepared, or it has ended. Never rejects. */
-  async start(): Promise<void> {
-    const { request, model } = this.#options;
+  /** Once. Rejects with what refuses or ends the generation; then the events so far are all there are. */
+  run(): Promise<GenerationResult> {
+    const { signal } = this.#options;
+    return new Promise((resolve, reject) => {
+      this.#completion = { resolve, reject };
+      signal.addEventListener("abort", this.#aborted, { once: true });
+      if (signal.aborted) this.#aborted();
+      else void this.#start();
+    });
+  }
+
+  /** The events are wanted again. */
+  resume(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    this.#tellPaused();
+  }
+
+  /** Never rejects. */
+  async #start(): Promise<void> {
+    const { request, model, signal, onPrepared } = this.#options;
     try {
-      const prepared = await model.prepare(request, this.#preparation.signal);
-      if (this.#closed) return;
+      const prepared = await model.prepare(request, signal);
+      if (this.#isOver) return;
+      onPrepared();
       const jobs = this.#jobs(prepared);
       this.#queuedAt = this.#now();
-      const accepted = model.actor.ask("generate", { jobs }, { timeoutMs: acceptTimeoutMs });
-      accepted.catch((error: unknown) => this.fail(toErrorRecord(error)));
+      await model.actor.ask("generate", { jobs }, { timeoutMs: acceptTimeoutMs });
     } catch (error) {
-      this.fail(toErrorRecord(error));
+      this.#fail(error);
     }
   }
 
-  /** The reader has caught up: the sequences go on. */
-  resume(): void {
-    if (!this.#cancelStallTimer) return;
-    this.#cancelStallTimer();
-    this.#cancelStallTimer = null;
-    for (const event of this.#backlog.take()) this.#emit(event);
-    if (this.#cancelStallTimer) return;
-    this.#setPaused(false);
-    if (this.#open.size === 0) this.#end();
+  get #isOver(): boolean {
+    return this.#completion === null;
   }
 
-  /** The reader is gone. */
-  cancel(): void {
-    this.#close();
-  }
+  readonly #aborted = (): void => this.#fail(this.#options.signal.reason);
 
-  fail(error: ErrorRecord): void {
-    if (this.#closed) return;
-    this.#close();
-    this.#options.writer.write({ type: "error", error });
-    this.#options.writer.end();
+  #fail(error: unknown): void {
+    this.#close()?.reject(error);
   }
 
   #jobs(prepared: PreparedPrompt): SequenceJob[] {
     const { request, adapter } = this.#options;
     const { tokens } = prepared;
     this.#promptTokens = tokens.length;
-    // The model has nothing to say of a first token.
-    if (request.promptLogprobs !== null && tokens.length === 1) this.#tellPrompt(tokens, new Float32Array(0));
+    // A first token has no logprob, so the model sends no record for a prompt of one token.
+    if (request.promptLogprobs !== null && tokens.length === 1) this.#emitPrompt(tokens, new Float32Array(0));
     const answer = answerPlan(prepared.answer);
     this.#choices = Array.from({ length: request.candidates }, (_, index) => this.#choice(index, tokens, answer));
     return this.#choices.map((choice, index) => ({
@@ -140,9 +158,9 @@ export class Generation {
       id: this.#openSequence(choice, index, tokens),
       choice: index,
       adapter: adapter?.id ?? 0,
-      // A request has one time to its first token, however many choices.
+      // The time to the first token is counted once a request, not once a choice.
       series: index === 0 ? request.series : null,
-      // The prompt is the same for all.
+      // All choices share the prompt.
       promptLogprobs: index === 0 ? request.promptLogprobs : null,
     }));
   }
@@ -171,18 +189,18 @@ export class Generation {
       onCached: (tokens) => {
         if (index === 0) this.#cachedTokens = tokens;
       },
-      // What a sink throws would end the place, and every other run with it.
+      // An error thrown by a sink would end the place, and every other generation with it.
       onPrompt: (records) => {
         try {
-          this.#tellPrompt(prompt, records);
+          this.#emitPrompt(prompt, records);
         } catch (error) {
-          this.fail(toErrorRecord(error));
+          this.#fail(error);
         }
       },
       onToken: (token, flags, elapsed, logprobs, at) => {
-        // It has ended; these rows were on their way.
+        // The choice has ended; these rows were on their way.
         if (!this.#open.has(id)) return;
-        if (this.#paused.size > 0 && this.#paused.delete(id)) model.places.goesOn();
+        if (this.#paused.size > 0 && this.#paused.delete(id)) model.places.resumed();
         if (firstUnits === null) {
           firstUnits = elapsed;
           model.places.begun();
@@ -192,16 +210,16 @@ export class Generation {
         try {
           choice.take(token, flags, logprobs, at);
         } catch (error) {
-          this.fail(toErrorRecord(error));
+          this.#fail(error);
         }
       },
-      onFailed: (error) => this.fail(error),
+      onFailed: (error) => this.#fail(fromErrorRecord(error)),
     });
     this.#open.set(id, choice);
     return id;
   }
 
-  /** An output that cannot be checked is not what was asked for: its client is told why. */
+  /** Why an output does not match the request, or null. A check that fails counts as a mismatch. Never rejects. */
   async #check({ checks }: OutputPlan, text: string, call: string | null): Promise<string | null> {
     if (checks === null) return null;
     try {
@@ -211,7 +229,7 @@ export class Generation {
     }
   }
 
-  #tellPrompt(prompt: Int32Array, records: Float32Array): void {
+  #emitPrompt(prompt: Int32Array, records: Float32Array): void {
     this.#emit({ type: "prompt", logprobs: promptLogprobs(prompt, records) });
   }
 
@@ -227,7 +245,7 @@ export class Generation {
     });
   }
 
-  /** The model need not go on with a choice. */
+  /** Tells the model that the text of a choice has ended. */
   #stop(index: number): void {
     const id = this.#sequenceOf(index);
     if (id !== null) this.#options.model.actor.tell("cancel", { ids: [id], how: "stop" });
@@ -240,24 +258,22 @@ export class Generation {
     this.#completionTokens += choice.tokenCount;
     this.#reasoningTokens += choice.reasoningTokenCount;
     this.#open.delete(id);
-    if (this.#paused.delete(id)) this.#options.model.places.goesOn();
+    if (this.#paused.delete(id)) this.#options.model.places.resumed();
     this.#options.model.close(id, choice.tokenCount);
-    if (this.#open.size > 0 || this.#closed) return;
-    const means = this.#choices.map(({ meanLogprob }) => meanLogprob);
-    for (const event of this.#bestOf?.likeliest(this.#options.request.choices, means) ?? []) this.#emit(event);
-    this.#emit({ type: "done", usage: this.#usage() });
-    if (this.#backlog.isEmpty) this.#end();
+    if (this.#open.size === 0) this.#complete();
   }
 
-  /** null once it has ended. */
+  #complete(): void {
+    if (this.#isOver) return;
+    const means = this.#choices.map(({ meanLogprob }) => meanLogprob);
+    for (const event of this.#bestOf?.likeliest(this.#options.request.choices, means) ?? []) this.#emit(event);
+    this.#close()?.resolve({ finishReasons: this.#finishReasons, usage: this.#usage() });
+  }
+
+  /** null once the choice has ended. */
   #sequenceOf(index: number): number | null {
     for (const [id, choice] of this.#open) if (choice === this.#choices[index]) return id;
     return null;
-  }
-
-  #end(): void {
-    this.#close();
-    this.#options.writer.end();
   }
 
   #usage(): Usage {
@@ -280,58 +296,48 @@ export class Generation {
     };
   }
 
-  /** Milliseconds since 1970: the clock of the wall once, from there on the one that is never set. */
+  /** Milliseconds since 1970 on a monotonic clock: the wall clock is read once, at the start. */
   #now(): number {
     return this.#startedAt + performance.now() - this.#startedMs;
   }
 
-  #emit(event: GenerateEvent): void {
-    if (this.#closed) return;
-    if (this.#cancelStallTimer) this.#backlog.add(event);
-    else if (!this.#options.writer.write(event)) this.#pause();
-  }
-
-  #pause(): void {
-    const { clock, stalledReaderMs } = this.#options;
-    this.#setPaused(true);
-    this.#cancelStallTimer = clock.setTimeout(() => {
-      const seconds = stalledReaderMs / 1000;
-      const message = `the client read nothing for ${seconds} s (stalled_reader_secs); its generation was cancelled`;
-      this.fail(toErrorRecord(new ServerError("reader_stalled", message)));
-    }, stalledReaderMs);
-  }
-
-  #setPaused(paused: boolean): void {
-    const { model } = this.#options;
-    const ids = [...this.#open.keys()];
-    if (ids.length > 0) model.actor.tell("setPaused", { ids, paused });
-    if (!paused) return;
+  #emit(event: OutputEvent): void {
+    if (this.#isOver) return;
+    if (event.type === "finish") this.#finishReasons[event.choice] = event.reason;
+    if (this.#options.emit(event) || this.#isPaused) return;
+    this.#isPaused = true;
+    this.#tellPaused();
     for (const [id, { tokenCount }] of this.#open) {
       if (tokenCount === 0 || this.#paused.has(id)) continue;
       this.#paused.add(id);
-      model.places.paused();
+      this.#options.model.places.paused();
     }
   }
 
-  /** Takes no more tokens and makes the model forget what is still going on. */
-  #close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
-    this.#preparation.abort();
-    this.#cancelStallTimer?.();
-    this.#cancelStallTimer = null;
+  #tellPaused(): void {
     const ids = [...this.#open.keys()];
-    if (ids.length > 0) this.#options.model.actor.tell("cancel", { ids });
-    for (const [id, choice] of this.#open) this.#options.model.close(id, choice.tokenCount);
+    if (ids.length > 0) this.#options.model.actor.tell("setPaused", { ids, paused: this.#isPaused });
+  }
+
+  /** Takes no more tokens and cancels the sequences that are left. Returns how to settle run(); null if it has settled. */
+  #close(): Completion | null {
+    const { model, signal } = this.#options;
+    const completion = this.#completion;
+    if (completion === null) return null;
+    this.#completion = null;
+    signal.removeEventListener("abort", this.#aborted);
+    const ids = [...this.#open.keys()];
+    if (ids.length > 0) model.actor.tell("cancel", { ids });
+    for (const [id, choice] of this.#open) model.close(id, choice.tokenCount);
     this.#open.clear();
-    this.#options.onClosed();
+    return completion;
   }
 }
 
-/** What every choice is asked alike. The choices share one prompt, and so does the message on a link between threads. */
+/** The part of a job that all choices share. They share one prompt array, so a link between threads copies it once. */
 function jobOf(request: GenerateRequest, { tokens, grammar, breakers, reasoningBudget }: PreparedPrompt) {
   const { client, sampling, priority, receivedAt } = request;
-  // Ranking needs the logprobs of what was chosen, whether or not the client does.
+  // Ranking needs the logprob of each chosen token, even if the client asked for none.
   const isRanked = request.candidates > request.choices;
   return {
     client,

@@ -1,5 +1,5 @@
-// The module of the agents place (a worker thread): the agents and models actors, the stream hub towards the front, and the
-// text workers.
+// Generation place: the module of a worker thread. Sets up the actors `generation` and `models`, the stream hub to the front,
+// and the text workers.
 import { StreamHub } from "../../runtime/actor/stream.ts";
 import { realClock } from "../../runtime/clock.ts";
 import { TaskPool } from "../../runtime/task/task-pool.ts";
@@ -16,9 +16,9 @@ import { type TaskRunner, TextTasks } from "../text-tasks/text-tasks.ts";
 import type { TextWorkerInit } from "../text-tasks/text-worker.ts";
 import { GenerationActor } from "./generation-actor.ts";
 
-/** A task on a client's text that takes longer is slow: others do not wait for it. */
+/** A text task that takes longer counts as slow: other tasks do not wait for it. */
 const quickMs = 250;
-/** Longest time a text worker takes to make a model's vocabulary and template ready, where a text task may not take longer. */
+/** Least time limit for reading a model's vocabulary and template, also if that of a text task is shorter. */
 const loadLimitMs = 10_000;
 
 export async function start(place: PlaceContext<GenerationPlaceInit>): Promise<null> {
@@ -36,13 +36,13 @@ export async function start(place: PlaceContext<GenerationPlaceInit>): Promise<n
     maxQueuedName: "text_task_queue",
     onDown: (textWorkersAreDown) => place.progress({ textWorkersAreDown } satisfies GenerationPlaceReport),
   });
-  startAgents(place, pool);
+  startGeneration(place, pool);
   return null;
 }
 
-/** The same with text tasks run by `runner`. */
-export function startAgents(place: PlaceContext<GenerationPlaceInit>, runner: TaskRunner): void {
-  const { mailboxLimit, streamWindow, stalledReaderMs, textTasks } = place.init;
+/** Sets the place up with text tasks run by `runner`. */
+export function startGeneration(place: PlaceContext<GenerationPlaceInit>, runner: TaskRunner): void {
+  const { mailboxLimit, streamWindow, textTasks } = place.init;
   const hub = new StreamHub(place.spawner, { channel: eventChannel, window: streamWindow });
   const taskLimits = {
     seconds: textTasks.limitSeconds,
@@ -52,8 +52,9 @@ export function startAgents(place: PlaceContext<GenerationPlaceInit>, runner: Ta
   const tasks = new TextTasks(runner, taskLimits, (endedTask) =>
     place.progress({ endedTask } satisfies GenerationPlaceReport),
   );
-  const loop = new GenerationActor({ hub, system: place.system, clock: realClock, stalledReaderMs, tasks });
-  place.system.spawn<GenerationProtocol>("agents", loop, { mailboxLimit });
-  place.system.spawn<ModelsProtocol>("models", loop);
+  const actor = new GenerationActor({ hub, system: place.system, clock: realClock, tasks });
+  // A refused tell would leave the stream of `start` without an end. No handler waits, so this mailbox stays almost empty.
+  place.system.spawn<GenerationProtocol>("generation", actor, { mailboxLimit });
+  place.system.spawn<ModelsProtocol>("models", actor);
   place.onStop(() => runner.close());
 }

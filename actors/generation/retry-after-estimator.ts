@@ -1,13 +1,13 @@
-// Owns the guess how long a queue takes to drain, from when sequences of a model ended lately: an honest Retry-After.
+// Retry-After estimator: estimates how long a queue takes to drain, from the times at which sequences of a model last ended.
 import type { Clock } from "../../runtime/clock.ts";
 
-/** Ends that are remembered. */
+/** Number of ends that the estimate is made of. */
 const window = 64;
 const longestSeconds = 60;
 
 export class RetryAfterEstimator {
   readonly #clock: Clock;
-  /** When the last ones ended, a ring. */
+  /** Ring of the last ends, milliseconds of the clock. */
   readonly #endedMs = new Float64Array(window);
   #count = 0;
 
@@ -20,7 +20,7 @@ export class RetryAfterEstimator {
     this.#endedMs[this.#count++ % window] = this.#clock.now();
   }
 
-  /** Whole seconds until so many more have ended, if it goes on as it did lately: 1 to 60. */
+  /** Whole seconds until `count` more sequences have ended, at the average rate of the last ones: 1 to 60. */
   secondsFor(count: number): number {
     const seen = Math.min(this.#count, window);
     if (seen < 2) return 1;

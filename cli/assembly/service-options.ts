@@ -60,7 +60,6 @@ export async function frontOptions(config: Config, log: Logger, progress: Progre
     agents: {
       mailboxLimit,
       streamWindow,
-      stalledReaderMs: troupe.stalledReaderSecs * 1000,
       textTasks: textTasks(troupe),
     },
     speculation,

@@ -19,8 +19,6 @@ import { answerOnce } from "./one-shot.ts";
 import { Output } from "./output.ts";
 import { Repl } from "./repl.ts";
 
-/** Longest delay of a timer: an answer may be read in a pager for any time. */
-const neverMs = 2 ** 31 - 1;
 const maxInputBytes = 16 * 1024 * 1024;
 const signalCodes = { SIGINT: 130, SIGTERM: 143 };
 
@@ -41,7 +39,6 @@ export async function run(config: Config): Promise<void> {
   let isLoading = true;
   const front = new InferenceService({
     ...options,
-    agents: { ...options.agents, stalledReaderMs: neverMs },
     // No bar when a model is reloaded during a conversation.
     onLoadProgress: (id, fraction) => isLoading && options.onLoadProgress(id, fraction),
   });

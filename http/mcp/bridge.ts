@@ -1,5 +1,5 @@
-// Owns the way between an exchange and the web's Request and Response, which the protocol's implementation speaks: headers
-// in, a body or a stream out, with back pressure and an end when the client goes. It knows no method of the protocol.
+// Bridge: converts between an exchange and the Request and Response of the Fetch API, which the MCP library uses. Sends a body or
+// a stream, with back pressure, until the client disconnects.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Exchange } from "../exchange.ts";
 import type { HttpRequest, ReplyHeaders, StreamSink } from "../server/edge.ts";
@@ -7,17 +7,17 @@ import { drained } from "../server/write-piece.ts";
 import { isResponse } from "./messages.ts";
 
 const EVENT_STREAM = "text/event-stream";
-/** The protocol wants both accepted. A client that asks for neither still gets its answer, as JSON. */
+/** The library demands both. A client that accepts neither gets its answer as JSON. */
 const BOTH = `application/json, ${EVENT_STREAM}`;
 
 const sentHeaders = /^(?:last-event-id|mcp-[a-z0-9-]+)$/;
 const keptHeaders = ["content-type", "mcp-session-id", "allow"];
 const exposed = { "access-control-expose-headers": "x-request-id, mcp-session-id, mcp-protocol-version" };
 
-/** The request as the web has it, without its body. */
+/** The request without its body. */
 export function webRequest({ method, headers, signal }: HttpRequest): Request {
   const taken = [...headers].filter(([name]) => sentHeaders.test(name));
-  // What came with a POST has been read, whichever of JSON's names it was sent under.
+  // The body of a POST has been read already, whatever its content type.
   const kinds: [string, string][] =
     method === "POST"
       ? [
@@ -32,12 +32,12 @@ export function webRequest({ method, headers, signal }: HttpRequest): Request {
   }
 }
 
-/** Whether an answer to the request may come as a stream. */
+/** Whether the client accepts a stream. */
 function wantsStream({ headers }: HttpRequest): boolean {
   return headers.get("accept")?.includes(EVENT_STREAM) ?? false;
 }
 
-/** Sends a response; settles when all of it has left, or the client has. */
+/** Sends a response; settles when all of it is sent or the client has disconnected. */
 export async function sendResponse(exchange: Exchange, response: Response, readerStallMs: number): Promise<void> {
   const headers = replyHeaders(response);
   const { body, status } = response;
@@ -66,7 +66,7 @@ async function pump(
   readerStallMs: number,
 ): Promise<void> {
   const sink = exchange.openEventStream(headers);
-  // The head leaves with the first piece; whoever opens a stream waits for it.
+  // The head is sent with the first piece, and clients wait for the head.
   sink.write(": open\n\n");
   try {
     for await (const text of textOf(body, exchange.request.signal)) await writeTo(sink, text, readerStallMs);
@@ -79,7 +79,7 @@ async function writeTo(sink: StreamSink, text: string, readerStallMs: number): P
   if (!sink.write(text)) await drained(sink, readerStallMs);
 }
 
-/** The pieces of a stream, until it ends or the client goes. */
+/** The pieces of a stream, until it ends or the client disconnects. */
 async function* textOf(body: ReadableStream<Uint8Array>, signal: AbortSignal): AsyncGenerator<string> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
@@ -101,7 +101,7 @@ async function readAll(body: ReadableStream<Uint8Array>, signal: AbortSignal): P
   return all;
 }
 
-/** Of a stream's messages, those that answer; what was told in between has no place in a JSON body. */
+/** Sends only the responses of a stream: a JSON body has no place for notifications. */
 function sendMessages(exchange: Exchange, headers: ReplyHeaders, stream: string): void {
   const messages = [...stream.matchAll(/^data: (.+)$/gm)].map(([, data = ""]) => data);
   const answers = messages.filter((message) => isResponse(JSON.parse(message)));

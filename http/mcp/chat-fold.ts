@@ -1,8 +1,8 @@
-// Owns the fold of a streamed chat completion, as the app writes it, into the result of a tool call, and into the progress
-// that is told meanwhile. It knows the wire format of that stream, as any client does, and nothing of how it is made.
+// Chat fold: turns the SSE text of a streamed chat completion into the result of a tool call, and reports progress meanwhile. It
+// reads the wire format of the route, as any client does.
 import type { CallToolResult } from "@modelcontextprotocol/server";
 
-/** Less often than this a caller is told how far it is. */
+/** Shortest time between two progress reports. */
 const PROGRESS_INTERVAL_MS = 100;
 
 interface ToolCallDelta {
@@ -42,7 +42,7 @@ interface FoldedChoice {
   readonly toolCalls: FoldedCall[];
 }
 
-/** Told the characters generated so far, thinking included, and what of the answer is new since the last time. */
+/** Takes the number of characters so far, including reasoning, and the text of the answer since the last call. */
 export type OnProgress = (characters: number, text: string) => void;
 
 export class ChatFold {
@@ -107,7 +107,7 @@ export class ChatFold {
   #tell(): void {
     const now = performance.now();
     if (this.#onProgress === null || now - this.#toldAtMs < PROGRESS_INTERVAL_MS) return;
-    // Progress must grow from one time to the next.
+    // MCP demands that progress increases with each report.
     if (this.#characters === this.#toldCharacters) return;
     this.#toldAtMs = now;
     this.#toldCharacters = this.#characters;
@@ -130,13 +130,13 @@ function takeCall(calls: FoldedCall[], { index, id = "", function: piece }: Tool
   }
 }
 
-/** What a choice says, for clients that know of texts alone: the answer, and calls as JSON. */
+/** A choice as texts, for clients that read no structured content: the answer, and calls as JSON. */
 function texts({ text, reasoning, refusal, finishReason, toolCalls }: FoldedChoice): string[] {
   const calls = toolCalls.length > 0 ? [JSON.stringify({ tool_calls: toolCalls })] : [];
   const said = text === "" ? calls : [text, ...calls];
   if (said.length > 0 || refusal !== null) return said;
   if (reasoning === "") return [text];
-  return [`The model has only thought, and given no answer (finish_reason ${finishReason}):\n\n${reasoning}`];
+  return [`The model has reasoned but given no answer (finish_reason ${finishReason}):\n\n${reasoning}`];
 }
 
 function wireChoice({ text, finishReason, toolCalls }: FoldedChoice, index: number): object {

@@ -1,30 +1,29 @@
-// Owns the call of one of the app's own routes from inside, as if it had come over a socket: so a tool has the validation,
-// the limits, the metrics and the logs of the route, and no code of its own for any of them.
+// Dispatch: calls a route of the app from inside, like a request over a socket. So a tool has the validation, limits, metrics and
+// logs of the route.
 import { ServerError } from "../../runtime/errors.ts";
 import type { App } from "../app.ts";
 import { errorBody, statusOf } from "../errors.ts";
 import type { HttpReply, HttpRequest, StreamSink } from "../server/edge.ts";
 
-/** Most characters of an answer that is put together: it is held several times over while it becomes the result of a call. */
+/** Longest collected answer, in characters: several copies of it exist while it becomes the result of a call. */
 const MAX_BODY_LENGTH = 8 * 2 ** 20;
 
-/** Of the caller's headers, those that say who it is. */
+/** Headers of the caller that are passed on: its identity and its trace. */
 const passedHeaders = ["authorization", "x-api-key", "traceparent", "tracestate"];
 
 export interface InnerRequest {
   readonly path: string;
   readonly body: unknown;
-  /** Who asks. */
   readonly caller: HttpRequest;
   readonly requestId: string;
   readonly signal: AbortSignal;
-  /** Is given an answer that comes in pieces; without it, that is put together, up to a length. */
+  /** Takes the pieces of a streamed answer; without it they are collected, up to a length. */
   readonly onPiece?: (text: string) => void;
 }
 
 export interface InnerReply {
   readonly status: number;
-  /** "" where it was given in pieces. */
+  /** "" if the answer went to onPiece. */
   readonly body: string;
 }
 
@@ -73,13 +72,13 @@ function innerRequest({ path, body, caller, requestId }: InnerRequest, signal: A
     bodyBytes: bytes.byteLength,
     address: caller.address,
     signal,
-    // It is small, and nobody but the tool's call holds it.
+    // It is small, and only the tool call holds it.
     releaseBody: () => {},
     holdBody: () => () => {},
   };
 }
 
-/** `wholeBody`: what was put together of an answer that came in pieces. */
+/** `wholeBody`: the collected pieces of a streamed answer. */
 function innerReply(
   onPiece: (text: string) => void,
   wholeBody: () => string,
@@ -112,7 +111,7 @@ const tooLong: InnerReply = {
   }),
 };
 
-/** A body that is put together of its pieces. */
+/** The collected pieces of a streamed body. */
 class WholeBody {
   readonly #onTooLong: () => void;
   #pieces: string[] = [];

@@ -1,5 +1,5 @@
-// Owns the MCP server: what comes to its port is checked here, and handed to the session it belongs to, or to none. Made by
-// the composition root beside the app, whose routes its tools call; an edge of its own serves it.
+// MCP server: checks the requests of its port and passes each to its session, or answers it without one. Made by cli/ beside the
+// app, whose routes the tools call; it has its own edge.
 import { ServerError } from "../../runtime/errors.ts";
 import { Exchange, type ExchangeOptions } from "../exchange.ts";
 import { readJsonValue } from "../json.ts";
@@ -18,7 +18,7 @@ import { type Session, Sessions } from "./sessions.ts";
 export interface McpConfig {
   /** The address the server listens on. */
   readonly host: string;
-  /** Names it goes by besides, behind a proxy say; their pages may use it. */
+  /** Further host names, such as that of a proxy; their pages may use the server. */
   readonly allowedHosts: readonly string[];
   readonly maxSessions: number;
   readonly sessionIdleMs: number;
@@ -32,14 +32,14 @@ export interface McpOptions {
   readonly exchange: ExchangeOptions;
 }
 
-/** Messages are read on the front. */
+/** Messages are parsed on the main thread. */
 const MAX_MESSAGE_BYTES = 4 * 2 ** 20;
 const PATH = "/mcp";
 const allow = { allow: "GET, POST, DELETE, OPTIONS" };
 const preflightHeaders = {
   ...allow,
   "access-control-allow-methods": "GET, POST, DELETE",
-  // The revisions of the protocol have ever more headers; who may call at all has been checked.
+  // Each revision of the protocol adds headers; the origin has been checked.
   "access-control-allow-headers": "*, Authorization",
 };
 
@@ -47,7 +47,7 @@ export class Mcp {
   readonly #config: McpConfig;
   readonly #exchangeOptions: ExchangeOptions;
   readonly #hosts: KnownHosts;
-  /** By request of the web: what it was made from. */
+  /** By the Request made from it. */
   readonly #exchanges = new WeakMap<Request, Exchange>();
   readonly #sessions: Sessions;
   readonly #sessionless: Sessionless;
@@ -80,7 +80,7 @@ export class Mcp {
       .finally(() => exchange.finish());
   };
 
-  /** From now on no stream is kept open for which nothing is generated. */
+  /** Closes the streams that only listen. */
   drain(): void {
     this.#sessions.stopListening();
   }
@@ -94,7 +94,7 @@ export class Mcp {
   async #answer(exchange: Exchange, refusal: ServerError | null): Promise<void> {
     const { method, path } = exchange.request;
     if (path !== PATH) {
-      throw new ServerError("not_found", `there is nothing at ${path.slice(0, 200)}; this server has ${PATH}`);
+      throw new ServerError("not_found", `unknown path ${path.slice(0, 200)}; this server has ${PATH}`);
     }
     const refused = this.#hosts.refusal(exchange.request) ?? refusal;
     if (refused !== null) throw refused;

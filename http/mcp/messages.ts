@@ -1,11 +1,11 @@
-// Owns what of a JSON-RPC message is looked at before the protocol's own implementation reads it.
+// Message checks: what is read of JSON-RPC messages before the MCP library reads them.
 import { isInitializeRequest, isJSONRPCRequest } from "@modelcontextprotocol/server";
 import { ServerError } from "../../runtime/errors.ts";
 
-/** Most messages of a batch, which older revisions of the protocol have. */
+/** Largest batch. Older revisions of the protocol have batches. */
 const MAX_BATCH = 100;
 
-/** Throws `invalid_value` for what is neither a message nor a batch of them. */
+/** Throws `invalid_value` unless the value is a message or a batch of messages. */
 export function checkMessages(value: unknown): void {
   const messages = Array.isArray(value) ? value : [value];
   if (messages.length > 0 && messages.length <= MAX_BATCH && messages.every(isMessage)) return;
@@ -16,8 +16,8 @@ export function checkMessages(value: unknown): void {
 }
 
 /**
- * Whether a message begins a session. Throws `invalid_value` for one that means to and would be refused: no other session is
- * to make room for it.
+ * Whether a message begins a session. Throws `invalid_value` for an invalid `initialize`, before another session is ended to
+ * make room for it.
  */
 export function isInitialize(value: unknown): boolean {
   if (!isObject(value) || value.method !== "initialize") return false;

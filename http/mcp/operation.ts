@@ -1,10 +1,10 @@
-// Owns what the API document says of POST /mcp.
+// Operation of POST /mcp in the API document.
 import { z } from "zod";
 import type { Operation } from "../operation.ts";
 
 const message = z.looseObject({
   jsonrpc: z.literal("2.0"),
-  id: z.union([z.string(), z.int()]).optional().meta({ description: "Left out of a notification" }),
+  id: z.union([z.string(), z.int()]).optional().meta({ description: "Absent in a notification" }),
   method: z.string().optional(),
   params: z.looseObject({}).optional(),
   result: z.looseObject({}).optional(),
@@ -16,8 +16,8 @@ export const mcpOperation: Operation = {
   tag: "MCP",
   summary: "The models as an MCP server",
   description:
-    "JSON-RPC 2.0 over streamable HTTP, on the port `mcp_port` and only where that is set. `initialize` begins a session, " +
-    "whose id comes in the header `mcp-session-id`; a client without one is served too. Tools: `chat`, `embed`.",
+    "JSON-RPC 2.0 over streamable HTTP, on the port `mcp_port` and only if that is set. `initialize` begins a session, " +
+    "whose id is in the header `mcp-session-id`; requests without a session are answered, too. Tools: `chat`, `embed`.",
   body: z.union([message, z.array(message).min(1)]).meta({ description: "A message, or a batch of them" }),
   answers: {
     200: [
@@ -28,7 +28,7 @@ export const mcpOperation: Operation = {
         description: "Progress, if it was asked for, and the answer, one message an event",
       },
     ],
-    202: [{ contentType: "text/plain", description: "Nothing: the message was a notification or an answer" }],
+    202: [{ contentType: "text/plain", description: "Empty: the message was a notification or a response" }],
   },
   portSetting: "mcp_port",
   errors: ["forbidden", "not_found", "queue_full"],

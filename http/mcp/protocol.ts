@@ -1,5 +1,5 @@
-// Owns what this server says in the protocol: who it is, its tools, and how a call of one goes. One is made for each session,
-// and for each request that has none; it keeps nothing.
+// Protocol server: answers the MCP methods, with the tools of the models. Made for each session, and for each request without a
+// session; stateless.
 import {
   type CallToolResult,
   ProtocolError,
@@ -14,16 +14,16 @@ import { type Arguments, ToolBox, type ToolBoxOptions } from "./tools.ts";
 
 const INSTRUCTIONS =
   "The language models of this server, as tools: `chat` answers a conversation, `embed` turns texts into vectors. " +
-  "`model` names one of several models; left out, the default one answers.";
+  "`model` selects a model; without it the default model answers.";
 
-/** Room for a schema of a tool, which is bounded by the route. */
+/** Large enough for the schema of a tool, which the route bounds. */
 const argumentBounds = { depth: 128, values: 200_000 };
 const TOO_DEEP = tooLarge("arguments", argumentBounds);
 
-/** The exchange that a request of the web was made from. */
+/** The exchange that a Request was made from. */
 export type ExchangeFinder = (request: Request | undefined) => Exchange | undefined;
 
-/** Makes what answers the messages of a session, or of one request. */
+/** Makes the server of a session, or of one request. */
 export type ServerFactory = (exchangeOf: ExchangeFinder) => Server;
 
 export interface ModelServerOptions extends ToolBoxOptions {
@@ -49,7 +49,7 @@ function modelServer(version: string, tools: ToolBox, exchangeOf: ExchangeFinder
       arguments: given as Arguments,
       caller: exchange.request,
       requestId: exchange.id,
-      // Whoever is gone can no longer be given the result.
+      // The result cannot be sent to a client that has disconnected.
       signal: AbortSignal.any([mcpReq.signal, exchange.request.signal]),
       onProgress: progress(context),
     });
@@ -58,13 +58,13 @@ function modelServer(version: string, tools: ToolBox, exchangeOf: ExchangeFinder
   return server;
 }
 
-/** null where the caller does not want to be told. */
+/** null if the caller has not asked for progress. */
 function progress({ mcpReq }: ServerContext): OnProgress | null {
   const progressToken = mcpReq._meta?.progressToken;
   if (progressToken === undefined) return null;
   return (characters, message) => {
     const params = { progressToken, progress: characters, message };
-    // A caller that has gone is noticed by its signal.
+    // The signal tells when the caller has disconnected.
     mcpReq.notify({ method: "notifications/progress", params }).catch(() => {});
   };
 }

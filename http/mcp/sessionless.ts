@@ -1,5 +1,5 @@
-// Owns requests that belong to no session: those of the protocol's 2026 revision, which has none, and those of older clients
-// that never initialized one and only want an answer.
+// Sessionless requests: those of the protocol's 2026 revision, which has no sessions, and those of older clients that have not
+// initialized one.
 import { createMcpHandler, isLegacyRequest } from "@modelcontextprotocol/server";
 import type { ExchangeFinder, ServerFactory } from "./protocol.ts";
 import { PostTransport } from "./transport.ts";
@@ -15,7 +15,7 @@ export class Sessionless {
     this.#modern = createMcpHandler(this.#createServer, {
       legacy: "reject",
       keepAliveMs,
-      // Nothing here ever changes for a client to subscribe to.
+      // Nothing changes that a client could subscribe to.
       maxSubscriptions: 0,
     });
   }

@@ -8,7 +8,7 @@ import { PostTransport } from "./transport.ts";
 
 export interface SessionOptions {
   readonly maxSessions: number;
-  /** A session that nobody uses for so long is ended. */
+  /** A session is ended after this time without a request. */
   readonly sessionIdleMs: number;
   readonly keepAliveMs: number;
   readonly createServer: ServerFactory;
@@ -17,7 +17,6 @@ export interface SessionOptions {
 
 export class Session {
   readonly id = randomUUID();
-  /** Who began it. */
   readonly client: string;
   readonly #transport: PostTransport;
   readonly #server: Server;
@@ -48,7 +47,7 @@ export class Session {
     return this.#server.connect(this.#transport);
   }
 
-  /** The answer to a request, which is to be held while it is asked for and sent. Throws as PostTransport does. */
+  /** The answer to a request. Hold the session until it is sent. Throws as PostTransport does. */
   fetch(request: Request, parsedBody: unknown): Promise<Response> {
     return this.#transport.answer(request, parsedBody);
   }
@@ -60,7 +59,7 @@ export class Session {
   release(): void {
     this.#heldCount--;
     this.#idleTimer.refresh();
-    // Its client never got to know its id: what was to initialize it was refused.
+    // The initialize request was refused, so the client does not know the id.
     if (this.#transport.sessionId === undefined) void this.close();
   }
 
@@ -80,14 +79,14 @@ export class Session {
 
 export class Sessions {
   readonly #options: SessionOptions;
-  /** The one that was used longest ago first. */
+  /** By id; the least recently used first. */
   readonly #open = new Map<string, Session>();
 
   constructor(options: SessionOptions) {
     this.#options = options;
   }
 
-  /** Throws `not_found`, upon which a client begins a new one. */
+  /** Throws `not_found`; the client then begins a new session. */
   find(id: string): Session {
     const session = this.#open.get(id);
     if (session === undefined) throw new ServerError("not_found", "Session not found; begin a new one by initialize");
@@ -96,7 +95,7 @@ export class Sessions {
     return session;
   }
 
-  /** A session for `client` to initialize. Throws `queue_full` where there are as many as may be, all of them in use. */
+  /** A session for `client` to initialize. Throws `queue_full` if the limit is reached and all sessions are in use. */
   async open(client: string): Promise<Session> {
     if (this.#open.size >= this.#options.maxSessions) this.#makeRoom();
     const session = new Session(client, this.#options, () => this.#open.delete(session.id));
@@ -105,7 +104,7 @@ export class Sessions {
     return session;
   }
 
-  /** Ends the streams that only listen, so that clients which wait for nothing keep no connection open. */
+  /** Ends the streams that only listen, so that idle clients keep no connection open. */
   stopListening(): void {
     for (const session of this.#open.values()) session.stopListening();
   }

@@ -1,5 +1,5 @@
-// Owns the tools the models are offered as: what each is called, takes and answers. A tool is a route of the app under
-// another name: its input schema is the one the route reads its body with, and a call of it is a request of that route.
+// Tools: the models as MCP tools. A tool is a route of the app under another name: its input schema is that of the route's body,
+// and a call of it is a request to the route.
 import assert from "node:assert/strict";
 import type { CallToolResult, Tool } from "@modelcontextprotocol/server";
 import { z } from "zod";
@@ -11,7 +11,7 @@ import { dispatch, type InnerReply, type InnerRequest } from "./dispatch.ts";
 
 export type Arguments = Readonly<Record<string, unknown>>;
 
-/** One call of a tool: who asks, until when, and whom to tell how far it is. */
+/** A call of a tool. */
 export interface Call extends Omit<InnerRequest, "path" | "body" | "onPiece"> {
   readonly arguments: Arguments;
   readonly onProgress: OnProgress | null;
@@ -19,14 +19,14 @@ export interface Call extends Omit<InnerRequest, "path" | "body" | "onPiece"> {
 
 interface OfferedTool {
   readonly listed: Tool;
-  /** Whether a model can do it; one that was never loaded is not known. */
+  /** Whether a model can do it; null: capabilities of a model that was never loaded. */
   isOffered(capabilities: ModelCapabilities | null): boolean;
   run(app: App, call: Call): Promise<CallToolResult>;
 }
 
 const CHAT_PATH = "/v1/chat/completions";
 const EMBEDDINGS_PATH = "/v1/embeddings";
-/** Of the chat's route: whether tools of the server may be used. */
+/** Fields of the chat route: whether tools of the server may be used. */
 const permissionFields = ["agent_permission", "code_execution_permission"];
 
 function offeredTools(): readonly OfferedTool[] {
@@ -45,7 +45,7 @@ function offeredTools(): readonly OfferedTool[] {
       listed: {
         name: "embed",
         title: "Embed texts",
-        description: "Turn texts into vectors whose distances tell how alike they are in meaning",
+        description: "Turn texts into vectors whose distance measures how similar their meanings are",
         inputSchema: inputSchema(EMBEDDINGS_PATH),
       },
       isOffered: (capabilities) => capabilities?.embeds ?? false,
@@ -59,7 +59,7 @@ export interface ToolBoxOptions {
   readonly inference: Inference;
 }
 
-/** The tools of the models that are served now. */
+/** The tools of the models. */
 export class ToolBox {
   readonly #app: App;
   readonly #inference: Inference;
@@ -74,7 +74,7 @@ export class ToolBox {
     return this.#offered().map(({ listed }) => listed);
   }
 
-  /** null where there is no such tool. */
+  /** null: no such tool. */
   call(name: string, call: Call): Promise<CallToolResult> | null {
     return (
       this.#offered()
@@ -89,7 +89,7 @@ export class ToolBox {
   }
 }
 
-/** The schema of a route's body, without what a call has no use for: it has a stream of its own. */
+/** The schema of a route's body, without the fields about streaming. */
 function inputSchema(path: string): Tool["inputSchema"] {
   const body = routes.find((route) => route.path === path)?.operation?.body;
   assert(body !== undefined, `POST ${path} describes its body`);
@@ -98,14 +98,14 @@ function inputSchema(path: string): Tool["inputSchema"] {
   return { ...schema, type: "object", properties };
 }
 
-/** Without "ask": an answer to that would be due in a stream that a caller does not see. */
+/** Without "ask": the question would be in a stream that the caller does not see. */
 function chatInput(): Tool["inputSchema"] {
   const schema = inputSchema(CHAT_PATH);
   const permissions = permissionFields.map((field) => [field, { type: "string", enum: ["auto", "deny"] }]);
   return { ...schema, properties: { ...schema.properties, ...Object.fromEntries(permissions) } };
 }
 
-/** A schema without what is refused or changes nothing: that would only lead a caller astray. */
+/** A schema without fields that are refused or ignored. */
 function pruned(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.filter(isUseful).map(pruned);
   if (typeof schema !== "object" || schema === null) return schema;
@@ -119,11 +119,11 @@ function isUseful(schema: unknown): boolean {
   return support !== "refused" && support !== "ignored";
 }
 
-/** Asked for as a stream, so that there is progress to tell. */
+/** Requests a stream, so that progress can be reported. */
 async function chat(app: App, { arguments: given, onProgress, ...asked }: Call): Promise<CallToolResult> {
   const asking = permissionFields.find((field) => given[field] === "ask");
   if (asking !== undefined)
-    return failed(`${asking}: expected "auto" or "deny", as nobody can be asked here; got "ask"`);
+    return failed(`${asking}: expected "auto" or "deny", since MCP has no way to ask; got "ask"`);
   const fold = new ChatFold(onProgress);
   const body = { ...given, stream: true, stream_options: { include_usage: true } };
   const reply = await dispatch(app, { ...asked, path: CHAT_PATH, body, onPiece: (piece) => fold.push(piece) });
@@ -133,11 +133,11 @@ async function chat(app: App, { arguments: given, onProgress, ...asked }: Call):
 async function embed(app: App, { arguments: body, onProgress: _, ...asked }: Call): Promise<CallToolResult> {
   const reply = await dispatch(app, { ...asked, path: EMBEDDINGS_PATH, body });
   if (reply.status !== 200) return failure(reply);
-  // As text too, for clients that know of nothing else.
+  // Also as text, for clients that read no structured content.
   return { content: [{ type: "text", text: reply.body }], structuredContent: JSON.parse(reply.body) as Arguments };
 }
 
-/** The caller is a model more often than not, and can do something about what it is told. */
+/** A result, not a protocol error: the caller is usually a model, which can react to the message. */
 function failure({ body }: InnerReply): CallToolResult {
   const { error } = JSON.parse(body) as { readonly error: { readonly message: string } };
   return failed(error.message);

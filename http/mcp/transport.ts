@@ -1,5 +1,5 @@
-// Owns what the library's transport leaves open of a POST: which of its requests still wait for an answer. A request that is
-// cancelled gets none, and the stream of its POST ends when the others have theirs. Used by sessions and where there is none.
+// POST transport: the library's transport, and which requests of a POST still wait for an answer. A cancelled request gets no
+// answer; the stream of its POST ends once the others have theirs.
 import {
   isJSONRPCErrorResponse,
   isJSONRPCNotification,
@@ -18,10 +18,10 @@ interface Post {
 }
 
 export class PostTransport extends WebStandardStreamableHTTPServerTransport {
-  /** By the id of each request that waits for its answer. */
+  /** By the id of each unanswered request. */
   readonly #posts = new Map<RequestId, Post>();
 
-  /** Called once the server has said what becomes of messages. */
+  /** Called once the server has set `onmessage`. */
   override async start(): Promise<void> {
     const deliver = this.onmessage;
     this.onmessage = (message, extra) => {
@@ -33,15 +33,15 @@ export class PostTransport extends WebStandardStreamableHTTPServerTransport {
   }
 
   /**
-   * The answer to a request of the web. Throws `invalid_value` where an id is that of a request which still waits: answers
-   * could not be told apart.
+   * The answer to a request. Throws `invalid_value` if an unanswered request has the same id: their answers could not be
+   * distinguished.
    */
   async answer(request: Request, parsedBody: unknown): Promise<Response> {
     const ids = requestIds(parsedBody);
     const taken = ids.find((id, at) => this.#posts.has(id) || ids.indexOf(id) < at);
     if (taken !== undefined) {
       const shown = JSON.stringify(taken).slice(0, 100);
-      throw new ServerError("invalid_value", `expected an id of its own; a request of id ${shown} is not answered yet`);
+      throw new ServerError("invalid_value", `expected a unique id; a request with id ${shown} is not answered yet`);
     }
     const post: Post = { waiting: new Set(ids), cancelled: [] };
     for (const id of ids) this.#posts.set(id, post);
@@ -72,11 +72,11 @@ export class PostTransport extends WebStandardStreamableHTTPServerTransport {
     if (post.waiting.size === 0) this.#end(post);
   }
 
-  /** Where none was cancelled, the last answer has ended the stream. */
+  /** Ends the stream if a request was cancelled; otherwise the last answer has ended it. */
   #end({ cancelled }: Post): void {
     for (const id of cancelled) {
       this.closeSSEStream(id);
-      // Reaches nobody, as the stream is closed; else the library would keep the id as long as the session.
+      // Not delivered, as the stream is closed; without it the library would keep the id as long as the session.
       super.send({ jsonrpc: "2.0", id, result: {} }).catch(() => {});
     }
   }
@@ -90,7 +90,7 @@ function isAnswer(message: JSONRPCMessage): message is JSONRPCMessage & { readon
   return isJSONRPCResultResponse(message) || isJSONRPCErrorResponse(message);
 }
 
-/** The id of the request that a message cancels; null where it cancels none. */
+/** The id of the request that a message cancels; null: none. */
 function cancelledId(message: JSONRPCMessage): RequestId | null {
   if (!isJSONRPCNotification(message) || message.method !== "notifications/cancelled") return null;
   const id = message.params?.requestId;

@@ -1,10 +1,10 @@
-// Owns the fold of a generation's events into a whole message: its blocks in the order the model wrote them. Called by the
-// route of messages that are not streamed.
+// Message fold: turns the events of a generation into a complete message, with its blocks in the order of generation. Used for
+// messages that are not streamed.
 import type { GenerateEvent } from "../../engines/generation.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { type ContentBlock, type Ending, type MessageHead, message, wireStop } from "./response.ts";
 
-/** The body of a generation. Throws the error it ends with, if it does. */
+/** The response body. Throws the error that the generation ends with. */
 export async function collectMessage(
   head: MessageHead,
   events: AsyncIterable<readonly GenerateEvent[]>,
@@ -16,7 +16,7 @@ export async function collectMessage(
       switch (event.type) {
         case "begin":
         case "prompt":
-          break; // the usage at the end has all there is to say of the prompt
+          break; // the usage at the end has the prompt tokens
         case "reasoning":
           blocks.think(event.text);
           break;
@@ -56,7 +56,7 @@ export async function collectMessage(
 
 class Blocks {
   readonly content: ContentBlock[] = [];
-  /** The call that is being written. */
+  /** The incomplete call. */
   #call: { readonly id: string; readonly name: string; input: string } | null = null;
 
   think(thinking: string): void {
@@ -66,7 +66,7 @@ class Blocks {
   }
 
   say(text: string): void {
-    if (text === "") return; // it carries logprobs alone
+    if (text === "") return; // it has only logprobs
     const last = this.content.at(-1);
     if (last?.type === "text") last.text += text;
     else this.content.push({ type: "text", text });
@@ -87,7 +87,7 @@ class Blocks {
     this.#call = null;
   }
 
-  /** It was none: what was written of it is text. */
+  /** The call was not valid: its text becomes text of the message. */
   dropCall(text: string): void {
     this.#call = null;
     this.say(text);

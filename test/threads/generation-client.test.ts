@@ -1,4 +1,4 @@
-// The agents place as the front sees it, with real threads: what becomes of the models when it ends.
+// Generation client, with real threads: what becomes of the models when the generation place ends.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,7 +17,7 @@ import { createFakeEngine } from "../fixtures/fakes/fake-engine.ts";
 import { recordingLog } from "../fixtures/http-server.ts";
 import { writeTinyModel } from "../fixtures/models/tiny-gguf.ts";
 
-it("serves every model again when the agents place has ended, also one whose file is gone by then", async (t) => {
+it("serves every model again when the generation place has ended, also one whose file is gone by then", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "agents-front-test-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   const { capacity, capabilities } = createFakeEngine({ sequenceTokens: 512 });
@@ -43,7 +43,6 @@ it("serves every model again when the agents place has ended, also one whose fil
     init: {
       mailboxLimit: 64,
       streamWindow: 64,
-      stalledReaderMs: 1000,
       textTasks: {
         translators: new URL("../../http/shared/body-translators.js", import.meta.url).href,
         quickWorkers: 1,
@@ -69,7 +68,7 @@ it("serves every model again when the agents place has ended, also one whose fil
   const count = (model: string) => {
     const request = { ...requestDefaults, model, client: "a", sampling: greedySampling };
     const asked = { ...request, prompt: { kind: "text", text: "hello" } } as const;
-    return front.link?.actor.ask("countTokens", { run: 1, request: asked }) ?? Promise.reject(new Error("not up"));
+    return front.link?.actor.ask("countTokens", { task: 1, request: asked }) ?? Promise.reject(new Error("not up"));
   };
   await front.start();
   const before = await Promise.all(["kept", "gone"].map(count));
@@ -78,7 +77,7 @@ it("serves every model again when the agents place has ended, also one whose fil
   for (let round = 0; round < 3; round++) {
     const { link } = front;
     // What no model place would send ends the whole place.
-    for (const port of ports.splice(0)) new PortEndpoint(port, { peer: "agents" }).send(tokenChannel, null);
+    for (const port of ports.splice(0)) new PortEndpoint(port, { peer: "generation" }).send(tokenChannel, null);
     while (front.link === link || front.link === null) await new Promise((resolve) => setTimeout(resolve, 10));
     const limit = Date.now() + 20_000;
     for (;;) {

@@ -1,10 +1,9 @@
-// Owns the candidates of a request that returns only its likeliest ones: keeps what each has said until all have ended,
-// then says it again in the order of their rank. It never decides when a candidate ends.
-import type { GenerateEvent } from "../../../engines/generation.ts";
+// Best of: the candidates of a request that returns only the likeliest. Keeps the events of each until all have ended, then
+// gives those of the likeliest in the order of their rank. Does not decide when a candidate ends.
 import { type ChoiceEvent, EventBuffer } from "./event-buffer.ts";
 
 class Candidate {
-  readonly said = new EventBuffer();
+  readonly events = new EventBuffer<ChoiceEvent>();
   isRefused = false;
 }
 
@@ -18,20 +17,20 @@ export class BestOf {
   keep(event: ChoiceEvent): void {
     const candidate = this.#candidates[event.choice];
     if (candidate === undefined) return;
-    candidate.said.add(event);
+    candidate.events.add(event);
     if (event.type === "refusal") candidate.isRefused = true;
   }
 
-  /** The events of the likeliest `count`, numbered by rank. A refused one comes after all that are not. */
-  likeliest(count: number, meanLogprobs: readonly number[]): GenerateEvent[] {
+  /** The events of the `count` likeliest candidates; `choice` is the rank. Refused candidates rank last. */
+  likeliest(count: number, meanLogprobs: readonly number[]): ChoiceEvent[] {
     const ranked = this.#candidates.map((candidate, i) => ({ candidate, mean: meanLogprobs[i] as number }));
     ranked.sort((a, b) => {
       if (a.candidate.isRefused !== b.candidate.isRefused) return a.candidate.isRefused ? 1 : -1;
-      // No difference: both may be minus infinity.
+      // Not subtracted: both may be minus infinity.
       return a.mean === b.mean ? 0 : a.mean > b.mean ? -1 : 1;
     });
     return ranked
       .slice(0, count)
-      .flatMap(({ candidate }, choice) => candidate.said.take().map((event) => ({ ...event, choice })));
+      .flatMap(({ candidate }, choice) => candidate.events.take().map((event) => ({ ...event, choice })));
   }
 }

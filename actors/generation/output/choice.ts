@@ -1,5 +1,5 @@
-// Owns one choice of a request: turns its tokens into text, holds back what might be the start of a stop string, has the rest
-// read as content, reasoning and calls, and says when it has ended.
+// Choice: one choice of a request. Turns its tokens into text, holds back text that may be the start of a stop string, passes
+// the rest to the output assembler, and decides when the choice has ended.
 import type { FinishReason } from "../../../engines/generation.ts";
 import { StopStrings } from "../../../engines/text/parse/stop-strings.ts";
 import { Detokenizer } from "../../../engines/text/tokenizer/detokenizer.ts";
@@ -9,7 +9,7 @@ import type { ChoiceEvent } from "./event-buffer.ts";
 import { OutputAssembler } from "./output-assembler.ts";
 import type { OutputPlan } from "./output-plan.ts";
 
-/** Says why a text is not what was asked for, or null; `call` is the tool that was called, null for content. Never rejects. */
+/** Why a text does not match the request, or null. `call`: name of the called tool; null for content. Never rejects. */
 export type CheckOutput = (text: string, call: string | null) => Promise<string | null>;
 
 export interface ChoiceOptions {
@@ -18,15 +18,15 @@ export interface ChoiceOptions {
   /** The prompt's last token. */
   readonly previousToken: number | null;
   readonly stop: readonly string[];
-  /** False where the model was asked for logprobs only to rank choices. */
+  /** False if the model sends logprobs only to rank choices. */
   readonly reportsLogprobs: boolean;
-  /** How its text is to be read. */
+  /** How the text is parsed and checked. */
   readonly answer: OutputPlan;
   readonly check: CheckOutput;
   readonly emit: (event: ChoiceEvent) => void;
-  /** Its text has ended it: the engine need not go on. */
+  /** The text has ended the choice: the model can stop the sequence. */
   readonly onStop: () => void;
-  /** Its finish event is out. */
+  /** The finish event has been emitted. */
   readonly onEnd: () => void;
 }
 
@@ -34,18 +34,18 @@ type Reason = "stop" | "length";
 
 export class Choice {
   tokenCount = 0;
-  /** Of those, the ones of its thinking. */
+  /** Number of them that are reasoning. */
   reasoningTokenCount = 0;
   readonly #options: ChoiceOptions;
   readonly #detokenizer: Detokenizer;
   readonly #stop: StopStrings | null;
   readonly #reader: OutputAssembler;
-  /** It takes no more tokens. */
+  /** Takes no more tokens. */
   #isOver = false;
-  /** What comes once all calls are checked. */
+  /** Runs once all calls are checked. */
   #onSettled: (() => void) | null = null;
   #logprobSum = 0;
-  /** All the content, where there is a check. */
+  /** All content so far, if it is checked at the end. */
   #content = "";
   #decodedLength = 0;
 
@@ -65,7 +65,7 @@ export class Choice {
     });
   }
 
-  /** How likely its tokens are on average, those of a stop string too; the least where it has none. */
+  /** Mean logprob of the tokens, also those of a stop string; minus infinity without tokens. */
   get meanLogprob(): number {
     return this.tokenCount === 0 ? Number.NEGATIVE_INFINITY : this.#logprobSum / this.tokenCount;
   }
@@ -84,7 +84,7 @@ export class Choice {
     const stopString = this.#read(text, isLast);
     if (hasToken) {
       this.tokenCount++;
-      // The tokens of the marks around it, too.
+      // Also the tokens of the marks around the reasoning.
       if (wasThinking || this.#reader.isThinking) this.reasoningTokenCount++;
     }
     if (stopString !== null && !isLast) this.#options.onStop();
@@ -93,7 +93,7 @@ export class Choice {
     else this.#endWithCall();
   }
 
-  /** Where one call is all there may be, what follows it is of no use. */
+  /** Ends the choice after its first call, if the request allows only one. */
   #endWithCall(): void {
     if (this.#isOver || !this.#options.answer.endsWithCall || this.#reader.wholeCalls === 0) return;
     this.#options.onStop();
@@ -107,7 +107,7 @@ export class Choice {
     else next();
   }
 
-  /** Reads what is certain not to belong to a stop string. Returns the one that has been met. */
+  /** Passes on the text that cannot belong to a stop string. Returns the stop string that was found, or null. */
   #read(text: string, isLast: boolean): string | null {
     if (this.#stop === null) {
       this.#reader.read(text);
@@ -135,7 +135,7 @@ export class Choice {
     const { answer, check } = this.#options;
     // The tokens of a stop string are no part of the answer.
     if (stopString === null) this.#reader.finishLogprobs();
-    // A call is an answer of its own: nothing else was demanded then.
+    // Constraints on the content do not apply to an answer that is a call.
     const isChecked = answer.checks?.content === true && reason === "stop" && this.#reader.wholeCalls === 0;
     if (!isChecked) this.#finish(reason, stopString, null);
     else void check(this.#content, null).then((refusal) => this.#finish(reason, stopString, refusal));

@@ -1,33 +1,33 @@
-// Owns a run's events where they cannot leave at once: pieces of the same text become one. Kept by runs whose reader is
-// behind, and by candidates that wait for their rank.
+// Event buffer: events that cannot leave yet. Consecutive pieces of the same text are joined. Used while a reader is behind, and
+// for candidates that wait for their rank.
 import type { GenerateEvent } from "../../../engines/generation.ts";
 import { LogprobList } from "../../../engines/logprobs.ts";
 
-/** What happens to one choice. */
+/** An event of one choice. */
 export type ChoiceEvent = Extract<GenerateEvent, { readonly choice: number }>;
 
 type Piece = Extract<GenerateEvent, { readonly type: "text" | "reasoning" | "tool_arguments" }>;
 
-/** A piece of text, and what has joined it. */
-interface Growing {
-  readonly first: Piece;
+/** A piece of text, and the pieces that were joined to it. */
+interface Growing<E> {
+  readonly first: Piece & E;
   text: string;
   readonly logprobs: LogprobList;
 }
 
-type Entry = Growing | { readonly whole: GenerateEvent };
+type Entry<E> = Growing<E> | { readonly whole: E };
 
-export class EventBuffer {
-  #entries: Entry[] = [];
+export class EventBuffer<E extends GenerateEvent = GenerateEvent> {
+  #entries: Entry<E>[] = [];
   /** The last entry of each choice. */
-  readonly #lasts = new Map<number, Entry>();
+  readonly #lasts = new Map<number, Entry<E>>();
 
   get isEmpty(): boolean {
     return this.#entries.length === 0;
   }
 
-  /** A piece joins the last event of its choice where that is a piece of the same. */
-  add(event: GenerateEvent): void {
+  /** A piece joins the last event of its choice if that is a piece of the same kind. */
+  add(event: E): void {
     const last = "choice" in event ? this.#lasts.get(event.choice) : undefined;
     if (last !== undefined && "first" in last && joins(last.first, event)) {
       last.text += event.text;
@@ -39,8 +39,8 @@ export class EventBuffer {
     if ("choice" in event) this.#lasts.set(event.choice, entry);
   }
 
-  /** What was added, in its order; nothing is left. */
-  take(): GenerateEvent[] {
+  /** Empties the buffer; the events in order. */
+  take(): E[] {
     const events = this.#entries.map(eventOf);
     this.#entries = [];
     this.#lasts.clear();
@@ -52,18 +52,18 @@ function joins(first: Piece, event: GenerateEvent): event is Piece {
   return event.type === first.type && isPiece(event);
 }
 
-function isPiece(event: GenerateEvent): event is Piece {
+function isPiece<E extends GenerateEvent>(event: E): event is E & Piece {
   return event.type === "text" || event.type === "reasoning" || event.type === "tool_arguments";
 }
 
-function entryOf(event: GenerateEvent): Entry {
+function entryOf<E extends GenerateEvent>(event: E): Entry<E> {
   if (!isPiece(event)) return { whole: event };
   const logprobs = new LogprobList();
   if (event.type === "text" && event.logprobs) logprobs.add(event.logprobs);
   return { first: event, text: event.text, logprobs };
 }
 
-function eventOf(entry: Entry): GenerateEvent {
+function eventOf<E extends GenerateEvent>(entry: Entry<E>): E {
   if ("whole" in entry) return entry.whole;
   const { first, text, logprobs } = entry;
   if (first.type !== "text" || logprobs.count === 0) return { ...first, text };

@@ -1,8 +1,8 @@
-// Held logprobs: a queue of the logprobs of a choice's last tokens. Each waits until it is known which text its token gives.
+// Held logprobs: a queue of the logprobs of a choice's last tokens. Each waits until the text of its token has been read.
 import { type LogprobRecords, recordHead } from "../../../engines/logprobs.ts";
 
 interface HeldToken {
-  /** Characters of text before this token, and with it. Both are the same where it has only part of a character. */
+  /** Length of the text before this token, and with it. Both are equal if the token is only a part of a character. */
   readonly start: number;
   readonly end: number;
   /** Where its record ends in #floats. */
@@ -19,7 +19,7 @@ export class HeldLogprobs {
     return this.#tokens.length - this.#first;
   }
 
-  /** Adds a token whose text lies from character `start` to `end`, with its logprobs as a token frame has them at `at`. */
+  /** Adds a token with the text from character `start` to `end`, and its logprobs: those of a token frame at `at`. */
   add(start: number, end: number, token: number, frame: Float32Array, at: number): void {
     // More tokens have left than are held: move the held ones to the front.
     if (this.#first > this.count) this.#compact();
@@ -31,14 +31,14 @@ export class HeldLogprobs {
     this.#tokens.push({ start, end, recordEnd });
   }
 
-  /** How many of them begin before character `at`. */
+  /** Number of held tokens that begin before character `at`. */
   countBefore(at: number): number {
     let next = this.#first;
     while (next < this.#tokens.length && (this.#tokens[next] as HeldToken).start < at) next++;
     return next - this.#first;
   }
 
-  /** Drops those that lie before character `at`. */
+  /** Drops the tokens that lie before character `at`. */
   dropBefore(at: number): void {
     while (this.count > 0) {
       const { start, end } = this.#tokens[this.#first] as HeldToken;

@@ -1,53 +1,53 @@
-// Owns what one choice's text turns out to be: pieces of text in, events of reasoning, content and calls out, with the logprobs
-// of the tokens the content is made of. Called by choice.ts; it neither ends a choice nor knows tokens' ids.
+// Output assembler: turns the text of one choice into events of reasoning, content and calls, with the logprobs of the content's
+// tokens. Used by choice.ts, which decides when a choice ends.
 import { randomUUID } from "node:crypto";
 import type { LogprobRecords } from "../../../engines/logprobs.ts";
 import type { OutputParser, OutputPart } from "../../../engines/text/parse/tool-format.ts";
 import type { ChoiceEvent } from "./event-buffer.ts";
 import { HeldLogprobs } from "./held-logprobs.ts";
 
-export interface ReaderOptions {
+export interface AssemblerOptions {
   readonly choice: number;
-  /** null where all text is content. */
+  /** null: all text is content. */
   readonly parser: OutputParser | null;
-  /** The answer is over with its first whole call. */
+  /** The answer ends with its first complete call. */
   readonly endsWithCall: boolean;
-  /** Says why the arguments of a whole call are not what its tool takes, or null. Never rejects. null where nothing is checked. */
+  /** Why the arguments of a complete call do not match its tool, or null. Never rejects. null: calls are not checked. */
   readonly checkCall: ((name: string, args: string) => Promise<string | null>) | null;
-  /** What surrounds a call, where it has to be given back as text. */
+  /** The text of a call as the model wrote it. */
   readonly writeCall: (name: string, args: string) => string;
   readonly emit: (event: ChoiceEvent) => void;
-  /** A check has ended, and what had been read meanwhile has been told. */
+  /** All checks have ended, and the parts that waited for them are emitted. */
   readonly onSettled: () => void;
 }
 
 export class OutputAssembler {
-  /** Calls that came out whole. */
+  /** Number of complete calls. */
   wholeCalls = 0;
-  /** A call is being checked: what comes after it waits. */
+  /** A call is being checked: later parts wait. */
   isChecking = false;
   readonly #waiting: OutputPart[] = [];
-  readonly #options: ReaderOptions;
-  /** Of tokens whose text is not read yet. */
+  readonly #options: AssemblerOptions;
+  /** Logprobs of tokens whose text has not been read yet. */
   readonly #held = new HeldLogprobs();
   /** Characters read without a parser. */
   #readLength = 0;
   #callCount = 0;
   #call = { name: "", text: "" };
   readonly #ids = new Set<string>();
-  /** What came last is content, or nothing has come: tokens without text that follow belong to it. */
+  /** True at the start and after content: tokens without text that follow belong to the content. */
   #isContent = true;
 
-  constructor(options: ReaderOptions) {
+  constructor(options: AssemblerOptions) {
     this.#options = options;
   }
 
-  /** What was read last belongs to thinking. */
+  /** The last text read is reasoning. */
   get isThinking(): boolean {
     return this.#options.parser?.isThinking ?? false;
   }
 
-  /** The token whose text, which is read next, lies from character `start` to `end`; `frame` has its logprobs at `at`. */
+  /** Adds the logprobs of a token whose text, from character `start` to `end`, is read next. `frame` has them at `at`. */
   note(start: number, end: number, token: number, frame: Float32Array, at: number): void {
     this.#held.add(start, end, token, frame, at);
   }
@@ -68,14 +68,14 @@ export class OutputAssembler {
     this.#takeAll(this.#options.parser?.finish() ?? []);
   }
 
-  /** The last tokens had no text, and belong to the content before them. */
+  /** Emits the logprobs of the last tokens: they have no text, and belong to the content before them. */
   finishLogprobs(): void {
     if (this.#isContent && this.#held.count > 0) this.#emitText("", this.#held.take(this.#held.count));
     this.#held.drop(this.#held.count);
   }
 
   #takeAll(parts: readonly OutputPart[]): void {
-    // Not spread: a whole long text may come as many parts.
+    // Not spread into push(): a long text may be many parts.
     for (const part of parts) {
       if (this.isChecking) this.#waiting.push(part);
       else this.#take(part);
@@ -99,7 +99,7 @@ export class OutputAssembler {
         emit({ type: "tool_call", choice, call: this.#callCount, id: this.#idOf(part.id), name: part.name });
         break;
       case "arguments":
-        // What the last token has beyond the arguments may be content.
+        // The last token may also hold the start of content.
         this.#held.drop(this.#held.count - 1);
         this.#call.text += part.text;
         emit({ type: "tool_arguments", choice, call: this.#callCount, text: part.text });
@@ -115,7 +115,7 @@ export class OutputAssembler {
     }
   }
 
-  /** A result must find its call: what the model calls it counts only where that tells it from the others. */
+  /** The model's own id if it is unique in the choice, otherwise a new one: tool results name their call by it. */
   #idOf(given: string | null): string {
     const id = given === null || given === "" || this.#ids.has(given) ? callId() : given;
     this.#ids.add(id);

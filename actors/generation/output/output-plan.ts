@@ -1,18 +1,18 @@
-// Answer plan: how the text of each choice of a request is read. Made of what a text worker has prepared, and the parser of
-// the model's format.
+// Output plan: how the text of each choice of a request is parsed and checked. Made from the output of a text worker and the
+// parser of the model's format.
 import { formatNamed } from "../../../engines/text/parse/choose-format.ts";
 import type { OutputParser } from "../../../engines/text/parse/tool-format.ts";
 import type { OutputChecks, PreparedAnswer } from "../../text-tasks/prepare.ts";
 
 export interface OutputPlan {
-  /** null where all text is content. */
+  /** null: all text is content. */
   readonly createParser: (() => OutputParser) | null;
-  /** Control tokens that come out as text. */
+  /** Control tokens that count as text. */
   readonly shownTokens: ReadonlySet<number>;
   /** The answer ends with its first call. */
   readonly endsWithCall: boolean;
   readonly checks: OutputChecks | null;
-  /** A call as the model wrote it. */
+  /** The text of a call as the model wrote it. */
   readonly writeCall: (name: string, args: string) => string;
 }
 

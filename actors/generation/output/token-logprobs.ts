@@ -1,7 +1,7 @@
-// Logprobs of a prompt as an event reports them, made of what the model's place sends.
+// Prompt logprobs: converts the records of the model's place to those of an event.
 import { type LogprobRecords, recordHead } from "../../../engines/logprobs.ts";
 
-/** The records of a prompt's tokens. The model has nothing to say of the first one. */
+/** A record for each prompt token. The first token has no logprob, so the model sends no record for it. */
 export function promptLogprobs(prompt: Int32Array, sent: Float32Array): LogprobRecords {
   const stride = prompt.length > 1 ? sent.length / (prompt.length - 1) : 0;
   const floats = new Float32Array(recordHead * prompt.length + sent.length);

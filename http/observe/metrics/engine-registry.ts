@@ -1,9 +1,9 @@
-// Owns engine metrics as prom-client prints them. Its own classes count for themselves and cannot be given the counts of a
-// histogram, so these are only as much of a metric as a registry asks for.
+// Engine registry: a prom-client registry of engine metrics. The metric classes of prom-client count by themselves and cannot
+// take the counts of a histogram, so these objects have only the part of a metric that a registry calls.
 import { type Metric, type MetricValueWithName, Registry } from "prom-client";
-import type { EngineMetric, HistogramMetric } from "../../../actors/api/engine-metric.ts";
+import type { EngineMetric, LatencyMetric } from "../../../actors/api/engine-metric.ts";
 
-/** A registry that has these metrics as they are now. */
+/** A registry of these values. */
 export function engineRegistry(metrics: readonly EngineMetric[]): Registry {
   const registry = new Registry();
   for (const metric of metrics) {
@@ -15,9 +15,10 @@ export function engineRegistry(metrics: readonly EngineMetric[]): Registry {
   return registry;
 }
 
-/** Buckets count what lies below their bound, all smaller ones included. */
-function histogramValues({ name, bounds, samples }: HistogramMetric): MetricValueWithName<string>[] {
-  return samples.flatMap(({ labels, counts, sumSeconds }) => {
+/** The buckets are cumulative. The labels are those of the request metrics; a stream is always a POST with status 200. */
+function histogramValues({ name, bounds, samples }: LatencyMetric): MetricValueWithName<string>[] {
+  return samples.flatMap(({ series, model, counts, sumSeconds }) => {
+    const labels = { method: "POST", path: series, model, status: "200" };
     let below = 0;
     const buckets = [...bounds, "+Inf"].map((le, i) => {
       below += counts[i] ?? 0;

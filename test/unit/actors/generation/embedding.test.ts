@@ -1,15 +1,14 @@
-// Embeddings from the agents actor down to a model that only takes notes.
+// Embeddings from the generation actor down to a model that only takes notes.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { MessageChannel } from "node:worker_threads";
+import type { Embeddings } from "../../../../actors/api/inference.ts";
 import { Embedding } from "../../../../actors/generation/embedding.ts";
-import { type EmbedEvent, eventChannel, type ModelProtocol, type PoolJob } from "../../../../actors/messages.ts";
+import type { ModelProtocol, PoolJob } from "../../../../actors/messages.ts";
 import { readHeadBytes } from "../../../../engines/files/gguf/reader.ts";
 import { createVocabulary } from "../../../../engines/text/tokenizer/vocabulary.ts";
 import type { Ref } from "../../../../runtime/actor/ref.ts";
-import { StreamHub } from "../../../../runtime/actor/stream.ts";
-import { ServerError } from "../../../../runtime/errors.ts";
-import { portPair } from "../../../fixtures/actors/endpoint-pair.ts";
+import { type ErrorRecord, ServerError, toErrorRecord } from "../../../../runtime/errors.ts";
 import { createFakeEngine, type FakeEngineOptions } from "../../../fixtures/fakes/fake-engine.ts";
 import { inlineTextTasks } from "../../../fixtures/fakes/inline-tasks.ts";
 import { attachment, createServer, crossed, embedInputs, readAll, tinyTokenizer } from "./rig.ts";
@@ -23,7 +22,6 @@ interface Asked {
 }
 
 async function startEmbedding(
-  t: TestContext,
   inputs: readonly string[] | readonly (readonly number[])[],
   options: FakeEngineOptions & { readonly truncateInputs?: boolean; readonly maxQueue?: number } = {},
 ) {
@@ -40,14 +38,8 @@ async function startEmbedding(
     template: null,
     templateCapabilities,
   });
-  const { signal } = new AbortController();
-  const { left, right } = portPair();
-  t.after(() => {
-    left.close();
-    right.close();
-  });
-  const hubOptions = { channel: eventChannel, window: 4 };
-  const reader = new StreamHub(right, hubOptions).reader<EmbedEvent>(1);
+  const stop = new AbortController();
+  const { signal } = stop;
   const asked: Asked[] = [];
   const cancelled: number[] = [];
   const actor = {
@@ -61,17 +53,10 @@ async function startEmbedding(
       }),
     tell: (_method: string, { ids }: { ids: readonly number[] }) => void cancelled.push(...ids),
   } as unknown as Ref<ModelProtocol>;
-  const holder: { run?: Embedding } = {};
-  const writer = new StreamHub(left, hubOptions).writer<EmbedEvent>(1, {
-    onCancel: () => holder.run?.cancel(),
-    onDrain: () => {},
-  });
-  const ends = { count: 0 };
   let nextId = 1;
-  const run = new Embedding({
+  const embedded = new Embedding({
     request: { model: "tiny", client: "me", inputs: embedInputs(inputs), truncateInputs, priority: 3 },
     adapter: null,
-    writer,
     model: {
       tokenize: (group) => tasks.tokenize(key, group, { truncates: truncateInputs, client: "me", signal }),
       actor,
@@ -80,37 +65,32 @@ async function startEmbedding(
       maxQueue,
       nextId: () => nextId++,
     },
-    onClosed: () => void ends.count++,
-  });
-  holder.run = run;
-  run.start();
+    signal,
+  }).run();
+  embedded.catch(() => {});
   await crossed();
-  return { reader, asked, cancelled, ends };
+  const cancel = () => stop.abort(new ServerError("cancelled", "the reader has left"));
+  return { embedded, cancel, asked, cancelled };
 }
 
-function only(events: readonly EmbedEvent[]) {
-  assert.equal(events.length, 1);
-  const [event] = events;
-  assert.ok(event?.type === "embeddings", JSON.stringify(event));
-  return event.embeddings;
-}
-
-function errorOf(events: readonly EmbedEvent[]) {
-  assert.equal(events.length, 1);
-  const [event] = events;
-  assert.ok(event?.type === "error", JSON.stringify(event));
-  return event.error;
+async function errorOf(embedded: Promise<Embeddings>): Promise<ErrorRecord> {
+  const error = await embedded.then(
+    () => assert.fail("the request was not refused"),
+    (thrown: unknown) => thrown,
+  );
+  assert.ok(error instanceof ServerError, String(error));
+  return toErrorRecord(error);
 }
 
 describe("a request for embeddings", () => {
-  it("gets a vector of length 1 for each input, in order, and the tokens of all", async (t) => {
-    const { reader, asked, ends } = await startEmbedding(t, [[3, 4, 5, 6], [10], [0, 1]]);
+  it("gets a vector of length 1 for each input, in order, and the tokens of all", async () => {
+    const { embedded, asked } = await startEmbedding([[3, 4, 5, 6], [10], [0, 1]]);
     assert.deepEqual(
       asked.map(({ job }) => [job.client, job.priority, job.prompts.map((prompt) => [...prompt])]),
       [["me", 3, [[3, 4, 5, 6], [10], [0, 1]]]],
     );
     asked[0]!.answer();
-    const { vectors, promptTokens } = only(await readAll(reader));
+    const { vectors, promptTokens } = await embedded;
     assert.equal(promptTokens, 7);
     const expected = [
       [0.6, 0, 0.8],
@@ -120,12 +100,11 @@ describe("a request for embeddings", () => {
     vectors.forEach((vector, i) => {
       assert.deepEqual(Array.from(vector, Math.fround), expected[i]!.map(Math.fround));
     });
-    assert.equal(ends.count, 1);
   });
 
-  it("feeds many inputs in groups, two at a time, and puts them together in order however they come", async (t) => {
+  it("feeds many inputs in groups, two at a time, and puts them together in order however they come", async () => {
     const inputs = Array.from({ length: 9 }, (_, i) => [i + 1]);
-    const { reader, asked } = await startEmbedding(t, inputs, { maxSequences: 2 });
+    const { embedded, asked } = await startEmbedding(inputs, { maxSequences: 2 });
     const order = [1, 0, 2, 4, 3];
     for (const group of order) {
       assert.ok(asked.length <= order.indexOf(group) + 2);
@@ -136,83 +115,83 @@ describe("a request for embeddings", () => {
       asked.map(({ job }) => job.prompts.length),
       [2, 2, 2, 2, 1],
     );
-    const { vectors } = only(await readAll(reader));
+    const { vectors } = await embedded;
     assert.deepEqual(
       vectors.map((vector) => Math.round(vector[0]! / vector[2]!)),
       [1, 2, 3, 4, 5, 6, 7, 8, 9],
     );
   });
 
-  it("feeds one group at a time where the model has no queue for another", async (t) => {
-    const { asked } = await startEmbedding(t, [[1], [2], [3]], { maxSequences: 2, maxQueue: 1 });
+  it("feeds one group at a time where the model has no queue for another", async () => {
+    const { asked } = await startEmbedding([[1], [2], [3]], { maxSequences: 2, maxQueue: 1 });
     assert.equal(asked.length, 1);
     asked[0]!.answer();
     await crossed();
     assert.equal(asked.length, 2);
   });
 
-  it("ends a group where its tokens fill a step", async (t) => {
+  it("ends a group where its tokens fill a step", async () => {
     const inputs = Array.from({ length: 3 }, () => Array.from({ length: 40 }, () => 1));
-    const { asked } = await startEmbedding(t, inputs, { maxBatchTokens: 64 });
+    const { asked } = await startEmbedding(inputs, { maxBatchTokens: 64 });
     assert.deepEqual(
       asked.map(({ job }) => job.prompts.length),
       [2, 1],
     );
   });
 
-  it("cancels what the model works on when its reader leaves, and feeds no more", async (t) => {
+  it("cancels what the model works on when its reader leaves, and feeds no more", async () => {
     const inputs = Array.from({ length: 8 }, () => [1]);
-    const { reader, asked, cancelled, ends } = await startEmbedding(t, inputs, { maxSequences: 1 });
-    reader.cancel();
+    const { embedded, cancel, asked, cancelled } = await startEmbedding(inputs, { maxSequences: 1 });
+    cancel();
     await crossed();
     assert.deepEqual(cancelled, [1, 2]);
     asked[0]!.answer();
     await crossed();
     assert.equal(asked.length, 2);
-    assert.equal(ends.count, 1);
+    await assert.rejects(embedded, { code: "cancelled" });
   });
 
-  it("ends with the model's one error, and cancels the other group", async (t) => {
+  it("ends with the model's one error, and cancels the other group", async () => {
     const inputs = Array.from({ length: 8 }, () => [1]);
-    const { reader, asked, cancelled } = await startEmbedding(t, inputs, { maxSequences: 1 });
+    const { embedded, asked, cancelled } = await startEmbedding(inputs, { maxSequences: 1 });
     asked[1]!.refuse(new ServerError("queue_full", "full"));
-    assert.deepEqual(errorOf(await readAll(reader)), { code: "queue_full", message: "full" });
+    assert.deepEqual(await errorOf(embedded), { code: "queue_full", message: "full" });
     assert.ok(cancelled.includes(1));
   });
 
-  it("fails where the model's output is no number", async (t) => {
-    const { reader, asked } = await startEmbedding(t, [[1]]);
+  it("fails where the model's output is no number", async () => {
+    const { embedded, asked } = await startEmbedding([[1]]);
     asked[0]!.answer(Number.NaN);
-    assert.equal(errorOf(await readAll(reader)).code, "model_failed");
+    assert.equal((await errorOf(embedded)).code, "model_failed");
   });
 
-  it("refuses tokens the vocabulary does not have, and inputs that are too long, by name", async (t) => {
-    const unknown = await startEmbedding(t, [[1], [512]]);
-    assert.deepEqual(errorOf(await readAll(unknown.reader)), {
+  it("refuses tokens the vocabulary does not have, and inputs that are too long, by name", async () => {
+    const unknown = await startEmbedding([[1], [512]]);
+    assert.deepEqual(await errorOf(unknown.embedded), {
       code: "invalid_value",
       message: 'expected tokens of model "tiny", 0 to 511, got 512',
       param: "input",
     });
     const long = Array.from({ length: 65 }, () => 1);
-    const tooLong = await startEmbedding(t, [long], { sequenceTokens: 64 });
-    const error = errorOf(await readAll(tooLong.reader));
+    const tooLong = await startEmbedding([long], { sequenceTokens: 64 });
+    const error = await errorOf(tooLong.embedded);
     assert.equal(error.code, "context_length_exceeded");
     assert.match(error.message, /65 tokens.*takes 64/);
-    const wide = await startEmbedding(t, ["word ".repeat(10_000)], { sequenceTokens: 64 });
-    assert.match(errorOf(await readAll(wide.reader)).message, /50000 bytes, at least \d+ tokens/);
+    const wide = await startEmbedding(["word ".repeat(10_000)], { sequenceTokens: 64 });
+    assert.match((await errorOf(wide.embedded)).message, /50000 bytes, at least \d+ tokens/);
   });
 
-  it("refuses more vectors than one answer holds", async (t) => {
+  it("refuses more vectors than one answer holds", async () => {
     const capabilities = { pooledLength: 2 ** 21 };
-    assert.equal((await startEmbedding(t, [[1], [2]], { capabilities })).asked.length, 1);
-    const { reader, asked } = await startEmbedding(t, [[1], [2], [3]], { capabilities });
-    const { code, message } = errorOf(await readAll(reader));
+    assert.equal((await startEmbedding([[1], [2]], { capabilities })).asked.length, 1);
+    const { embedded, asked } = await startEmbedding([[1], [2], [3]], { capabilities });
+    const { code, message } = await errorOf(embedded);
     assert.deepEqual([code, asked.length], ["invalid_value", 0]);
     assert.match(message, /at most 2 inputs a request, got 3/);
   });
 
-  it("keeps the start of an input that is too long where it may be cut", async (t) => {
-    const { asked } = await startEmbedding(t, ["one two three ".repeat(500), "one"], {
+  it("keeps the start of an input that is too long where it may be cut", async () => {
+    const { asked } = await startEmbedding(["one two three ".repeat(500), "one"], {
       sequenceTokens: 64,
       truncateInputs: true,
     });
@@ -222,17 +201,17 @@ describe("a request for embeddings", () => {
     assert.deepEqual(short, vocabulary.encode("one"));
   });
 
-  it("takes what one step takes, of a model that has to see an input whole", async (t) => {
+  it("takes what one step takes, of a model that has to see an input whole", async () => {
     const long = Array.from({ length: 33 }, () => 1);
-    const { reader } = await startEmbedding(t, [long], {
+    const { embedded } = await startEmbedding([long], {
       maxBatchTokens: 32,
       capabilities: { wholeSequences: true },
     });
-    assert.match(errorOf(await readAll(reader)).message, /takes 32 \(max_num_batched_tokens\)/);
+    assert.match((await errorOf(embedded)).message, /takes 32 \(max_num_batched_tokens\)/);
   });
 });
 
-describe("the agents actor and what a model can do", () => {
+describe("the generation actor and what a model can do", () => {
   async function server(t: TestContext, engine: FakeEngineOptions) {
     const made = await createServer({ engine });
     t.after(made.close);
@@ -253,7 +232,7 @@ describe("the agents actor and what a model can do", () => {
   it("refuses embeddings of a model without, and of one that scores", async (t) => {
     for (const pooling of [null, "rank"] as const) {
       const { embed } = await server(t, { capabilities: { pooling } });
-      const error = errorOf(await readAll(embed(["a"])));
+      const error = await errorOf(embed(["a"]).embedded);
       assert.equal(error.code, "unsupported");
     }
   });
@@ -261,9 +240,13 @@ describe("the agents actor and what a model can do", () => {
   it("gives what the engine pools, beside text and again after its reader left", async (t) => {
     const { embed, start, engine, loop } = await server(t, { maxSequences: 2 });
     const inputs = Array.from({ length: 7 }, (_, i) => "word ".repeat(i + 1));
-    embed(inputs).cancel();
-    const [events, text] = await Promise.all([readAll(embed(inputs)), readAll(start())]);
-    const { vectors, promptTokens } = only(events);
+    const left = embed(inputs);
+    left.cancel();
+    const [{ vectors, promptTokens }, text] = await Promise.all([
+      embed(inputs).embedded,
+      readAll(start()),
+      assert.rejects(left.embedded, { code: "cancelled" }),
+    ]);
     assert.equal(vectors.length, 7);
     assert.ok(promptTokens > 7);
     assert.ok(vectors.every((vector) => vector.length === 1 && Math.abs(vector[0]!) === 1));
@@ -275,6 +258,6 @@ describe("the agents actor and what a model can do", () => {
 
   it("answers for a model that is not there", async (t) => {
     const { embed } = await server(t, {});
-    assert.equal(errorOf(await readAll(embed(["a"], "other"))).code, "model_loading");
+    assert.equal((await errorOf(embed(["a"], "other").embedded)).code, "model_loading");
   });
 });

@@ -10,7 +10,7 @@ import { createRun, crossed, readAll } from "./rig.ts";
 async function startRun(t: TestContext, changes: Partial<OpenRequest>, window = 64) {
   const rig = await createRun(changes, { window });
   t.after(rig.close);
-  rig.run.start();
+  void rig.start();
   await crossed();
   /** Feeds a choice its text, a character a token of that logprob, to its end. */
   const say = (choice: number, text: string, logprob: number, last = rowFinishedLength) => {

@@ -54,7 +54,7 @@ describe("the queue of runs", () => {
     assert.throws(() => queue.enter("few", 1), queueFull);
     for (const run of runs) run.paused();
     queue.enter("few", 1).close();
-    for (const run of runs) run.goesOn();
+    for (const run of runs) run.resumed();
     assert.throws(() => queue.enter("few", 1), queueFull);
     for (const run of runs) {
       run.paused();

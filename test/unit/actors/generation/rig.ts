@@ -1,16 +1,17 @@
-// Builders for tests of the actors: jobs and consumers for the step loop, one run whose model only takes notes, and a whole
-// agents actor linked to a real step loop over the fake engine.
+// Builders for tests of the actors: jobs and consumers for the step loop, one generation whose model only records, and a whole
+// generation place linked to a real step loop over the fake engine.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { MessageChannel, type MessagePort } from "node:worker_threads";
 import type { EmbedInputs } from "../../../../actors/api/inference.ts";
-import { Generation, type SequenceSink } from "../../../../actors/generation/generation.ts";
-import { startAgents } from "../../../../actors/generation/place.ts";
+import { EventStream } from "../../../../actors/generation/event-stream.ts";
+import { Generation, type GenerationOptions, type SequenceSink } from "../../../../actors/generation/generation.ts";
+import { startGeneration } from "../../../../actors/generation/place.ts";
 import {
   type AttachedModel,
-  type EmbedEvent,
   eventChannel,
+  type GenerationEvent,
   type GenerationProtocol,
   jobDefaults,
   type LeasedAdapter,
@@ -40,9 +41,10 @@ import type { Ref } from "../../../../runtime/actor/ref.ts";
 import { StreamHub } from "../../../../runtime/actor/stream.ts";
 import { ActorSystem } from "../../../../runtime/actor/system.ts";
 import { PortEndpoint } from "../../../../runtime/endpoint/port-endpoint.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
 import { ticketTransfer } from "../../../../runtime/thread/dial.ts";
 import { portPair } from "../../../fixtures/actors/endpoint-pair.ts";
-import { FakeClock, settled } from "../../../fixtures/fakes/fake-clock.ts";
+import { settled } from "../../../fixtures/fakes/fake-clock.ts";
 import { createFakeEngine, type FakeEngine, type FakeEngineOptions } from "../../../fixtures/fakes/fake-engine.ts";
 import { inlineRunner, openTextModel } from "../../../fixtures/fakes/inline-tasks.ts";
 import { writeTinyModel } from "../../../fixtures/models/tiny-gguf.ts";
@@ -170,27 +172,14 @@ interface Told {
   readonly paused?: boolean;
 }
 
-/** A run whose model only takes notes; the test plays engine by feeding tokens to `sinks`, one a choice. */
-export async function createRun(
-  changes: Partial<OpenRequest> = {},
-  options: { window?: number; adapter?: LeasedAdapter } = {},
-) {
+/** A model that only records. The test plays the engine: it feeds tokens to `sinks`, one for each sequence opened. */
+export async function createModel() {
   const text = await openText(createFakeEngine({ sequenceTokens: 512 }));
-  const { left, right } = portPair();
-  const hubOptions = { channel: eventChannel, window: options.window ?? 64 };
-  const reader = new StreamHub(right, hubOptions).reader<GenerateEvent>(1);
-  const clock = new FakeClock();
   const told: Told[] = [];
   const asked: SequenceJob[] = [];
   const sinks: SequenceSink[] = [];
   const answer: { error: Error | null; onAsked: () => void } = { error: null, onAsked: () => {} };
   const closed: { id: number; tokenCount: number }[] = [];
-  const ends = { count: 0 };
-  const holder: { run?: Generation } = {};
-  const writer = new StreamHub(left, hubOptions).writer<GenerateEvent>(1, {
-    onCancel: () => holder.run?.cancel(),
-    onDrain: () => holder.run?.resume(),
-  });
   const actor = {
     place: "model",
     name: "model",
@@ -203,55 +192,86 @@ export async function createRun(
     },
     tell: (method: keyof ModelProtocol, message: Omit<Told, "method">) => void told.push({ method, ...message }),
   } as unknown as Ref<ModelProtocol>;
+  const model: GenerationOptions["model"] = {
+    texts: text.vocabulary,
+    prepare: async (asked) => preparePrompt(asked as OpenRequest, text),
+    check: async () => null,
+    actor,
+    open: (sink) => sinks.push(sink),
+    places: { begun: () => {}, paused: () => {}, resumed: () => {} },
+    close: (id, tokenCount) => void closed.push({ id, tokenCount }),
+  };
+  return { model, told, asked, sinks, answer, closed, vocabulary: text.vocabulary };
+}
+
+/** A generation on such a model and its stream, as the actor joins them. */
+export async function createRun(
+  changes: Partial<OpenRequest> = {},
+  options: { window?: number; adapter?: LeasedAdapter } = {},
+) {
+  const { model, ...recorded } = await createModel();
+  const { left, right } = portPair();
+  const hubOptions = { channel: eventChannel, window: options.window ?? 64 };
+  const reader = new StreamHub(right, hubOptions).reader<GenerationEvent>(1);
+  /** How often the stream was ended. */
+  const ends = { count: 0 };
+  const hub = new StreamHub(left, hubOptions);
+  const stop = new AbortController();
+  const cancel = () => stop.abort(new ServerError("cancelled", "the reader has left"));
+  const stream = new EventStream({
+    open: (hooks) => {
+      const writer = hub.writer<GenerationEvent>(1, hooks);
+      const end = () => {
+        ends.count++;
+        writer.end();
+      };
+      return { write: (event) => writer.write(event), end };
+    },
+    onCancel: cancel,
+    onDrain: () => run.resume(),
+  });
   const run = new Generation({
     request: request(changes),
     adapter: options.adapter ?? null,
-    writer,
-    model: {
-      texts: text.vocabulary,
-      prepare: async (asked) => preparePrompt(asked as OpenRequest, text),
-      check: async () => null,
-      actor,
-      open: (sink) => sinks.push(sink),
-      places: { begun: () => {}, paused: () => {}, goesOn: () => {} },
-      close: (id, tokenCount) => void closed.push({ id, tokenCount }),
-    },
-    clock,
-    stalledReaderMs: 1000,
-    onClosed: () => void ends.count++,
+    model,
+    signal: stop.signal,
+    onPrepared: () => stream.prepared(),
+    emit: (event) => stream.write(event),
   });
-  holder.run = run;
+  /** Settles when the stream is ended, or will be once its reader has room. */
+  const start = () => stream.endWith(run.run());
   const close = () => {
     left.close();
     right.close();
   };
-  return { run, reader, clock, told, asked, sinks, answer, closed, ends, close, vocabulary: text.vocabulary };
+  return { start, cancel, reader, ends, close, ...recorded };
 }
 
-export async function readAll<T>(reader: AsyncIterable<readonly T[]>): Promise<T[]> {
-  const items: T[] = [];
-  for await (const batch of reader) items.push(...batch);
-  return items;
+/** The events of a stream, without `prepared`. */
+export async function readAll(reader: AsyncIterable<readonly GenerationEvent[]>): Promise<GenerateEvent[]> {
+  const events: GenerateEvent[] = [];
+  for await (const batch of reader) for (const event of batch) if (event.type !== "prepared") events.push(event);
+  return events;
 }
 
-/** An agents place and a model place as their modules set them up, over the fake engine and real links, in one thread. */
+/** A generation place and a model place as their modules set them up, over the fake engine and real links, in one thread. */
 export async function createServer(options: { engine?: FakeEngineOptions; limits?: Partial<SchedulerLimits> } = {}) {
   const front = portPair();
   const streamWindow = 64;
-  const agentsSystem = new ActorSystem("agents");
+  const generationSystem = new ActorSystem("generation");
   const place = {
-    name: "agents",
-    init: { mailboxLimit: 64, streamWindow, stalledReaderMs: 60_000, textTasks },
+    name: "generation",
+    init: { mailboxLimit: 64, streamWindow, textTasks },
     spawner: front.left,
-    system: agentsSystem,
+    system: generationSystem,
     progress: () => {},
     onStop: () => {},
   };
-  startAgents(place, inlineRunner());
-  agentsSystem.attach(front.left);
+  startGeneration(place, inlineRunner());
+  generationSystem.attach(front.left);
   const readers = new StreamHub(front.right, { channel: eventChannel, window: streamWindow });
   const frontSystem = new ActorSystem("front");
-  const agents = frontSystem.ref<GenerationProtocol>("agents", front.right);
+  const generation = frontSystem.ref<GenerationProtocol>("generation", front.right);
   const models = frontSystem.ref<ModelsProtocol>("models", front.right);
 
   const { port1, port2 } = new MessageChannel();
@@ -264,9 +284,9 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
     "model",
     modelActor(loop, new RequestPreparation({ loop, grammars: null, store: null })),
   );
-  const modelEnd = new PortEndpoint(port2, { peer: "agents" });
+  const modelEnd = new PortEndpoint(port2, { peer: "generation" });
   modelSystem.attach(modelEnd);
-  // The front's own link, beside the one of the agents.
+  // The front's own link, beside the one of the generation place.
   const toModel = portPair();
   modelSystem.attach(toModel.left);
   const modelRef = frontSystem.ref<ModelProtocol>("model", toModel.right);
@@ -276,24 +296,23 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
     models.ask("attachModel", attached, { transfer: ticketTransfer(attached.ticket) });
   await attach(message);
 
-  let nextRun = 1;
+  let nextId = 1;
   const start = (changes: Partial<OpenRequest> = {}, adapter: LeasedAdapter | null = null) => {
-    const run = nextRun++;
-    const reader = readers.reader<GenerateEvent>(run);
-    void agents.ask("start", { run, request: request(changes), adapter });
+    const stream = nextId++;
+    const reader = readers.reader<GenerationEvent>(stream);
+    generation.tell("start", { stream, request: request(changes), adapter });
     return reader;
   };
   const embed = (inputs: readonly string[], model = "tiny", adapter: LeasedAdapter | null = null) => {
-    const run = nextRun++;
-    const reader = readers.reader<EmbedEvent>(run);
+    const task = nextId++;
     const request = { model, client: "client", inputs: embedInputs(inputs), truncateInputs: false, priority: 0 };
-    void agents.ask("embed", { run, request, adapter });
-    return reader;
+    const embedded = generation.ask("embed", { task, request, adapter });
+    return { embedded, cancel: () => generation.tell("cancelTask", { task }) };
   };
   const close = async () => {
     loop.stop();
     await running.catch(() => {});
-    await Promise.all([agentsSystem, modelSystem, frontSystem].map((system) => system.stop()));
+    await Promise.all([generationSystem, modelSystem, frontSystem].map((system) => system.stop()));
     for (const end of [front.left, front.right, modelEnd, toModel.left, toModel.right]) end.close();
   };
   return { engine, loop, running, models, attach, start, embed, close, modelEnd, modelRef };

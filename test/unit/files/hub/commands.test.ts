@@ -111,7 +111,8 @@ describe("troupe cache", () => {
       [["list", "all"], /^unexpected "all"/],
       [[], /got none$/],
     ];
-    if (!process.stdin.isTTY) wrong.push([["delete", "-m", repo], /expects -y if standard input is no terminal; got none$/]);
+    if (!process.stdin.isTTY)
+      wrong.push([["delete", "-m", repo], /expects -y if standard input is no terminal; got none$/]);
     for (const [args, message] of wrong) await assert.rejects(cacheCommand(args), refused(message), args.join(" "));
     assert.equal(rig.blobs().length, 1);
   });

@@ -184,16 +184,16 @@ describe("the metrics of engines", () => {
     const own = {
       name: "wait_seconds",
       help: "a wait",
-      labelNames: ["path", "model"],
+      labelNames: ["method", "path", "model", "status"],
       buckets: [0.1, 0.5, 2],
       registers,
     };
     const histogram = new Histogram(own);
-    const observed = { path: "/v1", model: 'a"b\\c' };
+    const observed = { method: "POST", path: "/v1", model: 'a"b\\c', status: "200" };
     for (const value of [0.05, 0.1, 0.3, 1, 3, 7]) histogram.observe(observed, value);
     const metric: EngineMetric = {
       ...{ name: "wait_seconds", kind: "histogram", help: "a wait", bounds: [0.1, 0.5, 2] },
-      samples: [{ labels: observed, counts: [2, 1, 1, 2], sumSeconds: 11.45 }],
+      samples: [{ series: "/v1", model: observed.model, counts: [2, 1, 1, 2], sumSeconds: 11.45 }],
     };
     assert.equal(await engineRegistry([metric]).metrics(), await registers[0]!.metrics());
   });

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Choice, type ChoiceOptions } from "../../../../actors/generation/output/choice.ts";
-import type { OutputPlan } from "../../../../actors/generation/output/output-plan.ts";
-import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../../../actors/messages.ts";
-import type { GenerateEvent } from "../../../../engines/generation.ts";
-import type { OutputParser, OutputPart } from "../../../../engines/text/parse/tool-format.ts";
-import { createVocabulary, type Vocabulary } from "../../../../engines/text/tokenizer/vocabulary.ts";
-import { settled } from "../../../fixtures/fakes/fake-clock.ts";
-import { reportedTokens, textsOf } from "../../../fixtures/text/logprobs.ts";
-import { tinyTokenizer } from "./rig.ts";
+import { Choice, type ChoiceOptions } from "../../../../../actors/generation/output/choice.ts";
+import type { OutputPlan } from "../../../../../actors/generation/output/output-plan.ts";
+import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../../../../actors/messages.ts";
+import type { GenerateEvent } from "../../../../../engines/generation.ts";
+import type { OutputParser, OutputPart } from "../../../../../engines/text/parse/tool-format.ts";
+import { createVocabulary, type Vocabulary } from "../../../../../engines/text/tokenizer/vocabulary.ts";
+import { settled } from "../../../../fixtures/fakes/fake-clock.ts";
+import { reportedTokens, textsOf } from "../../../../fixtures/text/logprobs.ts";
+import { tinyTokenizer } from "../rig.ts";
 
 const vocabulary: Vocabulary = createVocabulary(await tinyTokenizer());
 

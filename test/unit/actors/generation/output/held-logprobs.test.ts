@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import fc from "fast-check";
-import { HeldLogprobs } from "../../../../actors/generation/output/held-logprobs.ts";
+import { HeldLogprobs } from "../../../../../actors/generation/output/held-logprobs.ts";
 
 interface Held {
   readonly start: number;

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { EventBuffer } from "../../../../actors/generation/output/event-buffer.ts";
-import type { GenerateEvent } from "../../../../engines/generation.ts";
-import { recordsOf } from "../../../fixtures/text/logprobs.ts";
+import { EventBuffer } from "../../../../../actors/generation/output/event-buffer.ts";
+import type { GenerateEvent } from "../../../../../engines/generation.ts";
+import { recordsOf } from "../../../../fixtures/text/logprobs.ts";
 
 const text = (choice: number, piece: string, logprob?: number): GenerateEvent => {
   const event = { type: "text", choice, text: piece } as const;
