@@ -1,5 +1,5 @@
-// Owns the way from a request to its handler: CORS preflight, unknown path, wrong method, draining, and the one place
-// where a throw becomes an answer. Created by the composition root; an edge (or a test) calls `handle`.
+// App: leads a request to its handler. It answers CORS preflights, unknown paths, wrong methods and draining itself, and
+// turns every error into an answer. Created by the composition root; an edge (or a test) calls `handle`.
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelManagement } from "../actors/api/model-management.ts";
@@ -27,28 +27,28 @@ import { AnswerMemory } from "./shared/answer/answer-memory.ts";
 
 export interface AppOptions {
   readonly inference: Inference;
-  /** Left out, the models stay as they are. */
+  /** Default: models are neither loaded nor unloaded. */
   readonly models?: ModelManagement;
-  /** Left out, or null, no model takes adapters. */
+  /** Default null: no model takes adapters. */
   readonly lora?: LoraAdapters | null;
   readonly log: Log;
-  /** Where responses are kept; in memory where left out. */
+  /** Storage of responses; default: in memory. */
   readonly storedResponses?: StoredResponses;
   readonly config?: Partial<HttpConfig>;
   /** See MAX_ANSWER_BYTES. */
   readonly maxAnswerBytes?: number;
   readonly system?: SystemInspector;
-  /** Told of each request for inference, and for what a model made, besides the access log and the metrics. */
+  /** Observers of each request for inference, and of results of inference, besides the access log and the metrics. */
   readonly observers?: readonly ExchangeObserver[];
 }
 
 export interface App {
   readonly handle: EdgeHandler;
-  /** From now on new inference is refused with `draining`; what runs goes on, and /health answers as before. */
+  /** Refuses new inference with `draining` from now on; running requests continue, and /health answers as before. */
   drain(): void;
-  /** Ends what runs with no client to wait for it. */
+  /** Interrupts the responses that run in the background. */
   endBackground(): void;
-  /** Settles when all that is to be kept of answers that have ended is. */
+  /** Settles when the responses that have ended are stored. */
   settled(): Promise<void>;
 }
 
@@ -73,9 +73,9 @@ const memoryLimits = {
   maxAgeMs: 30 * 24 * 3600 * 1000,
 };
 
-/** What the contract names. */
+/** Headers of the contract. */
 const contractHeaders = "Content-Type, Authorization, x-api-key, alt-version, alt-beta, x-request-id";
-/** What the vendors' own clients send besides; without these they work in no browser. */
+/** Further headers of the vendors' own clients, which fail in a browser without them. */
 const clientHeaders =
   "anthropic-version, anthropic-beta, anthropic-dangerous-direct-browser-access, x-stainless-arch, x-stainless-helper, " +
   "x-stainless-helper-method, x-stainless-lang, x-stainless-os, x-stainless-package-version, x-stainless-retry-count, " +
@@ -136,7 +136,7 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
   };
 }
 
-/** Whether a request is an operation, or one with the wrong method at the path of operations alone. */
+/** Whether a request is an operation, or has the wrong method for a path that has only operations. */
 function isQuiet({ method }: HttpRequest, matched: MatchedPath | undefined): boolean {
   if (method === "OPTIONS") return true;
   if (matched === undefined) return false;
@@ -150,7 +150,7 @@ function refuseDraining(exchange: Exchange): void {
   exchange.fail(new ServerError("draining", "the server is shutting down; send the request to another one"));
 }
 
-/** Runs a handler, which may answer at once or later, and ends the exchange. */
+/** Runs a handler, synchronous or asynchronous, and ends the exchange. */
 function runHandler(route: Route, exchange: Exchange, context: Context): void {
   const failed = (thrown: unknown): void => {
     exchange.fail(thrown);
@@ -175,7 +175,7 @@ function refuseRoute(exchange: Exchange, methods: ReadonlyMap<string, Route> | u
   }
   const allowed = allow(methods);
   const message = `${path.slice(0, 200)} takes ${allowed.allow}, not ${method.slice(0, 20)}`;
-  // Whoever asks there knows that path's protocol.
+  // A client of this path expects the path's own error format.
   const [format] = [...methods.values()].flatMap(({ errors }) => errors ?? []);
   exchange.fail(new ServerError("method_not_allowed", message), allowed, format);
 }

@@ -1,5 +1,4 @@
-// Owns what a route handler is given beside its request: the models, what manages them, and the settings of the
-// HTTP front.
+// Context: what a route handler gets besides its request: the models, their management, and the settings of the HTTP server.
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelManagement } from "../actors/api/model-management.ts";
@@ -11,48 +10,48 @@ import type { HttpMetrics } from "./observe/metrics/recorder.ts";
 import type { Responses } from "./responses/responses.ts";
 import type { AnswerMemory } from "./shared/answer/answer-memory.ts";
 
-/** Settings of the HTTP front, as plain values. */
+/** Settings of the HTTP server, as plain values. */
 export interface HttpConfig {
-  /** Silence after which a stream gets a comment line; 0 = never. */
+  /** A silent stream gets a comment line after this many milliseconds; 0: never. */
   readonly keepAliveMs: number;
-  /** A client that reads nothing for this long is cut off. */
+  /** A client that reads nothing for this many milliseconds is disconnected. */
   readonly readerStallMs: number;
   readonly accessLog: boolean;
-  /** Also log operations: health, metrics, documents. */
+  /** Log operations too: health, metrics, documents. */
   readonly accessLogHealth: boolean;
   readonly disableRequestIdHeader: boolean;
-  /** Count nothing, and answer GET /metrics with 503. */
+  /** Disable metrics: nothing is counted, and GET /metrics answers 503. */
   readonly disableMetrics: boolean;
-  /** Most responses that run at once with no client to wait for them. */
+  /** Most responses that run in the background at once. */
   readonly maxBackgroundResponses: number;
   /** The address the server listens on. */
   readonly host: string;
-  /** Names it goes by besides, behind a proxy say. */
+  /** Further host names of the server, for example behind a proxy. */
   readonly allowedHosts: readonly string[];
-  /** Web pages of these alone may use the server, by hosts that are known; null: of any, by any. */
+  /** Web origins that may use the server, through known host names only; null: every origin and every host name. */
   readonly corsOrigins: readonly string[] | null;
-  /** Let requests load and unload LoRA adapters, and show where those come from. */
+  /** Let requests load and unload LoRA adapters, and show the adapters' sources. */
   readonly allowLoraUpdates: boolean;
 }
 
 export interface Context {
-  /** What the machine is, and what is wrong with it. */
+  /** Facts about the machine, and its checks. */
   readonly system: SystemInspector;
   readonly inference: Inference;
   readonly models: ModelManagement;
-  /** null where no model takes any. */
+  /** null if no model takes adapters. */
   readonly lora: LoraAdapters | null;
   readonly config: HttpConfig;
   readonly log: Log;
-  /** As that of `inference`, for what outlives its exchange: it holds nothing of one. */
+  /** Like `inference.tokenTexts`, but holds nothing of an exchange, so it may outlive one. */
   readonly tokenTexts: (model: string) => ShownTokens;
-  /** Of all answers under way. */
+  /** Memory of all answers in progress. */
   readonly answerMemory: AnswerMemory;
-  /** Those that are generated now, and those that are kept. */
+  /** Running and stored responses. */
   readonly responses: Responses;
-  /** null where metrics are switched off. */
+  /** null if metrics are disabled. */
   readonly metrics: HttpMetrics | null;
 }
 
-/** Answers one request through its exchange. What it throws becomes the error answer. */
+/** Answers one request through its exchange. A thrown error becomes the error answer. */
 export type RouteHandler = (exchange: Exchange, context: Context) => void | Promise<void>;

@@ -1,8 +1,8 @@
-// Owns how a path and method find their route. Made by the app of the routes that it serves.
+// Route table: finds the route of a path and method. Made by the app from the routes it serves.
 import type { PathParameters } from "./route.ts";
 import type { Route } from "./routes.ts";
 
-/** A path of the table, with the routes it has by method. */
+/** Routes of one path, by method. */
 export interface MatchedPath {
   readonly methods: ReadonlyMap<string, Route>;
   readonly parameters: PathParameters;
@@ -18,7 +18,7 @@ const noParameters: PathParameters = {};
 export class RouteTable {
   readonly #literal = new Map<string, ReadonlyMap<string, Route>>();
   readonly #patterns: readonly Pattern[];
-  /** Of all routes, each once. */
+  /** The path of each route, without duplicates. */
   readonly paths: readonly string[];
 
   constructor(routes: readonly Route[]) {
@@ -26,7 +26,7 @@ export class RouteTable {
     for (const route of routes) {
       const methods = byPath.get(route.path) ?? new Map<string, Route>();
       byPath.set(route.path, methods.set(route.method, route));
-      // HEAD is GET whose body the edge leaves out.
+      // HEAD is GET; the edge drops the body.
       if (route.method === "GET") methods.set("HEAD", route);
     }
     const patterns: Pattern[] = [];
@@ -39,8 +39,8 @@ export class RouteTable {
   }
 
   /**
-   * What the table has for a path; undefined where the path is not served. A path that is written out goes before those with
-   * parameters, whose methods it takes away no more than it has itself: what it names may be the name of something, too.
+   * Methods and parameters of a path; undefined if the path is not served. A literal path comes before a pattern, but only for
+   * its own methods: its last segment may also be a parameter of the pattern.
    */
   match(path: string, method: string): MatchedPath | undefined {
     const methods = this.#literal.get(path);
@@ -58,7 +58,7 @@ export class RouteTable {
   }
 }
 
-/** null where the path is not of this pattern. A parameter is never empty. */
+/** null if the path does not match the pattern. A parameter is never empty. */
 function parametersOf(pattern: readonly string[], segments: readonly string[]): PathParameters | null {
   if (pattern.length !== segments.length) return null;
   const parameters: Record<string, string> = {};
@@ -72,7 +72,7 @@ function parametersOf(pattern: readonly string[], segments: readonly string[]): 
   return parameters;
 }
 
-/** What is no proper encoding names nothing, and stays as it is. */
+/** Decodes a segment; an invalid encoding stays as it is. */
 function decoded(segment: string): string {
   try {
     return decodeURIComponent(segment);

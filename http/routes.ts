@@ -1,5 +1,4 @@
-// Owns the list of routes, one line an endpoint, each with what the API document says of it. How a request finds its line is
-// in route-table.ts.
+// Routes: one entry per endpoint, with its description for the API document. route-table.ts finds the entry of a request.
 
 import { chatOperation } from "./chat/operation.ts";
 import { chatCompletions } from "./chat/route.ts";
@@ -46,7 +45,7 @@ import type { DescribedRoute } from "./route.ts";
 import { doctorOperation, systemInfoOperation } from "./system/operation.ts";
 import { systemDoctor, systemInfo } from "./system/route.ts";
 
-/** A route with the function that serves it. */
+/** A route with its handler. */
 export interface Route extends DescribedRoute {
   readonly handler: RouteHandler;
 }
@@ -206,7 +205,7 @@ export const routes: readonly Route[] = [
   },
 ];
 
-/** All that the API document has: these routes, and what is served on a port of its own. */
+/** Routes of the API document: these, and the MCP endpoint, which has its own port. */
 export const describedRoutes: readonly DescribedRoute[] = [
   ...routes,
   { method: "POST", path: "/mcp", kind: "operations", errors: rpcErrors, operation: mcpOperation },

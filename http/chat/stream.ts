@@ -1,5 +1,5 @@
-// Owns the chunks of a streamed chat completion: generation events in, server-sent events out. Holds cursor state only.
-// Hot path: one call a step and stream, so everything constant is built once and only the text is encoded.
+// Chat stream: encodes generation events as the server-sent chunks of a chat completion. Holds cursor state only. Hot path, one
+// call per step and stream: constant text is built once and only the generated text is encoded.
 
 import type { FinishReason, GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { LogprobRecords } from "../../engines/logprobs.ts";
@@ -22,13 +22,13 @@ type TextEvent = Extract<GenerateEvent, { readonly type: "text" }>;
 type CallEvent = Extract<GenerateEvent, { readonly type: "tool_call" }>;
 type ArgumentsEvent = Extract<GenerateEvent, { readonly type: "tool_arguments" }>;
 
-/** Of a delta that is a text. */
+/** Field of a delta that carries text. */
 type TextField = "content" | "reasoning_content" | "refusal";
 
-/** The text around one choice's chunks. */
+/** The constant text around one choice's chunks. */
 interface ChoiceFrame {
   readonly delta: string;
-  /** The same, up to the text of a field. */
+  /** `delta`, continued up to the text of a field. */
   readonly before: Readonly<Record<TextField, string>>;
   hasRole: boolean;
 }
@@ -36,11 +36,11 @@ interface ChoiceFrame {
 export interface ChatStreamOptions {
   readonly choiceCount: number;
   /**
-   * `usage` always rides on the stream's last chunk. With this that is one more chunk with no choices, as OpenAI's clients
-   * expect; without, it is the chunk of the last finish_reason, so that no chunk lacks a choice.
+   * The stream's last chunk always carries `usage`. If true, that is an additional chunk without choices, as OpenAI's clients
+   * expect; if false, it is the chunk of the last finish_reason, so every chunk has a choice.
    */
   readonly includeUsage: boolean;
-  /** Those of the model that generates; asked for where there are logprobs. */
+  /** Token texts of the model; read only if there are logprobs. */
   readonly texts: () => ShownTokens;
 }
 
@@ -52,7 +52,7 @@ export class ChatStream implements StreamCodec {
   #head = "";
   #choices: readonly ChoiceFrame[] = [];
   #unfinishedCount: number;
-  /** The last choice's final chunk, not yet closed: it waits for the usage that rides on it. */
+  /** The final chunk of the last choice, still open: the usage is added to it. */
   #lastChunk = "";
   #isEnded = false;
 
@@ -87,7 +87,7 @@ export class ChatStream implements StreamCodec {
     }
   }
 
-  /** "" for an event that says nothing, or waits for the next one. */
+  /** "" for an event without output, or whose output waits for the next event. */
   #chunk(event: GenerateEvent): string {
     switch (event.type) {
       case "begin":
@@ -95,7 +95,7 @@ export class ChatStream implements StreamCodec {
         return "";
       case "prompt":
       case "tool_call_end":
-      case "tool_call_failed": // what there was of it has been sent
+      case "tool_call_failed": // its arguments have been sent already
         return "";
       case "reasoning":
         return this.#delta(event.choice, "reasoning_content", event.text);
@@ -124,7 +124,7 @@ export class ChatStream implements StreamCodec {
     return this.#tokens;
   }
 
-  /** Builds what is constant. Which adapter it is, is known before there is any chunk. */
+  /** Builds the constant text. The adapter is known before the first chunk. */
   #frame(choiceCount: number, adapterGeneration: string | null): void {
     const { id, created, model } = this.#completion;
     const fields = JSON.stringify({
@@ -193,7 +193,7 @@ export class ChatStream implements StreamCodec {
     return `${this.#closeLastChunk("")}${this.#usageBefore()}]${wire}}\n\n${DONE}`;
   }
 
-  /** A choice's first delta says its role too. */
+  /** The first delta of a choice also carries its role. */
   #before(choice: ChoiceFrame, field: TextField): string {
     return choice.hasRole ? choice.before[field] : `${choice.delta}${this.#role(choice)}"${field}":`;
   }
@@ -211,7 +211,7 @@ export class ChatStream implements StreamCodec {
     return chunk;
   }
 
-  // The usage chunk names its usage itself, so the constant `"usage":null` of the others must go.
+  // The usage chunk has its own usage, so the constant `"usage":null` of the other chunks must go.
   #usageBefore(): string {
     return this.#head.replace(',"usage":null,"choices"', ',"choices"');
   }
@@ -219,7 +219,7 @@ export class ChatStream implements StreamCodec {
 
 function choiceFrame(head: string, index: number): ChoiceFrame {
   const delta = `${head}{"index":${index},"delta":{`;
-  // Joined, a text is one piece; added up it would be walked through piece by piece with each chunk.
+  // `join` makes one flat string; a concatenated one would be walked piece by piece for every chunk.
   const before = (field: TextField): string => [delta, `"${field}":`].join("");
   return {
     delta,

@@ -1,5 +1,5 @@
-// Owns the files of the API explorer: Swagger UI as its package ships it, and the page that starts it. A fixed list, read
-// when first asked for and kept; nothing a client sends is part of a file's name.
+// Files of the API explorer: Swagger UI from its package, and the page that starts it. The list is fixed: nothing a client sends
+// is part of a file name. Files are read at the first request and kept.
 import { readFile } from "node:fs/promises";
 
 export interface Asset {
@@ -8,10 +8,10 @@ export interface Asset {
 }
 
 const html = "text/html; charset=utf-8";
-// Without the charset browsers read the bundle in another one, and find characters that are none.
+// Without the charset a browser may decode the bundle wrongly and reject characters in it.
 const script = "text/javascript; charset=utf-8";
 
-// Addresses are relative: behind a proxy the server may stand under a path of its own.
+// Relative addresses: a proxy may serve this server under a path prefix.
 const page = `<!doctype html>
 <html lang="en">
   <head>
@@ -29,7 +29,7 @@ const page = `<!doctype html>
 </html>
 `;
 
-// No validatorUrl: the badge of a validator on the internet is nothing an offline page should ask for.
+// validatorUrl is null because an offline page must not load a validation badge from the internet.
 const start = `SwaggerUIBundle({
   url: "api-doc/openapi.json",
   dom_id: "#explorer",
@@ -44,7 +44,7 @@ export const explorerPage: Asset = { contentType: html, body: page };
 
 const made: ReadonlyMap<string, Asset> = new Map([["start.js", { contentType: script, body: start }]]);
 
-/** By name, what the package has. */
+/** Files from the package, with their content types. */
 const shipped: ReadonlyMap<string, string> = new Map([
   ["swagger-ui-bundle.js", script],
   ["swagger-ui.css", "text/css; charset=utf-8"],
@@ -55,13 +55,13 @@ export const assetNames: readonly string[] = [...made.keys(), ...shipped.keys()]
 
 const kept = new Map<string, Promise<Asset>>();
 
-/** The file of a name; null where there is none. */
+/** The file of a name; null: none. */
 export async function asset(name: string): Promise<Asset | null> {
   const contentType = shipped.get(name);
   if (contentType === undefined) return made.get(name) ?? null;
   const reading = kept.get(name) ?? readShipped(name, contentType);
   kept.set(name, reading);
-  // What could not be read is tried again by the next who asks.
+  // A failed read is retried at the next request.
   reading.catch(() => kept.delete(name));
   return reading;
 }

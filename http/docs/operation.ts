@@ -1,4 +1,4 @@
-// Owns what the API document says of the explorer.
+// API explorer: its operations for the API document.
 import { z } from "zod";
 import type { Operation } from "../operation.ts";
 import { assetNames } from "./assets.ts";
@@ -7,7 +7,7 @@ export const docsOperation: Operation = {
   id: "showDocs",
   tag: "Operations",
   summary: "The API explorer",
-  description: "A page that shows this document and sends requests. It loads nothing from anywhere else.",
+  description: "A page that shows this document and sends requests. It loads nothing from other servers.",
   answers: { 200: [{ contentType: "text/html", description: "The page" }] },
   errors: [],
 };
@@ -16,7 +16,7 @@ export const docsAssetOperation: Operation = {
   id: "getDocsAsset",
   tag: "Operations",
   summary: "A file of the API explorer",
-  path: z.object({ asset: z.enum(assetNames).meta({ description: "The name of the file" }) }),
+  path: z.object({ asset: z.enum(assetNames).meta({ description: "File name" }) }),
   answers: {
     200: [
       { contentType: "text/javascript", description: "A script" },

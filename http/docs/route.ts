@@ -1,12 +1,12 @@
-// Owns GET /docs and what its page loads: the API explorer. It asks for nothing beyond this server, and its browser is told
-// to see to that.
+// GET /docs and the files of its page: the API explorer. The page loads nothing from other servers, and its
+// content security policy enforces that.
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
 import { asset, assetNames, explorerPage } from "./assets.ts";
 
 const SECONDS_TO_KEEP = 3600;
 
-// Swagger UI writes style attributes; its pictures are part of its style sheet.
+// Swagger UI writes style attributes and embeds its images in the style sheet.
 const pageHeaders = {
   "content-type": explorerPage.contentType,
   "cache-control": "no-cache",

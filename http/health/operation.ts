@@ -1,14 +1,19 @@
-// Owns what the API document says of the health check, its alias, and the readiness check.
+// Health check, its alias and readiness check: their operations for the API document.
 import type { Operation } from "../operation.ts";
 
 const TEXT = "text/plain; charset=utf-8";
 
 const answers = {
   200: [{ contentType: TEXT, description: "`OK`" }],
-  503: [{ contentType: TEXT, description: "What every request needs and is down, a line each; it is started again" }],
+  503: [
+    {
+      contentType: TEXT,
+      description: "Failed parts that every request needs, one per line; the server is restarting them",
+    },
+  ],
 };
 const description =
-  "Says that the process is well: it takes requests, and nothing that all of them need is down. Whether a model is loaded is " +
+  "Liveness: the process accepts requests, and every part that all requests need is running. For the state of a model see " +
   "`GET /ready`.";
 
 export const healthOperation: Operation = {
@@ -34,11 +39,16 @@ export const readyOperation: Operation = {
   tag: "Operations",
   summary: "Whether the default model answers requests",
   description:
-    "Says that the process is well and the default model is loaded, or is unloaded so that the next request loads it: it had " +
-    "rested, or made room for another one.",
+    "Readiness: the process is healthy, and the default model is loaded, or was unloaded (idle, or evicted for another model) " +
+    "and the next request loads it.",
   answers: {
     200: [{ contentType: TEXT, description: "`OK`" }],
-    503: [{ contentType: TEXT, description: "Why not, a line each: the model is being loaded, or could not be" }],
+    503: [
+      {
+        contentType: TEXT,
+        description: "The reasons, one per line: for example, the model is being loaded, or failed to load",
+      },
+    ],
   },
   errors: [],
 };

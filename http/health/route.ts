@@ -1,10 +1,9 @@
-// Owns GET /health and its alias /, which tell how the process is, and GET /ready, which tells whether the default model
-// answers requests.
+// GET /health and its alias / tell whether the process is healthy; GET /ready tells whether the default model answers requests.
 import type { ModelOutcome } from "../../actors/api/model-management.ts";
 import type { RouteHandler } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
 
-/** What is down is started again by itself; asked again after so long it may be there. */
+/** Time for a failed part to restart, as Retry-After. */
 const RETRY_AFTER_SECONDS = 2;
 
 export const health: RouteHandler = (exchange, { inference }) => {
@@ -19,7 +18,7 @@ export const ready: RouteHandler = (exchange, { inference, models }) => {
   else unavailable(exchange, reasons);
 };
 
-/** Why a request on a model would not be answered. One that is unloaded without an error is loaded by the next request. */
+/** Why a request to a model would not be answered. A model that was unloaded without an error is loaded by the next request. */
 function hindrances({ id, status, error }: ModelOutcome): readonly string[] {
   if (status === "reloading") return [`model "${id}" is being loaded`];
   return error === null ? [] : [`model "${id}" is not loaded: ${error.message}`];

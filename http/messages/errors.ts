@@ -1,5 +1,5 @@
-// Owns how errors look to clients of the messages protocol: its body, its types, and 400 where the other protocols say 422.
-// Used by the exchange for answers that failed, and by stream.ts for streams that did.
+// Errors of the messages protocol: body, types, and status 400 for the other protocols' 422. Used by the exchange for failed
+// answers and by stream.ts for failed streams.
 import { z } from "zod";
 import { type ErrorCode, type ErrorRecord, errorCodes } from "../../runtime/errors.ts";
 import { statusOf as commonStatusOf, type ErrorFormat } from "../errors.ts";
@@ -13,7 +13,7 @@ const errorTypes = [
   "overloaded_error",
 ] as const;
 
-/** What the model's side calls a field that has another name here. */
+/** Neutral name of a field that has another name in this protocol. */
 const OUR_BUDGET = "reasoning_budget";
 const THEIR_BUDGET = "thinking.budget_tokens";
 
@@ -32,10 +32,10 @@ const schema = z
     type: z.literal("error"),
     error: z.strictObject({
       type: z.enum(errorTypes),
-      message: z.string().meta({ description: "What was expected, what came, and what to do" }),
+      message: z.string().meta({ description: "What was expected, what was received, and what to do" }),
       details: z.strictObject({
         error_code: z.enum(errorCodes),
-        param: z.string().nullable().meta({ description: "The field at fault" }),
+        param: z.string().nullable().meta({ description: "The invalid field" }),
       }),
     }),
     request_id: z.string(),

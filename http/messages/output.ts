@@ -1,5 +1,5 @@
-// Owns the fields of a messages request that say what the whole output must be: the vendor's, in its two places, and those
-// this server's protocols share. One of them may be used.
+// Output format of a messages request: the vendor's two fields, and the fields shared by this server's protocols. A request may
+// use one of them.
 import { z } from "zod";
 import type { OutputGrammar } from "../../engines/generation.ts";
 import { isBounded, tooLarge } from "../shared/fields/bounded.ts";
@@ -17,11 +17,11 @@ export const outputFields = {
   output_config: z
     .strictObject({
       effort: vendorEffortField,
-      format: jsonFormat.nullish().meta({ description: "What the output must be; a grammar sees to it" }),
+      format: jsonFormat.nullish().meta({ description: "Required output format, enforced by a grammar" }),
       task_budget: notBuiltYet("telling the model its budget"),
     })
     .nullish(),
-  output_format: jsonFormat.nullish().meta({ description: "Another place for output_config.format" }),
+  output_format: jsonFormat.nullish().meta({ description: "Older name of output_config.format" }),
   response_format: responseFormat,
   grammar: commonFields.grammar,
 } as const;
@@ -30,7 +30,7 @@ type OutputFields = z.output<z.ZodObject<typeof outputFields>> & {
   readonly ignore_eos?: boolean | null | undefined;
 };
 
-/** null where the output is free text. */
+/** null if the output is free text. */
 export function demandedGrammar(fields: OutputFields): OutputGrammar | null {
   return vendorGrammars(fields)[0] ?? outputGrammar(fields);
 }

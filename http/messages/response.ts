@@ -1,9 +1,9 @@
-// Owns the body of a message: why it stopped, its usage and all around its content; with the schemas the API document shows
-// of it. What it is made of comes from collect.ts, or piece by piece from stream.ts.
+// Message body: stop reason, usage and the other fields around the content, with their schemas for the API document. The
+// content comes from collect.ts, or in pieces from stream.ts.
 import { z } from "zod";
 import type { FinishReason } from "../../engines/generation.ts";
 
-/** What the body and the first event of one message share. */
+/** Fields shared by the body and the first event of a message. */
 export interface MessageHead {
   readonly id: string;
   readonly model: string;
@@ -13,7 +13,7 @@ export const contentBlockSchema = z.discriminatedUnion("type", [
   z.strictObject({
     type: z.literal("thinking"),
     thinking: z.string(),
-    signature: z.string().meta({ description: "Always empty: nothing is signed" }),
+    signature: z.string().meta({ description: "Always empty: reasoning is not signed" }),
   }),
   z.strictObject({ type: z.literal("text"), text: z.string() }),
   z.strictObject({
@@ -28,9 +28,9 @@ export const contentBlockSchema = z.discriminatedUnion("type", [
 const tokenCount = z.int().min(0);
 
 const usageSchema = z.strictObject({
-  input_tokens: tokenCount.meta({ description: "Tokens of the prompt that were computed" }),
-  cache_read_input_tokens: tokenCount.meta({ description: "Tokens of the prompt that were in the cache" }),
-  cache_creation_input_tokens: tokenCount.meta({ description: "Always 0: caching costs nothing extra" }),
+  input_tokens: tokenCount.meta({ description: "Prompt tokens computed in prefill" }),
+  cache_read_input_tokens: tokenCount.meta({ description: "Prompt tokens read from the prefix cache" }),
+  cache_creation_input_tokens: tokenCount.meta({ description: "Always 0: cache writes are not counted separately" }),
   output_tokens: tokenCount,
   output_tokens_details: z.strictObject({ thinking_tokens: tokenCount }),
   server_tool_use: z.null(),
@@ -42,7 +42,9 @@ const stopSchema = {
   stop_details: z
     .strictObject({ type: z.literal("refusal"), category: z.null(), explanation: z.string() })
     .nullable()
-    .meta({ description: "Of a refusal: why the text is not what the request demanded" }),
+    .meta({
+      description: "The reason for a refusal: why the output does not meet the request's demands; null otherwise",
+    }),
 } as const;
 
 const container = z.null();
@@ -74,7 +76,7 @@ export type ContentBlock = z.output<typeof contentBlockSchema>;
 type Stop = z.output<z.ZodObject<typeof stopSchema>>;
 type Usage = z.output<typeof usageSchema>;
 
-/** The tokens of a message that has come so far. */
+/** Token counts of a message so far. */
 export interface TokenCounts {
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -82,11 +84,11 @@ export interface TokenCounts {
   readonly reasoningTokens: number;
 }
 
-/** How an answer ended. */
+/** Why and how an answer ended. */
 export interface Ending {
   reason: FinishReason;
   stopString: string | null;
-  /** Why the text is not what the request demanded; null where it is. */
+  /** Why the text does not fulfil the request's demands; null if it does. */
   refusal: string | null;
 }
 
@@ -121,7 +123,7 @@ export function wireUsage({ promptTokens, cachedTokens, completionTokens, reason
   };
 }
 
-/** Of a message that goes on. */
+/** Stop fields of a message in progress. */
 export const notStopped: Stop = { stop_reason: null, stop_sequence: null, stop_details: null };
 
 export function wireStop({ reason, stopString, refusal }: Ending): Stop {
@@ -129,7 +131,7 @@ export function wireStop({ reason, stopString, refusal }: Ending): Stop {
     const stop_details = { type: "refusal", category: null, explanation: refusal } as const;
     return { stop_reason: "refusal", stop_sequence: null, stop_details };
   }
-  // Whoever may call goes by the calls.
+  // Tool calls come before a stop string: the client has to answer them.
   if (stopString !== null && reason !== "tool_calls")
     return { ...notStopped, stop_reason: "stop_sequence", stop_sequence: stopString };
   return { ...notStopped, stop_reason: stopReasons[reason] };
@@ -139,6 +141,6 @@ const stopReasons = {
   stop: "end_turn",
   length: "max_tokens",
   tool_calls: "tool_use",
-  // Whoever is told of it has not cancelled it: for them the turn is over.
+  // A client that receives this has not cancelled; its turn is over.
   cancelled: "end_turn",
 } as const satisfies Record<FinishReason, Stop["stop_reason"]>;

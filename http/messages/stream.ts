@@ -1,5 +1,5 @@
-// Owns the events of a streamed message: generation events in, named server-sent events out. Holds cursor state only. Hot
-// path: one call a step and stream, so everything constant is built once a block and only the text is encoded.
+// Message stream: encodes generation events as named server-sent events. Holds cursor state only. Hot path, one call per step
+// and stream: constant text is built once per block and only the generated text is encoded.
 import type { GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { StreamCodec } from "../sse.ts";
@@ -8,7 +8,7 @@ import { type Ending, type MessageHead, message, notStopped, wireStop, wireUsage
 
 const PING = 'event: ping\ndata: {"type":"ping"}\n\n';
 const MESSAGE_STOP = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
-/** Nothing is signed, but clients keep a thinking block only with a signature of some kind. */
+/** Reasoning is not signed, but clients keep a thinking block only if it has a signature field. */
 const EMPTY_SIGNATURE = '"signature_delta","signature":""}}\n\n';
 const DELTA_END = "}}\n\n";
 
@@ -26,7 +26,7 @@ export class MessageStream implements StreamCodec {
   #hasBegun = false;
   #isEnded = false;
   readonly #ending: Ending = { reason: "stop", stopString: null, refusal: null };
-  /** The block that is being written, and what is around its deltas. */
+  /** The block in progress, and the constant text before its deltas. */
   #open: BlockKind | null = null;
   #delta = "";
   #blockCount = 0;
@@ -40,7 +40,7 @@ export class MessageStream implements StreamCodec {
     return this.#isEnded;
   }
 
-  /** Nothing of a message may come before its start: until then a comment has to do. */
+  /** No event may precede message_start, so a comment line keeps the connection open until then. */
   get keepAlive(): string {
     return this.#hasBegun ? PING : ": keep-alive\n\n";
   }
@@ -73,7 +73,7 @@ export class MessageStream implements StreamCodec {
       case "tool_arguments":
         return this.#delta + JSON.stringify(event.text) + DELTA_END;
       case "tool_call_end":
-      // The client has its arguments as they came; they cannot be taken back.
+      // The client has received the arguments; they cannot be revoked.
       case "tool_call_failed":
         return this.#closeBlock();
       case "refusal":
@@ -102,7 +102,7 @@ export class MessageStream implements StreamCodec {
   }
 
   #piece(kind: "thinking" | "text", text: string): string {
-    if (text === "") return ""; // it carries logprobs alone
+    if (text === "") return ""; // a batch with logprobs only
     const opened = this.#open === kind ? "" : this.#openBlock(kind, emptyBlocks[kind]);
     return opened + this.#delta + JSON.stringify(text) + DELTA_END;
   }
@@ -111,7 +111,7 @@ export class MessageStream implements StreamCodec {
     const closed = this.#closeBlock();
     const index = this.#blockCount++;
     this.#open = kind;
-    // Joined, it is one piece: added up it would be walked through piece by piece with each delta.
+    // `join` makes one flat string; a concatenated one would be walked piece by piece for every delta.
     this.#delta = [deltaBefore(index), deltaTypes[kind]].join("");
     const start = `event: content_block_start\ndata: {"type":"content_block_start","index":${index},"content_block":`;
     return `${closed}${start}${block}}\n\n`;

@@ -1,5 +1,5 @@
-// Owns the access log: one line a request, when it has ended. Bodies, headers and queries, where secrets may stand, are
-// never part of it.
+// Access log: one line per request, written when it has ended. Bodies, headers and queries are never logged, because they may
+// hold secrets.
 import type { Exchange, ExchangeObserver } from "../exchange.ts";
 import type { Log } from "./log.ts";
 
@@ -16,7 +16,7 @@ export class AccessLog implements ExchangeObserver {
     const fields = {
       method: request.method,
       path: request.path,
-      // A path with ids in it says less than its pattern.
+      // A path that contains ids is less useful than its pattern.
       ...(route !== null && route.path !== request.path && { route: route.path }),
       status: exchange.status,
       ...(code !== undefined && { code }),

@@ -1,5 +1,5 @@
-// Owns what an exchange knows of the generation behind it: made by looking at the events that pass on their way to a
-// protocol, so that no protocol need report them. Put before the models by the app, one a request.
+// Instrumented inference: notes the outcome of a generation in its exchange by watching the events on their way to the protocol,
+// so no protocol has to report it. The app wraps the models with it, once per request.
 
 import type { BodyToTranslate } from "../../actors/api/body-translators.ts";
 import type { EngineMetric } from "../../actors/api/engine-metric.ts";
@@ -8,12 +8,12 @@ import type { FinishReason, GenerateEvent, GenerateRequest, Usage } from "../../
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
 
-/** What became of what a request asked of a model. */
+/** Outcome of one request to a model. */
 export interface Generation {
   readonly kind: "chat" | "text_completion" | "embeddings";
   readonly finishReasons: FinishReason[];
   promptTokens: number | null;
-  /** null while it goes on, where it failed, and of embeddings. */
+  /** null while the generation runs, after an error, and for embeddings. */
   usage: Usage | null;
   error: ErrorRecord | null;
 }
@@ -100,7 +100,7 @@ function note(generation: Generation, events: readonly GenerateEvent[]): void {
   }
 }
 
-/** Not a generator of its own, which would cost each batch several turns more. */
+/** Plain iterator: an async generator would cost several microtask turns more per batch. */
 function noted<T>(batches: AsyncIterable<T>, see: (batch: T) => void): AsyncIterable<T> {
   return {
     [Symbol.asyncIterator]() {

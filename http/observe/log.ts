@@ -1,4 +1,4 @@
-// Owns the little of a logger that http/ uses; the composition root passes one in.
+// Logger interface: the part that http/ uses; the composition root passes one in.
 
 export interface Log {
   info(fields: object, message: string): void;

@@ -1,4 +1,4 @@
-// Owns request ids: the client's own where it is fit to be echoed and logged, else a new one.
+// Request ids: the client's own if it is safe to echo and log, else a new one.
 import { randomUUID } from "node:crypto";
 
 const MAX_LENGTH = 128;

@@ -1,6 +1,6 @@
-// Owns the request log (`log`): each request for inference and its answer, in full, as one JSON line in a file. Headers are
-// no part of it; secrets in bodies are struck out. It keeps copies of the bodies, within bounds, as the originals are released
-// before the line is written. The result of a background response is logged when a client fetches it.
+// Request log (`log`): each request for inference and its answer, in full, as one JSON line in a file. Headers are not logged;
+// secrets in bodies are redacted. It keeps bounded copies of the bodies, because the originals are released before the line is
+// written. The result of a background response is logged when a client fetches it.
 import { ServerError } from "../../runtime/errors.ts";
 import { LineFile } from "../../runtime/log/line-file.ts";
 import { withoutSecrets } from "../../runtime/log/secrets.ts";
@@ -8,9 +8,9 @@ import type { Exchange, ExchangeObserver } from "../exchange.ts";
 import { namedModel } from "../json.ts";
 import type { Log } from "./log.ts";
 
-/** Most of one body that is logged; what was cut is counted. */
+/** Most bytes logged of one body; the rest is counted. */
 export const maxLoggedBytes = 4 * 2 ** 20;
-/** Most of all bodies of requests under way and their answers that is kept for the log. */
+/** Most bytes kept of all bodies in progress, requests and answers. */
 const maxHeldBytes = 256 * 2 ** 20;
 const maxWaitingBytes = 64 * 2 ** 20;
 
@@ -25,7 +25,7 @@ export class RequestLog implements ExchangeObserver {
     this.#file = file;
   }
 
-  /** Throws config_invalid where the file cannot be opened. */
+  /** Throws config_invalid if the file cannot be opened. */
   static async open(path: string, log: Log): Promise<RequestLog> {
     return new RequestLog(await openLogFile(path, log));
   }
@@ -50,12 +50,12 @@ export class RequestLog implements ExchangeObserver {
     return this.#file.close();
   }
 
-  /** A copy of its own: a view would hold all of a body of which a part is logged. */
+  /** Copies the bytes: a view would hold the whole body even if only a part is logged. */
   #requestCopy(body: Uint8Array): Uint8Array {
     return Uint8Array.from(body.subarray(0, Math.min(maxLoggedBytes, Math.max(maxHeldBytes - this.#heldBytes, 0))));
   }
 
-  /** Pieces are kept whole or not at all. */
+  /** Keeps a piece whole or not at all. */
   #keep(copy: ExchangeCopy, body: string | Uint8Array): void {
     const bytes = Buffer.byteLength(body);
     const fits = copy.bytes + bytes <= maxLoggedBytes && this.#heldBytes + bytes <= maxHeldBytes;
@@ -69,7 +69,7 @@ export class RequestLog implements ExchangeObserver {
   }
 }
 
-/** The file that `log` names. Throws config_invalid where it cannot be opened. */
+/** Opens the file of the setting `log`. Throws config_invalid if it cannot be opened. */
 export async function openLogFile(path: string, log: Log): Promise<LineFile> {
   const onLost = (lost: number, reason: string) => {
     log.warn({ lost, reason, file: path }, "entries of the request log could not be written and are lost");
@@ -78,17 +78,17 @@ export async function openLogFile(path: string, log: Log): Promise<LineFile> {
     return await LineFile.open(path, { maxWaitingBytes, onLost });
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    const message = `log expects a file that can be written, or made in a folder that is there; got ${reason}`;
+    const message = `log expects a writable file, or a new one in an existing folder; got ${reason}`;
     throw new ServerError("config_invalid", message, { param: "log", cause: error });
   }
 }
 
 interface ExchangeCopy {
-  /** The start of the request's body, or all of it. */
+  /** The request's body, or its start. */
   readonly request: Uint8Array;
-  /** Of the answer. */
+  /** Text of the answer. */
   readonly pieces: string[];
-  /** Pieces of bytes may end within a character. */
+  /** Streaming decoder: a piece of bytes may end within a character. */
   readonly decoder: InstanceType<typeof TextDecoder>;
   bytes: number;
   cutBytes: number;
@@ -114,7 +114,7 @@ function entry(exchange: Exchange, { request: kept, pieces, cutBytes }: Exchange
   return `${JSON.stringify(head).slice(0, -1)},"request":${requestBody(exchange, kept)},"response":${response}}`;
 }
 
-/** As it came where it is whole JSON, else as text; null where there was none. Line breaks in JSON stand between its tokens only. */
+/** The body unchanged if it is complete JSON, else as a string; null: none. Line breaks in JSON occur only between tokens. */
 function requestBody({ request }: Exchange, kept: Uint8Array): string {
   if (request.bodyBytes === 0) return "null";
   const text = withoutSecrets(decoder.decode(kept));
@@ -122,19 +122,19 @@ function requestBody({ request }: Exchange, kept: Uint8Array): string {
   return isJson ? text.replace(/[\r\n]+/g, " ") : JSON.stringify(text);
 }
 
-/** The data of each whole event of a stream, in order. */
+/** The data of each complete event of a stream, in order. */
 function payloads(stream: string): string {
   const whole = stream.slice(0, stream.lastIndexOf("\n\n") + 1);
   const data = whole.split("\n").flatMap((line) => (line.startsWith("data: ") ? [asJson(line.slice(6))] : []));
   return `[${data.join(",")}]`;
 }
 
-/** The beginning of a body, which is no JSON of its own. */
+/** A truncated body, as a JSON string. */
 function cutText(text: string): string {
   return text === "" ? "null" : JSON.stringify(text);
 }
 
-/** What we answer is JSON where it begins like an object. */
+/** Our answers are JSON if they begin like an object; other text becomes a string. */
 function asJson(text: string): string {
   if (text === "") return "null";
   return text.startsWith("{") ? text : JSON.stringify(text);

@@ -1,5 +1,5 @@
-// Owns what the API document says of errors: which codes an operation may answer with, by status, and the headers of
-// answers. The codes come from the operations, statuses and bodies from the error format of the route.
+// Error answers and answer headers in the API document: the error codes of each operation, by status. The codes come from the
+// operations, statuses and bodies from the route's error format.
 import type { oas31, ZodOpenApiResponseObject, ZodOpenApiResponsesObject } from "zod-openapi";
 import { DefaultMap } from "../../runtime/collections.ts";
 import { type ErrorCode, errorMeaning } from "../../runtime/errors.ts";
@@ -16,7 +16,7 @@ const ofBodies: readonly ErrorCode[] = [
 ];
 const ofQueries: readonly ErrorCode[] = ["invalid_value"];
 const ofInference: readonly ErrorCode[] = ["draining"];
-/** Whatever the operation: said of each under `default`. */
+/** Errors independent of the operation: listed under `default` for each. */
 const ofOtherRequests: readonly ErrorCode[] = [
   "method_not_allowed",
   "body_too_large",
@@ -29,15 +29,14 @@ const ofOtherRequests: readonly ErrorCode[] = [
 
 export const headerComponents: Record<string, oas31.HeaderObject> = {
   RequestId: {
-    description:
-      "The request's own x-request-id where it is fit to be echoed, else a new one; left out where it is disabled",
+    description: "The request's own x-request-id if it is safe to echo, else a new id; absent if disabled",
     schema: { type: "string" },
   },
-  RetryAfter: { description: "Seconds after which trying again may help", schema: { type: "integer", minimum: 0 } },
+  RetryAfter: { description: "Seconds to wait before a retry", schema: { type: "integer", minimum: 0 } },
 };
 
 const requestIdHeader = { $ref: "#/components/headers/RequestId" };
-/** Of answers that say when to try again. */
+/** Header of answers that ask for a later retry. */
 export const retryAfterHeader = { "retry-after": { $ref: "#/components/headers/RetryAfter" } };
 
 /** The headers of every answer of a route. */
@@ -45,7 +44,7 @@ export function commonHeaders({ errors = commonErrors }: DescribedRoute) {
   return Object.fromEntries(requestIdHeaders(errors).map((name) => [name, requestIdHeader]));
 }
 
-/** The codes an operation may answer with, each once. */
+/** Error codes of an operation, without duplicates. */
 export function codesOf({ operation, kind }: DescribedRoute): readonly ErrorCode[] {
   return [
     ...new Set([
@@ -58,7 +57,7 @@ export function codesOf({ operation, kind }: DescribedRoute): readonly ErrorCode
   ];
 }
 
-/** The error answers of an operation, by status, and `default` for those of any request. */
+/** Error answers of an operation, by status; `default` has those that any request may get. */
 export function errorAnswers(route: DescribedRoute): ZodOpenApiResponsesObject {
   const format = route.errors ?? commonErrors;
   const headers = commonHeaders(route);

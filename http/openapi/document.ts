@@ -1,22 +1,22 @@
-// Owns the API document (OpenAPI 3.1): the route table and the operations of the protocols, put together. Asked for by
-// GET /api-doc/openapi.json and by the writer of docs/protocols.md; it says nothing that those do not say themselves.
+// API document (OpenAPI 3.1): combines the route table and the operations of the protocols. Used by GET /api-doc/openapi.json
+// and by the writer of docs/protocols.md; it adds no facts.
 import type { z } from "zod";
 import { createDocument, type oas31, type ZodOpenApiObject, type ZodOpenApiOperationObject } from "zod-openapi";
 import type { Content, Operation, Tag } from "../operation.ts";
 import type { DescribedRoute } from "../route.ts";
 import { commonHeaders, errorAnswers, headerComponents, retryAfterHeader } from "./answers.ts";
 
-/** The version of the interface; what this server's own version is, GET /v1/system/info says. */
+/** Version of the interface; GET /v1/system/info has the version of the server. */
 const API_VERSION = "0.9.5";
 
 const EVENT_STREAM = "text/event-stream";
 const UNAVAILABLE = "503";
 
 const tags: Readonly<Record<Tag, string>> = {
-  Inference: "Asking a model for something",
-  Models: "The models this server has",
-  "LoRA adapters": "What changes a model by a few of its numbers, and comes and goes while it runs",
-  Operations: "Health, metrics, and what the server says of itself",
+  Inference: "Generation and embeddings",
+  Models: "The models of this server",
+  "LoRA adapters": "Low-rank adapters of a model, loaded and unloaded at run time",
+  Operations: "Health, metrics, and documents about the server",
   MCP: "The models as tools of the Model Context Protocol",
 };
 
@@ -35,7 +35,8 @@ export function openApiDocument(routes: readonly DescribedRoute[]): ApiDocument 
       info: {
         title: "troupe",
         version: API_VERSION,
-        description: "There is no authentication here: any key is taken, and a proxy in front may ask for a real one.",
+        description:
+          "The server does not authenticate: it accepts any API key. Use a proxy in front of it for authentication.",
         license: { name: "MIT", identifier: "MIT" },
       },
       tags: Object.entries(tags)
@@ -48,18 +49,18 @@ export function openApiDocument(routes: readonly DescribedRoute[]): ApiDocument 
   );
 }
 
-/** What the schemas of the fields say of support is no word of JSON Schema: an extension of the document. */
+/** JSON Schema has no keyword for the support notes of fields, so they become an extension. */
 function asExtension(schema: object): void {
   if (!("support" in schema)) return;
   Object.assign(schema, { "x-support": schema.support });
   delete schema.support;
 }
 
-/** Gives each schema that has no id one, by which it stands once among the components. */
+/** Gives each schema without an id one, so that it appears once among the components. */
 class SchemaNames {
   readonly #named = new Map<z.ZodType, z.ZodType>();
 
-  /** A schema that several operations have is named after the first of them. */
+  /** A schema shared by several operations is named after the first of them. */
   named(schema: z.ZodType, { id }: Operation, kind: "Request" | "Response" | "Event"): z.ZodType {
     const meta = schema.meta();
     if (meta?.id !== undefined) return schema;
@@ -88,7 +89,7 @@ function operationObject(route: DescribedRoute, names: SchemaNames): ZodOpenApiO
   };
 }
 
-/** Which host and port that is, only the settings of a server say. */
+/** Host and port are variables: they depend on the settings of a server. */
 function serverOf(portSetting: string): oas31.ServerObject {
   return {
     url: `http://{host}:{${portSetting}}`,
@@ -116,7 +117,7 @@ function answers(route: DescribedRoute, names: SchemaNames): ZodOpenApiOperation
 
 function inWords({ contentType, description }: Content): string {
   const isStream = contentType === EVENT_STREAM;
-  return `\`${contentType}\`: ${description}${isStream ? " (The schema is that of each event's data.)" : ""}`;
+  return `\`${contentType}\`: ${description}${isStream ? " (The schema describes the data of each event.)" : ""}`;
 }
 
 function mediaType({ schema, contentType }: Content, operation: Operation, names: SchemaNames) {

@@ -1,4 +1,4 @@
-// Owns what the API document says of itself.
+// API document: its own operation.
 import { z } from "zod";
 import { jsonAnswer, type Operation } from "../operation.ts";
 

@@ -1,5 +1,5 @@
-// Owns GET /api-doc/openapi.json. The document is made when somebody first asks for it, on a thread of its own: it takes a
-// tenth of a second, for which this thread would keep every stream waiting. What comes back is kept as text.
+// GET /api-doc/openapi.json. The first request builds the document on a separate thread: that takes about 100 ms, during which
+// every stream on this thread would wait. The result is kept as text.
 import { Worker } from "node:worker_threads";
 import type { RouteHandler } from "../context.ts";
 
@@ -22,7 +22,7 @@ async function documentText(): Promise<string> {
       );
     });
   } catch (error) {
-    text = null; // whoever asks next tries again
+    text = null; // the next request tries again
     throw error;
   }
 }

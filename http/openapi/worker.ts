@@ -1,4 +1,4 @@
-// Owns the inside of the thread that makes the API document: posts it as text, once, and ends. Started by route.ts.
+// Worker thread of the API document: builds it, posts it once as text, and ends. Started by route.ts.
 import { parentPort } from "node:worker_threads";
 import { describedRoutes } from "../routes.ts";
 import { openApiDocument } from "./document.ts";

@@ -1,15 +1,15 @@
-// Owns what the API document says of responses: of making one, and of those that are kept.
+// Responses: their operations for the API document.
 import { z } from "zod";
 import { jsonAnswer, modelErrors, type Operation, streamContent } from "../operation.ts";
 import { deletedSchema, inputItemListSchema, responseEventSchema, responseSchema } from "./fold/resource-schema.ts";
 import { inputItemsQuery, retrieveQuery } from "./request/query.ts";
 import { responseRequestSchema } from "./request/request.ts";
 
-const path = z.strictObject({ response_id: z.string().meta({ description: "Id of a response" }) });
+const path = z.strictObject({ response_id: z.string().meta({ description: "Response id" }) });
 
 const stream = streamContent(
   responseEventSchema,
-  "Named events, numbered without gaps from 0; exactly one of response.completed, response.failed and response.incomplete is the last one, then `data: [DONE]`. What was cancelled ends with response.incomplete",
+  "Named events, numbered without gaps from 0; the last one is response.completed, response.failed or response.incomplete, followed by `data: [DONE]`. A cancelled response ends with response.incomplete",
 );
 
 const json = { contentType: "application/json", schema: responseSchema, description: "The response" };
@@ -17,11 +17,11 @@ const json = { contentType: "application/json", schema: responseSchema, descript
 export const createResponseOperation: Operation = {
   id: "createResponse",
   tag: "Inference",
-  summary: "Answer a conversation with a response, which is kept",
+  summary: "Create a response, stored by default",
   description:
-    "With store, which is the default, the response can be fetched by its id and gone on from by previous_response_id. " +
-    "With background it is generated whether or not the client waits: as many at once as the setting max_background_responses says, and 256 MiB of requests in all; more is queue_full. " +
-    "Without, a client that hangs up ends it: it is kept as incomplete, with what there was. What is too large to be kept is found as failed.",
+    "With store (default true) the response can be retrieved by its id and continued with previous_response_id. " +
+    "With background it is generated even if the client disconnects; beyond max_background_responses at once, or 256 MiB of their requests in total, the error is queue_full. " +
+    "Without background a disconnect ends the response: its partial output is stored as incomplete. A response too large to store is stored as failed, without its output.",
   body: responseRequestSchema,
   answers: { 200: [json, stream] },
   errors: [...modelErrors, "not_found", "conflict", "storage_unavailable"],
@@ -30,9 +30,9 @@ export const createResponseOperation: Operation = {
 export const retrieveResponseOperation: Operation = {
   id: "retrieveResponse",
   tag: "Inference",
-  summary: "Show a response, or its stream once more",
+  summary: "Retrieve a response, or replay its stream",
   description:
-    "With stream=true: the events of a response that was created with background and stream, from the first, or from the one after starting_after; where it still runs, the stream goes on with it.",
+    "With stream=true the events of a response created with background and stream are replayed, from the first or from the one after starting_after; if the response is still running, the stream continues live.",
   path,
   query: retrieveQuery,
   answers: { 200: [json, stream] },
@@ -42,17 +42,17 @@ export const retrieveResponseOperation: Operation = {
 export const deleteResponseOperation: Operation = {
   id: "deleteResponse",
   tag: "Inference",
-  summary: "Delete a response; one that is still generated is ended",
+  summary: "Delete a response; ends its generation if it is running",
   path,
-  answers: jsonAnswer(deletedSchema, "It is gone"),
+  answers: jsonAnswer(deletedSchema, "The deletion"),
   errors: ["not_found", "storage_unavailable", "peer_gone", "timeout"],
 };
 
 export const cancelResponseOperation: Operation = {
   id: "cancelResponse",
   tag: "Inference",
-  summary: "Cancel a response that is queued or in progress in the background",
-  description: "The engine stops before its next step. What has been cancelled already is shown again.",
+  summary: "Cancel a background response that is queued or in progress",
+  description: "The engine stops before its next step. Cancelling again returns the cancelled response.",
   path,
   answers: jsonAnswer(responseSchema, "The response, cancelled"),
   errors: ["not_found", "storage_unavailable", "peer_gone", "timeout"],
@@ -61,9 +61,9 @@ export const cancelResponseOperation: Operation = {
 export const listInputItemsOperation: Operation = {
   id: "listResponseInputItems",
   tag: "Inference",
-  summary: "List the items that came with a response's request",
+  summary: "List the input items of a response",
   path,
   query: inputItemsQuery,
-  answers: jsonAnswer(inputItemListSchema, "A page of the items"),
+  answers: jsonAnswer(inputItemListSchema, "A page of input items"),
   errors: ["not_found", "invalid_value", "storage_unavailable", "peer_gone", "timeout"],
 };

@@ -1,5 +1,5 @@
-// Owns the responses that are generated now, and the way to those that are kept: one owner of each at a time, so that no change
-// is lost. Made by the app; used by the routes of this folder.
+// Responses: the running ones, and access to the stored ones. Each has one owner at a time, so no change is lost. Made by the
+// app; used by the routes of this folder.
 import type {
   FoundResponse,
   ItemPage,
@@ -17,28 +17,28 @@ import { checkStart, type EventLog } from "./stored/event-log.ts";
 import { allKeptBytes, eventsAfter, keptBytes, keptSlice, lengthOf } from "./stored/kept-bytes.ts";
 import { ResponseSaver } from "./stored/response-saver.ts";
 
-/** Most bytes of the requests that are generated in the background at once: each is held until its response has ended. */
+/** Most bytes of the requests of background responses at once; each is held until its response has ended. */
 export const MAX_BACKGROUND_BYTES = 256 * 2 ** 20;
 
-/** Times that a response is looked for again because it has changed since it was found, which it does once or twice. */
+/** Attempts to read a stored response that changes between lookup and read; it changes once or twice. */
 const MAX_TRIES = 4;
 
 export interface ResponsesOptions {
   readonly store: StoredResponses;
   readonly log: Log;
-  /** Most responses that run in the background at once. */
+  /** Most background responses at once. */
   readonly maxBackground: number;
   readonly maxBackgroundBytes?: number;
-  /** Until what could not be kept is tried once more. */
+  /** Milliseconds until a failed save is retried. */
   readonly saveRetryMs?: number;
-  /** Most bytes of the responses that wait to be saved. */
+  /** Most bytes of responses that wait to be saved. */
   readonly maxWaitingBytes?: number;
 }
 
-/** Some text that is kept, and not read yet. */
+/** A stored text that has not been read yet. */
 export interface KeptText {
   readonly bytes: number;
-  /** Throws not_found where it is kept no longer. */
+  /** Throws not_found if it is no longer stored. */
   read(): Promise<Uint8Array>;
 }
 
@@ -52,7 +52,7 @@ export class Responses implements RunOwner {
   readonly saver: ResponseSaver;
   readonly #options: ResponsesOptions;
   readonly #running = new Map<string, ResponseRun>();
-  /** Bytes of the request of each run in the background. */
+  /** Request size in bytes of each background run. */
   readonly #background = new Map<string, number>();
   #backgroundBytes = 0;
   #isStopping = false;
@@ -63,17 +63,17 @@ export class Responses implements RunOwner {
     this.saver = new ResponseSaver(store, log, { retryMs: saveRetryMs, maxWaitingBytes });
   }
 
-  /** Begins a response whose generation its client waits for, who drives it. */
+  /** Begins a response whose client waits and drives its generation. */
   begin(plan: ResponsePlan): ResponseRun {
     const run = new ResponseRun(plan, this);
-    // What is not kept is not found either.
+    // A response that is not stored cannot be found while it runs either.
     if (plan.isStored) this.#running.set(run.id, run);
     return run;
   }
 
   /**
-   * Begins one that nobody need wait for, whose request has so many bytes. To be given to `pump` next. Throws queue_full, and
-   * why it cannot be kept.
+   * Begins a background response; `requestBytes` is the size of its request. The caller passes it to `pump` next. Throws
+   * queue_full, and the store's error if it cannot be stored.
    */
   async beginBackground(plan: ResponsePlan, requestBytes: number): Promise<ResponseRun> {
     this.#admit(requestBytes);
@@ -89,7 +89,7 @@ export class Responses implements RunOwner {
     return run;
   }
 
-  /** Reads a generation that no client reads. Never rejects. Holds nothing else: not the request, which may be long. */
+  /** Runs a generation that no client drives. Never rejects. Holds no reference to the request, which may be long. */
   async pump(run: ResponseRun, events: AsyncIterable<readonly GenerateEvent[]>): Promise<void> {
     try {
       for await (const batch of events) {
@@ -118,7 +118,7 @@ export class Responses implements RunOwner {
       const found = await this.#found(id);
       const spans = shownState(found).spans;
       const first = await keptSlice(store, spans, 0);
-      // It has ended meanwhile, at another server: it is found as it is now.
+      // It ended at another server in the meantime: look it up again.
       if (first === null) continue;
       yield first;
       yield* keptBytes(store, spans, first.byteLength);
@@ -127,18 +127,18 @@ export class Responses implements RunOwner {
     throw new ServerError("storage_unavailable", `the response '${id}' cannot be read as a whole now; try again`);
   }
 
-  /** Deletes one, and ends it where it is still generated. Throws not_found. */
+  /** Deletes a response, and ends its generation if it runs. Throws not_found. */
   async delete(id: string): Promise<void> {
     const run = this.#running.get(id);
     run?.forget();
     this.#running.delete(id);
-    // What is on its way would come after.
+    // A pending save would otherwise arrive after the deletion.
     await this.saver.settled(id);
     const wasKept = isResponseId(id) && (await this.#options.store.delete(id));
     if (run === undefined && !wasKept) throw unknownResponse(id);
   }
 
-  /** Stops one that runs in the background; of one that was stopped before, says so again. Throws not_found. */
+  /** Cancels a background response; a cancelled one is returned again. Throws not_found. */
   async *cancel(id: string): AsyncGenerator<Piece> {
     const run = this.#running.get(id);
     if (run?.isBackground) run.interrupt("cancelled");
@@ -153,8 +153,8 @@ export class Responses implements RunOwner {
   }
 
   /**
-   * The events of a response that runs, or has run, in the background and as a stream: those after event number `after`, as they
-   * are kept, or the log where more are to come. Throws not_found.
+   * Events of a background response with a stream, after event number `after`: the stored ones, or the log if more may come.
+   * Throws not_found.
    */
   async events(id: string, after: number): Promise<EventLog | AsyncIterable<Piece>> {
     const run = this.#running.get(id);
@@ -172,7 +172,7 @@ export class Responses implements RunOwner {
     throw new ServerError("not_found", text, { param: "stream" });
   }
 
-  /** An item that came with a request, or was answered: its JSON text. null where it is not kept. */
+  /** JSON text of an input or output item; null if it is not stored. */
   async item(id: string, itemId: string): Promise<KeptText | null> {
     await this.saver.settled(id);
     const { store } = this.#options;
@@ -180,7 +180,7 @@ export class Responses implements RunOwner {
     return spans === null ? null : { bytes: lengthOf(spans), read: () => allKeptBytes(store, spans) };
   }
 
-  /** Some of what came with a request, and the texts of these items. Throws not_found, and invalid_value. */
+  /** A page of a response's input items, with their texts. Throws not_found and invalid_value. */
   async inputItems(request: PageRequest): Promise<{ readonly page: ItemPage; readonly texts: AsyncIterable<Piece> }> {
     await this.saver.settled(request.id);
     const { store } = this.#options;
@@ -189,11 +189,11 @@ export class Responses implements RunOwner {
     return { page, texts: keptBytes(store, page.spans) };
   }
 
-  /** The items of a response and of all it goes on from. Throws not_found, conflict, invalid_value. */
+  /** The items of a response and of the responses it continues. Throws not_found, conflict and invalid_value. */
   async history(id: string): Promise<readonly ItemTexts[]> {
     if (!isResponseId(id)) throw unknownResponse(id, "previous_response_id");
     await this.saver.settled(id);
-    // As they are now: one that ends while the store reads may have been read before.
+    // Taken before the read: a response that ends during the read may have been read in its earlier state.
     const generated = new Set([...this.#running.keys(), ...this.saver.pendingIds()]);
     const turns = await this.#options.store.history(id);
     const running = turns.find(
@@ -204,14 +204,13 @@ export class Responses implements RunOwner {
     throw new ServerError("conflict", text, { param: "previous_response_id" });
   }
 
-  /** Ends what runs in the background, from now on too. */
+  /** Interrupts the background responses, and refuses new ones from now on. */
   interruptBackground(): void {
     this.#isStopping = true;
     const background = [...this.#running.values()].filter(({ isBackground }) => isBackground);
     for (const run of background) run.interrupt("incomplete");
     const count = background.length;
-    if (count > 0)
-      this.#options.log.warn({ count }, "background responses were interrupted, and are kept as incomplete");
+    if (count > 0) this.#options.log.warn({ count }, "background responses were interrupted and stored as incomplete");
   }
 
   ended(run: ResponseRun): void {
@@ -222,7 +221,7 @@ export class Responses implements RunOwner {
 
   /** Throws not_found. */
   async #found(id: string): Promise<FoundResponse> {
-    // The store is asked after it has been told: how a response ended is not missed.
+    // Wait for pending saves first, so that the store knows how the response ended.
     await this.saver.settled(id);
     const found = isResponseId(id) ? await this.#options.store.find(id) : null;
     if (found === null) throw unknownResponse(id);
@@ -246,16 +245,16 @@ export class Responses implements RunOwner {
 
 const unexpected = { code: "internal", message: "internal error; the server's log says more" } as const;
 
-/** A stored response as it is shown. */
+/** State of a stored response as shown to clients. */
 function shownState({ runner, status, isBackground, body, interrupted }: FoundResponse): ShownState {
-  // Of this process it would run here: its end could not be kept.
+  // A response assigned to this process is not running here (it would be in #running): its end could not be stored.
   const isInterrupted = interrupted !== null && (runner === "nobody" || runner === "here");
   return isInterrupted
     ? { status: "incomplete", isBackground, spans: interrupted }
     : { status, isBackground, spans: body };
 }
 
-/** What the store may be asked for: a client may send anything. */
+/** Whether an id has the form of a response id; a client may send anything. */
 function isResponseId(id: string): boolean {
   return /^resp_[0-9a-f]{32}$/.test(id);
 }

@@ -1,21 +1,21 @@
-// Owns the limits on request bodies: of one, of those that one client has held at once, and of all that are. Each edge feeds
-// its chunks to a BodyReader; a body over a limit is refused at its first byte too many, or before that by its content-length.
+// Body limits: of one body, of the bodies held for one client, and of all bodies held. Each edge feeds its chunks to a
+// BodyReader; a body over a limit is refused by its content-length, or at the first byte over the limit.
 import { ServerError } from "../../runtime/errors.ts";
 
-/** The contract's limit of one body. */
+/** The contract's limit for one body. */
 export const MAX_BODY_BYTES = 50 * 1024 * 1024;
 const DEFAULT_BYTES_IN_FLIGHT = 8 * MAX_BODY_BYTES;
-/** Share of all bytes that one client may hold, so that others have room beside it. */
+/** Fraction of all bytes that one client may hold, so that others have room. */
 const CLIENT_SHARE = 1 / 2;
 
 const EMPTY = new Uint8Array(0);
-/** Chunks that are kept apart. A client may send one byte a chunk, and each costs some 200 bytes besides. */
+/** Most chunks held separately. A client may send one byte per chunk, and each chunk costs about 200 bytes more. */
 const LOOSE_CHUNKS = 1024;
 
-/** Counts the bytes of all bodies held by one server: as they arrive, until they are parsed, and what is kept of large ones. */
+/** Counts the body bytes one server holds: from arrival until parsed, and longer for the kept part of large bodies. */
 export class BodyBudget {
   readonly limitBytes: number;
-  /** Most bytes of one client: its share of all, but always enough for one body. */
+  /** Most bytes of one client: its share, but at least one whole body. */
   readonly clientLimitBytes: number;
   #usedBytes = 0;
   readonly #usedByClient = new Map<string, number>();
@@ -25,7 +25,7 @@ export class BodyBudget {
     this.clientLimitBytes = Math.max(Math.floor(limitBytes * CLIENT_SHARE), Math.min(limitBytes, MAX_BODY_BYTES));
   }
 
-  /** Takes bytes for a client, or says why it may not have them. */
+  /** Takes bytes for a client; returns the error if they exceed a limit. */
   take(client: string, bytes: number): ServerError | null {
     const ofClient = (this.#usedByClient.get(client) ?? 0) + bytes;
     if (ofClient > this.clientLimitBytes) {
@@ -49,7 +49,7 @@ export class BodyBudget {
   }
 }
 
-/** Whether a request with these headers brings a body. */
+/** Whether the headers announce a body. */
 export function bringsBody(headers: ReadonlyMap<string, string>): boolean {
   const length = headers.get("content-length");
   return (length !== undefined && length !== "0") || headers.has("transfer-encoding");
@@ -61,9 +61,9 @@ export class BodyReader {
   readonly #client: string;
   #joined: Uint8Array[] = [];
   #loose: Uint8Array[] = [];
-  /** Bytes that have come. */
+  /** Bytes received. */
   #sizeBytes = 0;
-  /** Bytes that the budget counts. */
+  /** Bytes counted by the budget. */
   #takenBytes = 0;
 
   constructor(budget: BodyBudget, client: string) {
@@ -75,13 +75,13 @@ export class BodyReader {
     return this.#sizeBytes;
   }
 
-  /** Why a body that says it is this long will not be read, or null. */
+  /** The error for a body of this announced length, or null. */
   refuseLength(contentLength: string | undefined): ServerError | null {
     const bytes = Number(contentLength ?? 0);
     return bytes > MAX_BODY_BYTES ? tooLarge(`${bytes} bytes`) : null;
   }
 
-  /** Takes a chunk, which it keeps; or says why the body is refused and forgets what it had. */
+  /** Takes a chunk and keeps it, or returns the error and drops the earlier chunks. */
   add(chunk: Uint8Array): ServerError | null {
     const isTooLarge = this.#sizeBytes + chunk.byteLength > MAX_BODY_BYTES;
     const refusal = isTooLarge ? tooLarge("more") : this.#budget.take(this.#client, chunk.byteLength);
@@ -99,7 +99,7 @@ export class BodyReader {
     return null;
   }
 
-  /** The whole body, which the reader holds no longer; the budget counts it until the release. */
+  /** Hands over the whole body; the budget counts it until `release`. */
   take(): Uint8Array {
     const chunks = [...this.#joined, ...this.#loose];
     this.#joined = [];
@@ -107,7 +107,7 @@ export class BodyReader {
     return chunks.length <= 1 ? (chunks[0] ?? EMPTY) : Buffer.concat(chunks, this.#sizeBytes);
   }
 
-  /** Gives the bytes back to the budget, all but `keptBytes` of them. */
+  /** Returns the bytes to the budget, except `keptBytes` of them. */
   release(keptBytes = 0): void {
     const freedBytes = this.#takenBytes - keptBytes;
     if (freedBytes > 0) {

@@ -1,22 +1,22 @@
-// Owns who a request counts for when clients take turns: its API key, else the address it came from. What leaves is a
-// digest: a key is a secret, and nobody behind this file needs it. Keys are not checked here, nor anywhere.
+// Client identity, for fair scheduling between clients: the API key, else the address. It is a digest, because a key is a
+// secret that no other part of the server needs. Keys are not verified here or elsewhere.
 import { createHash, randomBytes } from "node:crypto";
 import type { HttpRequest } from "./edge.ts";
 
-/** A shorter key is most likely a placeholder that many users share ("none", "EMPTY", "sk-no-key-required"). */
+/** A shorter key is probably a placeholder that many users share ("none", "EMPTY", "sk-no-key-required"). */
 const MIN_KEY_LENGTH = 20;
 const DIGEST_LENGTH = 16;
 
 const bearer = /^Bearer\s+/i;
-/** New in each process, so that a digest says nothing about its key. */
+/** Random per process, so that a digest reveals nothing about its key. */
 const salt = randomBytes(16);
 
 type Asker = Pick<HttpRequest, "headers" | "address">;
 
-/** Cache: a request's client is looked up several times. */
+/** Cache: the client of a request is looked up several times. */
 const known = new WeakMap<Asker, string>();
 
-/** A short name for the client of a request: the same for all its requests, as long as this process lives. */
+/** Short name of the request's client, stable for the life of this process. */
 export function clientOf(request: Asker): string {
   const client = known.get(request) ?? digestOf(request);
   known.set(request, client);

@@ -1,5 +1,5 @@
-// Owns the set of requests a server has not answered yet, and so the meaning of an orderly close: it has closed when
-// nobody new may come and the last request has ended. Used by both edges.
+// Requests in flight: the requests a server has not answered yet. Graceful close: after `close`, it is complete when the last
+// request has ended. Used by both edges.
 
 interface Abortable {
   abort(): void;
@@ -9,12 +9,12 @@ export class InFlight {
   readonly #open = new Set<Abortable>();
   #isClosing = false;
   #settle: () => void = () => {};
-  /** Settles when `close` was called and no request is left. */
+  /** Settles after `close`, when no request is left. */
   readonly empty: Promise<void> = new Promise((resolve) => {
     this.#settle = resolve;
   });
 
-  /** When true, an answer should end its connection. */
+  /** If true, an answer should close its connection. */
   get isClosing(): boolean {
     return this.#isClosing;
   }
@@ -33,7 +33,7 @@ export class InFlight {
     if (this.#open.size === 0) this.#settle();
   }
 
-  /** Cuts every request that is left. */
+  /** Aborts the remaining requests. */
   abortAll(): void {
     for (const request of [...this.#open]) request.abort();
   }

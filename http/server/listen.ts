@@ -1,5 +1,5 @@
-// Owns the choice of an edge: uWebSockets.js, its stand-in for older C libraries, or node:http, in this order; and the one
-// log line that says which serves and why. Called by the composition root with the app it has made.
+// Listen: chooses the first edge that loads (uWebSockets.js, its build for older C libraries, node:http) and logs which one
+// serves and why. Called by the composition root with the app.
 
 import { ServerError } from "../../runtime/errors.ts";
 import { openFileLimit } from "../../runtime/host/open-files.ts";
@@ -31,7 +31,7 @@ export async function listen(app: { readonly handle: EdgeHandler }, options: Lis
   return Object.assign(server, { edgeName: name });
 }
 
-/** Logs that connections are refused, at most once in a while. */
+/** Logs refused connections, at most once per WARN_EVERY_MS. */
 function fullWarning(log: Log): () => void {
   let warnedAt = Number.NEGATIVE_INFINITY;
   return () => {
@@ -72,7 +72,7 @@ function forcedNative(name: NativePackage): OpenEdge {
   }
 }
 
-/** A loader's reason without the list of platforms and the require stack around it. */
+/** The loader's reason, without the list of platforms and the require stack. */
 function lastLine(error: unknown): string {
   const lines = (error as Error).message.split("\n").filter((line) => line !== "" && !/^(Require stack|- )/.test(line));
   return lines.at(-1) ?? "no reason given";

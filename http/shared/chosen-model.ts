@@ -1,4 +1,4 @@
-// Owns what a body's `model` and `adapter` come to together, for every route that generates.
+// Model choice: resolves a body's `model` and `adapter`, for every route that generates.
 import type { z } from "zod";
 import type { Inference, ResolvedModel } from "../../actors/api/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -10,7 +10,7 @@ interface ChoosingBody {
   readonly adapter?: z.output<typeof adapterField>;
 }
 
-/** The model, which the exchange then knows, and the adapter, which need not be there. Throws model_not_found. */
+/** Resolves the model, notes it in the exchange, and resolves the optional adapter. Throws model_not_found. */
 export function chosenModel(exchange: Exchange, inference: Inference, body: ChoosingBody): ResolvedModel {
   const { id, adapter: named } = inference.resolveModel(body.model ?? undefined);
   exchange.model = id;

@@ -1,4 +1,4 @@
-// Owns what the API document says of the routes about the machine.
+// System routes: their operations for the API document.
 import { jsonAnswer, type Operation } from "../operation.ts";
 import { diagnosisSchema, systemInfoSchema } from "./schemas.ts";
 
@@ -6,14 +6,14 @@ export const systemInfoOperation: Operation = {
   id: "systemInfo",
   tag: "Operations",
   summary: "The machine, its devices, and this build",
-  answers: jsonAnswer(systemInfoSchema, "What is known of them now"),
+  answers: jsonAnswer(systemInfoSchema, "Current facts"),
   errors: [],
 };
 
 export const doctorOperation: Operation = {
   id: "systemDoctor",
   tag: "Operations",
-  summary: "What may hinder the server on this machine",
+  summary: "Checks for problems of the server on this machine",
   description: "Takes no body. The same as `troupe doctor`.",
   answers: jsonAnswer(diagnosisSchema, "The machine and the checks"),
   errors: ["timeout"],

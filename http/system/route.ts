@@ -1,4 +1,4 @@
-// Owns GET /v1/system/info and POST /v1/system/doctor. What they tell is found out elsewhere.
+// GET /v1/system/info and POST /v1/system/doctor. The facts come from the SystemInspector.
 import type { RouteHandler } from "../context.ts";
 import { wireDiagnosis, wireSystemInfo } from "./schemas.ts";
 

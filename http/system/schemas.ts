@@ -1,4 +1,4 @@
-// Owns how facts about the machine and the findings of the doctor look on the wire, for the routes and for the command line.
+// Wire format of the facts about the machine and of the doctor's findings, for the routes and the command line.
 import { z } from "zod";
 import type { Diagnosis, EngineReport, SystemInfo } from "../../runtime/host/system.ts";
 
@@ -52,16 +52,20 @@ export const systemInfoSchema = z
               z.string(),
               z.strictObject({
                 prompt_tokens_per_second: speed,
-                decode_tokens_per_second: speed.nullable().meta({ description: "One sequence; null for an encoder" }),
-                decode_16_tokens_per_second: speed.nullable().meta({ description: "16 sequences together" }),
-                weight_bytes: z.number().meta({ description: "Memory that the weights take" }),
+                decode_tokens_per_second: speed
+                  .nullable()
+                  .meta({ description: "Decode speed of one sequence; null for an encoder" }),
+                decode_16_tokens_per_second: speed
+                  .nullable()
+                  .meta({ description: "Decode speed of 16 sequences together, in total" }),
+                weight_bytes: z.number().meta({ description: "Memory of the weights" }),
               }),
             )
             .nullable()
-            .meta({ description: "Estimates by engine; null without a trial, or where it failed" }),
+            .meta({ description: "Estimates by engine; null without a trial, or if it failed" }),
         }),
       )
-      .meta({ description: "The engine of each model, and why" }),
+      .meta({ description: "The engine of each model, and the reason for the choice" }),
   })
   .meta({ id: "SystemInfo" });
 
@@ -94,7 +98,7 @@ export function wireSystemInfo({ host, physicalCores, devices, build, hubCache, 
       git_revision: build.gitRevision ?? "unknown",
       cuda: build.cuda,
       metal: build.metal,
-      // Libraries of other builds of the contract's service; this one has its own kernels or llama.cpp's.
+      // Libraries of other builds of the contract's service; this server uses its own kernels or llama.cpp's.
       ...({
         cudnn: false,
         flash_attn: false,

@@ -1,5 +1,5 @@
-// Owns the fold of a generation's events into a response: its resource, and in step with it the events of its stream, so that
-// the two cannot differ. An answer that is not streamed is the same fold without events.
+// Response fold: turns generation events into a response, as a resource and as stream events in step, so that the two cannot
+// differ. A response without a stream is the same fold without events.
 import type { FinishReason, GenerateEvent, Usage } from "../../../engines/generation.ts";
 import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../../runtime/errors.ts";
@@ -21,7 +21,7 @@ import {
   wireError,
 } from "./resource.ts";
 
-/** How the last event of a stream is called, which is one of three: there is none for what was cancelled. */
+/** Name of the stream's last event, by status. The protocol has no event for cancelled. */
 const terminalEvents = {
   completed: "response.completed",
   failed: "response.failed",
@@ -34,11 +34,11 @@ type EndStatus = keyof typeof terminalEvents;
 export interface FoldOptions {
   readonly head: ResponseHead;
   readonly events: ResponseEvents;
-  /** One that runs in the background is queued until its first event. */
+  /** A background response is queued until its first event. */
   readonly status: "queued" | "in_progress";
-  /** The texts of a model's tokens; asked for where there are logprobs. */
+  /** Token texts of a model; read only if there are logprobs. */
   readonly tokenTexts: (model: string) => ShownTokens;
-  /** On the memory of the logprobs. */
+  /** Lease on the memory of the logprobs. */
   readonly lease: AnswerLease;
 }
 
@@ -78,18 +78,18 @@ export class ResponseFold {
     return this.#output;
   }
 
-  /** About how many characters the response comes to as JSON; 0 where JSON.stringify can write it. */
+  /** Approximate length of the response as JSON, in characters; 0 if it is short enough for JSON.stringify. */
   get length(): number {
     const { byteLength } = this.#head.settings;
     return (byteLength > PIECE_LENGTH ? byteLength : 0) + this.#logprobs.length;
   }
 
-  /** The response as it is now: JSON. */
+  /** The current response as JSON. */
   json(): Iterable<string> {
     return this.length === 0 ? [responseText(this.#head, this.state)] : responsePieces(this.#head, this.state);
   }
 
-  /** As it is now. Where its length is 0, what it holds may change: to be written down at once. */
+  /** The current state. If `length` is 0, its contents may still change: serialise it at once. */
   get state(): ResponseState {
     return {
       status: this.#status,
@@ -102,7 +102,7 @@ export class ResponseFold {
     };
   }
 
-  /** Throws queue_full where its logprobs are too much to hold. */
+  /** Throws queue_full if the logprobs are too large to hold. */
   take(event: GenerateEvent): void {
     if (this.#isEnded) return;
     if (event.type === "error") {
@@ -114,7 +114,7 @@ export class ResponseFold {
     switch (event.type) {
       case "begin":
       case "prompt":
-        break; // this protocol has no place for what else they say
+        break; // this protocol has no field for their other contents
       case "reasoning":
         this.#reasoning().append(event.text);
         break;
@@ -153,12 +153,12 @@ export class ResponseFold {
     this.#error = error;
     this.#close("incomplete");
     const { code, message, param } = error;
-    // The vendor's clients read the fields of the event, others those of its `error`.
+    // The vendor's clients read the fields of the event; other clients read those of its `error`.
     this.#events.event("error", { code, message, param: param ?? null, error: wireError(error) });
     this.#end("failed");
   }
 
-  /** Nothing more comes of it: its client has gone, or the server goes; `cancelled` where that was asked for. */
+  /** Ends the response early: `cancelled` on request; `incomplete` if its client disconnects or the server stops. */
   interrupt(status: "incomplete" | "cancelled"): void {
     if (this.#isEnded) return;
     this.#close("incomplete");
@@ -188,7 +188,7 @@ export class ResponseFold {
     return opened;
   }
 
-  /** What was written stays: of an announced call as its arguments, as they came; else as text, which it then was. */
+  /** Keeps the written part: as the arguments of an announced call, else as text. */
   #failCall(text: string): void {
     if (this.#open?.kind !== "call") return;
     if (this.#events.areSent) {
@@ -200,13 +200,13 @@ export class ResponseFold {
     if (text !== "") this.#message().append(text, undefined);
   }
 
-  /** Items are named by their response, so that a reference to one says where it is. */
+  /** An item's id contains its response's id, so that a reference to the item can be resolved. */
   #nextPlace(prefix: string): ItemPlace {
     const index = this.#output.length;
     return { index, id: itemId(prefix, this.#head.id, index) };
   }
 
-  /** A call by the names that its client knows. */
+  /** A call under the names that its client uses. */
   #shown({ id, name }: { readonly id: string; readonly name: string }) {
     return { id, ...(this.#head.namespacedNames.get(name) ?? { name }) };
   }
@@ -218,7 +218,7 @@ export class ResponseFold {
 
   #finish(reason: FinishReason): void {
     this.#finishReason = reason;
-    // An answer of no words is one all the same.
+    // An empty answer also has a message.
     if (this.#output.length === 0 && reason === "stop") this.#message().append("", undefined);
     this.#close(reason === "length" || reason === "cancelled" ? "incomplete" : "completed");
   }
@@ -250,12 +250,12 @@ export class ResponseFold {
   }
 }
 
-/** The name of an item; `index` counts the output, or says `in` and counts the input. */
+/** Id of an item; `index` counts the output, or with `in` the input. */
 export function itemId(prefix: string, responseId: string, index: number | `in${number}`): string {
   return `${prefix}_${responseId.slice("resp_".length)}_${index}`;
 }
 
-/** The response whose item this is; null where the name says none. */
+/** Id of the response an item belongs to; null if the item's id has none. */
 export function responseOfItem(id: string): string | null {
   const [, response] = /^[a-z]+_([0-9a-f]{32})_(?:in)?\d+$/.exec(id) ?? [];
   return response === undefined ? null : `resp_${response}`;

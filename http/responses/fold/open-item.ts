@@ -1,5 +1,5 @@
-// Owns the output item that is being written, one a kind: how it opens, grows and closes, as state and as events in step. What
-// an item holds is only changed here. Driven by fold.ts.
+// Open item: the output item in progress, one class per kind. It opens, grows and closes as state and as events in step; an
+// item's contents change only here. Driven by fold.ts.
 import { LogprobList } from "../../../engines/logprobs.ts";
 import { jsonLength, wireTokenLogprobs } from "../../shared/answer/logprobs.ts";
 import type { ResponseEvents } from "./event-text.ts";
@@ -14,7 +14,7 @@ import type {
   Refusal,
 } from "./resource.ts";
 
-/** Where an item stands in the output. */
+/** Position of an item in the output. */
 export interface ItemPlace {
   readonly index: number;
   readonly id: string;
@@ -40,7 +40,7 @@ abstract class OpenItem<Item extends OutputItem> {
 
   protected abstract closeContent(): void;
 
-  /** Of what it holds, about, as JSON; 0 where JSON.stringify can write it. */
+  /** Approximate length of the contents as JSON, in characters; 0 if they are short enough for JSON.stringify. */
   protected get length(): number {
     return 0;
   }
@@ -115,7 +115,7 @@ export class OpenCall extends OpenItem<FunctionCallItem> {
     this.events.delta(this.#head, text);
   }
 
-  /** It has turned out to be none, and no event has told of it. */
+  /** Removes a call that turned out to be text, before any event has announced it. */
   takeBack(output: OutputItem[]): void {
     output.splice(output.indexOf(this.item), 1);
   }
@@ -128,12 +128,12 @@ export class OpenCall extends OpenItem<FunctionCallItem> {
 
 export class OpenMessage extends OpenItem<MessageItem> {
   readonly kind = "message";
-  /** The text that is being written; null before it and after it. */
+  /** The text in progress; null before and after it. */
   #text: OutputText | null = null;
   #head = "";
-  /** Of deltas that bring log probabilities of their own. */
+  /** Head of deltas with logprobs. */
   #headOfLogprobs = "";
-  /** Of the text; their length as JSON is that of all texts of the message. */
+  /** Logprobs of the text in progress; their JSON length below is that of all texts of the message. */
   #logprobs = new LogprobList();
   #logprobsLength = 0;
 
@@ -198,7 +198,7 @@ export class OpenMessage extends OpenItem<MessageItem> {
     this.events.event("response.content_part.done", { ...this.#at, part }, this.length);
   }
 
-  /** Of the part begun last. */
+  /** Place of the latest content part. */
   get #at() {
     return { ...this.place, content_index: this.item.content.length - 1 };
   }

@@ -1,5 +1,5 @@
-// Owns the schemas of what the routes of this folder answer, for the API document and for tests that hold answers against
-// them: the resource, its items, the events of a stream.
+// Schemas of the answers of the responses routes, for the API document and for tests: the resource, its items, the events of
+// a stream.
 import { z } from "zod";
 import { adapterGeneration } from "../../shared/answer/adapter-generation.ts";
 import { tokenLogprobSchema } from "../../shared/answer/logprobs.ts";
@@ -35,10 +35,10 @@ export const outputItemSchema = z
     z.strictObject({
       id: z.string(),
       type: z.literal("function_call"),
-      status: status.meta({ description: "incomplete: cut off, or arguments that are no JSON" }),
+      status: status.meta({ description: "incomplete: cut off, or the arguments are not valid JSON" }),
       call_id: z.string(),
       name: z.string(),
-      namespace: z.string().optional().meta({ description: "Left out where the function is in none" }),
+      namespace: z.string().optional().meta({ description: "Absent if the function has no namespace" }),
       arguments: z.string(),
     }),
     z.strictObject({
@@ -111,17 +111,17 @@ export const responseSchema = z
   .strictObject({
     id: z.string(),
     object: z.literal("response"),
-    created_at: z.int().meta({ description: "Unix seconds" }),
+    created_at: z.int().meta({ description: "Unix time in seconds" }),
     completed_at: z.int().nullable(),
     status: z.enum(["queued", "in_progress", "completed", "failed", "incomplete", "cancelled"]),
     error: errorSchema.nullable(),
     incomplete_details: z
       .strictObject({ reason: z.enum(["max_output_tokens", "interrupted"]) })
       .nullable()
-      .meta({ description: "interrupted: its client or its server has gone, or it was cancelled" }),
+      .meta({ description: "interrupted: the client disconnected, the server stopped, or the response was cancelled" }),
     model: z.string(),
     output: z.array(outputItemSchema),
-    output_text: z.string().meta({ description: "All text of the output" }),
+    output_text: z.string().meta({ description: "The texts of all output messages, concatenated" }),
     usage: usageSchema.nullable(),
     adapter_generation: adapterGeneration,
     ...settings,
@@ -154,7 +154,7 @@ function named<Name extends string, Fields extends z.ZodRawShape>(name: Name, fi
 const lifecycle = { sequence_number, response: responseSchema };
 const item = { sequence_number, output_index: z.int().min(0), item: outputItemSchema };
 
-/** The data of one event of a stream. */
+/** Data of one event of a stream. */
 export const responseEventSchema = z
   .discriminatedUnion("type", [
     named("response.created", lifecycle),

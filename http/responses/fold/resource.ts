@@ -1,5 +1,5 @@
-// Owns what a response looks like on the wire: the resource, its output items, and the echo of what was asked. Built up by
-// fold.ts while the answer comes.
+// Response resource on the wire: status, output items, and the echo of the request's settings. fold.ts builds it up from the
+// generation's events.
 import type { Usage } from "../../../engines/generation.ts";
 import type { ErrorRecord } from "../../../runtime/errors.ts";
 import { statusOf } from "../../errors.ts";
@@ -20,7 +20,7 @@ export interface OutputText {
   readonly type: "output_text";
   text: string;
   readonly annotations: readonly never[];
-  /** Empty, or written by jsonPieces. */
+  /** Empty, or serialised in pieces by jsonPieces. */
   logprobs: readonly WireTokenLogprob[];
 }
 
@@ -58,19 +58,19 @@ export interface ReasoningItem {
 
 export type OutputItem = MessageItem | FunctionCallItem | ReasoningItem;
 
-/** What a response says of itself that never changes. */
+/** The constant part of a response. */
 export interface ResponseHead {
   readonly id: string;
   /** Unix seconds. */
   readonly createdAt: number;
   readonly model: string;
-  /** The request's own settings, as they are shown: the end of the response's JSON text, from a comma on, in UTF-8. */
+  /** The request's settings as shown in the response: the end of its JSON text, from a comma on, in UTF-8. */
   readonly settings: Uint8Array;
-  /** Functions that are shown in a namespace, by the names that the model knows them by. */
+  /** Functions of a namespace, by the names the model uses for them. */
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
 }
 
-/** What changes while it is generated. */
+/** The part of a response that changes during generation. */
 export interface ResponseState {
   readonly status: ResponseStatus;
   readonly completedAt: number | null;
@@ -78,11 +78,11 @@ export interface ResponseState {
   readonly incomplete: IncompleteReason | null;
   readonly output: readonly OutputItem[];
   readonly usage: Usage | null;
-  /** null until it is known, and for the model alone. */
+  /** null until known, and without an adapter. */
   readonly adapterGeneration: string | null;
 }
 
-/** The settings of a request as a response shows them: see ResponseHead. */
+/** The settings of a request as a response shows them: see `ResponseHead.settings`. */
 export function settingsText(body: ResponseRequestBody): Uint8Array {
   return encoder.encode(`,${JSON.stringify(responseSettings(body)).slice(1)}`);
 }
@@ -114,18 +114,18 @@ function responseSettings(body: ResponseRequestBody): object {
   };
 }
 
-/** A response as it is answered: JSON. */
+/** A response as JSON. */
 export function responseText(head: ResponseHead, state: ResponseState): string {
   return JSON.stringify(bodyOf(head, state)).slice(0, -1) + [...decodedPieces(head.settings)].join("");
 }
 
-/** The same in pieces, for a long one. */
+/** A long response as JSON, in pieces. */
 export function* responsePieces(head: ResponseHead, state: ResponseState): Generator<string> {
   yield* bodyPieces(head, state);
   yield* decodedPieces(head.settings);
 }
 
-/** A response as it is answered, up to where its settings follow. */
+/** A response as JSON, up to its settings. */
 export function* bodyPieces(head: ResponseHead, state: ResponseState): Generator<string> {
   let held = "";
   for (const piece of jsonPieces(bodyOf(head, state))) {
@@ -152,12 +152,12 @@ function bodyOf(head: ResponseHead, state: ResponseState): object {
   };
 }
 
-/** A response that nobody is going to finish: the server that made it is gone. */
+/** State of a response whose server stopped before it was finished. */
 export function interruptedState(state: ResponseState): ResponseState {
   return { ...state, status: "incomplete", incomplete: "interrupted" };
 }
 
-/** A copy of items that are still written to. */
+/** Copies items that may still change. */
 export function copyOf(output: readonly OutputItem[]): readonly OutputItem[] {
   return output.map((item) => ({
     ...item,
@@ -165,7 +165,7 @@ export function copyOf(output: readonly OutputItem[]): readonly OutputItem[] {
   })) as readonly OutputItem[];
 }
 
-/** Items as a conversation goes on from them, which has no use for logprobs. */
+/** Items as a later response's history holds them: without logprobs. */
 export function withoutLogprobs(output: readonly OutputItem[]): readonly OutputItem[] {
   return output.map((item) => {
     if (item.type !== "message") return item;
@@ -176,7 +176,7 @@ export function withoutLogprobs(output: readonly OutputItem[]): readonly OutputI
   });
 }
 
-/** What is kept of a response that cannot be kept as a whole: that there was one, what it was asked for, and why. */
+/** State of a response that cannot be stored as a whole: only its existence, its settings and the reason are kept. */
 export function notKeptState(state: ResponseState, why: keyof typeof notKept): ResponseState {
   return { ...state, status: "failed", completedAt: null, incomplete: null, error: notKept[why], output: [] };
 }
@@ -189,7 +189,7 @@ const notKept = {
   },
 } as const;
 
-/** Characters of what items say, without their logprobs. */
+/** Characters of the items' texts, without logprobs. */
 export function outputLength(output: readonly OutputItem[]): number {
   let length = 0;
   for (const item of output) {

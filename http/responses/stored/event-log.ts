@@ -1,5 +1,5 @@
-// Owns the events of a response that runs in the background, as they were written, so that readers may come and go. Bounded:
-// of a very long stream only the end is kept, and what its creator has not been given yet.
+// Event log: the events of a background response as text, for readers that come and go. Bounded: a very long stream keeps only
+// its end and the events that its creator has not read yet.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
 import type { EventChunk } from "../fold/event-chunks.ts";
@@ -10,17 +10,17 @@ const MAX_LENGTH = 8 * 2 ** 20;
 export class EventLog implements ReadableLog {
   readonly #maxLength: number;
   readonly #lease: AnswerLease | null;
-  /** Called whenever there is more. */
+  /** Called when chunks are added and when the log closes. */
   readonly #listeners = new Set<() => void>();
   #chunks: EventChunk[] = [];
-  /** Chunks that were dropped before the first that is kept. */
+  /** Number of chunks dropped from the start. */
   #droppedCount = 0;
   #length = 0;
   #isClosed = false;
-  /** Nothing that this reader has still to be given is dropped. */
+  /** Reader of the response's creator: chunks it has not read are not dropped. */
   #creator: LogReader | null = null;
 
-  /** The lease is on the memory of its long events: null where it has none. */
+  /** `lease`: on the memory of long events; null: none. */
   constructor(maxLength: number = MAX_LENGTH, lease: AnswerLease | null = null) {
     this.#maxLength = maxLength;
     this.#lease = lease;
@@ -39,20 +39,20 @@ export class EventLog implements ReadableLog {
     this.#wake();
   }
 
-  /** What may be kept of it. */
+  /** Chunks to store. */
   kept(): readonly EventChunk[] {
     return this.#chunks.slice(this.#droppable(this.#chunks.length));
   }
 
-  /** Reads what comes after event number `after`. Throws not_found where the start of that is not kept. */
+  /** Reads the events after number `after`. Throws not_found if the first of them has been dropped. */
   reader(after: number, aborted: AbortSignal): LogReader {
     checkStart(after, this.#chunks[0]?.first ?? 0);
     return new LogReader(this, after, aborted);
   }
 
   /**
-   * Reads from the first event on, for the client that has created the response. Until it leaves, which a client that reads
-   * nothing has to before long, what it has not been given is kept: the very first events may be too long together.
+   * Reads from the first event, for the client that created the response. Chunks it has not read are kept until it leaves, because
+   * the first events alone may exceed the limit; a client that stops reading is disconnected, so this ends.
    */
   creatorReader(aborted: AbortSignal): LogReader {
     const reader = this.reader(-1, aborted);
@@ -60,12 +60,12 @@ export class EventLog implements ReadableLog {
     return reader;
   }
 
-  /** A reader has begun to read. */
+  /** Registers a reader that begins to read. */
   entered(): void {
     this.#lease?.retain();
   }
 
-  /** A reader has left. */
+  /** Unregisters a reader. */
   left(reader: LogReader): void {
     this.#lease?.release();
     if (reader !== this.#creator) return;
@@ -73,12 +73,12 @@ export class EventLog implements ReadableLog {
     this.#trim();
   }
 
-  /** For readers: the chunks from number `at` on. Throws reader_stalled where they are not kept any more. */
+  /** For readers: the chunks from number `at`. Throws reader_stalled if they have been dropped. */
   chunksFrom(at: number): readonly EventChunk[] {
     if (at < this.#droppedCount) {
       throw new ServerError(
         "reader_stalled",
-        "the events were read more slowly than they came, and are not kept for so long",
+        "the events were read more slowly than they were generated, and have been dropped",
       );
     }
     return this.#chunks.slice(at - this.#droppedCount);
@@ -96,7 +96,7 @@ export class EventLog implements ReadableLog {
     return this.#droppedCount;
   }
 
-  /** Characters of the events that it holds. */
+  /** Characters of the events held. */
   get length(): number {
     return this.#length;
   }
@@ -116,7 +116,7 @@ export class EventLog implements ReadableLog {
     this.#droppedCount += count;
   }
 
-  /** How many of the first `limit` chunks are too much. The last is kept, however long. */
+  /** Number of the first `limit` chunks to drop, so that the rest fits the limit. The last chunk is kept, however long. */
   #droppable(limit: number): number {
     let count = 0;
     let length = this.#length;
@@ -128,7 +128,7 @@ export class EventLog implements ReadableLog {
   }
 }
 
-/** Throws not_found where the first event that is kept is not among the first that are asked for. */
+/** Throws not_found if the events after number `after` begin before the first stored event. */
 export function checkStart(after: number, first: number): void {
   if (after + 1 >= first) return;
   const text = `events before number ${first} of this response are no longer stored; ask for those after ${first - 1}`;

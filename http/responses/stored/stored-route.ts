@@ -1,4 +1,4 @@
-// Owns the routes of one response: fetch it, or its stream once more; delete it; cancel it; list what it was given.
+// Routes of one response: retrieve it or its stream, delete it, cancel it, list its input items.
 import { joinBytes } from "../../../runtime/bytes.ts";
 import type { RouteHandler } from "../../context.ts";
 import { type Exchange, eventStreamHeaders, jsonHeaders } from "../../exchange.ts";
@@ -43,7 +43,7 @@ export const listInputItems: RouteHandler = async (exchange, { responses, config
   await sendPieces(exchange, jsonHeaders, listOf(texts, `,${rest.slice(1)}`), config);
 };
 
-/** A list of items whose texts come in pieces; a short one is one piece. */
+/** Writes a list of items from the pieces of their texts; a short list is one piece. */
 async function* listOf(texts: AsyncIterable<Piece>, rest: string): AsyncGenerator<Piece> {
   let held: Piece = '{"object":"list","data":[';
   let isFirst = true;

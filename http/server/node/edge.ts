@@ -1,4 +1,4 @@
-// Owns the node:http edge, which serves where no uWebSockets.js binary loads: the same requests, replies and limits.
+// node:http edge: serves if no uWebSockets.js binary loads, with the same requests, replies and limits.
 import { createServer, type IncomingMessage, type Server } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -12,18 +12,18 @@ import { InFlight } from "../in-flight.ts";
 import { listenFailure } from "../listen-failure.ts";
 import { NodeReply } from "./reply.ts";
 
-/** Connections the kernel may hold for us: a crowd that comes at once must not be sent away by it. */
+/** Length of the kernel's queue of new connections, large enough for a burst. */
 const LISTEN_BACKLOG = 4096;
 
-/** As uWebSockets.js has it: a connection waits so long for a request's headers, or for its next request. */
+/** Time a connection may wait for a request's headers or its next request; the same as in uWebSockets.js. */
 const IDLE_LIMIT_MS = 10_000;
-/** How often node checks this limit. */
+/** Interval at which node checks this limit. */
 const CHECK_EVERY_MS = 1000;
 
 const limits = {
   headersTimeout: IDLE_LIMIT_MS,
   keepAliveTimeout: IDLE_LIMIT_MS,
-  // Bodies have deadlines in BodyIntake.
+  // BodyIntake has the deadlines of bodies.
   requestTimeout: 0,
   connectionsCheckingInterval: CHECK_EVERY_MS,
   maxHeaderSize: MAX_HEADER_BYTES,
@@ -44,7 +44,7 @@ class NodeRequest extends EdgeRequest {
     this.method = incoming.method ?? "GET";
     this.path = queryAt < 0 ? url : url.slice(0, queryAt);
     this.query = queryAt < 0 ? "" : url.slice(queryAt + 1);
-    // Of some headers that come twice, node's own table would drop the second.
+    // For some repeated headers node's own table drops the second value.
     const { rawHeaders } = incoming;
     for (let i = 0; i < rawHeaders.length; i += 2) {
       const name = (rawHeaders[i] ?? "").toLowerCase();
@@ -59,11 +59,11 @@ class NodeRequest extends EdgeRequest {
 
 const connectionCount = new ConnectionCount(fullAtFiles());
 
-/** What is known of a connection beside its requests. */
+/** State of one connection. */
 class Connection {
-  /** Nothing more is read from it: its last answer is under way. */
+  /** If true, nothing more is read: the last answer is in progress. */
   isRefused = false;
-  /** Those that have not ended: several where requests come before the answers to others. */
+  /** Replies in progress; several if the client pipelines requests. */
   readonly replies = new Set<NodeReply>();
 
   constructor(socket: Socket) {
@@ -131,7 +131,7 @@ function open(server: Server, inFlight: InFlight, intake: BodyIntake): EdgeServe
   };
 }
 
-/** Hands a request over, when its body has come where it brings one; what follows a refused body is read and thrown away. */
+/** Hands a request over when its body, if any, is complete; the rest of a refused body is read and discarded. */
 function readBody(incoming: IncomingMessage, request: NodeRequest, reply: NodeReply, intake: BodyIntake): void {
   const reception = intake.begin(request, reply);
   if (reception === null) {
@@ -143,15 +143,15 @@ function readBody(incoming: IncomingMessage, request: NodeRequest, reply: NodeRe
   incoming.on("end", () => reception.end());
 }
 
-/** Refuses a request of another HTTP version that node's parser accepts. */
+/** Refuses an HTTP version that node's parser accepts but the server does not. */
 function versionFault({ httpVersion }: IncomingMessage): ServerError | null {
   if (httpVersion === "1.1" || httpVersion === "1.0") return null;
   return new ServerError("invalid_request", `expected HTTP/1.1, got HTTP/${httpVersion}; the connection is closed`);
 }
 
-/** Answers bytes that are no request, or come too slowly to be one, and closes their connection. */
+/** Answers input that is not a request, or arrives too slowly, and closes the connection. */
 function answerUnreadable(error: NodeJS.ErrnoException, socket: Duplex): void {
-  // An answer that has begun on the connection must not be taken for this one's.
+  // If an answer has begun on the connection, the client would take this one for a part of it.
   const isFree = socket.writable && (socket as Socket).bytesWritten === 0;
   if (isFree && error.code !== "ECONNRESET") socket.end(unreadableAnswer(refusalOf(error)), () => socket.destroy());
   else socket.destroy();
@@ -162,7 +162,7 @@ function refusalOf({ code, message }: NodeJS.ErrnoException): ServerError {
   if (code === "ERR_HTTP_REQUEST_TIMEOUT") {
     return new ServerError("request_timeout", `expected a request's headers within ${IDLE_LIMIT_MS / 1000} s`);
   }
-  return new ServerError("invalid_request", `expected a request of HTTP/1.1; ${message}; the connection is closed`);
+  return new ServerError("invalid_request", `expected an HTTP/1.1 request; ${message}; the connection is closed`);
 }
 
 const reasons: Readonly<Record<number, string>> = {

@@ -1,4 +1,4 @@
-// Owns the answer to one request on node:http.
+// Answer to one request on node:http.
 import type { ServerResponse } from "node:http";
 import type { EdgeReply } from "../body-intake.ts";
 import type { ReplyHeaders, StreamSink } from "../edge.ts";
@@ -14,10 +14,10 @@ export class NodeReply implements EdgeReply, StreamSink {
   #isDone = false;
   #wake: () => void = () => {};
 
-  /** Called once, when the request has ended in whatever way. */
+  /** Called once, when the request has ended for any reason. */
   onDone: () => void = () => {};
 
-  /** `ofConnection` are the replies that are open on its connection. */
+  /** `ofConnection`: the open replies of the same connection. */
   constructor(response: ServerResponse, inFlight: InFlight, ofConnection: Set<NodeReply>) {
     this.#response = response;
     this.#inFlight = inFlight;
@@ -54,7 +54,7 @@ export class NodeReply implements EdgeReply, StreamSink {
     return this.#isWritable;
   }
 
-  /** Node leaves it open by itself. */
+  /** Node keeps the connection open without this. */
   keepOpen(): void {}
 
   drained(): Promise<void> {
@@ -72,7 +72,7 @@ export class NodeReply implements EdgeReply, StreamSink {
     this.#response.destroy();
   }
 
-  /** To be called when the connection is gone: node tells only the answer whose turn it was. */
+  /** To be called when the connection is closed: node notifies only the answer in progress. */
   connectionClosed(): void {
     if (this.#isDone) return;
     this.#isDone = true;

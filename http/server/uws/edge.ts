@@ -1,5 +1,5 @@
-// Owns the uWebSockets.js edge: listening, reading a request into our HttpRequest, closing. uWS's request object dies
-// when its callback returns, so everything is copied from it first; `onAborted` is registered in the same callback.
+// uWebSockets.js edge: listens, reads a request into our HttpRequest, closes. A uWS request object is valid only during its
+// callback, so everything is copied from it first; `onAborted` is registered in the same callback.
 
 import { BodyIntake, EdgeRequest } from "../body-intake.ts";
 import type { EdgeServer, OpenEdge } from "../edge.ts";
@@ -9,7 +9,7 @@ import { ListenGate } from "./listen-gate.ts";
 import type { Native, NativeApp, NativeRequest, NativeResponse } from "./native.ts";
 import { UwsReply } from "./reply.ts";
 
-/** What end() left in uWS's own buffer is flushed without a word to us: closing the sockets waits this long for it. */
+/** Wait before the sockets are closed: uWS flushes its own buffer after end() and does not report when. */
 const FLUSH_MS = 100;
 
 class UwsRequest extends EdgeRequest {
@@ -42,7 +42,7 @@ class UwsRequest extends EdgeRequest {
   }
 }
 
-/** The edge on a loaded uWebSockets.js. */
+/** The edge on a loaded uWebSockets.js binary. */
 export function uwsEdge(native: Native): OpenEdge {
   return async (handler, options) => {
     const { host, port } = options;
@@ -51,8 +51,8 @@ export function uwsEdge(native: Native): OpenEdge {
     const app = native.App().any("/*", (response, request) => {
       const ours = new UwsRequest(response, request, inFlight);
       const refusal = ours.headerBytes > MAX_HEADER_BYTES ? headersTooLarge() : framingFault(ours);
-      // While the answer is not there, uWS reads no further request from the connection: it would cut it. Ended in this
-      // callback, the next one would be answered before the connection closes.
+      // uWS reads no further request from the connection while the answer is open: it would close it. If the answer ended in this
+      // callback, uWS would answer the next request before the connection closes.
       if (refusal !== null) setImmediate(() => intake.refuse(ours, ours.reply, refusal));
       else readBody(response, ours, intake);
     });
@@ -83,7 +83,7 @@ function server(app: NativeApp, gate: ListenGate, inFlight: InFlight, intake: Bo
   };
 }
 
-/** Hands a request over, when its body has come where it brings one. What follows a refused body is discarded by uWS. */
+/** Hands a request over when its body, if any, is complete. uWS discards the rest of a refused body. */
 function readBody(response: NativeResponse, request: UwsRequest, intake: BodyIntake): void {
   const { reply } = request;
   const reception = intake.begin(request, reply);
@@ -91,7 +91,7 @@ function readBody(response: NativeResponse, request: UwsRequest, intake: BodyInt
   reply.onDone = () => reception.done();
   response.onData((chunk, isLast) => {
     if (reply.isDone) return;
-    // The chunk is detached when this callback returns: it must be copied.
+    // uWS detaches the chunk when this callback returns, so it must be copied.
     if (chunk.byteLength > 0) reception.add(new Uint8Array(chunk.slice(0)));
     if (isLast) reception.end();
   });

@@ -1,5 +1,5 @@
-// Owns the loading of uWebSockets.js: two packages, either of which may lack a binary that loads here. Types are the
-// slice of its API that http/uws uses, so that the build does not need the packages.
+// Loader of uWebSockets.js: two packages, either of which may lack a binary for this machine. The types cover only the part of
+// its API that http/server/uws uses, so the build does not need the packages.
 import { createRequire } from "node:module";
 
 export interface NativeResponse {
@@ -41,8 +41,8 @@ export interface Native {
 export type NativePackage = "uws" | "uws-compat";
 
 /**
- * Loads a package's binary for this platform; throws what the loader threw if there is none that fits. Of uws-compat
- * the binary itself is asked for: the package's own entry would quietly put a slow imitation in its place.
+ * Loads a package's binary for this platform; throws the loader's error if none fits. For uws-compat it loads the binary
+ * directly: the package's entry would silently fall back to a slow imitation.
  */
 export function loadNative(name: NativePackage): Native {
   const require = createRequire(import.meta.url);

@@ -1,13 +1,13 @@
-// Owns the answer to one request on uWebSockets.js. Its response object must never be touched once it has ended or
-// aborted: every method here checks that first.
+// Answer to one request on uWebSockets.js. The response object must not be touched once it has ended or was aborted: every
+// method here checks that first.
 import { STATUS_CODES } from "node:http";
 import type { EdgeReply } from "../body-intake.ts";
 import type { ReplyHeaders, StreamSink } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
 import type { NativeResponse } from "./native.ts";
 
-// uWS drops a connection that has been idle for 8 to 12 seconds. A client that is told so opens a new one in time instead
-// of losing a request to the race.
+// uWS closes a connection after 8 to 12 idle seconds. With this hint a client opens a new one in time and does not lose a
+// request to the race.
 const KEEP_ALIVE_HINT = "timeout=5";
 
 export class UwsReply implements EdgeReply, StreamSink {
@@ -23,7 +23,7 @@ export class UwsReply implements EdgeReply, StreamSink {
   #pending: string | Uint8Array = "";
   #isWritable = true;
   #wake: () => void = () => {};
-  /** Called once, when the request has ended in whatever way. */
+  /** Called once, when the request has ended for any reason. */
   onDone: () => void = () => {};
 
   constructor(response: NativeResponse, isHead: boolean, inFlight: InFlight) {
@@ -38,7 +38,7 @@ export class UwsReply implements EdgeReply, StreamSink {
     return this.#isDone;
   }
 
-  /** Made when first asked for: most small requests never look. */
+  /** Created on first use: most small requests never need it. */
   get signal(): AbortSignal {
     this.#aborter ??= new AbortController();
     if (this.#isGone) this.#aborter.abort();
@@ -49,7 +49,7 @@ export class UwsReply implements EdgeReply, StreamSink {
     if (this.#isDone) return;
     this.#response.cork(() => {
       this.#writeHead(status, headers);
-      // endWithoutBody(length) would leave the response unfinished in older releases, so HEAD names no length.
+      // In older releases endWithoutBody(length) leaves the response unfinished, so HEAD sends no length.
       if (this.closesConnection && this.#isHead) this.#response.end("", true);
       else if (this.#isHead || status === 204) this.#response.endWithoutBody();
       else this.#response.end(body, this.closesConnection || this.#inFlight.isClosing);
@@ -76,15 +76,15 @@ export class UwsReply implements EdgeReply, StreamSink {
     return this.#isWritable;
   }
 
-  // Corked, uWS reports a full socket one write late (it tries the socket when the cork is drawn): a stream therefore
-  // holds at most two batches here, which is bound enough.
+  // A corked uWS reports a full socket one write late, because it writes only when uncorked: a stream therefore buffers at
+  // most two batches here.
   readonly #flush = (): void => {
     this.#writeHeadOnce();
     if (!this.#isHead) this.#isWritable = this.#response.write(this.#pending);
     this.#pending = "";
   };
 
-  /** Going on to read what the client may send starts uWS's own timer anew; writing to a full socket does not. */
+  /** Restarts uWS's idle timer by resuming reads; writing to a full socket does not restart it. */
   keepOpen(): void {
     if (this.#isDone) return;
     this.#response.pause();
@@ -102,7 +102,7 @@ export class UwsReply implements EdgeReply, StreamSink {
     if (this.#isDone) return;
     this.#response.cork(() => {
       this.#writeHeadOnce();
-      // Asking uWS to close here as well would lose the last chunk, which is still in the cork.
+      // Closing through uWS here would lose the last chunk, which is still corked.
       this.#response.end();
     });
     this.#finish();

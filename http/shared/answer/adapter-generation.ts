@@ -1,12 +1,12 @@
-// Owns how an answer says which generation of an adapter it was made with, in every protocol that does.
+// Adapter generation: the field of an answer that names the version of its adapter, in every protocol that has it.
 import { z } from "zod";
 
 export const adapterGeneration = z
   .string()
   .optional()
-  .meta({ description: "Generation of the adapter it was answered with, 64 hex digits; left out for the model alone" });
+  .meta({ description: "Version of the adapter that answered, 64 hex digits; absent without an adapter" });
 
-/** To be spread into a body. */
+/** Fields to spread into a body. */
 export function generationFields(generation: string | null): { readonly adapter_generation?: string } {
   return generation === null ? {} : { adapter_generation: generation };
 }

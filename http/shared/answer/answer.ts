@@ -1,4 +1,4 @@
-// Owns the fold of a generation's events into one whole answer, which the non-streaming routes turn into their body.
+// Answer: folds a generation's events into one whole answer, the source of the bodies of non-streaming routes.
 
 import type { FinishReason, GenerateEvent, ToolCall, Usage } from "../../../engines/generation.ts";
 import { LogprobList, type LogprobRecords } from "../../../engines/logprobs.ts";
@@ -10,41 +10,41 @@ import { TokenJson } from "./logprobs.ts";
 
 export interface AnswerChoice {
   readonly text: string;
-  /** What was thought before. */
+  /** Reasoning before the text. */
   readonly reasoning: string;
-  /** Whole calls; what was to be one and is none is part of the text. */
+  /** Complete calls; a call that failed to parse is part of the text. */
   readonly toolCalls: readonly ToolCall[];
   readonly logprobs: LogprobList;
   readonly finishReason: FinishReason;
-  /** The stop string that ended it, if one did. */
+  /** The stop string that ended the text, if any. */
   readonly stopString: string | null;
-  /** Why the text is not what the request demanded; null where it is. */
+  /** Why the text does not fulfil the request's demands; null if it does. */
   readonly refusal: string | null;
 }
 
 export interface Answer {
   readonly choices: readonly AnswerChoice[];
-  /** Tokens of the prompt, where their logprobs were asked for. */
+  /** Tokens of the prompt, if their logprobs were requested. */
   readonly prompt: LogprobList;
-  /** Writes the tokens of the logprobs; null where there are none. */
+  /** Writes the tokens of the logprobs; null without logprobs. */
   readonly tokens: TokenJson | null;
-  /** Its JSON text is too long to be made at once. */
+  /** True if the JSON text is too long to be written in one piece. */
   readonly isLong: boolean;
   readonly usage: Usage;
-  /** Of the adapter it was answered with; null for the model alone. */
+  /** Version of the adapter that answered; null without an adapter. */
   readonly adapterGeneration: string | null;
 }
 
 export interface CollectOptions {
   readonly choiceCount: number;
-  /** Characters that are put before the text of each choice. */
+  /** Length of the prefix of each choice's text, in characters. */
   readonly prefixLength: number;
-  /** Those of the model that generates; asked for where there are logprobs. */
+  /** Token texts of the model; read only if there are logprobs. */
   readonly texts: () => ShownTokens;
   readonly lease: AnswerLease;
 }
 
-/** Collects a generation. Throws the error it ends with, if it does, and queue_full where its logprobs are too much to hold. */
+/** Collects a generation. Throws the error that ends it, and queue_full if its logprobs are too large to hold. */
 export async function collectAnswer(
   events: AsyncIterable<readonly GenerateEvent[]>,
   options: CollectOptions,
@@ -108,10 +108,10 @@ class ChoiceText implements AnswerChoice {
   finishReason: FinishReason = "stop";
   stopString: string | null = null;
   refusal: string | null = null;
-  /** The call that is being written. */
+  /** The call in progress. */
   #call: { readonly id: string; readonly name: string; arguments: string } | null = null;
 
-  /** Characters of what it says. */
+  /** Characters of text, reasoning and calls. */
   get length(): number {
     const calls = this.toolCalls.reduce((sum, call) => sum + call.arguments.length, 0);
     return this.text.length + this.reasoning.length + calls;

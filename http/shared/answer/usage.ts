@@ -1,4 +1,4 @@
-// Owns the `usage` object of the OpenAI-like protocols: token counts, and the contract's timing fields.
+// Usage: the `usage` object of the OpenAI-like protocols, with token counts and the contract's timing fields.
 import { z } from "zod";
 import type { FinishReason, Usage } from "../../../engines/generation.ts";
 
@@ -12,10 +12,10 @@ export const usageSchema = z
     completion_tokens: tokens,
     total_tokens: tokens,
     prompt_tokens_details: z.strictObject({
-      cached_tokens: tokens.meta({ description: "Those of the prompt that were known from earlier ones" }),
+      cached_tokens: tokens.meta({ description: "Prompt tokens read from the prefix cache" }),
     }),
     completion_tokens_details: z.strictObject({
-      reasoning_tokens: tokens.meta({ description: "Those spent on thinking" }),
+      reasoning_tokens: tokens.meta({ description: "Tokens of reasoning" }),
     }),
     avg_tok_per_sec: rateSchema,
     avg_prompt_tok_per_sec: rateSchema,
@@ -46,14 +46,14 @@ export function wireUsage(usage: Usage): WireUsage {
   };
 }
 
-// A time of 0 (a clock too coarse for it) gives no rate; Infinity would not survive JSON.
+// A time of 0 (from a coarse clock) gives a rate of 0: JSON cannot carry Infinity.
 function rate(count: number, seconds: number): number {
   return seconds > 0 ? count / seconds : 0;
 }
 
 export const finishReasonSchema = z.enum(["stop", "length", "tool_calls", "canceled"]);
 
-/** The contract spells one reason otherwise than we do. */
+/** The contract's spelling of the finish reason; it differs in one reason. */
 export function wireFinishReason(reason: FinishReason): z.output<typeof finishReasonSchema> {
   return reason === "cancelled" ? "canceled" : reason;
 }
