@@ -73,7 +73,11 @@ describe("the parameters of a tool", () => {
   it("must leave an object", () => {
     for (const strict of [true, false]) {
       const nothing = { ...object({}), required: ["key"] };
-      refused(tool(nothing, strict), "invalid_value", /tool "look_up": arguments are an object, and none can match/);
+      refused(
+        tool(nothing, strict),
+        "invalid_value",
+        /tool "look_up": arguments must be an object, but no object can match/,
+      );
       refused(tool({ type: "string" }, strict), "invalid_value", /tool "look_up": arguments are an object/);
     }
   });
@@ -91,12 +95,12 @@ describe("the parameters of a tool", () => {
 
   it("are checked in every finished call of a strict tool where there may be free text, which may hold other calls", () => {
     const numbered = tool({ ...object({ n: { type: "integer" } }), required: ["n"] });
-    const demand = calling(numbered, tool(null, false, "loose"));
-    const calls = demand.calls!;
+    const constraint = calling(numbered, tool(null, false, "loose"));
+    const calls = constraint.calls!;
     const thinking = { tags: { begin: "<think>", end: "</think>" }, hasBegun: false };
     for (const free of [
-      { ...demand, calls: { ...calls, required: false } },
-      { ...demand, thinking },
+      { ...constraint, calls: { ...calls, required: false } },
+      { ...constraint, thinking },
     ]) {
       const { checkCall } = translateOutput(free);
       assert.match(checkCall?.("look_up", '{"evil": "x"}') ?? "", /required|additional/);
@@ -204,21 +208,21 @@ describe("the objects of a tool", () => {
 describe("an output", () => {
   it("is refused where its grammar leaves nothing, whatever calls would", () => {
     const schema = { type: "string", enum: [1] };
-    const demand = { ...calling(tool(null)), grammar: { kind: "json_schema", schema, field: "grammar" } } as const;
-    const optional = { ...demand, calls: { ...demand.calls!, required: false } };
+    const constraint = { ...calling(tool(null)), grammar: { kind: "json_schema", schema, field: "grammar" } } as const;
+    const optional = { ...constraint, calls: { ...constraint.calls!, required: false } };
     assert.throws(() => translateOutput(optional), { code: "invalid_value", message: /contradict/ });
   });
 
   it("is translated anew where calls are written otherwise", () => {
     const translations = new Translations();
-    const demand = calling(tool(null));
-    const first = translations.of(demand);
-    assert.equal(translations.of(structured(demand, syntax)), first);
-    const other = translations.of(structured(demand, { ...syntax, before: (name) => `call ${name} with ` }));
+    const constraint = calling(tool(null));
+    const first = translations.of(constraint);
+    assert.equal(translations.of(structured(constraint, syntax)), first);
+    const other = translations.of(structured(constraint, { ...syntax, before: (name) => `call ${name} with ` }));
     assert.notEqual(other.source.grammar, first.source.grammar);
   });
 
-  function structured(demand: OutputConstraint, written: CallSyntax): OutputConstraint {
-    return { ...demand, calls: { ...demand.calls!, syntax: { ...written } } };
+  function structured(constraint: OutputConstraint, written: CallSyntax): OutputConstraint {
+    return { ...constraint, calls: { ...constraint.calls!, syntax: { ...written } } };
   }
 });

@@ -110,13 +110,13 @@ describe("a Lark grammar", () => {
     ["start: a", /invalid_value: .*there is no rule a/],
     ["start: A", /invalid_value: .*there is no terminal A/],
     ['a: "x"', /invalid_value: .*a rule named "start"/],
-    ['start: "a" start', /invalid_value: .*never come to an end/],
+    ['start: "a" start', /invalid_value: .*its rules never end/],
     ['start: "a"\nstart: "b"', /invalid_value: .*start is defined twice/],
     ['start: ("a"', /invalid_value: .*expected "\)", got the end of the line/],
-    ['start: "a', /invalid_value: .*there is no token/],
+    ['start: "a', /invalid_value: .*expected a token, got/],
     ['start: "a" ~ 5000', /invalid_value: .*a count of at most 1000/],
     ['start: "b".."a"', /invalid_value: .*a range of two characters/],
-    ['start: %json {"type": "object"}', /unsupported: .*%json belongs into a grammar of type llguidance/],
+    ['start: %json {"type": "object"}', /unsupported: .*%json is supported only in a grammar of type llguidance/],
     [`start: ${"(".repeat(200)}"a"${")".repeat(200)}`, /invalid_value: .*nested deeper/],
   ] as const) {
     it(`is refused with what is wrong: ${grammar.slice(0, 40).replaceAll("\n", " / ")}`, () => {
