@@ -1,4 +1,4 @@
-// A table: what each family of models writes, and what it is read as, however it is cut into pieces.
+// Model families: a table of outputs and the parts they are parsed into, for any division into pieces.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { chooseFormat } from "../../../../engines/text/parse/choose-format.ts";
@@ -459,7 +459,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
 for (const [family, list] of Object.entries(cases) as [Family, readonly Case[]][]) {
   describe(family, () => {
     for (const { title, text, startsThinking = false, content = "", reasoning = "", calls = [] } of list) {
-      test(`reads ${title}, however it is cut`, () => {
+      test(`reads ${title}, for any division into pieces`, () => {
         const answer = read(chooseFormat(templates[family]), text, { startsThinking });
         assert.deepEqual(answer, {
           content,
