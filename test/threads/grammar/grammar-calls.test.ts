@@ -1,5 +1,5 @@
 // Grammars of calls and of thinking on real grammar threads, with the vocabulary of a real model: the texts that each
-// demand allows, and their tokens.
+// constraint allows, and their tokens.
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";

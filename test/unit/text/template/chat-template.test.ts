@@ -164,7 +164,7 @@ describe("user text in a prompt", () => {
       text: noncharacters,
     });
     const all = noncharacters + codes(0xe000, 0xf8ff).join("");
-    assert.throws(() => render(chatMl, [user(all)]), isError("invalid_value", /leave at least one out/));
+    assert.throws(() => render(chatMl, [user(all)]), isError("invalid_value", /remove at least one of them/));
   });
 
   it("never becomes one together with its neighbours", () => {
