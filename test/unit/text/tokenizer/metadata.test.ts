@@ -106,7 +106,7 @@ describe("model file metadata", () => {
         list.writeUInt32LE(9, 0);
         list.writeBigUInt64LE(1n, 4);
         await writeFile(path, Buffer.concat([head(1), name(key), u32(9), ...Array<Buffer>(400_000).fill(list)]));
-        await assert.rejects(readModelMetadata(path), invalidFile(/lists inside lists/));
+        await assert.rejects(readModelMetadata(path), invalidFile(/lists are nested more than 8 deep/));
       }
     }));
 

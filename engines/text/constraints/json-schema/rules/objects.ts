@@ -41,7 +41,7 @@ function othersOf(conjunct: Conjunct, names: Automaton, emitter: Emitter): reado
     if (isTooMuch)
       throw emitter.refuse(
         "properties",
-        "other keys cannot be told from so many or such long named keys; forbid others",
+        "the named keys are too many or too long to tell other keys from them; set additionalProperties to false",
       );
   }
   return others;
