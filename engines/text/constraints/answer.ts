@@ -1,4 +1,4 @@
-// Owns what a client's grammar of an answer becomes: rules among those of the whole output. For translate.ts. Pure.
+// Answer grammar: compiles the grammar that a client sets for the answer into rules of the whole output. For translate.ts. Pure.
 import { ServerError } from "../../../runtime/errors.ts";
 import { parseRegex } from "../../../runtime/regex/parse.ts";
 import { RegexProblem } from "../../../runtime/regex/syntax.ts";

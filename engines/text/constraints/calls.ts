@@ -1,4 +1,4 @@
-// Owns the rules of calls of tools: how a format writes them, with arguments as each tool's schema has them. For translate.ts.
+// Tool call rules: calls in the syntax of a tool-call format, with arguments that match each tool's schema. For translate.ts.
 // Pure.
 import assert from "node:assert/strict";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -23,8 +23,8 @@ import { type Check, schemaCheck } from "./json-schema/check.ts";
 import { closed } from "./json-schema/closed.ts";
 import { compileObjectsInto, SchemaBudget, type SchemaPart } from "./json-schema/rules/compile.ts";
 
-/** Calls that must be well-formed wherever there are any. */
-export interface CallDemand {
+/** Every call of the output must be well-formed. */
+export interface CallConstraint {
   readonly specs: readonly ToolSpec[];
   readonly syntax: CallSyntax;
   readonly required: boolean;
@@ -32,12 +32,12 @@ export interface CallDemand {
 }
 
 export interface CallRules {
-  /** One call or several, and nothing else. */
+  /** One or more calls and no other text. */
   readonly calls: Expression;
-  /** Any text, with calls at its end or none. */
+  /** Any text, optionally with calls at its end. */
   readonly free: readonly Expression[];
   readonly check: ((name: string, args: string) => string | null) | null;
-  /** The error for the first tool whose arguments no text can be; null where there is none. */
+  /** The error for the first tool whose arguments no text matches; null if there is none. */
   nothingLeft(endings: Endings): unknown;
 }
 
@@ -47,16 +47,21 @@ interface CalledTool {
 }
 
 /**
- * `hasFreeText`: an answer may hold text of no grammar, in which the format's parser may find calls that no grammar has made.
- * Throws ServerError `invalid_value` or `unsupported` naming the tool whose parameters cannot be had.
+ * `hasFreeText`: the output may contain text without a grammar, in which the format's parser may find unconstrained calls.
+ * Throws ServerError `invalid_value` or `unsupported` that names the tool whose parameters cannot be compiled.
  */
-export function compileCalls(demand: CallDemand, answerOpen: string, hasFreeText: boolean, rules: Rules): CallRules {
-  const { specs, syntax } = demand;
+export function compileCalls(
+  constraint: CallConstraint,
+  answerOpen: string,
+  hasFreeText: boolean,
+  rules: Rules,
+): CallRules {
+  const { specs, syntax } = constraint;
   const tools = compileTools(specs, rules);
   const calls = tools.map(({ spec, args }) =>
     sequence(text(syntax.before(spec.name)), args.expression, text(syntax.after(spec.name))),
   );
-  const rest = restOf(rules.add("call", choiceOf(calls)), demand, rules);
+  const rest = restOf(rules.add("call", choiceOf(calls)), constraint, rules);
   const whole = sequence(text(syntax.open), rest);
   return {
     calls: whole,
@@ -74,7 +79,7 @@ export function compileCalls(demand: CallDemand, answerOpen: string, hasFreeText
 
 function compileTools(specs: readonly ToolSpec[], rules: Rules): readonly CalledTool[] {
   const budget = new SchemaBudget();
-  // Tools of one maker often take the same.
+  // Related tools often have the same parameters.
   const known = new Map<string, SchemaPart>();
   return specs.map((spec) => {
     const key = `${spec.strict} ${JSON.stringify(spec.parameters)}`;
@@ -94,15 +99,15 @@ function argumentsOf(spec: ToolSpec, rules: Rules, budget: SchemaBudget): Schema
   }
 }
 
-/** Behind what calls begin with. */
-function restOf(call: Expression, { syntax, parallel }: CallDemand, rules: Rules): Expression {
+/** The rest of the calls after `open`. */
+function restOf(call: Expression, { syntax, parallel }: CallConstraint, rules: Rules): Expression {
   const { between, close } = syntax;
   if (!parallel || between === null) return sequence(call, text(close));
   const name = rules.reserve("calls");
   return rules.define(name, sequence(call, choice(text(close), sequence(text(between), rule(name)))));
 }
 
-/** Text that ends with calls as soon as their trigger comes. */
+/** Free text that must continue with calls as soon as their trigger occurs. */
 function freeUntil(trigger: string, { open }: CallSyntax, rest: Expression, rules: Rules): Expression {
   assert(open.startsWith(trigger), "calls begin with their trigger");
   const name = rules.reserve("triggered");
@@ -113,7 +118,7 @@ function freeUntil(trigger: string, { open }: CallSyntax, rest: Expression, rule
 const blanks = charsOf(" \t\r\n");
 const brace = charsOf("{");
 
-/** Text that cannot be taken for a call: it begins as such answers do or, where that says nothing, not like JSON. */
+/** Text that cannot be a call: it begins with `answerOpen` or, if that is empty, not with a JSON object. */
 function freeBeside(answerOpen: string, rules: Rules): Expression {
   const rest = rules.add("free", anything);
   if (answerOpen !== "") return sequence(text(answerOpen), rest);
@@ -141,10 +146,10 @@ function checkFor(spec: ToolSpec): Check {
 
 function noObject(args: SchemaPart): Error {
   const { message } = args.nothingLeft();
-  return new ServerError("invalid_value", `arguments are an object, and none can match. ${message}`);
+  return new ServerError("invalid_value", `arguments must be an object, but no object can match. ${message}`);
 }
 
-/** Says of which tool a problem is. */
+/** The error with the tool's name. */
 function forTool({ name }: ToolSpec, thrown: unknown): unknown {
   if (!(thrown instanceof ServerError)) return thrown;
   const message = `the parameters of tool ${JSON.stringify(name)}: ${thrown.message}`;

@@ -1,8 +1,8 @@
-// Owns how rules are written in the grammar engine's EBNF, for the translators: what can never end is left out first. Pure.
+// EBNF text: writes rules in the grammar engine's EBNF. Rules and alternatives without a finite text are omitted. Pure.
 //
-// Traps of the engine: a range of characters beyond ASCII is taken as a range of bytes, so such a set is written as the byte
-// sequences of its UTF-8; a set of one byte is taken as a character, so the byte is written twice; and \x takes as many
-// hexadecimal digits as follow it.
+// Engine pitfalls: it reads a range of characters beyond ASCII as a range of bytes, so such a set is written as the byte
+// sequences of its UTF-8; it reads a set of one byte as a character, so the byte is written twice; and \x reads all
+// hexadecimal digits that follow it.
 import { ServerError } from "../../../runtime/errors.ts";
 import {
   asciiChars,
@@ -17,17 +17,17 @@ import { spend, spendOn } from "../../../runtime/regex/work.ts";
 import { type Expression, isNever, type Rules } from "./ebnf.ts";
 import { Endings, pruned } from "./endings.ts";
 
-/** A set with more byte sequences than this becomes a rule, so that it is written once. */
+/** A set with more byte sequences than this becomes a rule, so that it is written only once. */
 const maxInlineSequences = 2;
 
-/** Elements of a grammar whose repetitions are written out, as the engine writes them. */
+/** Elements of a grammar, at most, with repetitions expanded as the engine expands them. */
 const maxElements = 50_000;
-/** Most characters of a grammar. */
+/** Characters of a grammar, at most. */
 const maxCharacters = 4_000_000;
 
 /**
- * The grammar from `root` on as text; null where no text at all matches it. Throws `unsupported` where it has more than
- * `limit` elements, or is too long.
+ * The grammar from `root` as text; null if no text matches it. Throws `unsupported` if it has more than `limit` elements or is
+ * too long.
  */
 export function ebnfText(rules: Rules, root: string, limit = maxElements, endings = new Endings(rules)): string | null {
   const live = pruned(rules, root, endings);
@@ -61,13 +61,13 @@ function tooLong(): ServerError {
 }
 
 interface Size {
-  /** With all repetitions written out. */
+  /** With all repetitions expanded. */
   readonly elements: number;
-  /** Of its texts and the names of its rules. */
+  /** Characters of its texts and rule names. */
   readonly characters: number;
 }
 
-/** How large expressions are: one that stands in many places is counted there, and looked at once. */
+/** Sizes of expressions. A shared expression counts at every use, but is measured once. */
 class Sizes {
   readonly #known = new Map<Expression, Size>();
 
@@ -115,7 +115,7 @@ class Sizes {
   }
 }
 
-/** Writes expressions; large sets become rules of their own, in `sets`. */
+/** Writes expressions; large sets become separate rules, in `sets`. */
 class Writer {
   readonly sets: string[] = [];
   readonly #names = new Map<string, string>();
@@ -200,13 +200,13 @@ function classByte(byte: number): string {
   return /[A-Za-z0-9]/.test(char) ? char : hexEscape(byte);
 }
 
-/** Of four or eight digits: those of \x go on as far as there are hexadecimal digits. */
+/** With four or eight digits, because \x reads all hexadecimal digits that follow. */
 function hexEscape(code: number): string {
   const hex = code.toString(16);
   return code < 0x10000 ? `\\u${hex.padStart(4, "0")}` : `\\U${hex.padStart(8, "0")}`;
 }
 
-/** The engine's own way to look for a mark: a mask of any text but its beginnings costs it nothing. */
+/** Any text, by the engine's own search for a mark: its token mask is free except within the start of a mark. */
 function anyText(mark: string | null, next: string | null): string {
   if (mark === null) return "TagDispatch(stop_eos=true)";
   if (next === null) return `TagDispatch(stop_eos=false, stop_str=(${quoted(mark)}))`;

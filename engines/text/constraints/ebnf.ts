@@ -1,8 +1,8 @@
-// Owns grammars as rules of expressions. The translators build them; ebnf-text.ts writes them for the grammar engine. Pure.
+// Grammars as rules of expressions. The translators build them; ebnf-text.ts writes them for the grammar engine. Pure.
 //
-// What the engine finds quick: a state's tokens are looked up once as long as they end inside the rule of that state. So text
-// that goes on belongs into one rule that calls itself at its end (s ::= "\"" | [^"] s), never into a small rule that is
-// repeated (c* with c ::= [^"]): there every token is tried anew at each step.
+// Engine speed: the tokens of a state are looked up once, as long as they end within the state's rule. So repeated text belongs in
+// one rule that calls itself at its end (s ::= "\"" | [^"] s), not in a repeated small rule (c* with c ::= [^"]), where every
+// token is tried again at each step.
 import type { CharSet } from "../../../runtime/regex/char-set.ts";
 import { spendOn } from "../../../runtime/regex/work.ts";
 
@@ -13,7 +13,7 @@ export type Expression =
   | { readonly kind: "sequence"; readonly parts: readonly Expression[] }
   | { readonly kind: "choice"; readonly options: readonly Expression[] }
   | { readonly kind: "repeat"; readonly of: Expression; readonly min: number; readonly max: number | null }
-  /** Any bytes: see `through`, `freeText` and `anything`. Only as the whole of a rule. */
+  /** Any bytes: see `through`, `freeText` and `anything`. Only as the whole body of a rule. */
   | { readonly kind: "any"; readonly mark: string | null; readonly next: string | null };
 
 export const empty: Expression = { kind: "sequence", parts: [] };
@@ -37,7 +37,7 @@ export function sequence(...parts: readonly Expression[]): Expression {
   return sequenceOf(parts);
 }
 
-/** The same of any number of parts: a call takes only so many arguments. */
+/** Like `sequence`, for any number of parts: the arguments of a call are limited. */
 export function sequenceOf(parts: readonly Expression[]): Expression {
   const joined: Expression[] = [];
   for (const part of parts) {
@@ -59,7 +59,7 @@ export function choice(...options: readonly Expression[]): Expression {
   return choiceOf(options);
 }
 
-/** The same of any number of options. */
+/** Like `choice`, for any number of options. */
 export function choiceOf(options: readonly Expression[]): Expression {
   const flat = options.flatMap((option) => (option.kind === "choice" ? option.options : [option]));
   spendOn(options.length + flat.length);
@@ -72,12 +72,12 @@ export function repeat(of: Expression, min: number, max: number | null): Express
   return { kind: "repeat", of, min, max };
 }
 
-/** Any text that goes on until `mark`, which it includes. */
+/** Any text up to the first `mark`, including the mark. */
 export function through(mark: string): Expression {
   return { kind: "any", mark, next: null };
 }
 
-/** Any text. Where it holds `mark` the rule `next` must follow, with which it ends. */
+/** Any text. After `mark`, if it occurs, the rule `next` must follow and end the text. */
 export function freeText(mark: string, next: string): Expression {
   return { kind: "any", mark, next };
 }
@@ -88,23 +88,23 @@ export function isNever(expression: Expression): boolean {
   return expression.kind === "choice" && expression.options.length === 0;
 }
 
-/** Rules by name; `root` is where texts begin. */
+/** Rules by name; texts begin at `root`. */
 export class Rules {
   readonly byName = new Map<string, Expression>();
-  /** What the engine may take to follow a rule, whatever does: see schema/counted-strings.ts. */
+  /** Text that the engine may assume after a rule, whatever follows: see json-schema/rules/counted-strings.ts. */
   readonly lookaheads = new Map<string, Expression>();
   readonly #limit: number;
   #named = 0;
 
   readonly #tooMany: () => Error;
 
-  /** `tooMany` makes the error for more than `limit` rules. */
+  /** `tooMany` creates the error for more than `limit` rules. */
   constructor(limit: number, tooMany: () => Error) {
     this.#limit = limit;
     this.#tooMany = tooMany;
   }
 
-  /** A name no other rule has, to be defined later. */
+  /** A unique name; the rule is defined later. */
   reserve(prefix: string): string {
     if (this.#named++ >= this.#limit) throw this.#tooMany();
     return `${prefix}_${this.#named}`;

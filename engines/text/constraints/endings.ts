@@ -42,15 +42,15 @@ function isComposite(expression: Expression): expression is Composite {
   return expression.kind === "sequence" || expression.kind === "choice" || expression.kind === "repeat";
 }
 
-/** A rule or an expression that is not yet known to have a finite text. */
+/** A rule or expression that is not yet known to match a finite text. */
 interface Waiting {
-  /** Parts of it that must end first. */
+  /** Number of its parts that must end first. */
   left: number;
   readonly users: Waiting[];
   readonly rule: string | null;
 }
 
-/** Finds the rules that have a finite text: each one found lowers the count of those that need it. */
+/** Finds the rules with a finite text. Each one found lowers the count of the rules and expressions that need it. */
 class Search {
   readonly #rules = new Map<string, Waiting>();
   readonly #expressions = new Map<Composite, Waiting | null>();
@@ -83,7 +83,7 @@ class Search {
     return made;
   }
 
-  /** What an expression waits for; null where it ends by itself. */
+  /** The rule or expression that must end first; null if there is none. */
   #blocker(expression: Expression): Waiting | null {
     if (expression.kind === "rule") return this.#rule(expression.name);
     if (!isComposite(expression)) return null;
@@ -108,7 +108,7 @@ class Search {
   }
 }
 
-/** The rules that `root` needs, without what cannot end; null where `root` cannot. */
+/** The rules that `root` needs, without parts that cannot end; null if `root` cannot end. */
 export function pruned(
   rules: Rules,
   root: string,
@@ -125,7 +125,7 @@ export function pruned(
   return live;
 }
 
-/** Leaves out what cannot end. */
+/** Removes the parts that cannot end. */
 class Pruner {
   readonly #endings: Endings;
   readonly #known = new Map<Composite, Expression>();
@@ -134,7 +134,7 @@ class Pruner {
     this.#endings = endings;
   }
 
-  /** Adds the rules that the result names to `used`, but not those of an expression that it has seen before. */
+  /** Adds the rules that the result names to `used`; an expression seen before adds none. */
   without(expression: Expression, used: string[]): Expression {
     if (expression.kind === "rule") used.push(expression.name);
     if (expression.kind === "any" && expression.next !== null) used.push(expression.next);

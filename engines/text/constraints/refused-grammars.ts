@@ -1,5 +1,5 @@
-// RefusedGrammars: the last grammars that were refused, by digest. The same grammar is refused at once when it comes again, for
-// some minutes: the machine may only have been busy.
+// Refused grammars: the last ones, by digest. The same grammar is refused at once for some minutes; not longer, because the
+// machine may only have been busy.
 import { LruMap } from "../../../runtime/collections.ts";
 
 const maxKept = 256;

@@ -1,4 +1,4 @@
-// Owns the two ways a regular expression becomes part of a grammar: as it is written, or by the rules of its automaton. Pure.
+// Regex rules: a regular expression as part of a grammar, either by its syntax or by the rules of its automaton. Pure.
 
 import type { CharSet } from "../../../runtime/regex/char-set.ts";
 import { type Automaton, type Edge, isAnyText, stateOf } from "../../../runtime/regex/states.ts";
@@ -7,7 +7,7 @@ import { anyTextPlace, type WidePlace, wideRules } from "../../../runtime/regex/
 import { spend } from "../../../runtime/regex/work.ts";
 import { choiceOf, type Expression, empty, type Rules, repeat, rule, sequence, sequenceOf, set } from "./ebnf.ts";
 
-/** A regular expression that must match all of a text, as it is written. Anchors may stand at its ends alone. */
+/** A regular expression that must match a whole text, by its syntax. Anchors are allowed only at its ends. */
 export function regexExpression({ node, ahead }: Regex): Expression {
   if (ahead.length > 0) throw new RegexProblem("unsupported", "lookaheads are not supported here");
   return expressionOf(withoutAnchors(node));
@@ -38,9 +38,9 @@ function withoutAnchors(node: RegexNode): RegexNode {
   return { kind: "sequence", parts };
 }
 
-/** How the characters of a set, and what stands behind the last one, are written in the text that is generated. */
+/** How generated text spells the characters of a set, and the end after the last one. */
 export interface Spelling {
-  /** As alternatives. */
+  /** One expression for each alternative spelling. */
   chars(set: CharSet): readonly Expression[];
   readonly end: Expression;
 }
@@ -48,8 +48,8 @@ export interface Spelling {
 export const plainSpelling: Spelling = { chars: (chars) => [set(chars)], end: empty };
 
 /**
- * The rules of an automaton. A state that is entered from one place is written there; the others are rules that call each
- * other at their ends. `common` holds the names of rules that other automata of the grammar have too.
+ * The rules of an automaton. A state with a single entry is written inline; the others are rules that call each other at their
+ * ends. `common` has the names of the rules that the grammar's automata share.
  */
 export function automatonExpression(
   automaton: Automaton,
@@ -66,10 +66,10 @@ class AutomatonRules {
   readonly #rules: Rules;
   readonly #prefix: string;
   readonly #spelling: Spelling;
-  /** Edges that lead to each state. */
+  /** Number of edges that lead to each state. */
   readonly #entries: Int32Array;
   readonly #wide: ReadonlyMap<Edge, WidePlace>;
-  /** Names by the keys of wide places. */
+  /** Rule names by the keys of wide places. */
   readonly #common: Map<string, string>;
   readonly #own = new Map<string, string>();
   readonly #names = new Map<number, string>();
@@ -128,7 +128,7 @@ class AutomatonRules {
 
   #spelled({ set: chars, to }: Edge, depth: number): readonly Expression[] {
     const spelled = this.#spelling.chars(chars);
-    // The engine is four times as quick with "a s | b s" as with "(a | b) s".
+    // The engine compiles "a s | b s" four times as fast as "(a | b) s".
     const rest = spelled.length > 1 ? this.#rule(to) : this.#target(to, depth + 1);
     return spelled.map((option) => sequence(option, rest));
   }
@@ -139,5 +139,5 @@ class AutomatonRules {
   }
 }
 
-/** Nested deeper than this a state becomes a rule too. */
+/** A state that is nested deeper than this becomes a rule too. */
 const maxInlineDepth = 24;

@@ -1,10 +1,10 @@
-// Owns values that are written as bare text up to an end mark, as long as they like. Syntaxes call it; nothing is kept of what
-// went out.
+// Bare text: reads values that are written as text up to an end mark, of any length. Syntaxes call it. Text that was given is
+// not kept.
 import type { Reading, Wait } from "./reading.ts";
 
 /**
- * Reads up to and with the end mark and gives what is before it, piece by piece; false where the answer is over first.
- * A text that begins with the padding is without it there, and before the mark.
+ * Reads through the end mark and gives the text before it, piece by piece. Returns false if the output ends first. If the text
+ * begins with the padding, that padding and one before the mark are removed.
  */
 export function* readText(
   reading: Reading,
@@ -26,7 +26,7 @@ export function* readText(
   }
 }
 
-/** Reads the same as a JSON string of the arguments. */
+/** Reads like `readText` and gives the text as a JSON string of the arguments. */
 export function* giveString(reading: Reading, end: string, padding: string): Wait<boolean> {
   reading.giveArguments('"');
   const isWhole = yield* readText(reading, end, padding, (piece) => reading.giveArguments(escapeJson(piece)));
@@ -34,7 +34,7 @@ export function* giveString(reading: Reading, end: string, padding: string): Wai
   return isWhole;
 }
 
-/** Where the longest end of `text` begins that is a beginning of `mark`. */
+/** Start of the longest suffix of `text` that is a prefix of `mark`. */
 function beginningAt(text: string, mark: string, from: number): number {
   for (let at = Math.max(from, text.length - mark.length + 1); at < text.length; at++) {
     if (mark.startsWith(text.slice(at))) return at;
@@ -42,8 +42,8 @@ function beginningAt(text: string, mark: string, from: number): number {
   return text.length;
 }
 
-/** Half a surrogate pair stays what it is, so that the pieces of a pair make one. */
+/** Half a surrogate pair stays as it is, so that the two pieces of a pair join. */
 function escapeJson(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: those are what JSON does not allow.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON does not allow these characters in a string.
   return text.replace(/["\\\u0000-\u001f]/g, (character) => JSON.stringify(character).slice(1, -1));
 }

@@ -1,4 +1,4 @@
-// Owns which of the formats a model has: whose calls its chat template writes. Asked once a model.
+// Format choice: the tool-call format that a model's chat template writes. Called once per model.
 
 import { functionGemma, gemma } from "./formats/gemma.ts";
 import { harmony } from "./formats/harmony.ts";
@@ -17,7 +17,7 @@ import { coder, glm, miniMax, seed } from "./formats/tagged-parameters.ts";
 import { thinkingTags } from "./thinking.ts";
 import type { FormatName, ToolFormat } from "./tool-format.ts";
 
-/** The first one of which a template holds every text: what is said of calls in more than one of these comes later. */
+/** The first entry whose texts all occur in the template wins, so a specific entry comes before a general one. */
 const families: readonly (readonly [format: MarkedFormat, ...texts: readonly string[]])[] = [
   [deepseekFenced, "<｜tool▁calls▁begin｜>", "```json"],
   [deepseekPlain, "<｜tool▁calls▁begin｜>"],
@@ -44,8 +44,8 @@ const families: readonly (readonly [format: MarkedFormat, ...texts: readonly str
 ];
 
 /**
- * The format of a model by the source of its chat template; the one that the model is told of in words where the template
- * knows of no tools, or writes calls in a way that none of these is.
+ * The tool-call format of a model, by the source of its chat template. If the template has no tools or writes calls in an
+ * unknown way: the generic format, which the prompt describes to the model.
  */
 export function chooseFormat(templateSource: string): ToolFormat {
   const thinking = thinkingTags(templateSource);
@@ -54,7 +54,7 @@ export function chooseFormat(templateSource: string): ToolFormat {
   return markedFormat(family?.[0] ?? generic, thinking);
 }
 
-/** The format that was chosen on another thread. */
+/** The format that another thread chose. */
 export function formatNamed({ name, thinking }: FormatName): ToolFormat {
   if (name === "harmony") return harmony(thinking);
   const family = families.find(([format]) => format.name === name);

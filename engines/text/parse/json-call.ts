@@ -1,4 +1,4 @@
-// Owns calls that are JSON objects: a tool's name, its arguments and at times an id. Read by every format whose calls look so.
+// JSON call: a call as a JSON object with a tool's name, its arguments and sometimes an id. All formats with such calls use it.
 import type { Reading, Wait } from "./reading.ts";
 
 const quote = 0x22;
@@ -11,7 +11,7 @@ const semicolon = 0x3b;
 
 type Role = "name" | "arguments" | "id" | "nothing";
 
-/** What a key of the object says; families spell the same things differently. An id that is only a counter says nothing. */
+/** Meaning of a key of the object; families use different keys. An id that only counts calls is ignored. */
 const roles: ReadonlyMap<string, Role> = new Map<string, Role>([
   ["name", "name"],
   ["tool_name", "name"],
@@ -22,12 +22,12 @@ const roles: ReadonlyMap<string, Role> = new Map<string, Role>([
   ["type", "nothing"],
 ]);
 
-/** Up to a call's arguments, as `readJsonCalls` reads it. */
+/** The text of a call before its arguments, as `readJsonCalls` reads it. */
 export function beforeJsonArguments(name: string, key: "arguments" | "parameters"): string {
   return `{"name": ${JSON.stringify(name)}, "${key}": `;
 }
 
-/** Reads one call or several: in a list, or one after the other. False where the first is none. */
+/** Reads one or more calls, in a list or one after the other. Returns false if the first object is not a call. */
 export function* readJsonCalls(reading: Reading): Wait<boolean> {
   const isList = (yield* reading.space()) === openBracket;
   if (isList) reading.position++;
@@ -45,19 +45,19 @@ function* hasAnother(reading: Reading, isList: boolean): Wait<boolean> {
   return (yield* reading.space()) === openBrace;
 }
 
-/** What the members of a call have said so far. */
+/** The members of a call read so far. */
 interface Found {
   name: string | null;
   id: string | null;
-  /** Arguments that are whole and have not been given. */
+  /** Complete arguments that were not given yet. */
   early: string | null;
-  /** The call came out whole. */
+  /** The call was given completely. */
   isCalled: boolean;
 }
 
 /**
- * Reads the object that begins here. It is a call once its arguments begin and its name is a tool's, and is one after
- * them, whatever becomes of the rest of the object.
+ * Reads the object that begins here. It becomes a call when its arguments begin, if its name is a tool's, and remains one even
+ * if the rest of the object is invalid.
  */
 function* readJsonCall(reading: Reading): Wait<boolean> {
   const found: Found = { name: null, id: null, early: null, isCalled: false };
@@ -68,7 +68,7 @@ function* readJsonCall(reading: Reading): Wait<boolean> {
   return true;
 }
 
-/** Reads an object's members and its end. */
+/** Reads the members of an object and its end. */
 function* readMembers(reading: Reading, found: Found, isNested: boolean): Wait<boolean> {
   let code = 0;
   do {
@@ -78,7 +78,7 @@ function* readMembers(reading: Reading, found: Found, isNested: boolean): Wait<b
     if (key === null || (yield* reading.space()) !== colon) return false;
     reading.position++;
     const value = yield* reading.space();
-    // What OpenAI's protocol puts around a call; others put the name there.
+    // OpenAI's protocol wraps a call in "function"; other families put the name there.
     const isFunction = key === "function" && value === openBrace && !isNested;
     const isRead = isFunction
       ? yield* readMembers(reading, found, true)
@@ -111,7 +111,7 @@ function* readMember(reading: Reading, found: Found, role: Role | undefined): Wa
   }
 }
 
-/** They go out as they come, but those before the name, and those that are a string of JSON text. */
+/** Arguments are given as they arrive, unless they come before the name or are JSON text in a string. */
 function* readArguments(reading: Reading, found: Found): Wait<boolean> {
   const code = yield* reading.next();
   if (code === openBrace && found.name !== null) {
@@ -129,7 +129,7 @@ function* readEarly(reading: Reading): Wait<string | null> {
   return (yield* reading.jsonObject((piece) => pieces.push(piece))) ? pieces.join("") : null;
 }
 
-/** The text where it is that of a JSON object. */
+/** `text` if it is a JSON object, else null. */
 function objectText(text: string | null): string | null {
   if (text === null) return null;
   try {

@@ -1,5 +1,5 @@
-// Owns telling, one character after the other, whether a text is the beginning of a JSON object, the whole of one, or neither.
-// It keeps no text: linear, and as happy with one character a call as with all at once.
+// JSON scanner: tells, character by character, whether a text is the beginning of a JSON object, a complete one, or neither. It
+// keeps no text and is linear for any division into pieces.
 
 type State =
   | "start"
@@ -51,11 +51,11 @@ function isHexDigit(code: number): boolean {
 
 export class JsonScanner {
   private state: State = "start";
-  /** What is open, innermost last: whether it is an object. */
+  /** Open containers, innermost last; true for an object. */
   private readonly open: boolean[] = [];
   private isKey = false;
   private hexLeft = 0;
-  /** What is left of true, false or null. */
+  /** The rest of true, false or null. */
   private word = "";
 
   /** The object is closed. */
@@ -63,7 +63,7 @@ export class JsonScanner {
     return this.state === "whole";
   }
 
-  /** Takes what belongs to the object from `from` on; returns where that ends: at its end, at what is wrong, or at the text's. */
+  /** Consumes the object's text from `from`; returns where that stops: its end, an invalid character, or the end of `text`. */
   scan(text: string, from: number): number {
     let at = from;
     while (at < text.length && this.state !== "whole") {
@@ -74,7 +74,7 @@ export class JsonScanner {
       const before = this.state;
       this.state = this.step(text.charCodeAt(at), text.charAt(at));
       if (this.state === "wrong") return at;
-      // A number ends at the character after it, which is looked at once more.
+      // The character after a number ends it and is scanned again.
       if (!(isNumberEnd(before) && this.state === "comma-or-end")) at++;
     }
     return at;
@@ -162,7 +162,7 @@ export class JsonScanner {
     }
   }
 
-  /** The character after a number: it is not taken here, only asked whether it may come. */
+  /** Checks the character after a number without consuming it. */
   private endNumber(code: number, character: string): State {
     const mayFollow = isJsonSpace(code) || code === closeBrace || code === closeBracket || character === ",";
     return mayFollow ? "comma-or-end" : "wrong";

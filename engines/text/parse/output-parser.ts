@@ -1,36 +1,36 @@
-// Owns reading an answer: text, thinking, and whatever begins with one of a format's marks, which that mark's syntax reads on.
-// Formats make one an answer; called once a token. Knows no syntax.
+// Output parser: splits a model's output into text, thinking and the parts that begin with a mark of its format; the mark's syntax
+// reads those. A format creates one per output; called once per token. Knows no syntax.
 import { isJsonSpace } from "./json-scanner.ts";
 import type { Reading, Wait } from "./reading.ts";
 import type { OutputParser, OutputPart } from "./tool-format.ts";
 
-/** A text at which a syntax takes over, to read on from its end. */
+/** A text after which a syntax reads on. */
 export interface Mark {
   readonly text: string;
-  /** The syntax wants the mark too. */
+  /** The syntax reads the mark too. */
   readonly isKept?: boolean;
   readonly read: (reading: Reading) => Wait<void>;
 }
 
 export interface Marks {
-  /** Those that may come only before all content of the answer, or between what is none. */
+  /** Marks that may come only before all content, or between parts that are not content. */
   readonly first: readonly Mark[];
   readonly inContent: readonly Mark[];
   readonly inReasoning: readonly Mark[];
 }
 
-/** White space before a mark is dropped, so it waits for what comes after it; of more than this, only the end does. */
+/** White space before a mark is dropped, so it is held back; at most this many characters of it. */
 const maxSpace = 64;
 
 export class MarkedParser implements OutputParser {
   private readonly reading: Reading;
   private readonly marks: Marks;
-  /** The first characters of the marks that count now. */
+  /** First characters of the marks, by mode. */
   private readonly starts: { readonly content: readonly string[]; readonly reasoning: readonly string[] };
   private syntax: Wait<void> | null = null;
-  /** No content has come since the answer's beginning, or since the last thing that is no content. */
+  /** No content since the output began, or since the last part that is not content. */
   private isFirst: boolean;
-  /** White space goes to the mark before it. */
+  /** White space is dropped, because it follows a mark. */
   private dropsSpace = false;
 
   constructor(reading: Reading, marks: Marks) {
@@ -66,7 +66,7 @@ export class MarkedParser implements OutputParser {
     return parts;
   }
 
-  /** The usual piece: nothing waits, and nothing in it can be a mark's beginning or the white space before one. */
+  /** The usual piece: no text is held back, and the piece cannot contain the start of a mark or white space before one. */
   private isPlain(text: string): boolean {
     const { reading } = this;
     if (this.syntax !== null || this.isFirst || this.dropsSpace || reading.position < reading.text.length) return false;
@@ -75,7 +75,7 @@ export class MarkedParser implements OutputParser {
     return starts.length === 0 || !isJsonSpace(text.charCodeAt(text.length - 1));
   }
 
-  /** Goes as far as the text does. */
+  /** Reads as much of the text as possible. */
   private run(): void {
     const { reading } = this;
     for (;;) {
@@ -90,12 +90,12 @@ export class MarkedParser implements OutputParser {
     }
   }
 
-  /** The syntax has read what it could: what it has not settled is no call. */
+  /** The syntax has returned: text that it did not settle is not a call. */
   private endSyntax(): void {
     const { reading } = this;
     this.syntax = null;
     const rest = reading.takeUnsettled();
-    // White space after a whole call, behind which no other came.
+    // White space after a complete call, not followed by another call.
     const isMark = !reading.isInCall && rest.trim() === "";
     this.dropsSpace = isMark;
     this.isFirst = isMark && reading.mode === "content";
@@ -104,7 +104,7 @@ export class MarkedParser implements OutputParser {
     reading.isInCall = false;
   }
 
-  /** Whether text is left after the white space. */
+  /** Drops white space. Returns true if text is left after it. */
   private dropSpace(): boolean {
     const { reading } = this;
     const { text } = reading;
@@ -128,7 +128,7 @@ export class MarkedParser implements OutputParser {
     return this.find("content");
   }
 
-  /** The next mark, which is read then. Text before it, or before what may become it, is given. */
+  /** Finds the next mark and passes it. Gives the text before it, or before a possible start of one. */
   private find(mode: "content" | "reasoning"): Mark | null {
     const { reading } = this;
     const { text } = reading;

@@ -1,36 +1,36 @@
-// Owns the text of one answer on its way through a syntax: what is not read yet, what of the read text could still turn out to
-// be no call, and the parts found so far. A syntax is a generator over these methods, which wait (yield) for text to come; it
-// just returns where the text is not of it, and output-parser.ts gives back what was not settled.
+// Reading state of one output: unread text, read text that may turn out not to be a call, and the parts found so far. A syntax is
+// a generator over these methods, which wait for text by yielding. A syntax returns if the text does not match it;
+// output-parser.ts then gives back the unsettled text.
 import type { ToolSpec } from "../../generation.ts";
 import { isJsonSpace, JsonScanner } from "./json-scanner.ts";
 import type { OutputPart } from "./tool-format.ts";
 
-/** Work that may have to wait for text. Must be run to its end once the answer is over. */
+/** A computation that may wait for text. Must be run to its end after the output is over. */
 export type Wait<T> = Generator<void, T>;
 
 const quote = 0x22;
 const openBrace = 0x7b;
-/** A longer name is nobody's. */
+/** A longer name matches no tool. */
 const maxStringLength = 512;
 
 export class Reading {
   readonly tools: ReadonlyMap<string, ToolSpec>;
-  /** What text that is no call belongs to. */
+  /** Kind of the text outside calls. */
   mode: "content" | "reasoning" = "content";
-  /** What was pushed last, after what had not been read before it. */
+  /** The last pushed text, preceded by the text that was unread before it. */
   text = "";
-  /** Where in `text` reading goes on. */
+  /** Index in `text` of the first unread character. */
   position = 0;
-  /** No text comes any more. */
+  /** No more text comes. */
   isOver = false;
-  /** A call was begun and not ended. */
+  /** A call has begun and not ended. */
   isInCall = false;
-  /** There was thinking in the answer, or before it. */
+  /** The output, or the prompt's end, contained thinking. */
   hasThought = false;
   parts: OutputPart[] = [];
-  /** How much had been pushed before `text`. */
+  /** Characters pushed before `text`. */
   private offset = 0;
-  /** What has been read and is not settled: this, and `text` from `settled` to `position`. Joined only to be given back. */
+  /** Text read but not settled: `past`, then `text` from `settled` to `position`. Joined only to be given back. */
   private past = "";
   private settled = 0;
 
@@ -46,32 +46,32 @@ export class Reading {
     this.settled = 0;
   }
 
-  /** Text that went by while nothing was held. */
+  /** Passes text while none is held back; returns its position in the output. */
   passOver(length: number): number {
     const at = this.offset + this.position;
     this.offset += length;
     return at;
   }
 
-  /** What was read so far is no text of the answer, but a call or a mark. */
+  /** Marks the text read so far as a call or a mark, so it is not given as text. */
   settle(): void {
     this.past = "";
     this.settled = this.position;
   }
 
-  /** What was read and not settled, which this settles. */
+  /** Returns the unsettled text and settles it. */
   takeUnsettled(): string {
     const text = this.past + this.text.slice(this.settled, this.position);
     this.settle();
     return text;
   }
 
-  /** Gives the text that was read last as text of the answer. */
+  /** Gives `text`, which was read last, as text of the output. */
   giveBack(text: string): void {
     if (text !== "") this.parts.push({ kind: this.mode, text, at: this.offset + this.position - text.length });
   }
 
-  /** Reads up to `end` and gives that as text of the answer; nothing unsettled is before it. */
+  /** Reads up to `end` and gives that as text of the output. No unsettled text may precede it. */
   giveText(end: number): void {
     const text = this.text.slice(this.position, end);
     this.position = end;
@@ -94,7 +94,7 @@ export class Reading {
     this.settle();
   }
 
-  /** The code of the next character, which is not read; -1 at the end of the answer. */
+  /** Code of the next character, without reading it; -1 at the end of the output. */
   *next(): Wait<number> {
     while (this.position === this.text.length) {
       if (this.isOver) return -1;
@@ -103,7 +103,7 @@ export class Reading {
     return this.text.charCodeAt(this.position);
   }
 
-  /** Reads white space; returns what comes next as `next` does. */
+  /** Reads white space; returns the next code, like `next`. */
   *space(): Wait<number> {
     let code = yield* this.next();
     while (isJsonSpace(code)) {
@@ -113,7 +113,7 @@ export class Reading {
     return code;
   }
 
-  /** Reads exactly that, or nothing. */
+  /** Reads exactly `wanted`, or nothing. */
   *literal(wanted: string): Wait<boolean> {
     while (!this.text.startsWith(wanted, this.position)) {
       if (this.isOver || !wanted.startsWith(this.text.slice(this.position))) return false;
@@ -123,7 +123,7 @@ export class Reading {
     return true;
   }
 
-  /** Reads white space and a mark that belongs to the call before it. Where the mark is missing, the white space stays unsettled. */
+  /** Reads white space and a mark that belongs to the call before. If the mark is missing, the white space stays unsettled. */
   *mark(wanted: string): Wait<boolean> {
     yield* this.space();
     if (!(yield* this.literal(wanted))) return false;
@@ -131,7 +131,7 @@ export class Reading {
     return true;
   }
 
-  /** Reads up to and with the mark, or nothing; returns what is before it, which has at most `limit` characters. */
+  /** Reads through the mark and returns the text before it; null, and nothing read, if that has more than `limit` characters. */
   *until(mark: string, limit: number): Wait<string | null> {
     for (;;) {
       const ahead = this.text.slice(this.position, this.position + limit + mark.length);
@@ -145,7 +145,7 @@ export class Reading {
     }
   }
 
-  /** Reads the name of a tool and the ending after it, one of several, or nothing. */
+  /** Reads a tool's name and one of the endings after it, or nothing. */
   *toolName(endings: readonly string[]): Wait<{ readonly name: string; readonly ending: string } | null> {
     for (;;) {
       let isPossible = false;
@@ -163,7 +163,7 @@ export class Reading {
     }
   }
 
-  /** Of the text that comes: the ending after the name; "" where it may still come, null where it cannot. */
+  /** The ending after the name in the unread text; "" if it may still come, null if it cannot. */
   private endingAfter(name: string, endings: readonly string[]): string | null {
     if (!this.text.startsWith(name, this.position)) {
       return name.startsWith(this.text.slice(this.position)) ? "" : null;
@@ -175,7 +175,7 @@ export class Reading {
     return endings.some((ending) => ending.startsWith(rest)) ? "" : null;
   }
 
-  /** Reads a JSON string that begins here; null where there is none, or it is longer than the limit. */
+  /** Reads a JSON string that begins here; null if there is none or it exceeds the limit. */
   *jsonString(limit = maxStringLength): Wait<string | null> {
     if ((yield* this.next()) !== quote) return null;
     this.position++;
@@ -195,7 +195,7 @@ export class Reading {
     }
   }
 
-  /** Reads the JSON object that comes, piece by piece; false where there is none or it is wrong. */
+  /** Reads a JSON object piece by piece; false if there is none or it is invalid. */
   *jsonObject(give: (piece: string) => void): Wait<boolean> {
     const scanner = new JsonScanner();
     for (;;) {
@@ -208,7 +208,7 @@ export class Reading {
     }
   }
 
-  /** Reads a call from its arguments to their end: white space and a JSON object. False where they are none. */
+  /** Reads the arguments of a call: white space and a JSON object. False if they are missing or invalid. */
   *callWithArguments(name: string, id: string | null): Wait<boolean> {
     if ((yield* this.space()) !== openBrace) return false;
     this.beginCall(name, id);

@@ -1,5 +1,5 @@
-// Owns finding stop strings in text that arrives in pieces. Text that could be the start of one is held back, as little as
-// possible, and a stop string itself is never let out. One instance a sequence; called once a token.
+// Stop strings: finds them in text that arrives in pieces. Text that may begin a stop string is held back, as little as possible;
+// a stop string itself is never emitted. One instance per sequence; called once per token.
 
 export interface StopResult {
   /** Text that may go out now. */
@@ -18,8 +18,8 @@ export class StopStrings {
   private isStopped = false;
 
   /**
-   * The stop string that is complete first wins, whatever pieces the text comes in; of two that end together, the longer.
-   * Empty ones are ignored.
+   * The stop string that is complete first wins, however the text is divided into pieces; if two end together, the longer. Empty
+   * ones are ignored.
    */
   constructor(stops: readonly string[]) {
     this.stops = stops.filter((stop) => stop !== "").sort((a, b) => b.length - a.length);
@@ -42,7 +42,7 @@ export class StopStrings {
     return { text: window.slice(0, match.end - match.stop.length), stopped: match.stop };
   }
 
-  /** What is left at the end of the sequence. */
+  /** The text still held back at the end of the sequence. */
   flush(): StopResult {
     const text = this.held;
     this.held = "";
@@ -58,7 +58,7 @@ export class StopStrings {
     return first;
   }
 
-  /** Where the longest end of `window` starts that is the beginning of a stop string. */
+  /** Start of the longest suffix of `window` that is a prefix of a stop string. */
   private firstPossibleStart(window: string): number {
     for (let start = Math.max(0, window.length - this.longest + 1); start < window.length; start++) {
       if (!this.firstCharacters.has(window.charAt(start))) continue;

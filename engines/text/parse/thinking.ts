@@ -1,9 +1,9 @@
-// Owns which texts a model puts around its thinking, found in its chat template. Asked once a model, by the template and by
+// Thinking tags: the texts around a model's thinking, found in its chat template. Used once per model, by the template and by
 // choose-format.ts.
 import type { ThinkingTags } from "./tool-format.ts";
 
 const known: readonly ThinkingTags[] = [
-  // Where a message of the analysis channel is over, the next one begins as the prompt's end has begun the first.
+  // After a message of the analysis channel, the next message begins like the first one, which the prompt's end begins.
   { begin: "<|channel|>analysis<|message|>", end: "<|end|><|start|>assistant" },
   { begin: "<|channel>thought\n", end: "<channel|>" },
   { begin: "<think>", end: "</think>" },
@@ -15,7 +15,7 @@ const known: readonly ThinkingTags[] = [
   { begin: "<|START_THINKING|>", end: "<|END_THINKING|>" },
 ];
 
-/** The tags of which the template's source holds the end, or the channel; null where it knows of no thinking. */
+/** The tags whose end, or whose channel, the template's source contains; null if the template has no thinking. */
 export function thinkingTags(source: string): ThinkingTags | null {
   if (source.includes("<|channel|>")) return known[0] ?? null;
   return known.slice(1).find(({ end }) => source.includes(end)) ?? null;

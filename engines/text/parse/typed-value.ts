@@ -1,14 +1,14 @@
-// Owns what JSON an argument is that was written as bare text: a tool's schema says which types it may have.
+// Typed value: converts an argument written as bare text to JSON, by the types that the tool's schema allows.
 
 const maxDepth = 8;
-/** As templates print them that know no JSON. */
+/** Words of templates that print Python literals. */
 const pythonWords = new Map([
   ["True", "true"],
   ["False", "false"],
   ["None", "null"],
 ]);
 
-/** The JSON types that a tool's schema allows an argument; null where it does not say. */
+/** The JSON types that a tool's schema allows for an argument; null if it does not say. */
 export function parameterTypes(parameters: unknown, key: string): ReadonlySet<string> | null {
   const properties = member(parameters, "properties");
   const types = new Set<string>();
@@ -19,7 +19,7 @@ export function mayOnlyBeString(types: ReadonlySet<string> | null): boolean {
   return types !== null && types.size === 1 && types.has("string");
 }
 
-/** The text as JSON: itself where it is JSON of an allowed type, else a string. */
+/** `text` itself if it is JSON of an allowed type, else `text` as a JSON string. */
 export function jsonTyped(text: string, types: ReadonlySet<string> | null): string {
   const trimmed = text.trim();
   const literal = types === null ? trimmed : (pythonWords.get(trimmed) ?? trimmed);
@@ -33,7 +33,7 @@ export function jsonTyped(text: string, types: ReadonlySet<string> | null): stri
   return isString ? JSON.stringify(text) : literal;
 }
 
-/** False where the schema does not say, or says it in a way that is not read here. */
+/** False if the schema does not state types in a form that is read here. */
 function collectTypes(schema: unknown, types: Set<string>, depth: number): boolean {
   if (depth > maxDepth) return false;
   const type = member(schema, "type");

@@ -1,15 +1,15 @@
-// Owns the size limits of the values that a chat template makes. The memory limit of a thread is not enough: where one array or
-// text does not fit the heap, V8 ends the whole process.
+// Size limits of the values that a chat template creates. A thread's memory limit is not enough: if one array or text does not
+// fit in the heap, V8 ends the whole process.
 import { Environment, Interpreter } from "@huggingface/jinja";
 
-/** Most characters of a text: more than a request's body has bytes. */
+/** Characters of a text, at most: more than a request body has bytes. */
 const maxTextLength = 2 ** 26;
-/** Most entries of a list: more than a request's body may have values. */
+/** Entries of a list, at most: more values than a request body may have. */
 const maxListLength = 2 ** 22;
 
 type Evaluate = Interpreter["evaluate"];
 
-/** Bounds every value that a template makes, for all templates: the library's Template makes its interpreters itself. */
+/** Bounds every value of all templates. It patches the prototype because the library's Template creates its interpreters. */
 export function boundValues(): void {
   const { evaluate, run } = Interpreter.prototype;
   Interpreter.prototype.evaluate = function (this: Interpreter, ...given: Parameters<Evaluate>) {
@@ -27,7 +27,7 @@ export function boundValues(): void {
   };
 }
 
-/** Jinja's `range`, made only where it is short enough. The library's is as long as it is asked to be. */
+/** Jinja's `range`, created only if it is short enough. The library's own has no limit. */
 function range(first: number, stop?: number, step = 1): number[] {
   const [from, to] = stop === undefined ? [0, first] : [first, stop];
   if (step === 0) throw new Error("range() expects a step other than 0");
@@ -37,6 +37,6 @@ function range(first: number, stop?: number, step = 1): number[] {
 }
 
 function checkLength(length: number, most: number, what: string, unit: string): void {
-  // NaN where a template gave no numbers.
-  if (!(length <= most)) throw new Error(`it makes ${what} of ${length} ${unit}; expected at most ${most}`);
+  // NaN if the template passed values that are not numbers.
+  if (!(length <= most)) throw new Error(`it creates ${what} of ${length} ${unit}; expected at most ${most}`);
 }

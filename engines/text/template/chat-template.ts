@@ -1,6 +1,5 @@
-// Owns rendering a conversation into a prompt with the model's chat template. What a template can take differs by family:
-// messages and tools are reshaped to fit, and where it has no place for them they are written as text. Called by the agents
-// side.
+// Chat template: renders a conversation into a prompt. Families accept different input: messages and tools are reshaped to fit,
+// and written as text if the template has no place for them. Called by the agents side.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ChatMessage, TemplateArguments, ToolSpec } from "../../generation.ts";
 import { chooseFormat } from "../parse/choose-format.ts";
@@ -22,16 +21,16 @@ import {
 import { describeTools, type WrittenParts, written } from "./tool-text.ts";
 import { chooseMarker, UserTextGuard } from "./user-text.ts";
 
-/** What rendering needs of a vocabulary. */
+/** The part of a vocabulary that rendering needs. */
 export type TemplateVocabulary = Pick<
   Vocabulary,
   "bosToken" | "eosToken" | "tokenText" | "controlTokens" | "controlNamesIn"
 >;
 
 export class ChatTemplate {
-  /** How the model writes calls, and how they are read. */
+  /** The tool-call format of the model. */
   readonly format: ToolFormat;
-  /** What the model thinks between; null where the template knows of no thinking. */
+  /** The tags around the model's thinking; null if the template has no thinking. */
   readonly thinking: ThinkingTags | null;
   readonly capabilities: TemplateCapabilities;
   readonly #source: string;
@@ -40,8 +39,8 @@ export class ChatTemplate {
   readonly #written: WrittenParts;
 
   /**
-   * `capabilities`: what earlier test renders have shown; without them, the test renders run now. Throws ServerError
-   * `model_file_invalid` for a template that cannot be read.
+   * `capabilities`: the results of an earlier probe; null probes now. Throws ServerError `model_file_invalid` for a template
+   * that cannot be compiled.
    */
   constructor(source: string, vocabulary: TemplateVocabulary, capabilities: TemplateCapabilities | null = null) {
     const text = (token: number | null) => (token === null ? "" : vocabulary.tokenText(token));
@@ -62,8 +61,8 @@ export class ChatTemplate {
   }
 
   /**
-   * The prompt for the assistant's next message. Throws ServerError `invalid_value` with the template's own words when it
-   * refuses the messages.
+   * The prompt for the assistant's next message. Throws ServerError `invalid_value` with the template's own message if the
+   * template refuses the messages.
    */
   render(
     messages: readonly ChatMessage[],
@@ -79,7 +78,7 @@ export class ChatTemplate {
     const told =
       this.capabilities.takesTools || offered.length === 0 ? guarded : withSystemText(guarded, this.#toolText(offered));
     const variables = {
-      // Granite's name for the same is the second.
+      // Granite names the same variable `thinking`.
       ...(enableThinking === undefined ? {} : { enable_thinking: enableThinking, thinking: enableThinking }),
       ...(reasoningEffort === undefined ? {} : { reasoning_effort: guard(reasoningEffort) }),
     };
@@ -91,7 +90,7 @@ export class ChatTemplate {
     }
   }
 
-  /** Whether the prompt ends inside thinking that it has begun itself. */
+  /** True if the end of the prompt has begun thinking. */
   opensThinking({ text }: PromptText): boolean {
     return this.thinking !== null && text.trimEnd().endsWith(this.thinking.begin.trimEnd());
   }
@@ -113,7 +112,7 @@ export class ChatTemplate {
     const options = { param: "messages", cause: error };
     if (this.capabilities.works)
       return new ServerError("invalid_value", `the model's chat template refused the messages: ${reason}`, options);
-    const advice = "start the server with another one in chat_template";
+    const advice = "start the server with another template in chat_template";
     return new ServerError(
       "unsupported",
       `the model's chat template cannot be rendered: ${reason}; ${advice}`,
@@ -122,7 +121,7 @@ export class ChatTemplate {
   }
 }
 
-/** The messages in the roles the template has: without a system role, its text goes in front of the next user message. */
+/** The messages in the template's roles. Without a system role, system text goes in front of the next user message. */
 function withRoles(
   messages: readonly ParsedMessage[],
   { takesSystem, takesDeveloper }: TemplateCapabilities,
@@ -141,7 +140,7 @@ function withRoles(
   return fitted;
 }
 
-/** The messages with more text at the end of the system's, which comes first. */
+/** The messages with `text` appended to the leading system message, or as a new one. */
 function withSystemText(messages: readonly ParsedMessage[], text: string): readonly ParsedMessage[] {
   const [first, ...others] = messages;
   if (first?.role !== "system" && first?.role !== "developer") return [{ role: "system", content: text }, ...messages];

@@ -1,18 +1,18 @@
-// Owns finding every text of a client in what a template is given, to keep it from spelling control tokens: in messages and
-// in tools, however deep. Bounds how deep JSON may be before anything walks it. Called by chat-template.ts. Pure.
+// Client text: every text of a client in the messages and tools of a template, at any depth, so that it can be kept from spelling
+// control tokens. Bounds the depth of JSON before any code walks it. Called by chat-template.ts. Pure.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ChatMessage, ToolCall, ToolSpec } from "../../generation.ts";
 import type { ParsedCall, ParsedMessage } from "./template-messages.ts";
 
-/** As deep as a schema may be that is compiled to a grammar. */
+/** The maximum depth of a schema that is compiled to a grammar, too. */
 const maxDepth = 100;
 
 type Guard = (text: string) => string;
 
-// Templates compose control tokens from a role ("<|" + role + "|>"); these must stay as they are, any other is user text.
+// Templates compose control tokens from a role ("<|" + role + "|>"), so these roles stay unchanged; any other is user text.
 const knownRoles = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
 
-/** Words by which templates read a schema: a marker would hide them, and no control token is made of one. */
+/** Words that templates compare when they read a schema. A marker would hide them; no control token consists of one. */
 const schemaWords = new Set(
   (
     "type object array string number integer boolean null properties required items enum const description title " +
@@ -30,7 +30,7 @@ function parsedCall(call: ToolCall): ParsedCall {
   return { ...call, arguments: parsedArguments(call.arguments), text: call.arguments };
 }
 
-/** What is no object stays text. */
+/** The parsed object; the text itself if it is not a JSON object. */
 function parsedArguments(text: string): unknown {
   if (text.trim() === "") return {};
   try {
@@ -42,7 +42,7 @@ function parsedArguments(text: string): unknown {
   }
 }
 
-/** Throws ServerError `invalid_value` for parameters that are nested too deep. */
+/** Throws ServerError `invalid_value` for parameters that are nested too deeply. */
 export function checkTools(tools: readonly ToolSpec[]): void {
   for (const { name, parameters } of tools) {
     if (isShallow(parameters)) continue;
@@ -60,7 +60,7 @@ function isShallow(value: unknown): boolean {
   return true;
 }
 
-/** All that a client has written in these, for whoever looks for a character in it. */
+/** All texts of the client in messages and tools; only the set of their characters is meaningful. */
 export function* clientTexts(messages: readonly ParsedMessage[], tools: readonly ToolSpec[]): Iterable<string> {
   for (const { role, content, name, reasoning, toolCallId, toolCalls } of messages) {
     yield role;

@@ -1,13 +1,13 @@
-// Owns rewriting the one thing that templates write and the template engine cannot run: dictionaries whose keys are integers.
-// Called before a template is compiled. Pure.
+// Integer keys: rewrites dictionaries with integer keys, which templates use and the template engine cannot run. Called before a
+// template is compiled. Pure.
 
-/** A variable that is set to such a dictionary, of plain values. */
+/** A statement that sets a variable to such a dictionary of plain values. */
 const dictionary = /\{%(-?)\s*set\s+([A-Za-z_]\w*)\s*=\s*\{((?:\s*-?\d+\s*:[^{}:,]+(?:,|(?=\})))+)\s*\}\s*(-?)%\}/g;
 const member = /(-?\d+)\s*:\s*([^,]+?)\s*(?:,|$)/g;
 
 /**
- * The source with those keys as strings, looked up as such; sorted, the dictionary is the list that it was before, with
- * integers to compare.
+ * The source with string keys in these dictionaries and in their look-ups. A sorted dictionary becomes a list of pairs, whose
+ * integers still compare as integers.
  */
 export function withoutIntegerKeys(source: string): string {
   const names: string[] = [];

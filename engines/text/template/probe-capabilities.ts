@@ -12,7 +12,7 @@ const called = ["call_tool3961", "call_tool7204"] as const;
 const key = "key4418";
 const values = ["value2907", "value7365"] as const;
 
-/** Under a name of its own: what comes out of a call must not be what comes out of the list of tools. */
+/** The offered tool has another name than the called tools, so calls and the tool list can be told apart in a prompt. */
 const tool: ToolSpec = {
   name: "offered_tool8350",
   description: "a tool",
@@ -54,7 +54,7 @@ export function probeCapabilities(source: string, renderer: Renderer): TemplateC
   const takesTools = probe.shows([user], { ...withSystem, takesTools: true }, tool.name);
   const withTools: TemplateCapabilities = { ...withSystem, takesTools };
   const calls = findCalls(probe, withTools);
-  // A template that prints any role as it comes has not been taught one it does not name.
+  // A template that prints any role does not support a role that it does not name.
   const namesRole = /["']tool["']/.test(source);
   const takesResults = calls.shown || (namesRole && probe.shows(answered, withTools, result));
   return { ...withTools, takesResults, calls };
@@ -66,7 +66,7 @@ const answered: readonly ParsedMessage[] = [
   { role: "tool", content: result, toolCallId: "call_105000" },
 ];
 
-/** The first way that works, best one in which calls and results go by the same id or by none. */
+/** The first variant that works; better one in which call and result have the same id or none. */
 function findCalls(probe: Probe, base: TemplateCapabilities): CallCapabilities {
   let first: TemplateCapabilities | null = null;
   for (const textArguments of [false, true]) {
@@ -96,7 +96,7 @@ function details(probe: Probe, base: TemplateCapabilities): CallCapabilities {
   return { ...capabilities.calls, withThoughts };
 }
 
-/** So many calls in a message, their results, and how the conversation went on: some templates count turns. */
+/** `count` calls in a message, their results, and two more messages: some templates count turns. */
 function conversation(count: 1 | 2, more: Partial<ParsedMessage> = {}): ParsedMessage[] {
   const calls = called.slice(0, count).map((name, i) => {
     const args = { [key]: values[i] };
@@ -111,7 +111,7 @@ function conversation(count: 1 | 2, more: Partial<ParsedMessage> = {}): ParsedMe
   ];
 }
 
-/** Renders conversations with what is known so far. */
+/** Renders conversations with the capabilities found so far. */
 class Probe {
   readonly #renderer: Renderer;
 
@@ -123,7 +123,7 @@ class Probe {
     return this.renders(messages, capabilities)?.includes(text) ?? false;
   }
 
-  /** Arguments that come out as JSON within JSON are not shown. */
+  /** True if calls, results and `texts` appear in the prompt. Arguments that appear as JSON within JSON do not count. */
   showsCalls(
     messages: readonly ParsedMessage[],
     capabilities: TemplateCapabilities,
@@ -142,7 +142,7 @@ class Probe {
     return prompt.split(answer?.tool_call_id ?? "").length !== 2;
   }
 
-  /** null where the template fails. */
+  /** The prompt; null if the template fails. */
   renders(messages: readonly ParsedMessage[], capabilities: TemplateCapabilities): string | null {
     const shaped: readonly TemplateMessage[] = templateMessages(messages, capabilities);
     try {

@@ -1,7 +1,7 @@
-// Owns finding, in a template's source, the words that it takes out of texts or cuts them at: what stood around such a word
-// meets in the prompt. For chat-template.ts. Pure.
+// Removed words: the words that a template removes from texts or splits them at, found in its source. The text before and after
+// such a word joins in the prompt. For chat-template.ts. Pure.
 
-/** A call or a filter that removes or cuts, and its first argument: a string, or a variable's name. */
+/** A call or filter that removes or splits, and its first argument: a string or a variable's name. */
 const removal =
   /\b(?:replace|r?split|removeprefix|removesuffix)\(\s*(?:(["'])((?:\\.|(?!\1)[^\\])*)\1|([A-Za-z_]\w*))/gs;
 

@@ -1,5 +1,5 @@
-// Owns running a chat template, compiled once: the variables it is given, and what it is given in addition when it fails
-// without. Called by chat-template.ts and by the test renders of capabilities.ts.
+// Renderer: runs a chat template, compiled once. If the template fails, it is run again with further variables. Called by
+// chat-template.ts and probe-capabilities.ts.
 import { Template } from "@huggingface/jinja";
 import { ServerError } from "../../../runtime/errors.ts";
 import { boundValues } from "./bounded-values.ts";
@@ -17,13 +17,13 @@ export class Renderer {
   readonly #template: Template;
   readonly #tokens: RendererTokens;
 
-  /** Throws ServerError `model_file_invalid` for a template that cannot be read. */
+  /** Throws ServerError `model_file_invalid` for a template that cannot be compiled. */
   constructor(source: string, tokens: RendererTokens) {
     this.#template = compile(source);
     this.#tokens = tokens;
   }
 
-  /** The prompt for the assistant's next message. Throws what the template throws. */
+  /** The prompt for the assistant's next message. Throws the template's own error. */
   render(
     messages: readonly TemplateMessage[],
     tools: readonly TemplateTool[] = [],
@@ -38,7 +38,7 @@ export class Renderer {
         try {
           return this.#template.render({ ...all, ...more });
         } catch {
-          // The first failure says most.
+          // The first failure is the most informative.
         }
       }
       throw error;
@@ -47,8 +47,8 @@ export class Renderer {
 }
 
 /**
- * Some templates loop over tools and documents without asking whether there are any, print the description of every
- * parameter, or want tools as text and the day. Not given at once, because others print a preamble for tools however few.
+ * Further variables for templates that loop over tools and documents without a check, print the description of every parameter,
+ * or expect tools as text and the date. Not passed at first, because other templates print a preamble even for no tools.
  */
 function retries(tools: readonly TemplateTool[]): object[] {
   const more = { documents: [], functions: JSON.stringify(tools, null, 4), datetime: today() };
@@ -56,12 +56,12 @@ function retries(tools: readonly TemplateTool[]): object[] {
   return tools.length === 0 ? [listed] : [listed, { ...more, tools: tools.map(described) }];
 }
 
-/** No time of the day, with which no two prompts would begin alike. */
+/** The date without the time of day: a time would make every prompt begin differently. */
 function today(): string {
   return new Date().toUTCString().slice(0, "Thu, 01 Jan 1970".length);
 }
 
-/** The tool with a description on every parameter. */
+/** The tool with a description for every parameter. */
 function described(tool: TemplateTool): TemplateTool {
   const { parameters } = tool.function;
   const { properties } = parameters;

@@ -1,5 +1,4 @@
-// Owns the shapes in which chat templates expect messages and tools, and how ours are brought into them: what differs from
-// template to template is in its capabilities. Pure.
+// Template messages: converts messages and tools to the shapes that a chat template expects, by its capabilities. Pure.
 import { createHash } from "node:crypto";
 import type { ChatMessage, ToolCall, ToolSpec } from "../../generation.ts";
 import type { CallIds, TemplateCapabilities } from "./template-capabilities.ts";
@@ -19,7 +18,7 @@ export interface TemplateMessage {
   readonly tool_calls?: readonly TemplateCall[];
   readonly tool_call_id?: string;
   readonly reasoning_content?: string;
-  /** What gpt-oss calls the same. */
+  /** gpt-oss's name of `reasoning_content`. */
   readonly thinking?: string;
 }
 
@@ -32,14 +31,14 @@ export interface TemplateTool {
   };
 }
 
-/** A call whose arguments are JSON, or text where they are none. */
+/** A call with parsed arguments; text if they are not a JSON object. */
 export interface ParsedCall extends Omit<ToolCall, "arguments"> {
   readonly arguments: unknown;
-  /** As the model wrote them. */
+  /** The arguments as the model wrote them. */
   readonly text: string;
 }
 
-/** A message whose calls are read, as a template that takes calls sees it. */
+/** A message with parsed calls. */
 export interface ParsedMessage extends Omit<ChatMessage, "toolCalls"> {
   readonly toolCalls?: readonly ParsedCall[];
 }
@@ -50,7 +49,7 @@ export function templateTool({ name, description, parameters }: ToolSpec): Templ
   return { type: "function", function: { name, description: description ?? "", parameters: schema } };
 }
 
-/** The messages in which a result has the name of what was called, even where no template is shown the call. */
+/** The messages with the called tool's name in each result, also for templates that do not show the call. */
 export function withNames(messages: readonly ParsedMessage[]): readonly ParsedMessage[] {
   const names = new Map<string, string>();
   return messages.map((message) => {
@@ -60,7 +59,7 @@ export function withNames(messages: readonly ParsedMessage[]): readonly ParsedMe
   });
 }
 
-/** The messages in the template's shapes. One of ours may be two of those. */
+/** The messages in the template's shapes. One message may become two. */
 export function templateMessages(
   messages: readonly ParsedMessage[],
   capabilities: TemplateCapabilities,
@@ -72,7 +71,7 @@ export function templateMessages(
   });
 }
 
-/** A call as its result must speak of it, by the id that the client knows it by. */
+/** A call's id and name in the template; keyed by the client's id. */
 type KnownCall = Pick<ParsedCall, "id" | "name">;
 
 function withId(call: ParsedCall, ids: CallIds, known: Map<string, KnownCall>): ParsedCall {
@@ -89,7 +88,7 @@ function idOf({ id, name }: ParsedCall, ids: CallIds, count: number): string {
   return createHash("sha256").update(id).digest("hex").slice(0, 9);
 }
 
-/** The result of a call with the id and the name of what was called. */
+/** A result with the template's id and the name of its call. */
 function answering(message: ParsedMessage, known: ReadonlyMap<string, KnownCall>): ParsedMessage {
   const call = message.toolCallId === undefined ? undefined : known.get(message.toolCallId);
   return call === undefined ? message : { ...message, toolCallId: call.id, name: message.name ?? call.name };
@@ -103,7 +102,7 @@ function shaped(message: ParsedMessage, capabilities: TemplateCapabilities): Tem
   if (reasoning !== "" && !withThoughts) return [calling(message, "", `${reasoning}\n\n${content}`, capabilities)];
   if (besideContent === "together") return [calling(message, content, reasoning, capabilities)];
   if (besideContent === "lost") return [calling(message, "", reasoning, capabilities)];
-  // Models are given back the thoughts that led to a call; those before mere text are mostly left out.
+  // Models are given the reasoning that led to a call; templates mostly omit the reasoning before plain text.
   return [plain(message, content, "", capabilities), calling(message, "", reasoning, capabilities)];
 }
 
@@ -142,8 +141,8 @@ function calling(
 }
 
 /**
- * One call a message, each with its results behind it: for templates that take no more. What answers none of the calls
- * comes behind all of them.
+ * One call per message, each followed by its results, for templates that accept only one. Results of other calls follow at the
+ * end.
  */
 export function oneCallEach(messages: readonly ParsedMessage[]): ParsedMessage[] {
   const apart: ParsedMessage[] = [];

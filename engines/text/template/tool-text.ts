@@ -1,15 +1,15 @@
-// Owns tools, calls and results as plain text, for models whose chat templates have no place for them. Calls are written as
-// the model's format reads them. Pure.
+// Tool text: tools, calls and results as plain text, for models whose chat template has no place for them. Calls are written in
+// the model's tool-call format. Pure.
 import type { CallSyntax } from "../parse/tool-format.ts";
 import type { ParsedMessage, TemplateTool } from "./template-messages.ts";
 
-/** What a template lets say only in words. */
+/** The parts that must be written as text, because the template cannot show them. */
 export interface WrittenParts {
   readonly calls: boolean;
   readonly results: boolean;
 }
 
-/** What tells the model of its tools. */
+/** The text that describes the tools to the model. */
 export function describeTools(tools: readonly TemplateTool[], syntax: CallSyntax, written: WrittenParts): string {
   const form = callText([{ name: "function-name", text: "{arguments as a JSON object}" }], syntax);
   const lines = tools.map((tool) => JSON.stringify(tool));
@@ -21,7 +21,7 @@ export function describeTools(tools: readonly TemplateTool[], syntax: CallSyntax
   ].join("\n\n");
 }
 
-/** The messages with calls inside an assistant's text, and with results as the user's, those of one turn in one message. */
+/** The messages with calls in the assistant's text and results as user messages; results of one turn share a message. */
 export function written(messages: readonly ParsedMessage[], parts: WrittenParts, syntax: CallSyntax): ParsedMessage[] {
   const all: ParsedMessage[] = [];
   let endsInResults = false;

@@ -1,29 +1,29 @@
-// Owns keeping user text from turning into control tokens when a chat template weaves it into a prompt. Before rendering, a
-// marker character that no text contains is put into every control token's name that user text spells; the encoder cuts the
-// prompt at names, then drops the markers. So templates see the user's text as it is, but for such names. Many templates take
-// words out of a text ("/think"): around those, too, what is left could spell a name.
+// User text guard: keeps user text from becoming control tokens when a chat template inserts it into a prompt. Before rendering,
+// a marker character that no text contains is put into every control token name that user text spells. The encoder splits the
+// prompt at names, then removes the markers, so templates see the user's text unchanged except for such names. Many templates
+// remove words from a text ("/think"): the text around such a word could spell a name, so it is marked too.
 import { ServerError } from "../../../runtime/errors.ts";
 
 interface ControlNames {
   /** Names of all control tokens. */
   readonly names: readonly string[];
-  /** Those that occur in `text`. */
+  /** The names that occur in `text`. */
   namesIn(text: string): readonly string[];
 }
 
 export class UserTextGuard {
   private readonly control: ControlNames;
-  /** Proper beginnings and ends of names: where user text meets other text, the two together could spell a name. */
+  /** Proper prefixes and suffixes of names: user text next to other text could spell a name with it. */
   private readonly beginnings = new Set<string>();
   private readonly ends = new Set<string>();
   private readonly longest: number;
   /** One text to search: schemas have thousands of short words, and some vocabularies a thousand names. */
   private readonly allNames: string;
-  /** What the template may take out of a text, or cut it at. */
+  /** Words that the template may remove from a text or split it at. */
   private readonly removed: readonly string[];
-  /** Proper beginnings, also of what is removed: what is left could spell that, and be removed in turn. */
+  /** Proper prefixes of names and removed words: the rest of a text could spell a removed word, which is removed in turn. */
   private readonly partial = new Set<string>();
-  /** All of those whole. */
+  /** All names and removed words. */
   private readonly whole: ReadonlySet<string>;
 
   constructor(control: ControlNames, removed: readonly string[] = []) {
@@ -51,7 +51,7 @@ export class UserTextGuard {
     for (const name of this.control.namesIn(text)) {
       const first = String.fromCodePoint(name.codePointAt(0) as number);
       const broken = first + marker + name.slice(first.length);
-      // More than once where a name overlaps itself.
+      // Repeated, because a name may overlap itself.
       while (guarded.includes(name)) guarded = guarded.replaceAll(name, broken);
     }
     if (this.removed.some((word) => guarded.includes(word))) guarded = this.guardRemovals(guarded, marker);
@@ -61,8 +61,8 @@ export class UserTextGuard {
   }
 
   /**
-   * Puts a marker before every word to remove that has the beginning of a name before it. Whatever is removed then, and in
-   * whatever order, every name that could be joined keeps a marker where its first piece ends.
+   * Puts a marker before every removed word that follows the prefix of a name. Then, in any order of removals, every name that
+   * could be joined has a marker at the end of its first piece.
    */
   private guardRemovals(text: string, marker: string): string {
     const cuts = new Set<number>();
@@ -81,12 +81,12 @@ export class UserTextGuard {
     return guarded + text.slice(end);
   }
 
-  /** Whether the beginning from `from` to `at` could go on, or meet other text, once a word that comes there is removed. */
+  /** True if the prefix [from, at) could continue, or meet other text, once a removed word at `at` is gone. */
   private isJoined(text: string, from: number, at: number): boolean {
     for (const word of this.removed) {
       if (!text.startsWith(word, at)) continue;
       const after = at + word.length;
-      // Within a longer word that the template looks for, a marker only comes where it must.
+      // Within a longer removed word, a marker is added only if it is necessary.
       if (!this.isWithin(text, at) || after === text.length || this.isRemovedAt(text, after)) return true;
       const joined = text.slice(from, at) + text.charAt(after);
       if (this.partial.has(joined) || this.whole.has(joined)) return true;
@@ -94,7 +94,7 @@ export class UserTextGuard {
     return false;
   }
 
-  /** A word to remove stands across the place. */
+  /** True if a removed word spans `at`. */
   private isWithin(text: string, at: number): boolean {
     return this.removed.some((word) =>
       text.slice(Math.max(0, at - word.length + 1), at + word.length - 1).includes(word),
@@ -105,7 +105,7 @@ export class UserTextGuard {
     return this.removed.some((word) => text.startsWith(word, at));
   }
 
-  /** The same for what is left of a text without the white space around it. */
+  /** Guards the text without the white space around it, which a template may trim. */
   private guardTrimmed(text: string, marker: string): string {
     const inner = text.trim();
     if (inner.length === text.length || inner === "") return text;
@@ -133,8 +133,8 @@ export class UserTextGuard {
 const markerCandidates = /[\ufdd0-\ufdef\ue000-\uf8ff]/g;
 
 /**
- * A character that occurs in none of the texts: a noncharacter, which text has no business with, else one for private use.
- * One pass over the texts, however many candidates they use up. Throws ServerError `invalid_value` if none is left.
+ * A character that occurs in none of the texts: a noncharacter, which text should not contain, else a private-use character. One
+ * pass over the texts for any number of used candidates. Throws ServerError `invalid_value` if none is left.
  */
 export function chooseMarker(texts: readonly string[]): string {
   const used = new Set(texts.flatMap((text) => text.match(markerCandidates) ?? []));
@@ -151,5 +151,5 @@ function firstFree(from: number, to: number, used: ReadonlySet<string>): string 
 
 function refuse(): never {
   const problem = "the messages use every one of the 6,432 private-use and noncharacter code points of the basic plane";
-  throw new ServerError("invalid_value", `${problem}; leave at least one out`, { param: "messages" });
+  throw new ServerError("invalid_value", `${problem}; remove at least one of them`, { param: "messages" });
 }

@@ -1,5 +1,5 @@
-// Owns the alphabet in which byte-level vocabularies spell bytes as visible characters. Printable Latin-1 stands for itself,
-// the other 68 bytes for U+0100 and up, in order. Pure tables.
+// Byte alphabet: spells bytes as visible characters, as byte-level BPE vocabularies do. Printable Latin-1 characters spell
+// themselves; U+0100 and up spell the other 68 bytes, in order. Pure tables.
 
 const noByte = -1;
 let nextInvisible = 0x100;
@@ -10,7 +10,7 @@ export const byteSpellings: readonly string[] = Array.from({ length: 256 }, (_, 
   return String.fromCharCode(isVisible ? byte : nextInvisible++);
 });
 
-/** By character code; `noByte` of a character that spells none. */
+/** Byte by character code; `noByte` if the character spells none. */
 const byteOfCode = new Int16Array(nextInvisible).fill(noByte);
 for (const [byte, spelling] of byteSpellings.entries()) byteOfCode[spelling.charCodeAt(0)] = byte;
 
@@ -25,8 +25,8 @@ export function spellBytes(text: string): string {
 }
 
 /**
- * Writes the bytes that `spelled` stands for to `target` and returns where they end; a character outside the alphabet stands
- * for its own UTF-8.
+ * Writes the bytes that `spelled` spells to `target` and returns their end. A character outside the alphabet is written as its
+ * own UTF-8.
  */
 export function writeSpelledBytes(spelled: string, target: Buffer, start: number): number {
   let end = start;

@@ -1,5 +1,5 @@
-// Owns looking up which of many byte strings a text begins with, a byte at a time. Unigram and WordPiece walk it over every
-// text, so a step is one look-up in flat arrays. A vocabulary's trie has up to a million nodes: no object may stand for one.
+// Byte trie: finds which of many byte strings a text begins with, one byte at a time. Unigram and WordPiece walk it over every
+// text, so a step is one look-up in flat arrays. A vocabulary's trie has up to a million nodes, so a node is not an object.
 import { ServerError } from "../../../runtime/errors.ts";
 
 /** No node, or a node at which no string ends. */
@@ -15,7 +15,7 @@ export class ByteTrie {
   #children = new Int32Array(firstSlots);
   #values: number[] = [absent];
 
-  /** The value of the node reached by `bytes` becomes `value`. Where one is added twice the last value stays. */
+  /** Gives the node reached by `bytes` the value `value`. If a string is added twice, the last value stays. */
   add(bytes: Uint8Array, value: number): void {
     let node = 0;
     for (const byte of bytes) {
@@ -25,7 +25,7 @@ export class ByteTrie {
     this.#values[node] = value;
   }
 
-  /** The node behind `node` (0 is the root) by `byte`, or `absent`. */
+  /** The child of `node` (0: the root) along `byte`, or `absent`. */
   child(node: number, byte: number): number {
     const slot = this.#slotOf(node * 256 + byte);
     return this.#keys[slot] === noKey ? absent : (this.#children[slot] as number);
@@ -56,7 +56,7 @@ export class ByteTrie {
     this.#children[slot] = child;
   }
 
-  /** The slot that has `key`, or the free one where it belongs. */
+  /** The slot that holds `key`, or the free slot for it. */
   #slotOf(key: number): number {
     const last = this.#keys.length - 1;
     const hash = Math.imul(key, 0x9e3779b1);

@@ -1,5 +1,6 @@
-// Owns turning one sequence's tokens into text as they come. Called once a token on the agents thread, so the usual token,
-// whole characters, costs one array look-up. It never gives out half a character: the rest waits for the next token.
+// Detokenizer: turns the tokens of one sequence into text as they arrive. Called once per token on the agents thread, so a token
+// of whole characters, the usual case, costs one array look-up. It never emits part of a character: the bytes wait for the next
+// token.
 import type { TokenTexts } from "./token-texts.ts";
 
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
@@ -9,14 +10,14 @@ const nothing: ReadonlySet<number> = new Set();
 export class Detokenizer {
   private readonly texts: TokenTexts;
   private readonly shown: ReadonlySet<number>;
-  /** The start of a character whose end has not come: at most 3 bytes. */
+  /** The first bytes of an incomplete character: at most 3. */
   private readonly pending = new Uint8Array(3);
   private pendingLength = 0;
   private dropsSpace: boolean;
 
   /**
-   * `previousToken` is the prompt's last token, null if there is none: text that begins there has no added space. Control
-   * tokens of `shown` come out as the text of their names.
+   * `previousToken` is the last token of the prompt, null if there is none; text at its start has no added space. Control tokens
+   * in `shown` are emitted as the text of their names.
    */
   constructor(texts: TokenTexts, previousToken: number | null, shown: ReadonlySet<number> = nothing) {
     this.texts = texts;
@@ -34,14 +35,14 @@ export class Detokenizer {
     return text.startsWith(" ") ? text.slice(1) : text;
   }
 
-  /** What is left at the end: U+FFFD for a character that was cut off. */
+  /** The text of the remaining bytes: U+FFFD for an incomplete character. */
   flush(): string {
     const text = decoder.decode(this.pending.subarray(0, this.pendingLength));
     this.pendingLength = 0;
     return text;
   }
 
-  /** What a control token cuts off is never completed. */
+  /** A control token ends an incomplete character. */
   private pushName(token: number): string {
     const cut = this.flush();
     this.dropsSpace = this.texts.addsSpacePrefix;
@@ -59,7 +60,7 @@ export class Detokenizer {
   }
 }
 
-/** How many bytes at the end begin a character that further bytes could still complete. */
+/** Number of bytes at the end that begin an incomplete character. */
 function unfinishedLength(bytes: Uint8Array): number {
   for (let length = 1; length <= 3 && length <= bytes.length; length++) {
     const lead = bytes[bytes.length - length] as number;
@@ -78,7 +79,7 @@ function characterLength(lead: number): number {
   return lead < 0xf0 ? 3 : 4;
 }
 
-/** UTF-8 forbids overlong forms, surrogates and code points past U+10FFFF: some leads narrow their second byte. */
+/** UTF-8 forbids overlong forms, surrogates and code points above U+10FFFF, so some lead bytes restrict the second byte. */
 function isValidSecond(lead: number, second: number | undefined): boolean {
   if (second === undefined) return true;
   if (lead === 0xe0) return second >= 0xa0;

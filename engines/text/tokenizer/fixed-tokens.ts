@@ -1,18 +1,18 @@
-// Owns finding tokens that stand for one fixed text each (control and user-defined tokens) in a longer text. Longer tokens
-// are found first over the whole text, as llama.cpp does, so that both sides cut alike. Some vocabularies have thousands of
-// them: one pass looks for all, so that no text takes long.
+// Fixed tokens: finds the tokens that have one fixed text (control and user-defined tokens) in a longer text. Longer tokens are
+// found first over the whole text, as in llama.cpp, so both cut alike. Some vocabularies have thousands of fixed tokens, so one
+// pass looks for all of them.
 import { absent, ByteTrie } from "./byte-trie.ts";
 
-/** A stretch of plain text, or a token found in it. */
+/** Plain text, or the id of a token found in the text. */
 type Fragment = string | number;
 
-/** Which tokens, by text, swallow the white space next to them. */
+/** Which tokens, by text, absorb the white space next to them. */
 export interface Swallowing {
   before(text: string): boolean;
   after(text: string): boolean;
 }
 
-/** A token's place in a text, with what it swallows. */
+/** A token's position in a text, including absorbed white space. */
 interface Place {
   readonly start: number;
   readonly end: number;
@@ -24,9 +24,9 @@ const nowhere: Swallowing = { before: () => false, after: () => false };
 export class FixedTokens {
   /** Longest first; ids by text. */
   readonly #tokens: readonly (readonly [text: string, id: number])[];
-  /** Indices of tokens, by both bytes of each code unit. */
+  /** Indices into `#tokens`, by the UTF-16 bytes of their texts. */
   readonly #trie = new ByteTrie();
-  /** To rule most texts out with a few searches. */
+  /** A few searches for these exclude most texts. */
   readonly #firstCharacters: ReadonlySet<string>;
   readonly #swallowing: Swallowing;
 
@@ -38,7 +38,7 @@ export class FixedTokens {
     this.#swallowing = swallowing;
   }
 
-  /** `text` in order, cut at every token. Empty stretches are left out. */
+  /** `text` cut at every token, in order. Empty stretches are omitted. */
   split(text: string): Fragment[] {
     const fragments: Fragment[] = [];
     let last = 0;
@@ -61,11 +61,11 @@ export class FixedTokens {
     return this.#tokens.filter((_, index) => present.has(index));
   }
 
-  /** In the order of the text; none overlaps another. */
+  /** In text order, without overlaps. */
   #places(text: string): Place[] {
     if (!this.#mayHave(text)) return [];
     const units = Buffer.from(text, "utf16le");
-    // Where each token may be: first wherever nothing longer starts, then also where that turns out to have no room.
+    // Candidate starts of each token: first every position without a longer token, later also positions where that did not fit.
     const waiting: (number[] | undefined)[] = new Array(this.#tokens.length);
     const offer = (at: number, limit: number): void => {
       const index = this.#longest(units, at, limit);
@@ -98,7 +98,7 @@ export class FixedTokens {
     return false;
   }
 
-  /** The longest token that starts at `at` and ends at `limit` or before; `met` is told of each. */
+  /** The longest token that starts at `at` and ends at or before `limit`; `met` is called with each token that matches. */
   #longest(units: Uint8Array, at: number, limit: number, met?: (index: number) => void): number {
     let longest: number = absent;
     for (let node = 0, i = 2 * at; i < 2 * limit; i++) {
@@ -119,7 +119,7 @@ export class FixedTokens {
   }
 }
 
-/** How many from `start` on are not taken, up to `end`. */
+/** Number of free positions from `start`, up to `end`. */
 function freeFrom(taken: Uint8Array, start: number, end: number): number {
   let at = start;
   while (at < end && taken[at] === 0) at++;

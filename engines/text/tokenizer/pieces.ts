@@ -1,13 +1,13 @@
-// Owns what each token puts out: its bytes, in one table for the whole vocabulary, and its text where the bytes are whole
-// characters. Read once a token on the hot path.
+// Pieces: the output bytes of each token, in one table for the whole vocabulary, and their text if the bytes are whole
+// characters. Read once per token on the hot path.
 import { writeSpelledBytes } from "./byte-alphabet.ts";
 import { spaceSymbol } from "./encoding/encoders.ts";
 import { byteOfToken, type TokenKind } from "./token-kinds.ts";
 
-/** How a normal token's name stands for its bytes: one character a byte, or as it is with U+2581 for a space. */
+/** How the name of a normal token spells its bytes: one character per byte, or the text itself with U+2581 for a space. */
 export type Spelling = "bytes" | "spaces";
 
-/** The pieces of all tokens, one behind another: token t's is bytes[ends[t - 1] .. ends[t]). Not to be changed. */
+/** Pieces of all tokens, concatenated: token t's piece is bytes[ends[t - 1] .. ends[t]). Read-only. */
 export interface Pieces {
   readonly bytes: Uint8Array;
   readonly ends: Int32Array;
@@ -24,7 +24,7 @@ export class PieceTable implements Pieces {
     this.texts = new Array(ends.length);
   }
 
-  /** A view, not to be changed. Of a token outside the vocabulary it is empty. */
+  /** A read-only view; empty for a token outside the vocabulary. */
   piece(token: number): Buffer {
     if (token >= this.ends.length) return nothing;
     return this.bytes.subarray(token === 0 ? 0 : this.ends[token - 1], this.ends[token]);
@@ -61,10 +61,10 @@ export class PieceTable implements Pieces {
 
 const nothing = Buffer.alloc(0);
 
-/** Most UTF-8 bytes per UTF-16 code unit. */
+/** UTF-8 bytes per UTF-16 code unit, at most. */
 const maxUnitBytes = 3;
 
-/** The pieces of tokens of these names. */
+/** The pieces of the tokens with these names. */
 export function piecesOf(names: readonly string[], kinds: readonly TokenKind[], spelling: Spelling): Pieces {
   const units = names.reduce((sum, { length }) => sum + length, 0);
   const bytes = Buffer.allocUnsafe(maxUnitBytes * units);
@@ -76,7 +76,7 @@ export function piecesOf(names: readonly string[], kinds: readonly TokenKind[], 
   return { bytes: Buffer.from(bytes.subarray(0, end)), ends };
 }
 
-/** Bytes of the longest piece. Names count too: in a prompt a control token stands for its whole name. */
+/** Bytes of the longest piece. Names count too: a control token in a prompt stands for its whole name. */
 export function longestPiece({ ends }: Pieces, names: readonly string[]): number {
   let longest = 1;
   names.forEach((name, token) => {
@@ -86,7 +86,7 @@ export function longestPiece({ ends }: Pieces, names: readonly string[]): number
   return longest;
 }
 
-/** Returns where the piece ends. */
+/** Returns the end of the piece. */
 function writePiece(name: string, kind: TokenKind | undefined, spelling: Spelling, to: Buffer, start: number): number {
   if (kind === "user-defined" || kind === "shown-control") return start + to.write(name, start);
   if (kind === "byte") return to.writeUInt8(byteOfToken(name), start);

@@ -1,5 +1,5 @@
-// Owns what each token is for: text, a control token of the model, a byte, or nothing. Files often call a control token
-// "normal"; the names that llama.cpp treats as control whatever the file says are treated so here too.
+// Token kinds: text, control token, byte or unused. Files often mark a control token "normal"; the names that llama.cpp always
+// treats as control tokens are control tokens here too.
 import { ServerError } from "../../../runtime/errors.ts";
 import { endNames, infillNames } from "../../files/gguf/end-of-generation.ts";
 import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
@@ -7,11 +7,11 @@ import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
 export type TokenKind =
   /** Text, reached by encoding. */
   | "normal"
-  /** Structure: reached only by its name in a prompt's template, and no text when generated. */
+  /** Structure: encoded only from its name in a prompt's template, and without text when generated. */
   | "control"
-  /** As control in a prompt, but shown when generated. */
+  /** As control in a prompt, but shown as text when generated. */
   | "shown-control"
-  /** Text that is always this one token. */
+  /** Text that is always encoded as this one token. */
   | "user-defined"
   /** One byte that no other token covers. */
   | "byte"
@@ -59,7 +59,7 @@ function isSolar(present: ReadonlySet<string>): boolean {
   return present.has("<|flush|>") && (present.has("<|call|>") || present.has("<|calls|>"));
 }
 
-/** The byte a byte token such as "<0x0A>" stands for. */
+/** The byte of a byte token such as "<0x0A>". */
 export function byteOfToken(text: string): number {
   const digits = /^<0x([0-9A-Fa-f]{2})>$/.exec(text)?.[1];
   if (digits !== undefined) return Number.parseInt(digits, 16);

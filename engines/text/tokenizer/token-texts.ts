@@ -1,20 +1,20 @@
-// Texts of a vocabulary's tokens, in memory that threads share. Made on the text worker that reads the vocabulary; used by the
-// agents thread (tokens to text) and the front (logprobs).
+// Texts of a vocabulary's tokens, in memory that threads share. Created on the text worker that reads the vocabulary; used by
+// the agents thread (tokens to text) and the front (logprobs).
 import assert from "node:assert";
 import { maxVocabulary } from "../../logprobs.ts";
 import { type Pieces, PieceTable } from "./pieces.ts";
 
-/** Tokens as logprobs show them. */
+/** Token texts for logprobs. */
 export interface ShownTokens {
-  /** The bytes a token stands for in output: none for a control token. A view, not to be changed. */
+  /** The output bytes of a token; empty for a control token. A read-only view. */
   piece(token: number): Uint8Array;
-  /** A token's text: control tokens by name, broken characters as U+FFFD. */
+  /** A token's text: the name of a control token, U+FFFD for invalid UTF-8. */
   tokenText(token: number): string;
 }
 
-/** What tokens stand for in an answer. */
+/** Token texts for output. */
 export interface TokenTexts extends ShownTokens {
-  /** Encoding puts a space before text that follows a control token, so decoding takes it off. */
+  /** Encoding adds a space before text after a control token, so decoding removes it. */
   readonly addsSpacePrefix: boolean;
   isControl(token: number): boolean;
   /** A token's piece as text, or null if its bytes are not whole characters. */
@@ -24,7 +24,7 @@ export interface TokenTexts extends ShownTokens {
 /** Plain data; sending it to another thread does not copy the pieces. */
 export interface TokenTextTable {
   readonly pieces: Pieces;
-  /** Texts of control tokens, which are no bytes of an answer. */
+  /** Texts of control tokens; they have no output bytes. */
   readonly controlNames: ReadonlyMap<number, string>;
   readonly addsSpacePrefix: boolean;
 }
@@ -33,7 +33,7 @@ export interface TabledVocabulary extends TokenTexts {
   readonly size: number;
   /** Tokens that are structure, not text. */
   readonly controlTokens: readonly number[];
-  /** Those of all tokens. */
+  /** The pieces of all tokens. */
   readonly pieces: Pieces;
 }
 

@@ -1,6 +1,6 @@
-// Owns a model's vocabulary on the agents side: text to tokens and tokens to text, in plain TypeScript built from the model
-// file's metadata. Native code must not see user text in the server process: llama.cpp's tokenizer crashes on long runs of
-// one character. The model's own process compares both on `vocabularyProbes` when it loads.
+// Vocabulary: text to tokens and tokens to text, in TypeScript, built from the model file's metadata. Native code must not see
+// user text in the server process: llama.cpp's tokenizer crashes on long runs of one character. The model's own process compares
+// both tokenizers on `vocabularyProbes` when it loads.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
 import type { Encoder } from "./encoding/encoders.ts";
@@ -10,7 +10,7 @@ import { longestPiece, PieceTable, piecesOf } from "./pieces.ts";
 import { type TokenKind, tokenKinds } from "./token-kinds.ts";
 import type { TabledVocabulary } from "./token-texts.ts";
 
-/** A rendered chat template. Where user text spells a control token it is broken by `marker`, which occurs nowhere else. */
+/** A rendered chat template. `marker` breaks every control token that user text spells, and occurs nowhere else. */
 export interface PromptText {
   readonly text: string;
   readonly marker: string;
@@ -19,22 +19,22 @@ export interface PromptText {
 export interface Vocabulary extends TabledVocabulary {
   readonly bosToken: number | null;
   readonly eosToken: number | null;
-  /** Stands behind a whole text, if the model wants one. */
+  /** Token after a whole text; null: none. */
   readonly closingToken: number | null;
-  /** Tokens of text that encoding makes wherever it meets their text. */
+  /** Text tokens that encoding makes wherever their text occurs. */
   readonly userDefinedTokens: readonly number[];
   /**
-   * A prompt of B bytes is at least B / longestPieceBytes tokens: refuse by bytes before encoding. Where any length of text may
-   * become one token (unknown words, runs of spaces), as many bytes as text that means something never has.
+   * A prompt of B bytes has at least B / longestPieceBytes tokens, so it can be refused by its bytes before encoding. If one token
+   * may stand for text of any length (unknown words, runs of spaces), the value is more than meaningful text ever has.
    */
   readonly longestPieceBytes: number;
   /** Tokens of plain text: control tokens' names are ordinary characters. */
   encode(text: string): Int32Array;
-  /** As encode, with the BOS token in front if the model wants one. */
+  /** Like `encode`, with the BOS token in front if the model wants one. */
   encodeCompletion(text: string): Int32Array;
-  /** As encodeCompletion, with the closing token behind: for embeddings. */
+  /** Like `encodeCompletion`, with the closing token at the end: for embeddings. */
   encodeWhole(text: string): Int32Array;
-  /** Tokens of a rendered template: control tokens count, except in user text. Adds BOS if wanted and not there. */
+  /** Tokens of a rendered template: control tokens count, except in user text. Adds BOS if the model wants it and it is missing. */
   encodePrompt(prompt: PromptText): Int32Array;
   /** Tokens whose bytes contain those of `text`. */
   tokensContaining(text: string): Int32Array;
@@ -42,7 +42,7 @@ export interface Vocabulary extends TabledVocabulary {
   controlNamesIn(text: string): string[];
 }
 
-/** Short texts on which tokenizers tend to differ; equal tokens on all of them means equal tokenizers. */
+/** Short texts on which tokenizers tend to differ. Equal tokens on all of them mean equal tokenizers. */
 export const vocabularyProbes: readonly string[] = [
   "Hello, world! How are you?",
   " leading and trailing  ",
@@ -62,7 +62,7 @@ export function createVocabulary(tokenizer: TokenizerMetadata): Vocabulary {
   return new GgufVocabulary(tokenizer);
 }
 
-/** Tokens after which white space stays even where others swallow it. */
+/** Tokens after which white space stays, even if other control tokens absorb it. */
 const neverSwallowing = new Set(["<unk>", "<s>", "<|endoftext|>"]);
 
 function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMetadata): Swallowing {
@@ -72,7 +72,7 @@ function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMe
   };
 }
 
-/** Of a vocabulary that loses text: encoding 10 MB of spaces would take seconds and a gigabyte. */
+/** For a lossy vocabulary: encoding 10 MB of spaces would take seconds and a gigabyte of memory. */
 const lossyTokenBytes = 1024;
 
 const loneSurrogate = /\p{Surrogate}/gu;
@@ -106,7 +106,7 @@ class GgufVocabulary implements Vocabulary {
     this.addsSpacePrefix = plan.addsSpacePrefix;
     this.encoder = plan.encoder;
     this.controlTokens = this.kinds.flatMap((_, token) => (this.isControl(token) ? [token] : []));
-    // A name of one character could not be broken by a marker, so it never counts.
+    // A marker cannot break a name of one character, so such a name is never a control token in a prompt.
     const breakable = this.controlTokens.filter((token) => this.name(token).length > 1);
     const swallowing = swallowingOf(tokenizer);
     this.controls = new FixedTokens(
@@ -184,7 +184,7 @@ class GgufVocabulary implements Vocabulary {
     return this.names[token] ?? "";
   }
 
-  /** Appends the tokens of text in which no control token counts, and before which there is one or nothing. */
+  /** Appends the tokens of text without control tokens that follows a control token or nothing. */
   private append(text: string, output: number[]): void {
     for (const fragment of this.userDefined.split(text)) {
       if (typeof fragment === "number") output.push(fragment);
@@ -196,11 +196,11 @@ class GgufVocabulary implements Vocabulary {
     try {
       this.encoder(text, output);
     } catch (error) {
-      // The regular expression engine gives up on a single word of tens of megabytes.
+      // The regular expression engine fails on a single word of tens of megabytes.
       if (!(error instanceof RangeError)) throw error;
       throw new ServerError(
         "invalid_value",
-        `the text has a run of characters too long to split into tokens (${text.length} characters)`,
+        `the text has a run of characters that is too long to tokenize (${text.length} characters); split it up`,
       );
     }
   }

@@ -1,5 +1,5 @@
 // Grammars of calls and of thinking on real grammar threads, with the vocabulary of a real model: the texts that each
-// demand allows, and their tokens.
+// constraint allows, and their tokens.
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -11,7 +11,7 @@ import { endOfGenerationTokens } from "../../../engines/files/gguf/end-of-genera
 import { readModelMetadata } from "../../../engines/files/gguf/metadata.ts";
 import type { ToolSpec } from "../../../engines/generation.ts";
 import type { GrammarSource } from "../../../engines/grammar-source.ts";
-import type { CallDemand } from "../../../engines/text/constraints/calls.ts";
+import type { CallConstraint } from "../../../engines/text/constraints/calls.ts";
 import { type OutputConstraint, translateOutput } from "../../../engines/text/constraints/translate.ts";
 import type { CallSyntax } from "../../../engines/text/parse/tool-format.ts";
 import { FixedTokens } from "../../../engines/text/tokenizer/fixed-tokens.ts";
@@ -48,7 +48,7 @@ const inTags = (...calls: string[]) => tagged.open + calls.join(tagged.between ?
 const paris = call("get_weather", '{"city": "Paris"}');
 const clock = call("get_time", '{"zone": [1, null]}');
 
-const calling = (changes: Partial<CallDemand> = {}): OutputConstraint => ({
+const calling = (changes: Partial<CallConstraint> = {}): OutputConstraint => ({
   grammar: null,
   calls: { specs: [weather, time], syntax: tagged, required: true, parallel: true, ...changes },
   thinking: null,
@@ -114,14 +114,17 @@ before(async () => {
 });
 after(() => rig.host.dispose());
 
-async function outcomes(demand: OutputConstraint, texts: readonly string[], at = rig): Promise<Outcome[]> {
-  const grammar = await at.host.compile(translateOutput(demand).source);
+async function outcomes(constraint: OutputConstraint, texts: readonly string[], at = rig): Promise<Outcome[]> {
+  const grammar = await at.host.compile(translateOutput(constraint).source);
   return texts.map((text) => follow(at, grammar.open(), text));
 }
 
-async function assertOutcomes(demand: OutputConstraint, expected: Readonly<Record<string, Outcome>>): Promise<void> {
+async function assertOutcomes(
+  constraint: OutputConstraint,
+  expected: Readonly<Record<string, Outcome>>,
+): Promise<void> {
   const texts = Object.keys(expected);
-  const got = await outcomes(demand, texts);
+  const got = await outcomes(constraint, texts);
   assert.deepEqual(Object.fromEntries(texts.map((text, i) => [text, got[i]])), expected);
 }
 
@@ -231,7 +234,7 @@ describe("calls that may come", () => {
 describe("thinking", () => {
   const tags = { begin: "<think>", end: "</think>" };
   const schema = { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"] };
-  const demand = (hasBegun: boolean): OutputConstraint => ({
+  const constraint = (hasBegun: boolean): OutputConstraint => ({
     grammar: { kind: "json_schema", schema, field: "response_format" },
     calls: null,
     thinking: { tags, hasBegun },
@@ -239,7 +242,7 @@ describe("thinking", () => {
   });
 
   it("is free until its end, then the answer's grammar begins", async () => {
-    await assertOutcomes(demand(true), {
+    await assertOutcomes(constraint(true), {
       "Hm, {not} </thin": "open",
       'Hm.\n</think>\n\n{"ok": true}': "done",
       'Hm.</think>{"ok": true}': "done",
@@ -249,7 +252,7 @@ describe("thinking", () => {
   });
 
   it("is optional if the prompt has not begun it", async () => {
-    await assertOutcomes(demand(false), {
+    await assertOutcomes(constraint(false), {
       '{"ok": true}': "done",
       '<think>\nHm.\n</think>\n{"ok": true}': "done",
       "<think>": "open",
@@ -277,7 +280,7 @@ describe("thinking", () => {
 
   it("comes before the format's beginning of an answer", async () => {
     await assertOutcomes(
-      { ...demand(false), answerOpen: "final: " },
+      { ...constraint(false), answerOpen: "final: " },
       {
         'final: {"ok": true}': "done",
         '<think>Hm.</think>final: {"ok": true}': "done",
@@ -308,7 +311,7 @@ describe("control tokens that are shown", () => {
     await rm(folder, { recursive: true });
   });
 
-  const source = (changes: Partial<CallDemand>, tokens: readonly number[]): GrammarSource => ({
+  const source = (changes: Partial<CallConstraint>, tokens: readonly number[]): GrammarSource => ({
     ...translateOutput(calling({ specs: [time], syntax, ...changes })).source,
     shownTokens: tokens,
   });

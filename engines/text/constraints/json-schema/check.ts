@@ -1,5 +1,5 @@
-// Owns the check of a finished text against its whole schema, where the grammar could not enforce all of it. The only importer
-// of ajv. It fetches nothing, and the patterns of the schema are matched by automata: no text can hold up the thread.
+// Schema check: validates a finished text against its whole schema, for keywords that the grammar cannot enforce. The only
+// importer of ajv. It fetches nothing, and automata match the schema's patterns, so no text can stall the thread.
 import { createRequire } from "node:module";
 import type { ErrorObject } from "ajv/dist/2020.js";
 import { accepts } from "../../../../runtime/regex/automaton.ts";
@@ -8,16 +8,16 @@ import { parseRegex } from "../../../../runtime/regex/parse.ts";
 import { OutOfTime, spend, TooMuchWork } from "../../../../runtime/regex/work.ts";
 import { schemaError } from "./document.ts";
 
-/** Why a text is no answer, or null. */
+/** Returns why a text is invalid, or null. */
 export type Check = (text: string) => string | null;
 
-/** Loads ajv with the first schema that needs it: few do, and text workers should start quickly. */
+/** ajv is loaded with the first schema that needs it: few do, and text workers should start quickly. */
 const require = createRequire(import.meta.url);
 
-/** Decimal places to which multiples are told apart: 0.07 / 0.01 is no integer in floating point. */
+/** Decimal places to which multiples are compared: 0.07 / 0.01 is not an integer in floating point. */
 const multiplePrecision = 6;
 
-/** Throws `invalid_value`, and `unsupported` where the schema is too large to be checked. */
+/** Throws `invalid_value`, or `unsupported` if the schema is too large to be checked. */
 export function schemaCheck(schema: unknown): Check {
   const matches = compiled(schema);
   return (text) => {
@@ -40,7 +40,7 @@ function compiled(schema: unknown) {
   chargeFor(schema);
   const { Ajv2020 } = require("ajv/dist/2020.js") as typeof import("ajv/dist/2020.js");
   const { default: addFormats } = require("ajv-formats") as typeof import("ajv-formats");
-  // Nothing is inlined or made shorter: both take time that grows with the square of the schema.
+  // Nothing is inlined or optimized: both take time quadratic in the size of the schema.
   const ajv = new Ajv2020({
     strict: false,
     logger: false,
@@ -62,27 +62,27 @@ function compiled(schema: unknown) {
   }
 }
 
-/** Of a schema that is compiled: for each, for each of its values, and for each two of them. */
+/** Cost of compiling a schema: per schema, per value, and per pair of values. */
 const unitsOfSchema = 2000;
 const unitsOfValue = 50;
 const unitsOfPair = 0.1;
 
-/** To be paid before the schema is compiled, which cannot be stopped. */
+/** Charged before the schema is compiled, because compilation cannot be interrupted. */
 function chargeFor(schema: unknown): void {
   const values = valuesIn(schema);
   try {
     spend(unitsOfSchema + unitsOfValue * values + unitsOfPair * values * values);
   } catch (thrown) {
     if (!(thrown instanceof TooMuchWork) || thrown instanceof OutOfTime) throw thrown;
-    const problem = `with ${values} values it is too large to be checked in a finished text, as some of its keywords must be`;
+    const problem = `with ${values} values it is too large to be checked in a finished text, but the grammar cannot enforce all of it`;
     throw schemaError("unsupported", "", problem);
   }
 }
 
-/** Keywords that hold schemas by names of the client's. */
+/** Keywords that hold schemas under names that the client chooses. */
 const maps = new Set("properties patternProperties dependentSchemas $defs definitions".split(" "));
 
-/** A constant and an enum count as one value each. */
+/** Number of values in the schema; a constant and an enum count as one each. */
 function valuesIn(schema: unknown): number {
   let count = 0;
   const todo = [{ value: schema, isMap: false }];
@@ -97,11 +97,11 @@ function valuesIn(schema: unknown): number {
   return count;
 }
 
-/** Takes the place of the runtime's regular expressions, which can take for ever. */
+/** Replaces the runtime's regular expressions, which can take exponential time. */
 const linearRegExp = Object.assign(
   (pattern: string) => {
     const automaton = automatonOf(parseRegex(pattern), "anywhere");
-    // By its text ajv tells one pattern from another.
+    // ajv identifies a pattern by its text.
     return { test: (text: string) => accepts(automaton, text), toString: () => pattern };
   },
   { code: "linearRegExp" },

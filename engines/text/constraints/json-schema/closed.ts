@@ -1,35 +1,34 @@
-// Owns closing the objects of a tool's schema: whoever names properties and says nothing of others wants those. What is
-// generated still matches the schema as it was given, and the grammar engine is spared all other keys, which cost it most.
-// For calls.ts. Pure.
+// Closed tool schemas: forbids other properties in objects that name properties and say nothing about others. Generated text
+// still matches the original schema, and the grammar engine avoids unnamed keys, which cost it the most. For calls.ts. Pure.
 
-/** As deep as a schema may be; a deeper one is refused when it is compiled. */
+/** The maximum depth of a schema; compilation refuses a deeper one. */
 const maxDepth = 100;
 
-/** With these anywhere, several schemas are of one value, and what one of them names the others would not have. */
+/** With any of these, several schemas apply to one value, and a property named in one may be missing in the others. */
 const joining = new Set(
   (
     "allOf not if dependentSchemas dependencies contains patternProperties $dynamicRef unevaluatedProperties " +
     "unevaluatedItems"
   ).split(" "),
 );
-/** Each of these says more of the same value: they join where they are beside each other or beside what is of its parts. */
+/** Each of these adds a schema to the same value, so two of them, or one of them beside keywords of its parts, join. */
 const alternatives = ["anyOf", "oneOf", "$ref", "enum", "const"];
 const ofParts =
   "properties required additionalProperties propertyNames minProperties dependentRequired items prefixItems".split(" ");
-/** Beside `properties`, these say more of the same object. */
+/** Beside `properties`, these constrain the same object further. */
 const beside = "additionalProperties propertyNames minProperties dependentRequired".split(" ");
 const maps = new Set(["properties", "$defs", "definitions"]);
-/** Not `oneOf`: closed, two of its schemas that an object matches could become one. */
+/** Without `oneOf`: if an object matches two of its schemas, closing them could leave one match. */
 const lists = new Set(["anyOf", "prefixItems"]);
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** The schema, in which objects have no properties but those it names, where that can be said. */
+/** The schema with objects limited to the properties they name, wherever that is possible. */
 export function closed(schema: unknown): unknown {
   return joins(schema, 0, false) ? schema : closedAt(schema, 0);
 }
 
-/** `isOneOf`: what is referred to from there must stay as it is, like what stands there. */
+/** `isOneOf`: inside `oneOf`, where a referenced schema must stay unchanged too. */
 function joins(value: unknown, depth: number, isOneOf: boolean): boolean {
   if (typeof value !== "object" || value === null) return false;
   if (depth > maxDepth) return true;

@@ -1,24 +1,24 @@
-// Owns what one alternative of a schema says of a value: for each type of JSON its own constraints, all of which hold. Schemas
-// are expanded into alternatives (expand.ts), and each becomes a part of the grammar (compile.ts). Pure.
+// Conjunct: one alternative of a schema, as constraints for each JSON type that must all hold. expand.ts expands schemas into
+// alternatives; compile.ts compiles each into a part of the grammar. Pure.
 import { accepts } from "../../../../runtime/regex/automaton.ts";
 import type { Automaton } from "../../../../runtime/regex/states.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import type { SchemaNode } from "./document.ts";
 import { common, has } from "./values.ts";
 
-/** Alternatives of one schema that are told apart. */
+/** Alternatives of one schema, at most. */
 export const maxAlternatives = 64;
 
-/** A schema, or that it must not match. */
+/** A schema, or its negation. */
 export interface Literal {
   readonly node: SchemaNode;
   readonly negated: boolean;
 }
 
-/** Schemas that one value must match at once, and that it must not. */
+/** Schemas and negations that one value must all match. */
 export type Goal = readonly Literal[];
 
-/** Types of JSON as bits; numbers without and with a fraction are two. */
+/** JSON types as bits; numbers are split into integers and numbers with a fraction. */
 export const types = { null: 1, boolean: 2, integer: 4, fraction: 8, string: 16, array: 32, object: 64 } as const;
 export const numberTypes = types.integer | types.fraction;
 export const allTypes = 127;
@@ -30,9 +30,9 @@ export interface Bound {
 
 export interface ArrayLayer {
   readonly prefix: readonly (Literal | null)[];
-  /** Of the items behind the prefix. */
+  /** Schema of the items after the prefix. */
   readonly rest: Literal | null;
-  /** Whether what it speaks of counts as evaluated. */
+  /** True if the items of this layer count as evaluated. */
   readonly evaluates: boolean;
 }
 
@@ -45,14 +45,14 @@ export interface Contains {
 export interface ObjectLayer {
   readonly properties: ReadonlyMap<string, Literal | null>;
   readonly patterns: readonly { readonly keys: Automaton; readonly source: string; readonly value: Literal | null }[];
-  /** Of the keys that are neither. */
+  /** Schema of the keys that match neither. */
   readonly rest: Literal | null;
   readonly evaluates: boolean;
 }
 
 export interface Conjunct {
   readonly types: number;
-  /** The only values there are, or null. */
+  /** The only allowed values, or null. */
   readonly values: readonly unknown[] | null;
   readonly excluded: readonly unknown[];
   readonly lower: Bound | null;
@@ -74,7 +74,7 @@ export interface Conjunct {
   readonly names: readonly Literal[];
 }
 
-/** Anything. */
+/** The conjunct that any value matches. */
 export const top: Conjunct = {
   types: allTypes,
   values: null,
@@ -98,7 +98,7 @@ export const top: Conjunct = {
   names: [],
 };
 
-/** Both at once; null where they contradict each other. */
+/** The intersection; null if the two contradict each other. */
 export function meet(a: Conjunct, b: Conjunct): Conjunct | null {
   if (a === top) return b;
   if (b === top) return a;
@@ -128,7 +128,7 @@ export function meet(a: Conjunct, b: Conjunct): Conjunct | null {
   });
 }
 
-/** Whether it is plain that no value is both, without working out what both come to. */
+/** True if types or values show at once that no value matches both, without computing the intersection. */
 export function areApart(a: Conjunct, b: Conjunct): boolean {
   spend(0.5);
   if ((a.types & b.types) === 0) return true;
@@ -141,7 +141,7 @@ function joined(a: readonly string[], b: readonly string[]): readonly string[] {
   return [...new Set([...a, ...b])];
 }
 
-/** Of what is copied. */
+/** Number of entries that an intersection copies. */
 function sizeOf(conjunct: Conjunct): number {
   const { excluded, values, arrays, contains, objects, required, forbidden, multiples, patterns, names } = conjunct;
   const named = objects.reduce((sum, layer) => sum + 1 + layer.patterns.length, required.length + forbidden.length);
@@ -149,7 +149,7 @@ function sizeOf(conjunct: Conjunct): number {
   return named + listed + multiples.length + patterns.length + names.length;
 }
 
-/** Without the types and values that its own constraints leave no room for. */
+/** Removes the types and values that its own constraints exclude; null if none are left. */
 function consistent(from: Conjunct): Conjunct | null {
   let left = from.types;
   if (isEmptyRange(from.lower, from.upper)) left &= ~numberTypes;
@@ -173,7 +173,7 @@ function hasCommon(keys: readonly string[], others: readonly string[]): boolean 
   return keys.some((key) => known.has(key));
 }
 
-/** As far as it can be told without looking into arrays and objects. */
+/** Checks scalars exactly; ignores the contents of arrays and objects. */
 function allowsScalar(conjunct: Conjunct, value: unknown): boolean {
   if ((typeOf(value) & conjunct.types) === 0) return false;
   if (has(conjunct.excluded, value)) return false;
@@ -213,7 +213,7 @@ function least(a: number | null, b: number | null): number | null {
   return a === null || b === null ? (a ?? b) : Math.min(a, b);
 }
 
-/** Only values of these types, of which this holds. */
+/** A conjunct of values of these types with these constraints. */
 export function only(bits: number, constraints: Partial<Conjunct> = {}): Conjunct {
   return { ...top, ...constraints, types: bits };
 }

@@ -1,12 +1,12 @@
-// Owns telling that an alternative has no values at all: so that branches can be told apart, and dead ones are left out. It may
-// miss some, and never errs the other way. Pure.
+// Contradiction check: finds alternatives without any value, so that branches can be shown to be disjoint and dead ones removed.
+// It may miss some, but never rejects an alternative that has values. Pure.
 import { spend } from "../../../../runtime/regex/work.ts";
 import { type Conjunct, type Goal, types } from "./conjunct.ts";
 import { keyGoal } from "./object-keys.ts";
 
 const lookAhead = 4;
 
-/** Answers whether no value matches a goal, looking `depth` levels down. */
+/** True if no value matches a goal; looks `depth` levels down. */
 interface GoalCheck {
   isNever(goal: Goal, depth: number): boolean;
 }
@@ -35,7 +35,7 @@ function isDead(goal: Goal | null, goals: GoalCheck, depth: number): boolean {
   return goal === null || goals.isNever(goal, depth);
 }
 
-/** What item `i` of an array must match. */
+/** The schemas that item `i` of an array must match. */
 export function itemGoal(conjunct: Conjunct, i: number): Goal {
   spend(conjunct.arrays.length / 4);
   return conjunct.arrays.flatMap(({ prefix, rest }) => {

@@ -1,5 +1,5 @@
-// Owns a JSON schema as a document: its nodes by JSON pointer, typed access to their keywords, and where references lead. It
-// names what is wrong by keyword and pointer. It fetches nothing: a reference leads into the document or is refused.
+// Schema document: the nodes of a JSON schema by JSON pointer, typed access to their keywords, and the targets of references.
+// Errors name the keyword and pointer. Nothing is fetched: a reference must lead into the document.
 import { type ErrorCode, ServerError } from "../../../../runtime/errors.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import { Patterns } from "./patterns.ts";
@@ -8,10 +8,10 @@ const maxBytes = 262_144;
 const maxDepth = 100;
 const maxValues = 50_000;
 const defaultBase = "schema:///root";
-/** Most characters of the URI that a part of the document is known by. */
+/** Characters of the URI of a part of the document, at most. */
 const maxUri = 2048;
 
-/** What makes an error for a keyword: `JSON schema, /properties/a/minLength: …`. */
+/** An error for a keyword: `JSON schema, /properties/a/minLength: …`. */
 export function schemaError(
   code: ErrorCode & ("invalid_value" | "unsupported"),
   pointer: string,
@@ -21,7 +21,7 @@ export function schemaError(
   return new ServerError(code, `JSON schema, ${shown === "" ? "at its root" : shown}: ${message}`);
 }
 
-/** Where a value stands in the document. Its pointer is written only when an error names it: it can be as long as the document. */
+/** A position in the document. Its pointer is built only for errors, because it can be as long as the document. */
 class Place {
   readonly #outer: Place | null;
   readonly #key: string;
@@ -48,7 +48,7 @@ class Place {
   }
 }
 
-/** A schema inside the document. */
+/** A subschema of the document. */
 export class SchemaNode {
   readonly id: number;
   readonly value: boolean | Readonly<Record<string, unknown>>;
@@ -156,7 +156,7 @@ export class SchemaDocument {
   #nodes = 0;
   readonly #resources = new Map<string, SchemaNode>();
   readonly #anchors = new Map<string, SchemaNode>();
-  /** Places of each $dynamicAnchor: with more than one, where a $dynamicRef leads depends on the way there. */
+  /** Number of each $dynamicAnchor: with more than one, the target of a $dynamicRef depends on the path to it. */
   readonly #dynamicAnchors = new Map<string, number>();
 
   constructor(schema: unknown) {
@@ -166,7 +166,7 @@ export class SchemaDocument {
     this.#index(this.root.value, () => this.#places, defaultBase);
   }
 
-  /** A schema that is not part of the document. */
+  /** A schema outside the document. */
   beside(name: string, value: SchemaNode["value"]): SchemaNode {
     return this.node(this.#places.at(name), value, this.root.base);
   }
@@ -209,7 +209,7 @@ export class SchemaDocument {
       : from.expected(keyword, `a reference to a part of this document; there is no ${where}`);
   }
 
-  /** The schema at a JSON pointer of a resource. */
+  /** The subschema at a JSON pointer of a resource. */
   #at(root: SchemaNode, fragment: string): SchemaNode | undefined {
     if (fragment === "") return root;
     if (!fragment.startsWith("/")) return undefined;
@@ -227,7 +227,7 @@ export class SchemaDocument {
     return this.node(place, value, base);
   }
 
-  /** Finds $id and anchors wherever a schema may stand; instances (const, enum, examples, default) are none. */
+  /** Finds $id and anchors in all possible subschemas; instances (const, enum, examples, default) contain none. */
   #index(value: object | boolean, place: () => Place, base: string): void {
     if (typeof value === "boolean") return;
     let own = base;
@@ -263,7 +263,7 @@ const instanceKeywords = new Set(["const", "enum", "examples", "default"]);
 
 function ownBase(value: SchemaNode["value"], base: string, place: Place): string {
   const id = typeof value === "boolean" || !Object.hasOwn(value, "$id") ? undefined : value.$id;
-  // A property may be called $id: then it is a schema.
+  // If $id is not a string, it is a property with that name, and its value is a schema.
   if (typeof id !== "string") return base;
   const resource = resolved(id, base)?.resource;
   if (resource === undefined || resource.length > maxUri)
@@ -282,7 +282,7 @@ interface SplitUri {
 
 function resolved(reference: string, base: string): SplitUri | null {
   spendOn(reference.length + base.length);
-  // Most references are into their own resource.
+  // The usual case: a reference into its own resource.
   if (reference.startsWith("#")) return { resource: base, fragment: decoded(reference.slice(1)) };
   spend(4);
   if (!URL.canParse(reference, base)) return null;
@@ -305,7 +305,7 @@ function escaped(key: string): string {
   return key.replaceAll("~", "~0").replaceAll("/", "~1");
 }
 
-/** Before anything walks it: how deep and how large it is. */
+/** Checks depth and size before any other code walks the schema. */
 function checkSize(schema: unknown): void {
   let values = 1;
   const todo: { value: unknown; depth: number }[] = [{ value: schema, depth: 0 }];

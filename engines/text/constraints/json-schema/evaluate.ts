@@ -1,5 +1,5 @@
-// Owns whether a value that the schema itself names (const, enum) matches its other keywords: an interpreter of schemas over
-// given values, without regular expressions of the runtime, so that no pattern can hold up the thread. Pure.
+// Schema evaluation: tells if a value that the schema names (const, enum) matches its other keywords. It does not use the
+// runtime's regular expressions, so no pattern can stall the thread. Pure.
 import { accepts as matchesText } from "../../../../runtime/regex/automaton.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import { type Conjunct, type Goal, type Literal, typeOf } from "./conjunct.ts";
@@ -8,7 +8,7 @@ import type { Expander } from "./expand.ts";
 import { keyGoal } from "./object-keys.ts";
 import { canonical, has } from "./values.ts";
 
-/** Whether a value matches a goal, one of its alternatives at least. */
+/** True if the value matches at least one alternative of the goal. */
 export function matchesGoal(value: unknown, goal: Goal, expander: Expander): boolean {
   return expander.alternatives(goal).some((conjunct) => matches(value, conjunct, expander));
 }

@@ -1,6 +1,6 @@
-// Owns the way from schemas to their alternatives: `anyOf`, `oneOf`, `not`, `if`, `dependent…` and `$ref` are worked out here, so
-// that an alternative has only constraints that hold at once. What cannot be said of a negation is left out of it: fewer texts
-// match then, never others. Pure; bounded by the number of alternatives.
+// Schema expansion: turns schemas into alternatives by resolving `anyOf`, `oneOf`, `not`, `if`, `dependent…` and `$ref`, so that
+// the constraints of an alternative all hold at once. A negation that cannot be expressed is omitted: fewer texts match then,
+// never wrong ones. Bounded by the number of alternatives. Pure.
 
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import {
@@ -19,10 +19,10 @@ import type { SchemaNode } from "./document.ts";
 import { cannotNegate, leafAssertion } from "./keywords.ts";
 
 const maxBranches = 256;
-/** Schemas inside of each other, of one value: a chain of references may be as long as the document. */
+/** Nested schemas of one value, at most: a chain of references may be as long as the document. */
 const maxDepth = 300;
 
-/** Keywords of earlier drafts, whose meaning is another one now or none. */
+/** Keywords of earlier drafts that were removed or have another meaning now, with their replacements. */
 const outdated: ReadonlyMap<string, string> = new Map([
   ["dependencies", "dependentRequired or dependentSchemas"],
   ["additionalItems", "prefixItems and items"],
@@ -32,11 +32,11 @@ const outdated: ReadonlyMap<string, string> = new Map([
 class TooMany extends Error {}
 
 export class Expander {
-  /** Called with what the alternatives do not say and must be checked in the finished text. */
+  /** Called with each keyword that the alternatives do not cover and the finished text must be checked for. */
   readonly #checkLater: (keyword: string) => void;
-  /** Keywords whose negation was left out: an error names the first if nothing is left. */
+  /** Keywords whose negation was omitted; if nothing is left, an error names the first. */
   readonly leftOut: { readonly node: SchemaNode; readonly keyword: string }[] = [];
-  /** Literals whose alternatives lack some, for that reason. */
+  /** Literals whose alternatives are incomplete for that reason. */
   readonly #incomplete = new Set<string>();
   #isIncomplete = false;
   readonly #known = new Map<string, readonly Conjunct[]>();
@@ -48,7 +48,7 @@ export class Expander {
     this.#checkLater = checkLater;
   }
 
-  /** Everything that a value may be to match all of the goal. */
+  /** All alternatives of a value that matches the whole goal. */
   alternatives(goal: Goal): readonly Conjunct[] {
     const key = goalKey(goal);
     const known = this.#alternatives.get(key);
@@ -67,7 +67,7 @@ export class Expander {
     return all.filter((conjunct) => !isContradiction(conjunct, this));
   }
 
-  /** Whether no value at all can match, as far as can be told within `depth` levels. */
+  /** True if certainly no value matches; looks `depth` levels down. */
   isNever(goal: Goal, depth: number): boolean {
     if (depth === 0 || goal.length === 0) return false;
     const key = goalKey(goal);
@@ -94,9 +94,10 @@ export class Expander {
       this.#isIncomplete ||= this.#incomplete.has(key);
       return known;
     }
-    if (this.#open.has(key)) throw node.expected("$ref", "a schema that says something before it refers to itself");
+    if (this.#open.has(key))
+      throw node.expected("$ref", "a reference that does not lead back to itself for the same value");
     if (this.#open.size >= maxDepth)
-      throw node.error("unsupported", "$ref", `this leads through more than ${maxDepth} schemas of one value`);
+      throw node.error("unsupported", "$ref", `this applies more than ${maxDepth} nested schemas to one value`);
     spend(4);
     const wasIncomplete = this.#isIncomplete;
     this.#isIncomplete = false;
@@ -123,10 +124,11 @@ export class Expander {
     return all;
   }
 
-  /** What a keyword demands of values, or demands when it must not hold. */
+  /** The alternatives of a keyword or of its negation. */
   #keyword(node: SchemaNode, keyword: string, negated: boolean): readonly Conjunct[] {
     const instead = outdated.get(keyword);
-    if (instead !== undefined) throw node.error("unsupported", keyword, `this is of an earlier draft; use ${instead}`);
+    if (instead !== undefined)
+      throw node.error("unsupported", keyword, `this is from an earlier draft; use ${instead}`);
     switch (keyword) {
       case "$ref":
       case "$dynamicRef":
@@ -169,7 +171,7 @@ export class Expander {
     return all;
   }
 
-  /** Each branch without what the others match too. Where that cannot be said, the finished text is checked. */
+  /** Each branch without the values of the others. If that cannot be expressed, the finished text is checked. */
   #one(nodes: readonly SchemaNode[]): readonly Conjunct[] {
     const branches = nodes
       .map((node) => ({ node, made: this.#literal({ node, negated: false }) }))
@@ -208,7 +210,7 @@ export class Expander {
     );
   }
 
-  /** None, or two at once. */
+  /** The negation of `oneOf`: no schema matches, or two do. */
   #notOne(nodes: readonly SchemaNode[]): readonly Conjunct[] {
     const all = [...this.#all(nodes, true)];
     for (const [i, a] of nodes.entries()) {
@@ -288,11 +290,11 @@ function refusing<Value>(attempt: () => Value, node: SchemaNode, keyword: string
     return attempt();
   } catch (thrown) {
     if (!(thrown instanceof TooMany)) throw thrown;
-    throw node.error("unsupported", keyword, `this leaves more than ${maxAlternatives} alternatives to tell apart`);
+    throw node.error("unsupported", keyword, `this expands to more than ${maxAlternatives} alternatives; simplify it`);
   }
 }
 
-/** What the schemas of this place left unevaluated, as one more layer. */
+/** Adds a layer for the properties and items that the schemas of this node leave unevaluated. */
 function withUnevaluated(node: SchemaNode, conjunct: Conjunct): Conjunct {
   let result = conjunct;
   spend(conjunct.objects.length + conjunct.arrays.length);

@@ -1,5 +1,5 @@
-// Owns what each keyword that looks at one value demands, and what its negation demands: as alternatives, of which none means
-// never. A negation that cannot be said is none as well. For expand.ts. Pure.
+// Keyword assertions: the alternatives of each keyword that applies to one value, and those of its negation. No alternatives
+// means that no value matches; a negation that cannot be expressed has none either. For expand.ts. Pure.
 import type { Automaton } from "../../../../runtime/regex/states.ts";
 import { RegexProblem } from "../../../../runtime/regex/syntax.ts";
 import { allTypes, type Conjunct, type Literal, maxAlternatives, numberTypes, only, top, types } from "./conjunct.ts";
@@ -19,7 +19,7 @@ const typeBits: ReadonlyMap<string, number> = new Map([
   ["object", types.object],
 ]);
 
-/** A keyword that is not here is an annotation: it demands nothing. */
+/** A keyword without an entry is an annotation, without a constraint. */
 const assertions: ReadonlyMap<string, Asserts> = new Map<string, Asserts>([
   ["type", typeAssertion],
   ["const", (node, negated) => values([node.get("const")], negated)],
@@ -54,7 +54,7 @@ const assertions: ReadonlyMap<string, Asserts> = new Map<string, Asserts>([
   ["propertyNames", (node, negated) => (negated ? [] : [{ ...top, names: [literal(node.schema("propertyNames"))] }])],
 ]);
 
-/** Of these it cannot be said what a value is that they do not hold of. */
+/** Keywords whose negation cannot be expressed. */
 export const cannotNegate: ReadonlySet<string> = new Set([
   "multipleOf",
   "format",
@@ -125,7 +125,7 @@ function pattern(node: SchemaNode, negated: boolean): Assertion {
   ];
 }
 
-/** Texts in which a pattern of the schema is found. */
+/** Texts in which a pattern of the schema occurs. */
 function keyAutomaton(node: SchemaNode, keyword: string, source: string): Automaton {
   try {
     return node.patterns.find(source);
@@ -146,7 +146,7 @@ function prefixItems(node: SchemaNode, negated: boolean): Assertion {
   const prefix = node.schemas("prefixItems");
   if (!negated)
     return [{ ...top, arrays: [{ prefix: prefix.map((item) => literal(item)), rest: null, evaluates: true }] }];
-  // More are too many: there is no need to make them, each with a prefix of its own.
+  // One more than the maximum is refused anyway, so no further prefixes are built.
   return prefix.slice(0, maxAlternatives + 1).map((item, i) => wrongItem(i, item));
 }
 
@@ -158,7 +158,7 @@ function wrongItem(i: number, item: SchemaNode): Conjunct {
 
 function items(node: SchemaNode, negated: boolean): Assertion {
   if (Array.isArray(node.get("items")))
-    throw node.error("unsupported", "items", "an array of schemas is of an earlier draft; use prefixItems");
+    throw node.error("unsupported", "items", "an array of schemas is from an earlier draft; use prefixItems");
   const item = node.schema("items");
   const before = node.get("prefixItems") === undefined ? 0 : node.schemas("prefixItems").length;
   if (!negated) {

@@ -1,11 +1,11 @@
-// Owns which schemas the value of a key must match: the layers of an object's constraints, seen from one key. Pure.
+// Object keys: the schemas that the value of a key must match, collected from the layers of an object's constraints. Pure.
 import { accepts, both, isEmpty, not } from "../../../../runtime/regex/automaton.ts";
 import type { Automaton } from "../../../../runtime/regex/states.ts";
 import { ofTexts } from "../../../../runtime/regex/texts.ts";
 import { spend } from "../../../../runtime/regex/work.ts";
 import type { Goal, Literal, ObjectLayer } from "./conjunct.ts";
 
-/** What the value of a key must match; null where `false` stands for it. */
+/** The goal of a key's value; null if `false` forbids the key. */
 export function keyGoal(layers: readonly ObjectLayer[], key: string): Goal | null {
   spend(layers.length / 2);
   return goalOf(layers.flatMap((layer) => literalsFor(layer, key)));
@@ -26,13 +26,13 @@ function goalOf(literals: readonly (Literal | null)[]): Goal | null {
   return goal.some(({ node, negated }) => node.value === negated) ? null : goal;
 }
 
-/** Keys of one kind, and what their values must match. */
+/** A class of keys, and the goal of their values. */
 export interface KeyClass {
   readonly keys: Automaton;
   readonly goal: Goal;
 }
 
-/** The keys beyond those named, by the patterns they match. */
+/** The unnamed keys, in classes by the patterns they match. */
 export function otherKeys(
   layers: readonly ObjectLayer[],
   named: readonly string[],
@@ -41,7 +41,7 @@ export function otherKeys(
   const patterns = new Map(
     layers.flatMap((layer) => layer.patterns.map(({ source, keys }) => [source, keys] as const)),
   );
-  // A closed object has no other keys, however long the list of those named.
+  // A closed object has no other keys, for any number of named ones.
   if (patterns.size === 0 && goalOfOthers(layers, new Set()) === null) return [];
   let classes = [{ keys: named.length === 0 ? names : both(names, not(ofTexts(named))), matched: new Set<string>() }];
   for (const [source, pattern] of patterns) {
@@ -58,7 +58,7 @@ export function otherKeys(
   });
 }
 
-/** What the values of keys must match that are not named and match these patterns. */
+/** The goal of the values of unnamed keys that match these patterns. */
 function goalOfOthers(layers: readonly ObjectLayer[], matched: ReadonlySet<string>): Goal | null {
   spend(layers.length / 2);
   const literals = layers.flatMap((layer) => {

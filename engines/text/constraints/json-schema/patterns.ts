@@ -1,4 +1,4 @@
-// Patterns: the automata of one document's patterns, each made once, as many fields have the same pattern. Pure.
+// Patterns: the automata of one document's patterns. Each is built once, because many fields share a pattern. Pure.
 import { not } from "../../../../runtime/regex/automaton.ts";
 import { automatonOf } from "../../../../runtime/regex/determinise.ts";
 import { parseRegex } from "../../../../runtime/regex/parse.ts";
@@ -8,7 +8,7 @@ export class Patterns {
   readonly #found = new Map<string, Automaton>();
   readonly #absent = new Map<Automaton, Automaton>();
 
-  /** Texts in which a pattern is found. Throws RegexProblem. */
+  /** Texts in which a pattern occurs. Throws RegexProblem. */
   find(source: string): Automaton {
     const known = this.#found.get(source) ?? automatonOf(parseRegex(source), "anywhere");
     this.#found.set(source, known);

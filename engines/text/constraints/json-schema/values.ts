@@ -24,7 +24,7 @@ function members(value: object): string[] {
   return entries.map(([key, inner]) => `${JSON.stringify(key)}:${canonical(inner)}`);
 }
 
-/** Whether a list has a value. The list must not change. */
+/** True if the list contains the value. The list must not change. */
 export function has(list: readonly unknown[], value: unknown): boolean {
   return list.length > 0 && setOf(list).has(canonical(value));
 }

@@ -1,4 +1,4 @@
-// Owns the terminals that grammars import from `common`, as regular expressions without lookaround. Pure.
+// Lark `common` library: the terminals that grammars import, as regular expressions without lookaround. Pure.
 
 export const commonTerminals: ReadonlyMap<string, string> = new Map([
   ["DIGIT", "[0-9]"],

@@ -1,5 +1,5 @@
-// Owns the translation of Lark grammars into rules. There is no lexer behind them: a terminal is text like any other, and what
-// is ignored may stand behind each. For translate.ts. Pure.
+// Lark compiler: translates Lark grammars into rules. There is no lexer: a terminal is text, and ignored text may follow each
+// terminal. For translate.ts. Pure.
 
 import { bothCases, charSet, charsOf } from "../../../../runtime/regex/char-set.ts";
 import { parseRegex } from "../../../../runtime/regex/parse.ts";
@@ -22,25 +22,25 @@ import { commonTerminals } from "./common.ts";
 import { type LarkFile, type LarkNode, parseLark } from "./parse.ts";
 import { larkError } from "./problem.ts";
 
-/** Most characters of one stretch of what is ignored: a model must not go on with blanks for ever. */
+/** Characters of one stretch of ignored text, at most, so that a model cannot emit blanks forever. */
 const maxIgnored = 40;
 
-/** The grammar as a part of the rules. `extensions`: those of llguidance. */
+/** The grammar as a part of the rules. `extensions`: with those of llguidance. */
 export function compileLarkInto(grammar: string, extensions: boolean, rules: Rules): Expression {
   return new LarkCompiler(parseLark(grammar, extensions), rules).compile();
 }
 
-/** The error for a grammar of which no text is left. */
+/** The error for a grammar that no text matches. */
 export function noLarkText(): Error {
-  return larkError("invalid_value", 1, "no text can match it: its rules never come to an end");
+  return larkError("invalid_value", 1, "no text can match it, because its rules never end");
 }
 
 class LarkCompiler {
   readonly #file: LarkFile;
   readonly #rules: Rules;
-  /** What may stand between two terminals. */
+  /** Optional ignored text between two terminals. */
   readonly #gap: Expression;
-  /** Regular expressions and imported terminals, each made once. */
+  /** Regular expressions and imported terminals, each compiled once. */
   readonly #made = new Map<string, Expression>();
 
   constructor(file: LarkFile, rules: Rules) {
@@ -57,7 +57,7 @@ class LarkCompiler {
     return sequence(this.#gap, rule(ruleName("start")));
   }
 
-  /** Inside a rule what is ignored may follow each terminal, inside a terminal nothing may. */
+  /** Inside a rule, ignored text may follow each terminal; inside a terminal it may not. */
   #expression(node: LarkNode, spaced: boolean): Expression {
     switch (node.kind) {
       case "sequence":
@@ -86,7 +86,7 @@ class LarkCompiler {
     return spaced && this.#gap !== empty ? sequence(expression, this.#gap) : expression;
   }
 
-  /** One expression for all places of a name. */
+  /** One expression for all uses of a name. */
   #name(node: LarkNode & { kind: "name" }, spaced: boolean): Expression {
     return this.#once(`${node.name}${spaced ? " spaced" : ""}`, () => this.#named(node, spaced));
   }
@@ -123,7 +123,7 @@ function isRule(name: string): boolean {
   return /^_?[a-z]/.test(name);
 }
 
-/** Rules and terminals of the same letters are two. */
+/** Prefixed, because a rule and a terminal may have the same letters. */
 function ruleName(name: string): string {
   return `${isRule(name) ? "rule" : "terminal"}_${name}`;
 }
@@ -159,7 +159,7 @@ function charRange({ from, to, line }: LarkNode & { kind: "range" }): Expression
   return set(charSet([[low, high]]));
 }
 
-/** The same, with an end to every repetition. */
+/** The same expression with every repetition bounded. */
 function bounded(expression: Expression): Expression {
   switch (expression.kind) {
     case "sequence":

@@ -1,5 +1,5 @@
-// Owns the two forms in which llguidance takes a grammar: a JSON object with a list of grammars, of which the first is where
-// texts begin, and Lark text with its extensions. What does not translate is refused by name. For translate.ts. Pure.
+// llguidance grammars: a JSON object with a list of grammars, of which the first is the start, or Lark text with extensions.
+// Fields without a translation are refused by name. For translate.ts. Pure.
 import { ServerError } from "../../../../runtime/errors.ts";
 
 export type LlguidanceGrammar =

@@ -1,5 +1,5 @@
-// Owns the syntax of Lark grammars: from tokens to definitions. What a grammar cannot follow (priorities, templates, %declare)
-// is refused by name. Pure; nesting is bounded.
+// Lark parser: turns tokens into definitions. Constructs that a grammar cannot express (priorities, templates, %declare) are
+// refused by name. Nesting is bounded. Pure.
 import { spend } from "../../../../runtime/regex/work.ts";
 import { larkError } from "./problem.ts";
 import { type Token, type TokenKind, tokensOf } from "./tokens.ts";
@@ -15,10 +15,10 @@ export type LarkNode =
   | { readonly kind: "repeat"; readonly of: LarkNode; readonly min: number; readonly max: number | null };
 
 export interface LarkFile {
-  /** Rules by their names in small letters, terminals in capitals. */
+  /** Rules by their lower-case names, terminals by their upper-case names. */
   readonly definitions: ReadonlyMap<string, LarkNode>;
   readonly ignored: readonly LarkNode[];
-  /** Imported terminals: the name here, and the one in the library. */
+  /** Imported terminals: by local name, the name in the library. */
   readonly imports: ReadonlyMap<string, { readonly name: string; readonly line: number }>;
 }
 
@@ -54,7 +54,7 @@ class Parser {
   }
 
   #definition(): void {
-    // These shape a tree, not the text.
+    // "?" and "!" shape the parse tree, not the text.
     while (this.#takeSymbol("?") || this.#takeSymbol("!"));
     const token = this.#token;
     const name = (this.#takeKind("rule") ?? this.#takeKind("terminal"))?.text;
@@ -88,7 +88,7 @@ class Parser {
 
   #header(token: Token): void {
     if (!this.#extensions)
-      throw larkError("unsupported", token.line, "%llguidance belongs into a grammar of type llguidance");
+      throw larkError("unsupported", token.line, "%llguidance is supported only in a grammar of type llguidance");
     const options = this.#json();
     const named = typeof options === "object" && options !== null ? Object.keys(options) : [];
     if (named.length > 0)
@@ -106,7 +106,7 @@ class Parser {
       throw larkError(
         "unsupported",
         library.line,
-        `only common can be imported from, not ${JSON.stringify(library.text)}`,
+        `expected an import from common, got ${JSON.stringify(library.text)}`,
       );
     if (this.#takeSymbol("(")) {
       do this.#imported(this.#terminal());
@@ -141,7 +141,7 @@ class Parser {
   #sequence(): LarkNode {
     const parts: LarkNode[] = [];
     while (this.#startsItem()) parts.push(this.#repeated(this.#item()));
-    // The name of a branch shapes a tree, not the text.
+    // The name of a branch shapes the parse tree, not the text.
     if (this.#takeSymbol("->")) this.#next();
     return parts.length === 1 ? (parts[0] as LarkNode) : { kind: "sequence", parts };
   }
@@ -166,7 +166,7 @@ class Parser {
     return this.#ordered(min, max);
   }
 
-  /** {n}, {n,} and {n,m} of llguidance. */
+  /** {n}, {n,} and {n,m}, which llguidance adds. */
   #braces(): { min: number; max: number | null } {
     if (!this.#extensions) throw this.#unsupported("a template");
     this.#expect("{");
@@ -223,7 +223,7 @@ class Parser {
   #embedded(token: Token): LarkNode {
     if (token.text !== "%json") throw larkError("unsupported", token.line, `${token.text} is not supported`);
     if (!this.#extensions)
-      throw larkError("unsupported", token.line, "%json belongs into a grammar of type llguidance");
+      throw larkError("unsupported", token.line, "%json is supported only in a grammar of type llguidance");
     return { kind: "json", schema: this.#json(), line: token.line };
   }
 

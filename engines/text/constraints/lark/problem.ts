@@ -1,4 +1,4 @@
-// Owns the error for what is wrong in a Lark grammar: named with its line.
+// Lark error: an error in a Lark grammar, with its line.
 import { ServerError } from "../../../../runtime/errors.ts";
 
 export function larkError(code: "invalid_value" | "unsupported", line: number, message: string): ServerError {

@@ -1,5 +1,5 @@
-// Owns cutting the text of a Lark grammar into tokens. A token that nothing can be made of is refused here, with its line. Pure,
-// linear in the text.
+// Lark tokenizer: splits the text of a Lark grammar into tokens. Text that matches no token is refused with its line. Pure, linear
+// in the text.
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import { larkError } from "./problem.ts";
 
@@ -18,14 +18,14 @@ export type TokenKind =
 export interface Token {
   readonly kind: TokenKind;
   readonly text: string;
-  /** Letters behind a string or a regular expression. */
+  /** Letters after a string or a regular expression. */
   readonly flags: string;
   readonly line: number;
 }
 
 const maxLength = 262_144;
 
-/** What tokens may be, and what each begins with; tried in this order. */
+/** Token kinds with the characters they may begin with and their patterns; tried in this order. */
 const patterns: readonly (readonly [kind: TokenKind | "skip", first: RegExp, pattern: RegExp])[] = [
   ["skip", /[ \t\r/#\\]/, /[ \t\r]+|(?:\/\/|#)[^\n]*|\\\n/y],
   ["directive", /%/, /%[a-z_]+/y],
@@ -37,7 +37,7 @@ const patterns: readonly (readonly [kind: TokenKind | "skip", first: RegExp, pat
   ["symbol", /[^\s\w]/, /->|\.\.|[:|()[\]?!*+~.,{}<>@&=]/y],
 ];
 
-/** By the code of their first character. */
+/** Patterns by the code of their first character. */
 const candidates = Array.from({ length: 128 }, (_, code) =>
   patterns.filter(([, first]) => first.test(String.fromCharCode(code))),
 );
@@ -73,7 +73,7 @@ class Tokenizer {
     this.#tokens.push({ kind, text, flags, line: this.#line });
   }
 
-  /** The end of a line, with the empty lines and the comments behind it. A bar there goes on with the rule above it. */
+  /** The end of a line, with the empty lines and comments after it. If "|" follows, the rule continues instead. */
   #lines(): void {
     const end = endOfLines(this.#text, this.#at);
     if (this.#text[end] !== "|") this.#push("line", "");
@@ -95,19 +95,20 @@ class Tokenizer {
       return;
     }
     const rest = JSON.stringify(this.#text.slice(from, from + 20));
-    throw larkError("invalid_value", this.#line, `there is no token that begins with ${rest}`);
+    throw larkError("invalid_value", this.#line, `expected a token, got ${rest}`);
   }
 
-  /** Without what it stands between; behind it are its flags. */
+  /** Pushes the text without its delimiters; flags follow the second one. */
   #pushQuoted(kind: TokenKind, found: string): void {
     const end = found.lastIndexOf(found[0] as string);
     this.#push(kind, found.slice(1, end), found.slice(end + 1));
   }
 
-  /** The JSON object that follows, up to its closing brace. */
+  /** The JSON object that follows, through its closing brace. */
   #json(): void {
     const end = endOfJson(this.#text, this.#at);
-    if (end === null) throw larkError("invalid_value", this.#line, "expected a JSON object that is closed");
+    if (end === null)
+      throw larkError("invalid_value", this.#line, "expected a complete JSON object, got one without its end");
     this.#push("json", this.#text.slice(this.#at, end).trim());
     this.#move(end);
   }
@@ -118,7 +119,7 @@ class Tokenizer {
   }
 }
 
-/** Behind a line's end, all blanks, and all comments that have an end of their own. */
+/** Position after a line's end, the blanks that follow, and comments that end with a line feed. */
 function endOfLines(text: string, from: number): number {
   for (let at = from; ; ) {
     while (at < text.length && " \t\r\n".includes(text[at] as string)) at++;

@@ -1,5 +1,5 @@
-// Owns the families that write calls as JSON objects behind a mark, or as nothing but that: Hermes and Qwen, Granite 3, Phi-4,
-// Nemotron, Command R, FireFunction and Llama 3.
+// JSON call formats: calls as JSON objects after a mark, or without one. Hermes and Qwen, Granite 3, Phi-4, Nemotron, Command R,
+// FireFunction and Llama 3.
 import { beforeJsonArguments, readJsonCalls } from "../json-call.ts";
 import type { Mark } from "../output-parser.ts";
 import type { Reading, Wait } from "../reading.ts";
@@ -8,7 +8,7 @@ import type { MarkedFormat } from "./marked-format.ts";
 
 const closeBrace = 0x7d;
 
-/** Reads JSON calls and the mark after them, where there is one; models write a brace too many before it, or too few. */
+/** Reads JSON calls and the optional mark after them. Accepts surplus or missing closing braces, which models write. */
 export function* readCallsUntil(reading: Reading, close: string): Wait<void> {
   if (!(yield* readJsonCalls(reading)) || close === "") return;
   while ((yield* reading.space()) === closeBrace) reading.position++;
@@ -19,7 +19,7 @@ function mark(text: string, close: string): Mark {
   return { text, read: (reading) => readCallsUntil(reading, close) };
 }
 
-/** The way of Hermes, which formats demand too whose own arguments are not JSON. */
+/** The Hermes syntax. Constrained decoding also uses it for formats whose own arguments are not JSON. */
 export const taggedJson: CallSyntax = {
   trigger: "<tool_call>",
   open: "<tool_call>\n",
@@ -29,7 +29,7 @@ export const taggedJson: CallSyntax = {
   after: () => "}",
 };
 
-/** A list of calls after the mark. */
+/** Syntax of a list of calls after a mark. */
 export function listSyntax(open: string, close: string, key: "arguments" | "parameters" = "arguments"): CallSyntax {
   return {
     trigger: open,
@@ -47,10 +47,10 @@ export const hermes: MarkedFormat = {
   marks: [mark("<tool_call>", "</tool_call>")],
 };
 
-/** For models whose template knows no tools: they are told to write calls so. */
+/** For models whose template has no tools: the prompt tells them to write calls in this format. */
 export const generic: MarkedFormat = { ...hermes, name: "generic" };
 
-/** After thinking, Granite 3 puts its answer between tags of its own. */
+/** After thinking, Granite 3 puts its answer between <response> tags. */
 export const granite: MarkedFormat = {
   name: "granite",
   syntax: listSyntax("<|tool_call|>", ""),
@@ -59,7 +59,7 @@ export const granite: MarkedFormat = {
   firstMarks: () => [{ text: "<response>", read: readAnswerBegin }],
 };
 
-// biome-ignore lint/correctness/useYield: a syntax that never has to wait.
+// biome-ignore lint/correctness/useYield: this syntax never waits for text.
 function* readAnswerBegin(reading: Reading): Wait<void> {
   if (reading.hasThought) reading.settle();
 }

@@ -1,4 +1,4 @@
-// Owns what every format has alike: thinking between tags, calls behind marks, and which control tokens those are made of.
+// Marked format: the common part of the formats: thinking between tags, calls after marks, and the control tokens they need.
 import { type Mark, MarkedParser } from "../output-parser.ts";
 import { Reading, type Wait } from "../reading.ts";
 import type { CallSyntax, ThinkingTags, ToolFormat } from "../tool-format.ts";
@@ -6,18 +6,18 @@ import type { CallSyntax, ThinkingTags, ToolFormat } from "../tool-format.ts";
 export interface MarkedFormat {
   readonly name: string;
   readonly syntax: CallSyntax;
-  /** Where a call may begin; they mean nothing where nothing can be called. */
+  /** Marks that may begin a call; ignored if the request has no tools. */
   readonly marks: readonly Mark[];
   /** Other marks in content. */
   readonly plainMarks?: readonly Mark[];
-  /** Those that may have only white space, thinking and calls before them. */
+  /** Marks that may have only white space, thinking and calls before them. */
   readonly firstMarks?: (reading: Reading) => readonly Mark[];
-  /** Further texts that a call is written with. */
+  /** Other texts that calls contain. */
   readonly texts?: readonly string[];
   readonly answerOpen?: string;
 }
 
-/** A format whose thinking, if any, comes before content and calls. */
+/** A format whose optional thinking comes before content and calls. */
 export function markedFormat(format: MarkedFormat, thinking: ThinkingTags | null): ToolFormat {
   const { name, syntax, marks } = format;
   const inReasoning = thinking === null ? [] : [turnMark(thinking.end, "content")];
@@ -45,12 +45,12 @@ export function markedFormat(format: MarkedFormat, thinking: ThinkingTags | null
   };
 }
 
-/** A mark at which the answer's text becomes thinking, or is it no longer. */
+/** A mark that begins or ends thinking. */
 export function turnMark(text: string, mode: "content" | "reasoning"): Mark {
   return { text, read: (reading) => turn(reading, mode) };
 }
 
-// biome-ignore lint/correctness/useYield: a syntax that never has to wait.
+// biome-ignore lint/correctness/useYield: this syntax never waits for text.
 function* turn(reading: Reading, mode: "content" | "reasoning"): Wait<void> {
   if (mode === "reasoning") think(reading);
   reading.mode = mode;
@@ -62,7 +62,7 @@ function think(reading: Reading): void {
   reading.hasThought = true;
 }
 
-/** What looks like a control token in those texts; a vocabulary knows which are. */
+/** Substrings of `texts` that look like control tokens; the vocabulary decides which of them are. */
 export function tokenNames(texts: readonly string[]): readonly string[] {
   return [...new Set(texts.flatMap((text) => text.match(/<[^<>\s=]+>|\[[A-Z_/]+\]/g) ?? []))];
 }

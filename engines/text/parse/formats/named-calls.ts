@@ -1,4 +1,4 @@
-// Owns the families that write a call as its name, marks of its own, and its arguments as JSON: DeepSeek, Kimi, Mistral and
+// Named call formats: a call is its tool's name, special marks, and its arguments as JSON. DeepSeek, Kimi, Mistral and
 // Functionary.
 import type { Mark } from "../output-parser.ts";
 import type { Reading, Wait } from "../reading.ts";
@@ -66,7 +66,7 @@ const kimiMarks = {
   callEnd: "<|tool_call_end|>",
 };
 
-/** From after the begin of a call. Its id is the name with its number in the conversation. */
+/** Reads calls after the begin mark. The id of a call is its name and its number in the conversation. */
 function* readKimiCalls(reading: Reading): Wait<void> {
   do {
     yield* reading.space();
@@ -105,7 +105,7 @@ export const kimi: MarkedFormat = {
 
 const toolCalls = "[TOOL_CALLS]";
 
-/** Either a list of JSON calls, or a name and arguments, where every call has the mark before it. */
+/** Reads a list of JSON calls, or a name and arguments; in that form each call has its own mark. */
 function* readMistralCall(reading: Reading): Wait<void> {
   const code = yield* reading.space();
   if (code === openBracket || code === openBrace) return yield* readCallsUntil(reading, "");
@@ -169,7 +169,7 @@ function* readRecipient(reading: Reading): Wait<void> {
   if (found !== null) yield* reading.callWithArguments(found.name, null);
 }
 
-/** Functionary 3.2: every message names whom it is for, the first one after a mark that the prompt ends with. */
+/** Functionary 3.2: every message names its recipient; the prompt ends with the mark of the first one. */
 export const recipients: MarkedFormat = {
   name: "recipients",
   answerOpen: "all\n",

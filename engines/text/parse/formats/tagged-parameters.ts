@@ -1,5 +1,5 @@
-// Owns the families that write every argument of a call between tags of its own: Qwen3-Coder and those after it, Seed, MiniMax
-// and GLM. Arguments become JSON as they come. All read calls as JSON too, which is what a grammar makes them write.
+// Tagged parameter formats: each argument of a call stands between tags. Qwen3-Coder and later models, Seed, MiniMax and GLM.
+// Arguments are converted to JSON as they arrive. All formats also read JSON calls, because constrained decoding produces them.
 import type { ToolSpec } from "../../../generation.ts";
 import { giveString, readText } from "../bare-text.ts";
 import type { Mark } from "../output-parser.ts";
@@ -12,7 +12,7 @@ interface Tags {
   /** Around calls. */
   readonly open: string;
   readonly close: string;
-  /** Around a name; where nothing is before it, its end is the beginning of what follows, and is left for that. */
+  /** Around a name. If `nameOpen` is empty, the name's end belongs to the text that follows and is not consumed. */
   readonly nameOpen: string;
   readonly nameEnds: readonly string[];
   readonly callEnd: string;
@@ -24,11 +24,11 @@ interface Tags {
 }
 
 const openBrace = 0x7b;
-/** A line break after a value's begin and the one before its end belong to the tags. */
+/** A line break after a value's opening tag and one before its closing tag belong to the tags. */
 const padding = "\n";
 const maxKeyLength = 256;
 
-/** From after `open`, or from after `nameOpen` where a model leaves `open` out. */
+/** Reads calls after `open`, or after `nameOpen` (`isNamed`) if the model omits `open`. */
 function* readCalls(reading: Reading, tags: Tags, isNamed: boolean): Wait<void> {
   if (!isNamed) {
     if ((yield* reading.space()) === openBrace) return yield* readCallsUntil(reading, jsonClose(tags));
@@ -45,12 +45,12 @@ function* readCalls(reading: Reading, tags: Tags, isNamed: boolean): Wait<void> 
   yield* reading.mark(tags.close);
 }
 
-/** What ends a call of JSON: the mark of whatever is outermost. */
+/** The mark that ends a JSON call: that of the outermost tag. */
 function jsonClose({ close, callEnd }: Tags): string {
   return close === "" ? callEnd : close;
 }
 
-/** From after the name. */
+/** Reads a call after its name. */
 function* readCall(reading: Reading, tool: ToolSpec, tags: Tags): Wait<boolean> {
   reading.beginCall(tool.name, null);
   let separator = "{";
@@ -74,7 +74,7 @@ function* readCall(reading: Reading, tool: ToolSpec, tags: Tags): Wait<boolean> 
   }
 }
 
-/** A value that can only be a string goes out as it comes; another is whole before it is known what it is. */
+/** A value that can only be a string is given as it arrives. Any other value must be complete before its type is known. */
 function* readValue(reading: Reading, types: ReadonlySet<string> | null, end: string): Wait<boolean> {
   if (mayOnlyBeString(types)) return yield* giveString(reading, end, padding);
   const pieces: string[] = [];

@@ -1,40 +1,40 @@
-// Owns the table of a "t5" vocabulary that says what characters are replaced before encoding: SentencePiece's compiled map,
-// a trie in a double array with XOR-ed child indices, followed by the replacements. Read as llama.cpp reads it. It believes
-// nothing that the file says: every index is checked.
+// Characters map: the character replacements of a "t5" vocabulary, applied before encoding. The format is SentencePiece's
+// compiled map, read as llama.cpp reads it: a trie in a double array with XOR-ed child indices, followed by the replacements.
+// Every index from the file is checked.
 import { ServerError } from "../../../../runtime/errors.ts";
 
-// A node: bits 0-7 the byte that leads to it, bit 8 set if a replacement belongs to it, bit 9 whether its base is scaled, bits
-// 10-30 the base. A node with bit 31 set holds the offset of a replacement.
+// A node: bits 0-7 are the byte that leads to it, bit 8 is set if it has a replacement, bit 9 if its base is scaled, bits 10-30
+// are the base. A node with bit 31 set holds the offset of a replacement.
 const byteMask = 0x800000ff;
 const replacedBit = 1 << 8;
 const scaledBit = 1 << 9;
 const offsetMask = 0x7fffffff;
 
 const countBytes = 4;
-/** Of what is replaced: nodes may lead in a circle, and be followed from every byte of a text. Unicode's longest are a tenth. */
+/** Bytes replaced at once, at most: nodes may form a circle that every byte of a text follows. Unicode's longest are a tenth. */
 const longestMatch = 256;
-/** Bytes for each byte replaced. Unicode's most is 11. */
+/** Replacement bytes per replaced byte, at most. Unicode's maximum is 11. */
 const mostGrowth = 32;
 
 export class CharactersMap {
-  /** Where the last match's replacement is in `texts`; it ends before a zero byte. */
+  /** Bounds of the last match's replacement in `texts`, without its terminating zero byte. */
   start = 0;
   end = 0;
   readonly texts: Uint8Array;
   readonly #nodes: Uint32Array;
 
-  /** Throws ServerError `model_file_invalid` where `compiled` is no such map. */
+  /** Throws ServerError `model_file_invalid` if `compiled` is not a valid map. */
   constructor(compiled: readonly number[]) {
     const bytes = Uint8Array.from(compiled);
     const nodeBytes = bytes.length < countBytes ? 0 : new DataView(bytes.buffer).getUint32(0, true);
     if (countBytes + nodeBytes >= bytes.length || nodeBytes === 0 || bytes.at(-1) !== 0) {
-      throw damagedMap(`it has ${bytes.length} bytes, of which ${nodeBytes} are to be its table`);
+      throw damagedMap(`it has ${bytes.length} bytes, but its table should have ${nodeBytes}`);
     }
     this.#nodes = new Uint32Array(bytes.slice(countBytes, countBytes + nodeBytes - (nodeBytes % 4)).buffer);
     this.texts = bytes.subarray(countBytes + nodeBytes);
   }
 
-  /** Length of the longest replaceable start of bytes[from..), 0 for none. The replacement is in `start` and `end`. */
+  /** Length of the longest replaceable prefix of bytes[from..), 0 if none. `start` and `end` then bound its replacement. */
   match(bytes: Uint8Array, from: number): number {
     let length = 0;
     let found = 0;
@@ -56,7 +56,10 @@ export class CharactersMap {
     this.start = found;
     this.end = this.texts.indexOf(0, found);
     const growth = (this.end - found) / length;
-    if (growth > mostGrowth) throw damagedMap(`it makes ${this.end - found} bytes of ${length}`);
+    if (growth > mostGrowth)
+      throw damagedMap(
+        `it turns ${length} bytes into ${this.end - found}; expected at most ${mostGrowth} for each byte`,
+      );
     return length;
   }
 
@@ -72,6 +75,6 @@ function baseOf(node: number): number {
 }
 
 function damagedMap(problem: string): ServerError {
-  const message = `tokenizer.ggml.precompiled_charsmap is no map of SentencePiece's: ${problem}; fetch the file again`;
+  const message = `tokenizer.ggml.precompiled_charsmap is not a valid SentencePiece map: ${problem}; download the file again`;
   return new ServerError("model_file_invalid", message);
 }

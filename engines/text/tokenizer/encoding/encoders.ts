@@ -1,6 +1,5 @@
-// Owns the two ways of turning plain text into tokens by joining pairs: byte pair encoding and SentencePiece. An encoder gets
-// text in which no fixed token is left; engines/text/tokenizer/encoding/encoding-plan.ts makes it. word-piece.ts and unigram.ts have the
-// other two.
+// BPE and SentencePiece encoders: turn plain text into tokens by merging pairs. The text has no fixed tokens left in it.
+// engines/text/tokenizer/encoding/encoding-plan.ts creates them; word-piece.ts and unigram.ts have the other two encoders.
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../../files/gguf/metadata.ts";
 import { spellBytes } from "../byte-alphabet.ts";
@@ -88,8 +87,8 @@ export function sentencePieceEncoder(
 }
 
 /**
- * Cuts text before spaces, wherever none of the `symbols` that pairs are joined to reaches over the cut: that changes no token,
- * and lets words be remembered.
+ * Cuts text before a space if no mergeable symbol of `symbols` reaches across the cut. Such a cut changes no token, and allows
+ * words to be remembered.
  */
 function spacedWordSplitter(symbols: Iterable<string>): (text: string, emit: (word: string) => void) => void {
   const joinedToSpace = new Set<string>();
@@ -113,10 +112,10 @@ function isNewlines(word: string): boolean {
   return /^\n+$/.test(word);
 }
 
-/** Appends the tokens of a symbol that is none itself. */
+/** Appends the tokens of a symbol that is not itself a token. */
 type Pusher = (symbol: string, output: number[]) => void;
 
-/** By the byte tokens "<0x00>" to "<0xFF>"; `missing` stands for each byte that has none, which is left out if it is null. */
+/** Pushes the byte tokens "<0x00>" to "<0xFF>". A byte without a token becomes `missing`, or nothing if that is null. */
 function bytePusher(ids: ReadonlyMap<string, number>, missing: number | null = null): Pusher {
   const tokens = Array.from({ length: 256 }, (_, byte) => {
     return ids.get(`<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`) ?? missing;
@@ -129,7 +128,7 @@ function bytePusher(ids: ReadonlyMap<string, number>, missing: number | null = n
   };
 }
 
-/** By the tokens of its characters, as far as llama.cpp looks for them: byte by byte, which finds only ASCII. */
+/** Pushes the tokens of single characters. llama.cpp looks them up byte by byte, which finds only ASCII. */
 function asciiPusher(ids: ReadonlyMap<string, number>): Pusher {
   return (symbol, output) => {
     for (const char of symbol) {

@@ -1,5 +1,5 @@
-// Owns choosing how a vocabulary encodes: which encoder, how tokens spell bytes and spaces, and what prompts start and texts
-// end with. Knows the tokenizer names of model files, with llama.cpp's defaults for each, and refuses those it does not know.
+// Encoding plan: the encoder of a vocabulary, how its tokens spell bytes and spaces, and the tokens at the start and the end of
+// a text. Knows the tokenizer names of model files, with llama.cpp's defaults for each; other names are refused.
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../../files/gguf/metadata.ts";
 import type { Spelling } from "../pieces.ts";
@@ -17,11 +17,11 @@ interface EncodingPlan {
   readonly spelling: Spelling;
   /** Each fragment of text gets a space in front. */
   readonly addsSpacePrefix: boolean;
-  /** Tokens may stand for more of a text than their own: spaces vanish, or one stands for a whole unknown word. */
+  /** A token may stand for more text than its piece: spaces are dropped, or one token stands for a whole unknown word. */
   readonly isLossy: boolean;
   readonly addsBos: boolean;
   readonly bos: number | null;
-  /** What stands behind a whole text, if anything. */
+  /** Token after a whole text; null: none. */
   readonly closing: number | null;
 }
 
@@ -85,7 +85,7 @@ function planWordPiece(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]
     spelling: "spaces",
     addsSpacePrefix: false,
     isLossy: true,
-    // Whatever the file says: add_bos_token has no say in a "bert" vocabulary.
+    // Always: llama.cpp ignores add_bos_token in a "bert" vocabulary.
     addsBos: true,
     bos: tokenizer.bosId ?? known(101, tokenizer),
     closing: tokenizer.separatorId ?? known(102, tokenizer),
@@ -116,7 +116,7 @@ function planUnigram(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]):
   };
 }
 
-/** Ids by text, without the control tokens: joining "<" and "s>" in a user's text must not make one. */
+/** Token ids by text, without control tokens: merging "<" and "s>" in a user's text must not make one. */
 function textTokens({ tokens }: TokenizerMetadata, kinds: readonly TokenKind[]): ReadonlyMap<string, number> {
   const ids = new Map<string, number>();
   tokens.forEach((text, token) => {
@@ -129,7 +129,7 @@ function known(token: number, { tokens }: TokenizerMetadata): number | null {
   return token < tokens.length ? token : null;
 }
 
-/** White space separates, and is no part of the text. */
+/** Treats white space as a separator that has no tokens. */
 function withoutSpaces(encoder: Encoder, lowersCase: boolean): Encoder {
   const lower = singleCharacters((char) => char.toLowerCase());
   const pattern = /[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/g;

@@ -1,7 +1,7 @@
-// Owns which characters came into Unicode after version 15.0, the one that llama.cpp's tables are of: to its tokenizer they
-// are unassigned, whatever this runtime's own tables say of them. Pure data, for regular expressions.
+// Later characters: those added to Unicode after version 15.0, the version of llama.cpp's tables. Its tokenizer treats them as
+// unassigned, but this runtime's own tables know them. Pure data, for regular expressions.
 
-/** The inside of a character class. Gaps that no version has assigned are covered too. */
+/** The content of a character class. It includes gaps that no Unicode version assigns. */
 export const laterCharacters = [
   String.raw`\u088f\u0897\u0c5c\u0cdc\u1acf-\u1aeb\u1b4e\u1b4f\u1b7f\u1c89\u1c8a\u20c1\u2427-\u2429\u2b96\u31e4\u31e5`,
   String.raw`\ua7cb-\ua7cf\ua7d2\ua7d4\ua7da-\ua7f1\ufbc3-\ufbd2\ufd90\ufd91\ufdc8-\ufdce\u{105c0}-\u{105f3}`,

@@ -1,18 +1,18 @@
-// Owns the loop that joins neighbouring symbols of a text, best pair first, until none can be joined: the heart of byte pair
-// encoding and of SentencePiece alike. O(n log n) for any input, no recursion, so a hostile text costs time, never a crash.
+// Merge loop of BPE and SentencePiece: merges neighbouring symbols of a text, best pair first, until no pair can be merged.
+// O(n log n) for any input and without recursion, so a hostile text cannot crash it.
 
-/** How good joining text[start..middle) with text[middle..end) is: lower is earlier, Infinity is never. */
+/** Rank of the merge of text[start..middle) with text[middle..end): lower is earlier, Infinity means no merge. */
 export type PairRank = (text: string, start: number, middle: number, end: number) => number;
 
 const noSymbol = -1;
 
 /**
- * Splits text into symbols at code points, joins them by `rank` (the leftmost of equals first) and calls `emit` with the
- * bounds of each symbol that is left, in order.
+ * Splits text into symbols at code points and merges them by `rank`, the leftmost first among equals. Calls `emit` with the
+ * bounds of each remaining symbol, in order.
  */
 export function mergeSymbols(text: string, rank: PairRank, emit: (start: number, end: number) => void): void {
   const length = text.length;
-  // A symbol is known by its first code unit: next[s] is where its right neighbour starts, previous[s] its left one.
+  // A symbol is identified by its first code unit: next[s] is the start of its right neighbour, previous[s] of its left.
   const next = new Int32Array(length);
   const previous = new Int32Array(length);
   const queue = new PairQueue();
@@ -38,7 +38,7 @@ export function mergeSymbols(text: string, rank: PairRank, emit: (start: number,
   while (queue.pop()) {
     const { left, end } = queue;
     const middle = next[left] as number;
-    // Stale unless the pair is still exactly [left, end): next is 0 once a symbol is absorbed, and a grown one ends elsewhere.
+    // Stale unless the pair still is [left, end): next is 0 for an absorbed symbol, and a grown symbol has another end.
     if (middle === 0 || middle >= length || next[middle] !== end) continue;
     next[left] = end;
     next[middle] = 0;
@@ -51,7 +51,7 @@ export function mergeSymbols(text: string, rank: PairRank, emit: (start: number,
   for (let start = 0; start < length; start = next[start] as number) emit(start, next[start] as number);
 }
 
-/** A binary heap of candidate pairs in parallel arrays, least rank first, then leftmost. pop() leaves its find in the fields. */
+/** Binary heap of candidate pairs in parallel arrays: lowest rank first, then leftmost. pop() sets `left` and `end`. */
 class PairQueue {
   left = 0;
   end = 0;

@@ -1,20 +1,20 @@
-// Owns the table of pre-tokenizers: how a byte pair vocabulary's text is cut into words before pairs are joined, by the name
-// the model file gives. The cuts are those of llama.cpp, which the engine's own tokenizer makes. Pure data; engines/text/tokenizer/encoding/word-rules.ts
-// does the cutting.
+// Pre-tokenizer table: how text is cut into words before pairs are merged, by the pre-tokenizer name in the model file. The cuts
+// equal those of llama.cpp's tokenizer, which the engine itself uses. Pure data;
+// engines/text/tokenizer/encoding/word-rules.ts does the cutting.
 import { compileRule, inThrees, type Rule } from "./word-rules.ts";
 
-/** What pairs are joined of: byte spellings, characters with U+2581 for a space, or characters as they are. */
+/** The symbols that are merged: byte spellings, characters with U+2581 for a space, or unchanged characters. */
 type Symbols = "bytes" | "spaces" | "characters";
 
 export interface PreTokenizer {
-  /** Passes, each cutting what the one before left. */
+  /** Passes; each cuts the parts that the previous pass left. */
   readonly rules: readonly Rule[];
-  /** A word that is a token is that token, without joining pairs. */
+  /** A word that is a token becomes that token, without merging. */
   readonly wordsFirst: boolean;
-  /** A word of line feeds that is a token is that token. */
+  /** A word of line feeds that is a token becomes that token. */
   readonly newlinesFirst: boolean;
   readonly symbols: Symbols;
-  /** Prompts start with BOS unless the file says otherwise; forced, whatever it says. */
+  /** Prompts start with BOS: `addsBos` unless the file says otherwise, `forcesBos` always. */
   readonly addsBos: boolean;
   readonly forcesBos: boolean;
 }
@@ -47,7 +47,7 @@ function casedWords(extra: string, digits: string, ending: string): string {
 
 const unmarkedWords = String.raw`[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:${contraction})?`;
 
-// Han as blocks, the way llama.cpp knows it.
+// Han as code point blocks, as in llama.cpp.
 const han = String.raw`\u4e00-\u9fff\u3400-\u4dbf\u{20000}-\u{2a6df}\u{2a700}-\u{2ebef}\uf900-\ufaff\u{2f800}-\u{2fa1f}`;
 const kimi = String.raw`[${han}]+|[^\r\n\p{L}\p{N}]?[^\P{L}${han}]+(?:${contraction})?|${threeDigits}|${punctuation}|${spaces}`;
 
@@ -124,7 +124,7 @@ const entries: readonly Entry[] = [
       "[\r\n]",
       String.raw`\s?[${casedLetters}]+`,
       String.raw`\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+`,
-      // The look-behind changes no match and saves trying every space of a long run.
+      // The look-behind changes no match; it avoids trying every space of a long run.
       String.raw`(?<!\s)\s+$`,
       String.raw`[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+`,
       String.raw`\p{N}+`,
@@ -218,7 +218,7 @@ const entryByName = new Map(entries.flatMap((entry) => entry.names.split(" ").ma
 
 export const preTokenizerNames: readonly string[] = [...entryByName.keys()];
 
-/** The pre-tokenizer of that name, or null if there is none. */
+/** The pre-tokenizer with this name; null if there is none. */
 export function findPreTokenizer(name: string): PreTokenizer | null {
   const entry = entryByName.get(name);
   if (entry === undefined) return null;

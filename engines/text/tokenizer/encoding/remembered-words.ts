@@ -1,5 +1,5 @@
-// Owns the memory of words already encoded: words repeat, so most of a text is one look-up a word. Encoders that cut text
-// into words keep one each. Bounded whatever the text.
+// Word cache of an encoder: words repeat, so most words of a text cost one look-up. Each encoder that cuts text into words
+// has its own. The size is bounded for any text.
 
 const capacity = 16_384;
 const longestWord = 32;
@@ -27,7 +27,7 @@ export class RememberedWords {
   }
 }
 
-/** A part of a string keeps the whole of it in memory: one new word a text would keep thousands of texts. */
+/** A substring keeps its whole string in memory, so one new word per text would keep thousands of texts. */
 function ownCopy(word: string): string {
   return Buffer.from(word, "utf16le").toString("utf16le");
 }

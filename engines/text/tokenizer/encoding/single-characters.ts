@@ -1,11 +1,11 @@
-// Owns lower case and bare letters as llama.cpp's tables have them: one character for one, never more, and only characters
-// of its Unicode version. Encoders that simplify text use it; results are remembered, as each character recurs.
+// Character changes (lower case, accent removal) as in llama.cpp's tables: one character becomes one character, and only
+// characters of its Unicode version change. Results are cached, because characters repeat.
 import { laterCharacters } from "./later-characters.ts";
 
 const capacity = 16_384;
 const later = new RegExp(`^[${laterCharacters}]$`, "u");
 
-/** A change of single characters that applies `change` to all beyond ASCII that are known, and keeps the first of what it gives. */
+/** Applies `change` to single characters, except later ones, and keeps the first character of each result. */
 export function singleCharacters(change: (char: string) => string): (char: string) => string {
   const known = new Map<string, string>();
   return (char) => {

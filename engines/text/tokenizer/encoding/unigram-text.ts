@@ -1,15 +1,15 @@
-// Owns how a text looks before a "t5" vocabulary encodes it: characters replaced by the file's map, spaces written as
-// U+2581, one added or runs of them joined as the file wants. On bytes throughout, as llama.cpp does it.
+// Text normalizer of "t5" vocabularies: applies the file's characters map, writes spaces as U+2581, and adds a leading space or
+// joins runs of spaces as the file demands. Works on bytes, as llama.cpp does.
 import { absent, ByteTrie } from "../byte-trie.ts";
 import type { CharactersMap } from "./characters-map.ts";
 import { spaceSymbol } from "./encoders.ts";
 
-/** Both are UTF-8. */
+/** Input and output are UTF-8. */
 export type Normalizer = (text: Uint8Array) => Uint8Array;
 
 interface NormalizerRules {
   readonly map: CharactersMap | null;
-  /** Texts of tokens whose beginnings are left as they are. */
+  /** Token texts; text that begins like one of them is not replaced. */
   readonly kept: readonly string[];
   readonly addsSpacePrefix: boolean;
   readonly removesExtraSpaces: boolean;
@@ -37,19 +37,19 @@ export function normalizer({ map, kept, addsSpacePrefix, removesExtraSpaces }: N
   };
 }
 
-/** Length of the UTF-8 of a character by its first byte; 1 where it is none. */
+/** Length of a UTF-8 character by its first byte; 1 if that byte begins none. */
 export function characterBytes(lead: number): number {
   if (lead < 0xc0) return 1;
   if (lead < 0xe0) return 2;
   return lead < 0xf0 ? 3 : 4;
 }
 
-/** What a kept or replaced text that ended within a character has left of it. */
+/** True in the rest of a character that a kept or replaced text has cut. */
 function isContinuation(byte: number): boolean {
   return byte >= 0x80 && byte < 0xc0;
 }
 
-/** How many bytes from `start` on the text has in common with any string of the trie, whole or not. */
+/** Number of bytes from `start` that the text shares with a string of the trie, complete or not. */
 function sharedBytes(trie: ByteTrie, text: Uint8Array, start: number): number {
   let end = start;
   for (let node = 0; end < text.length; end++) {
@@ -59,7 +59,7 @@ function sharedBytes(trie: ByteTrie, text: Uint8Array, start: number): number {
   return end - start;
 }
 
-/** Collects text, and puts its spaces as the file wants them. */
+/** Output buffer that writes spaces as the file demands. */
 class SpacedText {
   #bytes: Uint8Array;
   #length = 0;
@@ -102,7 +102,7 @@ class SpacedText {
     for (const byte of escapedSpace) this.#bytes[this.#length++] = byte;
   }
 
-  /** Each byte can become a space, and bring one more. */
+  /** Each byte may become a space, and add one more. */
   #makeRoom(bytes: number): void {
     const most = this.#length + (bytes + 1) * (escapedSpace.length + 1);
     if (most <= this.#bytes.length) return;

@@ -1,19 +1,19 @@
-// Owns the encoder of "t5" vocabularies: of all ways to cut a text into pieces, the one with the highest sum of scores. The
-// text is normalised first (engines/text/tokenizer/encoding/unigram-text.ts). Linear in the text; engines/text/tokenizer/encoding/encoding-plan.ts makes it.
+// Unigram encoder ("t5" vocabularies): cuts a text into the pieces with the highest sum of scores. The text is normalized first
+// (engines/text/tokenizer/encoding/unigram-text.ts). Linear in the text. encoding-plan.ts creates it.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { absent, ByteTrie } from "../byte-trie.ts";
 import type { TokenKind } from "../token-kinds.ts";
 import type { Encoder } from "./encoders.ts";
 import { characterBytes, type Normalizer } from "./unigram-text.ts";
 
-/** How much worse than the worst piece an unknown character is. */
+/** Score of an unknown character below the lowest score of a piece. */
 const unknownPenalty = 10;
 
 interface UnigramPieces {
   readonly tokens: readonly string[];
   readonly kinds: readonly TokenKind[];
   readonly scores: readonly number[] | null;
-  /** Stands for characters without a piece, neighbours together. */
+  /** Token for characters without a piece; neighbours share one. */
   readonly unknown: number;
 }
 
@@ -27,7 +27,7 @@ export function unigramEncoder(pieces: UnigramPieces, normalize: Normalizer): En
 
 class Lattice {
   readonly #trie = new ByteTrie();
-  /** By token. Pieces of the user's come before all others. */
+  /** By token. User-defined pieces come before all others. */
   readonly #scores: Float64Array;
   readonly #unknown: number;
   readonly #unknownScore: number;
@@ -50,12 +50,12 @@ class Lattice {
         this.#trie.add(Buffer.from(tokens[token] as string, "utf8"), token);
       }
     });
-    // llama.cpp's scores are floats, and only sums of them doubles.
+    // llama.cpp's scores are floats; only their sums are doubles.
     this.#unknownScore = Math.fround(worst - unknownPenalty);
   }
 
   encode(bytes: Uint8Array, output: number[]): void {
-    // What is best up to each byte: the sum, its last token, and where that begins.
+    // The best segmentation up to each byte: its sum, its last token, and the start of that token.
     const sums = new Float64Array(bytes.length + 1).fill(-Number.MAX_VALUE);
     const tokens = new Int32Array(bytes.length + 1).fill(this.#unknown);
     const starts = new Int32Array(bytes.length + 1);
@@ -75,7 +75,7 @@ class Lattice {
     this.#collect(tokens, starts, output);
   }
 
-  /** Puts in every piece that begins at `start`. Returns whether one is the character that ends at `next`. */
+  /** Offers every piece that begins at `start`. Returns true if one of them is the character that ends at `next`. */
   #offer(bytes: Uint8Array, start: number, next: number, { sums, tokens, starts }: Best): boolean {
     const trie = this.#trie;
     const before = sums[start] as number;

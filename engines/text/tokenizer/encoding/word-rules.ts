@@ -1,21 +1,21 @@
-// Owns cutting a text into words with the passes of a pre-tokenizer (engines/text/tokenizer/encoding/pre-tokenizers.ts has the table).
-// Linear in the text for every rule of the table: a hostile text must not stall the thread.
+// Word rules: cut a text into words with the passes of a pre-tokenizer (table: pre-tokenizers.ts). Every rule is linear in the
+// text, so a hostile text cannot stall the thread.
 import { laterCharacters } from "./later-characters.ts";
 
-/** One cutting pass: every match is a word of its own, and so is the text between matches. */
+/** One cutting pass: every match is a word, and so is the text between matches. */
 export type Rule = Pattern | ((shape: string, cut: Cut) => void);
 
 interface Pattern {
   readonly pattern: RegExp;
-  /** It asks what kind a character is; others see characters that llama.cpp does not know as they are. */
+  /** True if the rule tests character categories (\p); only such a rule sees later characters as unassigned. */
   readonly usesKinds: boolean;
 }
 
-/** Takes the bounds of the next word. */
+/** Receives the bounds of the next word. */
 type Cut = (start: number, end: number) => void;
 
-// Rules see texts in which all spaces are ASCII (as splitWords gives them), so \s need know only those: JavaScript's own has one character
-// too many and one too few.
+// splitWords replaces all other spaces by an ASCII space, so \s matches only ASCII spaces here: JavaScript's own \s has one
+// character more and one fewer than llama.cpp's.
 export function compileRule(source: string): Pattern {
   const withAsciiSpaces = source.replaceAll(/\[\^?|\\s|\\S|\\.|\]/g, spellSpaceClass());
   return { pattern: new RegExp(withAsciiSpaces, "gu"), usesKinds: /\\p\{/i.test(source) };
@@ -35,12 +35,12 @@ function spellSpaceClass(): (part: string) => string {
 const spaceOutsideAscii = /[\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/g;
 const later = new RegExp(`[${laterCharacters}]`, "gu");
 
-/** `text` with characters that llama.cpp does not know as ones that no version assigns, one or two code units long as they are. */
+/** `text` with later characters replaced by unassigned ones of the same length: one or two code units. */
 function shapeOf(text: string): string {
   return text.replace(later, (char) => (char.length === 1 ? "\u0378" : "\u{e0080}"));
 }
 
-/** Calls `emit` with the words of `text` in order; together they are `text`. */
+/** Calls `emit` with the words of `text` in order. Joined, they equal `text`. */
 export function splitWords(text: string, rules: readonly Rule[], emit: (word: string) => void): void {
   const spaced = text.replace(spaceOutsideAscii, "\v");
   const shape = shapeOf(spaced);
@@ -66,8 +66,8 @@ export function splitWords(text: string, rules: readonly Rule[], emit: (word: st
 }
 
 /**
- * Cuts runs of `digits` into threes from the right: 1234567 is 1, 234, 567. One pattern for it would be quadratic. Where
- * `takesText` is true the first cut takes the text before the run along, as llama.cpp's code for it does.
+ * Cuts runs of `digits` into groups of three from the right: 1234567 is 1, 234, 567. A single pattern would be quadratic. If
+ * `takesText` is true, the first group includes the text before the run, as in llama.cpp's code.
  */
 export function inThrees(digits: RegExp, takesText: boolean): Rule {
   return (shape, cut) => {

@@ -1,5 +1,5 @@
-// Grammars made to hold a thread up: each is translated or refused by name, within a bound of time and of heap.
-// HOSTILE_GRAMMARS=2000 runs as many random ones.
+// Hostile grammars: each is translated or refused by name, within a bound of processor time and of heap.
+// HOSTILE_GRAMMARS=2000 runs that number of random ones.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { after, before, describe, it } from "node:test";
@@ -11,18 +11,18 @@ import { seeded } from "../../../fixtures/schemas/random-text.ts";
 
 const randomCount = Number(process.env.HOSTILE_GRAMMARS ?? 150);
 const heapMb = 200;
-/** Of the processor, as other tests run beside this one. Before, most of the named ones took seconds or minutes. */
+/** Processor time, because other tests run beside this one. Earlier, most of the named grammars took seconds or minutes. */
 const mostMs = 2000;
 const usualMs = 250;
 const usualShare = 0.98;
 
-describe("a grammar made to hold the translation up", () => {
+describe("a hostile grammar", () => {
   let worker: Worker;
 
   before(async () => {
     const url = new URL("../../../fixtures/hostile/translation-worker.js", import.meta.url);
     worker = new Worker(url, { resourceLimits: { maxOldGenerationSizeMb: heapMb } });
-    // Times are of code that is warm.
+    // The code is warmed up before it is timed.
     for (let seed = 1; seed <= 20; seed++) await outcomeOf(hostileGrammar(seeded(100_000 + seed)));
   });
   after(() => worker.terminate());
@@ -46,7 +46,7 @@ describe("a grammar made to hold the translation up", () => {
     it(`is translated or refused in time: ${name}`, async () => void (await assertBounded(name, grammar)));
   }
 
-  it("is translated or refused in time, whatever it is made of", { timeout: 1000 * randomCount }, async () => {
+  it("is translated or refused in time if it is random", { timeout: 1000 * randomCount }, async () => {
     const times: number[] = [];
     for (let seed = 1; seed <= randomCount; seed++) {
       times.push(await assertBounded(`the grammar of seed ${seed}`, hostileGrammar(seeded(seed))));

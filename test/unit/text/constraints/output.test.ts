@@ -1,5 +1,5 @@
-// What is demanded of an output as a grammar: what is refused, and of which tool; what is checked afterwards. Which texts
-// come out is tested with the grammar engine (test/threads/grammar-calls.test.ts).
+// Grammar of an output's constraints: refusals and the tool they name, and checks after generation. test/threads/grammar tests
+// the generated texts with the grammar engine.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
@@ -45,13 +45,13 @@ describe("the parameters of a tool", () => {
       (thrown: ServerError) => thrown.code === code && thrown.param === "tools" && message.test(thrown.message),
     );
 
-  it("are refused by the tool's name and the place in them, where they are strict and cannot be had", () => {
+  it("are refused with the tool's name and their position, if they are strict and cannot be compiled", () => {
     const elsewhere = object({ key: { $ref: "https://example.org/schema" } });
     refused(tool(elsewhere), "unsupported", /tool "look_up": JSON schema, \/properties\/key\/\$ref: .*not fetched/);
     refused(tool({ type: 5 }), "invalid_value", /tool "look_up": JSON schema, .*type/);
   });
 
-  it("are any object where they are not strict and cannot be had", () => {
+  it("become any object if they are not strict and cannot be compiled", () => {
     const unnumbered = (spec: ToolSpec) => grammarOf(spec).replace(/_\d+/g, "");
     const anyObject = unnumbered(tool(null, false));
     assert.equal(unnumbered(tool(object({ key: { $ref: "https://example.org/schema" } }), false)), anyObject);
@@ -59,7 +59,7 @@ describe("the parameters of a tool", () => {
     assert.equal(unnumbered(tool({ description: "anything" }, true)), anyObject);
   });
 
-  it("are any object where they are not strict and all of them are too much", () => {
+  it("become any object if they are not strict and too large together", () => {
     const many = Array.from({ length: 60 }, (_, i) =>
       object(Object.fromEntries(Array.from({ length: 12 }, (_, k) => [`key_${i}_${k}`, { type: "integer" }]))),
     );
@@ -70,15 +70,19 @@ describe("the parameters of a tool", () => {
     assert.ok(grammarOf(...loose.slice(0, 5)).includes("key_0_0"));
   });
 
-  it("must leave an object", () => {
+  it("must allow an object", () => {
     for (const strict of [true, false]) {
       const nothing = { ...object({}), required: ["key"] };
-      refused(tool(nothing, strict), "invalid_value", /tool "look_up": arguments are an object, and none can match/);
-      refused(tool({ type: "string" }, strict), "invalid_value", /tool "look_up": arguments are an object/);
+      refused(
+        tool(nothing, strict),
+        "invalid_value",
+        /tool "look_up": arguments must be an object, but no object can match/,
+      );
+      refused(tool({ type: "string" }, strict), "invalid_value", /tool "look_up": arguments must be an object/);
     }
   });
 
-  it("are checked in a finished call where the grammar does not say it all, and they are strict", () => {
+  it("are checked in a finished call if they are strict and the grammar does not enforce all of them", () => {
     const long = object({ text: { type: "string", maxLength: 3000 } });
     const { checkCall } = translateOutput(calling(tool(long), tool(long, false, "loose")));
     const tooLong = JSON.stringify({ text: "x".repeat(3001) });
@@ -89,14 +93,14 @@ describe("the parameters of a tool", () => {
     assert.equal(translateOutput(calling(tool(object({})))).checkCall, null);
   });
 
-  it("are checked in every finished call of a strict tool where there may be free text, which may hold other calls", () => {
+  it("are checked in every finished call of a strict tool if free text may contain other calls", () => {
     const numbered = tool({ ...object({ n: { type: "integer" } }), required: ["n"] });
-    const demand = calling(numbered, tool(null, false, "loose"));
-    const calls = demand.calls!;
+    const constraint = calling(numbered, tool(null, false, "loose"));
+    const calls = constraint.calls!;
     const thinking = { tags: { begin: "<think>", end: "</think>" }, hasBegun: false };
     for (const free of [
-      { ...demand, calls: { ...calls, required: false } },
-      { ...demand, thinking },
+      { ...constraint, calls: { ...calls, required: false } },
+      { ...constraint, thinking },
     ]) {
       const { checkCall } = translateOutput(free);
       assert.match(checkCall?.("look_up", '{"evil": "x"}') ?? "", /required|additional/);
@@ -105,7 +109,7 @@ describe("the parameters of a tool", () => {
     }
   });
 
-  it("may be joined of several schemas of one object", () => {
+  it("may combine several schemas of one object", () => {
     const x = { properties: { x: { type: "integer" } }, required: ["x"] };
     const beside = { type: "object", properties: { kind: { type: "string" } }, required: ["kind"] };
     for (const strict of [true, false]) {
@@ -125,7 +129,7 @@ describe("the parameters of a tool", () => {
 });
 
 describe("the objects of a tool", () => {
-  it("have the properties they name, where nothing else is said of them", () => {
+  it("have only the properties they name, if the schema says nothing of others", () => {
     const inner = { properties: { b: { type: "string" } } };
     const schema = { properties: { a: { items: inner }, properties: { anyOf: [inner, true] } }, required: ["a"] };
     const shut = { ...inner, additionalProperties: false };
@@ -136,7 +140,7 @@ describe("the objects of a tool", () => {
     });
   });
 
-  it("leave something that matches where there was something, whatever schemas are made of", () => {
+  it("still have a match if they had one, for random schemas", () => {
     const name = fc.constantFrom("a", "b");
     const value = fc.constantFrom(1, {}, { a: 1 }, { a: { b: 1 } }, { a: 1, b: 1 });
     const { schema } = fc.letrec<{ schema: unknown }>((tie) => {
@@ -180,45 +184,45 @@ describe("the objects of a tool", () => {
   }
 
   for (const [why, schema] of [
-    ["says that there are others", { properties: { a: true }, additionalProperties: true }],
-    ["requires others", { properties: { a: true }, required: ["b"] }],
-    ["is joined with another", { allOf: [{ properties: { a: true } }, { properties: { b: true } }] }],
+    ["allows other properties", { properties: { a: true }, additionalProperties: true }],
+    ["requires other properties", { properties: { a: true }, required: ["b"] }],
+    ["is combined with another", { allOf: [{ properties: { a: true } }, { properties: { b: true } }] }],
     [
-      "is one of several of which only one may match",
+      "is a branch of oneOf",
       { oneOf: [{ properties: { a: true }, required: ["a"] }, { properties: { b: { properties: { c: true } } } }] },
     ],
     [
-      "is referred to from there",
+      "is referenced from a branch of oneOf",
       { oneOf: [{ $ref: "#/$defs/a" }, { $ref: "#/$defs/b" }], $defs: { a: { properties: { c: true } }, b: true } },
     ],
     ["has values", { properties: { a: true }, enum: [{ b: 1 }] }],
     ["has alternatives", { properties: { a: true }, oneOf: [{ required: ["a"] }, { required: ["b"] }] }],
     ["names no properties", { type: "object" }],
-    ["is a value", { const: { properties: {} } }],
-    ["is none", true],
+    ["is a constant", { const: { properties: {} } }],
+    ["is not an object", true],
   ] as const) {
-    it(`stay as they are where a schema ${why}`, () => assert.deepEqual(closed(schema), schema));
+    it(`stay unchanged if a schema ${why}`, () => assert.deepEqual(closed(schema), schema));
   }
 });
 
 describe("an output", () => {
-  it("is refused where its grammar leaves nothing, whatever calls would", () => {
+  it("is refused if no text matches its grammar, even if calls would match", () => {
     const schema = { type: "string", enum: [1] };
-    const demand = { ...calling(tool(null)), grammar: { kind: "json_schema", schema, field: "grammar" } } as const;
-    const optional = { ...demand, calls: { ...demand.calls!, required: false } };
+    const constraint = { ...calling(tool(null)), grammar: { kind: "json_schema", schema, field: "grammar" } } as const;
+    const optional = { ...constraint, calls: { ...constraint.calls!, required: false } };
     assert.throws(() => translateOutput(optional), { code: "invalid_value", message: /contradict/ });
   });
 
-  it("is translated anew where calls are written otherwise", () => {
+  it("is translated again if the call syntax differs", () => {
     const translations = new Translations();
-    const demand = calling(tool(null));
-    const first = translations.of(demand);
-    assert.equal(translations.of(structured(demand, syntax)), first);
-    const other = translations.of(structured(demand, { ...syntax, before: (name) => `call ${name} with ` }));
+    const constraint = calling(tool(null));
+    const first = translations.of(constraint);
+    assert.equal(translations.of(structured(constraint, syntax)), first);
+    const other = translations.of(structured(constraint, { ...syntax, before: (name) => `call ${name} with ` }));
     assert.notEqual(other.source.grammar, first.source.grammar);
   });
 
-  function structured(demand: OutputConstraint, written: CallSyntax): OutputConstraint {
-    return { ...demand, calls: { ...demand.calls!, syntax: { ...written } } };
+  function structured(constraint: OutputConstraint, written: CallSyntax): OutputConstraint {
+    return { ...constraint, calls: { ...constraint.calls!, syntax: { ...written } } };
   }
 });

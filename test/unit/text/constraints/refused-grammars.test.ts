@@ -7,7 +7,7 @@ const error = new ServerError("invalid_value", "no such rule");
 const minutes = 60_000;
 
 describe("refused grammars", () => {
-  it("are known for ten minutes", () => {
+  it("are kept for ten minutes", () => {
     const refusals = new RefusedGrammars();
     refusals.add("a", error, 0);
     assert.equal(refusals.of("a", 9 * minutes), error);
@@ -15,7 +15,7 @@ describe("refused grammars", () => {
     assert.equal(refusals.of("a", 11 * minutes), null);
   });
 
-  it("are as many as may be kept, the latest of them", () => {
+  it("are bounded in number; the oldest are dropped", () => {
     const refusals = new RefusedGrammars();
     for (let i = 0; i < 300; i++) refusals.add(`${i}`, error, i);
     const known = Array.from({ length: 300 }, (_, i) => refusals.of(`${i}`, 300) !== null);

@@ -40,7 +40,7 @@ describe("a regular expression as an automaton", () => {
     });
   }
 
-  it("is combined with others: both, not, of a length", () => {
+  it("is combined with others: intersection, complement, length", () => {
     const words = both(anywhere("^[a-z]+$"), both(not(ofTexts(["abc"])), ofLength(2, 3)));
     assert.deepEqual(
       ["abd", "abc", "a", "ab", "abcd", "AB"].map((text) => accepts(words, text)),
@@ -49,7 +49,7 @@ describe("a regular expression as an automaton", () => {
     assert.deepEqual(lengths(words), { min: 2, max: 3 });
   });
 
-  it("knows that a text can have any length", () => {
+  it("may match texts of unbounded length", () => {
     assert.deepEqual(lengths(anywhere("^ab*$")), { min: 1, max: Number.POSITIVE_INFINITY });
   });
 

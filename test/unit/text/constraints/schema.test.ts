@@ -7,7 +7,7 @@ import { ServerError } from "../../../../runtime/errors.ts";
 import { schemaCorpus } from "../../../fixtures/schemas/corpus.ts";
 import { RandomTexts, seeded } from "../../../fixtures/schemas/random-text.ts";
 
-/** Texts derived at random, parsed. */
+/** Random texts of the grammar, parsed. */
 function values(schema: unknown, count: number): unknown[] {
   const { rules } = compileSchema(schema);
   const texts = new RandomTexts(pruned(rules, "root")!);
@@ -32,12 +32,12 @@ function refusal(schema: unknown): ServerError {
     assert.ok(thrown instanceof ServerError);
     return thrown;
   }
-  assert.fail("it was taken");
+  assert.fail("it was accepted");
 }
 
 describe("the grammar of a JSON schema", () => {
-  it("is there for at least 85 of 100 schemas of a sample, and derives only values that match", () => {
-    // All of them go through the grammar engine in test/threads/schemas.test.ts.
+  it("exists for at least 85 of 100 sample schemas, and derives only values that match", () => {
+    // test/threads/grammar runs all of them through the grammar engine.
     const corpus = schemaCorpus().filter((_, i) => i % 6 === 0);
     const refused: string[] = [];
     corpus.forEach(({ name, schema }, i) => {
@@ -66,7 +66,7 @@ describe("the grammar of a JSON schema", () => {
     assert.equal(new Set(found.map((value) => JSON.stringify(value))).size, 6);
   });
 
-  it("writes keys in the order of the schema, and leaves out optional ones now and then", () => {
+  it("writes keys in the order of the schema, and sometimes omits optional ones", () => {
     const schema = {
       properties: { b: { const: 1 }, a: { const: 2 } },
       required: ["a"],
@@ -77,7 +77,7 @@ describe("the grammar of a JSON schema", () => {
     assert.deepEqual([...found].sort(), ['{"a":2}', '{"b":1,"a":2}']);
   });
 
-  it("keeps keys beyond those named apart from them", () => {
+  it("keeps unnamed keys distinct from named ones", () => {
     const schema = {
       type: "object",
       properties: { ab: { type: "integer" } },
@@ -94,7 +94,7 @@ describe("the grammar of a JSON schema", () => {
     for (let i = 0; i < 50; i++) assert.doesNotMatch(texts.text(random, 100), /\s{14}/);
   });
 
-  it("lists what must be checked afterwards", () => {
+  it("lists the keywords that must be checked in the finished text", () => {
     assert.deepEqual(compileSchema({ type: "string", maxLength: 5000 }).unchecked, ["maxLength"]);
     assert.deepEqual(compileSchema({ type: "array", items: { type: "string" }, uniqueItems: true }).unchecked, [
       "uniqueItems",
@@ -112,11 +112,11 @@ describe("the grammar of a JSON schema", () => {
     ] as const) {
       const found = values({ type: "string", minLength, maxLength }, 100).map((value) => [...String(value)].length);
       assert.ok(Math.min(...found) >= minLength && Math.max(...found) <= maxLength, String(found));
-      assert.ok(Math.min(...found) === minLength, "the least is reached");
+      assert.ok(Math.min(...found) === minLength, "the minimum is reached");
     }
   });
 
-  it("counts for many fields with one set of rules", () => {
+  it("shares the counting rules among many fields", () => {
     const record = (count: number) => ({
       type: "object",
       properties: Object.fromEntries(
@@ -129,7 +129,7 @@ describe("the grammar of a JSON schema", () => {
     assert.ok(many.rules.byName.size < one.rules.byName.size + 100);
   });
 
-  it("leaves bounds to the check where the counts take too many rules", () => {
+  it("leaves bounds to the check if counting needs too many rules", () => {
     const bounds = Array.from({ length: 5 }, (_, i) => ({ type: "string", minLength: 500, maxLength: 510 + i }));
     assert.deepEqual(compileSchema({ type: "array", prefixItems: bounds, minItems: 5 }).unchecked, [
       "minLength",
@@ -138,7 +138,7 @@ describe("the grammar of a JSON schema", () => {
   });
 
   for (const [what, schema, code, words] of [
-    ["a value that is no schema", [], "invalid_value", "expected a schema"],
+    ["a value that is not a schema", [], "invalid_value", "expected a schema"],
     [
       "a keyword of the wrong type",
       { properties: { a: { minLength: "1" } } },
@@ -147,23 +147,23 @@ describe("the grammar of a JSON schema", () => {
     ],
     ["an unknown type", { type: "strnig" }, "invalid_value", "/type: expected one of"],
     ["an empty anyOf", { anyOf: [] }, "invalid_value", "/anyOf: expected an array that is not empty"],
-    ["a reference out of the document", { items: { $ref: "other.json" } }, "unsupported", "/items/$ref"],
+    ["a reference outside the document", { items: { $ref: "other.json" } }, "unsupported", "/items/$ref"],
     [
-      "a reference that goes in circles",
+      "a circular reference",
       { $defs: { a: { $ref: "#/$defs/a" } }, $ref: "#/$defs/a" },
       "invalid_value",
       "/$defs/a/$ref",
     ],
     ["a pattern with a backreference", { pattern: "(a)\\1" }, "unsupported", "/pattern: the backreference"],
     [
-      "a negation that cannot be kept",
+      "a negation that is not supported",
       { type: "array", not: { uniqueItems: true } },
       "unsupported",
       "/not/uniqueItems",
     ],
     ["a contradiction", { type: "integer", minimum: 2, maximum: 1 }, "invalid_value", "contradict"],
   ] as const) {
-    it(`refuses ${what} and says where it stands`, () => {
+    it(`refuses ${what} and names its position`, () => {
       const { code: got, message } = refusal(schema);
       assert.equal(got, code, message);
       assert.ok(message.includes(words), message);
@@ -172,14 +172,14 @@ describe("the grammar of a JSON schema", () => {
 });
 
 describe("the check of a finished text", () => {
-  it("says where and why it does not match", () => {
+  it("says where and why a value does not match", () => {
     const check = schemaCheck({ type: "object", properties: { a: { type: "array", uniqueItems: true } } });
     assert.equal(check('{"a":[1,2]}'), null);
     assert.match(check('{"a":[1,1]}') ?? "", /at \/a must NOT have duplicate items/);
     assert.match(check('{"a":[1') ?? "", /not complete JSON/);
   });
 
-  it("tells apart the patterns of one schema, and takes linear time for each", () => {
+  it("distinguishes the patterns of one schema, and takes linear time for each", () => {
     const check = schemaCheck({ type: "object", properties: { a: { pattern: "^(x+x+)+y$" }, b: { pattern: "^z$" } } });
     assert.equal(check('{"a":"xxy","b":"z"}'), null);
     assert.match(check('{"a":"xxy","b":"y"}') ?? "", /at \/b/);

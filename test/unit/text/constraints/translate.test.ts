@@ -18,62 +18,62 @@ function refusal(grammar: OutputGrammar): string {
     assert.ok(thrown instanceof ServerError, String(thrown));
     return `${thrown.code}: ${thrown.message}`;
   }
-  assert.fail("it was taken");
+  assert.fail("it was accepted");
 }
 
 const schemaGrammar = (schema: unknown): OutputGrammar => ({ kind: "json_schema", schema, field: "grammar" });
 const lark = (grammar: string): OutputGrammar => ({ kind: "lark", grammar });
 const llguidance = (grammar: string): OutputGrammar => ({ kind: "llguidance", grammar });
 
-describe("rules as the grammar engine reads them", () => {
+describe("rules in the grammar engine's EBNF", () => {
   function written(expression: Parameters<Rules["define"]>[1]): string | null {
     const rules = new Rules(10, () => new Error("too many"));
     rules.define("root", expression);
     return ebnfText(rules, "root");
   }
 
-  it("writes characters beyond ASCII in a set as bytes, one byte twice", () => {
+  it("have characters beyond ASCII in a set as bytes, one byte twice", () => {
     assert.equal(written(set(charsOf("aé"))), "root ::= ([aa] | ([\\u00c3\\u00c3] [\\u00a9\\u00a9]))");
   });
 
-  it("escapes by a fixed count of digits, so that what follows is none of them", () => {
+  it("have escapes with a fixed number of digits, so that following digits are not part of them", () => {
     assert.equal(
       written(sequence(text('\n"a'), set(charSet([[0x20, 0x21]])))),
       'root ::= "\\u000a\\"a" [\\u0020-\\u0021]',
     );
   });
 
-  it("keeps repetitions of repetitions apart", () => {
+  it("keep nested repetitions apart", () => {
     assert.equal(written(repeat(repeat(text("a"), 2, 3), 0, 1)), 'root ::= ("a"{2,3})?');
   });
 
-  it("leaves out what never ends, and says where nothing is left", () => {
+  it("omit parts that never end, and show if nothing is left", () => {
     const endless = { kind: "rule", name: "root" } as const;
     assert.equal(written(choice(text("a"), sequence(text("b"), set([])))), 'root ::= "a"');
     assert.equal(written(sequence(text("a"), endless)), null);
   });
 
-  it("refuses repetitions that multiply to more than the engine can hold", () => {
+  it("are refused if their repetitions expand to more than the engine can hold", () => {
     let expression = text("a");
     for (let i = 0; i < 4; i++) expression = repeat(expression, 500, 500);
     assert.throws(() => written(expression), /more than 50000 elements/);
   });
 });
 
-describe("what a client demands of an output", () => {
-  it("is an object where it asks for JSON", () => {
+describe("the constraint of an output", () => {
+  it("is an object for JSON mode", () => {
     assert.match(ebnf({ kind: "json" }), /root ::= \S+/);
     assert.doesNotMatch(ebnf({ kind: "json" }), /root ::= any/);
   });
 
-  it("is checked afterwards only where the grammar does not say it all", () => {
+  it("has a check only if the grammar does not enforce all of it", () => {
     assert.equal(translateGrammar(schemaGrammar({ type: "string", maxLength: 200 })).check, null);
     const { check } = translateGrammar(schemaGrammar({ type: "string", maxLength: 2000 }));
     assert.equal(check?.('"short"'), null);
     assert.match(check?.(JSON.stringify("x".repeat(2001))) ?? "", /2000 characters/);
   });
 
-  it("may be a regular expression, which matches the whole output", () => {
+  it("may be a regular expression that matches the whole output", () => {
     assert.equal(ebnf({ kind: "regex", pattern: "^(yes|no)!{1,2}$" }), 'root ::= ("yes" | "no") "!"{1,2}');
     assert.match(refusal({ kind: "regex", pattern: "(a)\\1" }), /^unsupported: regex: the backreference/);
     assert.match(refusal({ kind: "regex", pattern: "a^b" }), /^unsupported: regex: "\^" is not supported inside/);
@@ -82,7 +82,7 @@ describe("what a client demands of an output", () => {
 });
 
 describe("a Lark grammar", () => {
-  it("becomes rules, with what is ignored behind each terminal", () => {
+  it("becomes rules, with ignored text after each terminal", () => {
     const grammar = ebnf(lark('start: "a" B -> name\n     | [start] // a comment\nB: /[0-9]/ "x"i\n%ignore " "\n'));
     const lines = grammar.split("\n");
     assert.equal(lines[0], 'root ::= (" ")? rule_start');
@@ -90,12 +90,12 @@ describe("a Lark grammar", () => {
     assert.ok(lines.includes("terminal_B ::= [0-9] [Xx]"), grammar);
   });
 
-  it("imports the usual terminals under the name it likes", () => {
+  it("imports common terminals, also under another name", () => {
     assert.match(ebnf(lark("start: N\n%import common.INT -> N")), /rule_start ::= \[0-9\]\+/);
     assert.match(ebnf(lark("start: WORD INT\n%import common (WORD, INT)")), /rule_start ::= \[A-Za-z\]\+ \[0-9\]\+/);
   });
 
-  it("bounds what is ignored", () => {
+  it("bounds ignored text", () => {
     assert.match(ebnf(lark('start: "a"\n%import common.WS\n%ignore WS')), /\{1,40\}/);
   });
 
@@ -105,21 +105,21 @@ describe("a Lark grammar", () => {
     ['start: "a"\n\n%declare B', /unsupported: .*line 3: %declare/],
     ["start: /a(?=b)/", /unsupported: .*the lookahead/],
     ["start: /a/x", /unsupported: .*the flag "x"/],
-    ["start: A\n%import python.A", /unsupported: .*only common/],
+    ["start: A\n%import python.A", /unsupported: .*expected an import from common/],
     ["start: A\n%import common.NOTHING -> A", /unsupported: .*common\.NOTHING/],
     ["start: a", /invalid_value: .*there is no rule a/],
     ["start: A", /invalid_value: .*there is no terminal A/],
     ['a: "x"', /invalid_value: .*a rule named "start"/],
-    ['start: "a" start', /invalid_value: .*never come to an end/],
+    ['start: "a" start', /invalid_value: .*its rules never end/],
     ['start: "a"\nstart: "b"', /invalid_value: .*start is defined twice/],
     ['start: ("a"', /invalid_value: .*expected "\)", got the end of the line/],
-    ['start: "a', /invalid_value: .*there is no token/],
+    ['start: "a', /invalid_value: .*expected a token, got/],
     ['start: "a" ~ 5000', /invalid_value: .*a count of at most 1000/],
     ['start: "b".."a"', /invalid_value: .*a range of two characters/],
-    ['start: %json {"type": "object"}', /unsupported: .*%json belongs into a grammar of type llguidance/],
+    ['start: %json {"type": "object"}', /unsupported: .*%json is supported only in a grammar of type llguidance/],
     [`start: ${"(".repeat(200)}"a"${")".repeat(200)}`, /invalid_value: .*nested deeper/],
   ] as const) {
-    it(`is refused with what is wrong: ${grammar.slice(0, 40).replaceAll("\n", " / ")}`, () => {
+    it(`is refused with the reason: ${grammar.slice(0, 40).replaceAll("\n", " / ")}`, () => {
       assert.match(refusal(lark(grammar)), expectedMessage);
     });
   }
@@ -147,7 +147,7 @@ describe("an llguidance grammar", () => {
     ['start: <tool> "a"', /unsupported: .*begins with "<"/],
     ['start: %json {"type": "string", "maxLength": 5000}', /unsupported: .*maxLength cannot be enforced inside %json/],
   ] as const) {
-    it(`is refused with what is wrong: ${grammar.slice(0, 40)}`, () => {
+    it(`is refused with the reason: ${grammar.slice(0, 40)}`, () => {
       assert.match(refusal(llguidance(grammar)), expectedMessage);
     });
   }

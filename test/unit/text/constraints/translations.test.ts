@@ -18,14 +18,14 @@ function largeSchema(): object {
 }
 
 describe("translations", () => {
-  it("are made once for the same grammar", () => {
+  it("are cached for the same grammar", () => {
     const translations = new Translations();
     const first = translations.of(regex("a+"));
     assert.equal(translations.of(regex("a+")), first);
     assert.notDeepEqual(translations.of(regex("b+")).source, first.source);
   });
 
-  it("are forgotten where others have been used since", () => {
+  it("are dropped, the least recently used first", () => {
     const translations = new Translations(2);
     const [a, b] = [translations.of(regex("a")), translations.of(regex("b"))];
     assert.equal(translations.of(regex("a")), a);
@@ -34,7 +34,7 @@ describe("translations", () => {
     assert.notEqual(translations.of(regex("b")), b);
   });
 
-  it("are kept up to so many characters of grammar, and one that is larger is not", () => {
+  it("are cached up to a number of grammar characters; a larger one is not", () => {
     const size = translateOutput(regex("a")).source.grammar.length;
     const translations = new Translations(64, 2 * size);
     const [a, b] = [translations.of(regex("a")), translations.of(regex("b"))];
@@ -46,7 +46,7 @@ describe("translations", () => {
     assert.notEqual(translations.of(long), translations.of(long));
   });
 
-  it("are not made of what is refused, which is remembered", () => {
+  it("are not cached for a refused grammar; its refusal is", () => {
     const translations = new Translations();
     const refusal = (demand: OutputConstraint) => {
       try {
@@ -66,15 +66,15 @@ describe("translations", () => {
     ["a regex", { kind: "regex", pattern: "a?".repeat(4000) }],
     ["a schema", { kind: "json_schema", schema: largeSchema(), field: "response_format" }],
     [
-      "a schema that a finished text is checked against",
+      "a schema with a check of the finished text",
       { kind: "json_schema", schema: { ...largeSchema(), not: { const: 1 } }, field: "response_format" },
     ],
   ] as const) {
-    it(`are made when ${name} comes again for which there was no time before`, (test) => {
+    it(`are made if ${name} is repeated after a timeout`, (test) => {
       const translations = new Translations();
       const demand: OutputConstraint = { grammar, calls: null, thinking: null, answerOpen: "" };
       let nowMs = performance.now();
-      // Each look at the clock finds that five seconds have passed.
+      // Each look at the clock advances it by five seconds.
       const clock = test.mock.method(performance, "now", () => (nowMs += 5000));
       assert.throws(() => translations.of(demand), {
         code: "timeout",
@@ -86,7 +86,7 @@ describe("translations", () => {
     });
   }
 
-  it("are not tried again where the runtime's limits were met", () => {
+  it("are not tried again after a limit of the runtime", () => {
     const translations = new Translations();
     let reads = 0;
     const grammar = {

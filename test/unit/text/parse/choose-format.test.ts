@@ -10,18 +10,18 @@ for (const family of families) {
   });
 }
 
-test("thinking is between the tags of which the template holds the end", () => {
+test("the thinking tags are those whose end the template contains", () => {
   assert.deepEqual(thinkingTags("{{ '</think>' }}"), { begin: "<think>", end: "</think>" });
   assert.deepEqual(thinkingTags("{{ '[/THINK]' }}"), { begin: "[THINK]", end: "[/THINK]" });
   assert.equal(thinkingTags("I <think> so"), null);
 });
 
-test("the analysis channel is thinking, and after it comes what comes after the prompt", () => {
+test("the analysis channel is thinking; after it comes the text that follows the prompt", () => {
   const tags = chooseFormat(templates.harmony).thinking;
   assert.deepEqual(tags, { begin: "<|channel|>analysis<|message|>", end: "<|end|><|start|>assistant" });
 });
 
-test("a format asks to see every control token that its calls and its thinking are written with", () => {
+test("a format lists every control token of its calls and its thinking as shown", () => {
   assert.deepEqual(chooseFormat(templates.mistral).shownTokens, [
     "[THINK]",
     "[/THINK]",
@@ -35,7 +35,7 @@ test("a format asks to see every control token that its calls and its thinking a
   }
 });
 
-test("what opens the first call begins with the trigger", () => {
+test("the text that opens the first call begins with the trigger", () => {
   for (const family of families) {
     const { trigger, open } = chooseFormat(templates[family]).syntax;
     assert.ok(open.startsWith(trigger ?? ""), family);

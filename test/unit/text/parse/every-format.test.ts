@@ -7,7 +7,7 @@ import { answerOf, partsOf, read, tools } from "./parse-answer.ts";
 import { families, templates } from "./templates.ts";
 
 const formats = families.map((family) => chooseFormat(templates[family]));
-/** Formats whose calls write something else than the JSON of their arguments. */
+/** Formats whose calls do not contain their arguments as JSON. */
 const converting = new Set(["coder", "seed", "minimax", "glm", "gemma", "functiongemma"]);
 
 interface Call {
@@ -15,7 +15,7 @@ interface Call {
   readonly args: string;
 }
 
-/** The calls as a grammar makes a model write them. */
+/** The calls as constrained decoding writes them. */
 function written({ syntax }: ToolFormat, calls: readonly Call[]): string {
   const texts = calls.map(({ name, args }) => syntax.before(name) + args + syntax.after(name));
   return syntax.open + texts.join(syntax.between ?? "") + syntax.close;
@@ -44,17 +44,17 @@ test("every format reads the calls that its own syntax writes", () => {
   }
 });
 
-test("no format demands a mark of the model that only ends its answer", () => {
+test("no format requires a mark that only ends the model's answer", () => {
   const { syntax, shownTokens } = chooseFormat(templates.harmony);
   assert.ok(shownTokens.includes("<|call|>"));
   assert.equal(syntax.close, "");
 });
 
-test("a call of JSON ends with the mark with which all calls of the format do", () => {
+test("a JSON call ends with the same mark as all calls of the format", () => {
   assert.match(chooseFormat(templates.glm).syntax.close, /<\/tool_call>$/);
 });
 
-test("a call that is cut off comes back whole, as content until its arguments have begun", () => {
+test("a truncated call is content if its arguments have not begun, else a failed call with all its text", () => {
   for (const format of formats) {
     const text = written(format, [{ name: "get_weather", args: '{"city": "Paris"}' }]);
     const wholeAt = text.indexOf('"Paris"}') + '"Paris"}'.length;
@@ -67,19 +67,19 @@ test("a call that is cut off comes back whole, as content until its arguments ha
   }
 });
 
-/** What is left of a text that is no call: a mark at the end of a message is none of it. */
+/** The remaining text of a call that is invalid, without a mark at the end of a message. */
 function shown(text: string): string {
   return text.replace(/<\|call\|>\s*/, "");
 }
 
-test("a call of an unknown name comes back as content", () => {
+test("a call of an unknown tool is content", () => {
   for (const format of formats) {
     const text = written(format, [{ name: "get_whether", args: '{"city": "Paris"}' }]);
     assert.deepEqual(read(format, text), { content: shown(text), reasoning: "", calls: [], failed: [] }, format.name);
   }
 });
 
-test("a call with wrong JSON fails with all its text up to there, and what follows is content", () => {
+test("a call with invalid JSON fails with all its text so far, and the text that follows is content", () => {
   for (const format of formats) {
     const text = written(format, [{ name: "get_time", args: '{"a": tru, "b": 1}' }]);
     const end = text.indexOf(", ", text.indexOf("tru"));
@@ -91,7 +91,7 @@ test("a call with wrong JSON fails with all its text up to there, and what follo
   }
 });
 
-test("nothing is a call where there are no tools, and thinking still is thinking", () => {
+test("without tools nothing is a call, but thinking is still found", () => {
   for (const format of formats) {
     const text = `Yes ${written(format, [{ name: "get_time", args: "{}" }])} no`;
     const { thinking } = format;
@@ -102,7 +102,7 @@ test("nothing is a call where there are no tools, and thinking still is thinking
   }
 });
 
-/** What may be missing between two texts with no call between them. */
+/** Text that may be dropped between two parts without a call between them. */
 function droppable({ name, thinking }: ToolFormat): RegExp {
   const marks = thinking === null ? [] : [thinking.begin.trim(), thinking.end].map(escaped);
   if (name === "granite") marks.push("</?response>");
@@ -124,14 +124,14 @@ function checkNothingIsLost(format: ToolFormat, parts: readonly OutputPart[], te
   const checkGap = (gap: string) => {
     let rest = gap;
     for (const lost of failed) {
-      assert.ok(rest.includes(lost), `${format.name}: a failed call is not where it was`);
+      assert.ok(rest.includes(lost), `${format.name}: a failed call is at another position`);
       rest = rest.slice(rest.indexOf(lost) + lost.length);
     }
     if (whole.length === 0 && failed.length === 0) {
       assert.equal(rest.replace(droppable(format), "").trim(), "", `${format.name} loses text of ${gap}`);
     }
     for (const text of converting.has(format.name) ? [] : whole) {
-      assert.ok(text === "{}" || gap.includes(text), `${format.name}: arguments nobody wrote`);
+      assert.ok(text === "{}" || gap.includes(text), `${format.name}: arguments that were not written`);
     }
     failed = [];
     whole = [];
@@ -148,7 +148,7 @@ function checkNothingIsLost(format: ToolFormat, parts: readonly OutputPart[], te
   checkGap(text.slice(end));
 }
 
-test("whatever is pushed, in whatever pieces, comes out the same, and nothing is lost", () => {
+test("any text gives the same parts for any division into pieces, and nothing is lost", () => {
   for (const format of formats) {
     const { thinking, syntax, shownTokens } = format;
     const parts = [
@@ -173,7 +173,7 @@ test("whatever is pushed, in whatever pieces, comes out the same, and nothing is
   }
 });
 
-test("text goes out at once, but for what may begin a mark and the white space before it", () => {
+test("text is emitted at once, except a possible start of a mark and the white space before it", () => {
   const parser = chooseFormat(templates.hermes).createParser({ tools, startsThinking: false });
   const push = (text: string) => parser.push(text).map((part) => ("text" in part ? part.text : part.kind));
   assert.deepEqual(push("Hello"), ["Hello"]);
@@ -183,7 +183,7 @@ test("text goes out at once, but for what may begin a mark and the white space b
   assert.deepEqual(push("box>"), [" <toolbox>"]);
 });
 
-test("arguments go out as they come, once the call is known", () => {
+test("arguments are emitted as they arrive, once the call is known", () => {
   const parser = chooseFormat(templates.coder).createParser({ tools, startsThinking: false });
   parser.push("<tool_call>\n<function=write_file>\n<parameter=text>\nab");
   assert.deepEqual(parser.push('c"d'), [{ kind: "arguments", text: 'c\\"d' }]);
@@ -191,7 +191,7 @@ test("arguments go out as they come, once the call is known", () => {
   assert.deepEqual(parser.push("m>e"), [{ kind: "arguments", text: "\\n</param>e" }]);
 });
 
-test("arguments in tags that do not end, or have text between them, are a failed call", () => {
+test("arguments in tags without an end, or with text between them, are a failed call", () => {
   const format = chooseFormat(templates.coder);
   const text = "<tool_call>\n<function=write_file>\n<parameter=path>\na\n</parameter>\n";
   assert.deepEqual(read(format, text).failed, [text]);
@@ -199,7 +199,7 @@ test("arguments in tags that do not end, or have text between them, are a failed
   assert.equal(read(format, `${text}so</function>`).content, "so</function>");
 });
 
-test("after a call that fails, others are read", () => {
+test("calls after a failed call are read", () => {
   const bad = '<tool_call>{"name": "get_time", "arguments": {x';
   const good = '<tool_call>{"name": "get_time", "arguments": {}}</tool_call>';
   const { calls, failed, content } = read(chooseFormat(templates.hermes), `${bad}${good} ${bad}`);

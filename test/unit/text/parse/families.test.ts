@@ -1,4 +1,4 @@
-// A table: what each family of models writes, and what it is read as, however it is cut into pieces.
+// Model families: a table of outputs and the parts they are parsed into, for any division into pieces.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { chooseFormat } from "../../../../engines/text/parse/choose-format.ts";
@@ -48,7 +48,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       ],
     },
     {
-      title: "a call with a brace too few, and one with a brace too many",
+      title: "a call with a missing brace, and one with a surplus brace",
       text: `<tool_call>{"name": "get_weather", "arguments": ${paris}\n</tool_call>\n<tool_call>{"name": "get_time", "arguments": {}}}\n</tool_call> Well.`,
       content: "Well.",
       calls: [
@@ -57,7 +57,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       ],
     },
     {
-      title: "arguments that are JSON within a string, or none",
+      title: "arguments that are JSON in a string, or null",
       text: `<tool_call>{"name": "write_file", "arguments": ${JSON.stringify(nested)}, "id": "a"}</tool_call><tool_call>{"arguments": "{}", "name": "get_time"}</tool_call><tool_call>{"name": "get_time", "arguments": null}</tool_call>`,
       calls: [
         ["write_file", nested, "a"],
@@ -66,7 +66,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       ],
     },
     {
-      title: "calls as OpenAI's protocol has them",
+      title: "calls in the form of OpenAI's protocol",
       text: `<tool_call>{"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": "{\\"city\\": \\"Paris\\"}"}}</tool_call><tool_call>{"type": "function", "function": {"name": "get_weather", "arguments": ${paris}}}</tool_call><tool_call>{"type": "function", "function": "get_time", "parameters": {}}</tool_call>`,
       calls: [
         ["get_weather", paris, "call_1"],
@@ -75,12 +75,12 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       ],
     },
     {
-      title: "no call in a string that is no object",
+      title: "a string instead of an object, which is not a call",
       text: '<tool_call>{"name": "get_time", "arguments": "[1]"}</tool_call>',
       content: '<tool_call>{"name": "get_time", "arguments": "[1]"}</tool_call>',
     },
     {
-      title: "marks, braces and escapes within a string",
+      title: "marks, braces and escapes in a string",
       text: `<tool_call>{"name": "write_file", "arguments": ${tricky}}</tool_call>`,
       calls: [["write_file", tricky]],
     },
@@ -106,12 +106,12 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       content: "Done.",
     },
     {
-      title: "a name with an escape, and white space all over",
+      title: "a name with an escape, and white space between all tokens",
       text: `<tool_call> {\n "name" : "get\\u005ftime" , "arguments" : { } } \n</tool_call>\n`,
       calls: [["get_time", "{ }"]],
     },
     {
-      title: "a call whose end marks are missing",
+      title: "a call without its end marks",
       text: `<tool_call>{"name": "get_weather", "arguments": ${paris}`,
       calls: [["get_weather", paris]],
     },
@@ -124,7 +124,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       ],
     },
     {
-      title: "thinking that comes too late to be any",
+      title: "thinking tags that come too late, as content",
       text: "The tag <think> begins it, </think> ends it.",
       content: "The tag <think> begins it, </think> ends it.",
     },
@@ -151,7 +151,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       calls: [["write_file", '{"path": "a.ts", "text": "\\nconst a = \\"\\\\n\\";\\n</param> 😀\\n"}']],
     },
     {
-      title: "two calls, one without parameters, the outer marks left out",
+      title: "two calls, one without parameters, without the outer marks",
       text: "<function=get_time>\n</function>\n<function=get_weather><parameter=city>Rome</parameter></function>",
       calls: [
         ["get_time", "{}"],
@@ -159,7 +159,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       ],
     },
     {
-      title: "JSON where the schema does not say, and a string where it is none",
+      title: "JSON if the schema does not say, and a string if it is not JSON",
       text: '<tool_call><function=get_time><parameter=zone>\n{"a": [1]}\n</parameter><parameter=b>\nno json\n</parameter></function></tool_call>',
       calls: [["get_time", '{"zone": {"a": [1]}, "b": "no json"}']],
     },
@@ -216,7 +216,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
   ],
   llama: [
     {
-      title: "a call that is the whole answer",
+      title: "a call that is the whole output",
       text: `{"name": "get_weather", "parameters": ${paris}}`,
       calls: [["get_weather", paris]],
     },
@@ -230,7 +230,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       ],
     },
     {
-      title: "JSON that is no call, and one that comes after text",
+      title: "JSON that is not a call, and JSON after text",
       text: `{"name": "Ada", "parameters": {}} or {"name": "get_time", "parameters": {}}`,
       content: `{"name": "Ada", "parameters": {}} or {"name": "get_time", "parameters": {}}`,
     },
@@ -281,7 +281,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       ],
     },
     {
-      title: "a call whose section has no begin",
+      title: "a call without the section's begin mark",
       text: deepseekCall("get_weather_alerts", tricky),
       calls: [["get_weather_alerts", tricky]],
     },
@@ -310,7 +310,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
     },
   ],
   recipients: [
-    { title: "text for all", text: "all\nHello >>> you", content: "Hello >>> you" },
+    { title: "text for all recipients", text: "all\nHello >>> you", content: "Hello >>> you" },
     {
       title: "text and two calls",
       text: `all\nI look.\n>>>get_weather\n${paris}>>>write_file\n${tricky}`,
@@ -321,7 +321,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       ],
     },
     {
-      title: "a call at once",
+      title: "a call without text before it",
       text: `get_weather_alerts\n${paris}`,
       calls: [["get_weather_alerts", paris]],
     },
@@ -336,7 +336,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       ],
     },
     {
-      title: "an answer between tags of its own",
+      title: "an answer between response tags",
       text: "<think>hm</think><response>It is </response> here.</response>\n",
       reasoning: "hm",
       content: "It is </response> here.",
@@ -359,7 +359,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
   ],
   firefunction: [
     {
-      title: "text with the mark's beginnings, and a list of calls",
+      title: "text with prefixes of the mark, and a list of calls",
       text: `For functools fun: functools[{"name": "write_file", "arguments": ${tricky}}]`,
       content: "For functools fun:",
       calls: [["write_file", tricky]],
@@ -396,7 +396,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       ],
     },
     {
-      title: "two calls, one with JSON and one with nothing",
+      title: "two calls, one with JSON and one without arguments",
       text: `Yes. <|tool_call>call:get_weather{ "city": "Paris"}<tool_call|><|tool_call>call:get_time{}<tool_call|>`,
       content: "Yes.",
       calls: [
@@ -435,12 +435,12 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       calls: [["write_file", tricky]],
     },
     {
-      title: "a call at once, named before the channel",
+      title: "a call without a preamble, named before the channel",
       text: ` to=functions.get_weather<|channel|>commentary json<|message|>${paris}`,
       calls: [["get_weather", paris]],
     },
     {
-      title: "a message for somebody unknown",
+      title: "a message to an unknown recipient",
       text: `<|channel|>analysis to=python code<|message|>print(1)<|call|>`,
       content: "<|channel|>analysis to=python code<|message|>print(1)",
     },
@@ -459,7 +459,7 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
 for (const [family, list] of Object.entries(cases) as [Family, readonly Case[]][]) {
   describe(family, () => {
     for (const { title, text, startsThinking = false, content = "", reasoning = "", calls = [] } of list) {
-      test(`reads ${title}, however it is cut`, () => {
+      test(`reads ${title}, for any division into pieces`, () => {
         const answer = read(chooseFormat(templates[family]), text, { startsThinking });
         assert.deepEqual(answer, {
           content,

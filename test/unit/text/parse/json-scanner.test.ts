@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { JsonScanner } from "../../../../engines/text/parse/json-scanner.ts";
 
-/** Whether the text is one object and nothing after it. */
+/** True if the text is exactly one object. */
 function isWhole(pieces: readonly string[]): boolean {
   const scanner = new JsonScanner();
   return pieces.every((piece) => scanner.scan(piece, 0) === piece.length) && scanner.isWhole;
@@ -22,7 +22,7 @@ const object = fc
   .tuple(fc.dictionary(fc.string(), fc.jsonValue()), fc.constantFrom(0, 1, 2))
   .map(([value, indent]) => JSON.stringify(value, null, indent));
 
-test("a whole object is whole, in one piece and character by character", () => {
+test("a complete object is recognized in one piece and character by character", () => {
   fc.assert(
     fc.property(object, (text) => {
       assert.ok(isWhole([text]));
@@ -31,13 +31,13 @@ test("a whole object is whole, in one piece and character by character", () => {
   );
 });
 
-test("what a change makes of an object is JSON here where it is for JSON.parse", () => {
+test("a mutated object is valid for the scanner exactly if it is for JSON.parse", () => {
   const change = fc.constantFrom("", "{", "}", "[", "]", '"', ",", ":", "0", "-", ".", "e", "+", "\\", "u", "t", "\n");
   fc.assert(
     fc.property(object, fc.nat(), fc.nat(2), change, (text, position, removed, added) => {
       const at = position % text.length;
       const changed = text.slice(0, at) + added + text.slice(at + removed);
-      // Space around an object is not the scanner's.
+      // The scanner does not accept white space around an object.
       fc.pre(changed.trim() === changed);
       assert.equal(isWhole([changed]), isObject(changed), changed);
       assert.equal(isWhole(changed.split("")), isObject(changed), changed);
@@ -46,7 +46,7 @@ test("what a change makes of an object is JSON here where it is for JSON.parse",
   );
 });
 
-test("numbers and words are what JSON has, and nothing else", () => {
+test("numbers and words are those of JSON, and no others", () => {
   const values = [
     "0",
     "-0",
@@ -71,14 +71,14 @@ test("numbers and words are what JSON has, and nothing else", () => {
   }
 });
 
-test("it stops behind the object and at the first character that is wrong", () => {
+test("it stops after the object and at the first invalid character", () => {
   assert.equal(new JsonScanner().scan('x{"a":1} {', 1), 8);
   assert.equal(new JsonScanner().scan('{"a":tru}', 0), 8);
   assert.equal(new JsonScanner().scan('{"a":1x}', 0), 6);
   assert.equal(new JsonScanner().scan("[1]", 0), 0);
 });
 
-test("arguments nested deeper than anybody reads are none", () => {
+test("arguments that are nested too deeply are refused", () => {
   const nested = (depth: number) => `{"a":${"[".repeat(depth)}${"]".repeat(depth)}}`;
   assert.ok(isWhole([nested(100)]));
   assert.ok(!isWhole([nested(200)]));

@@ -1,4 +1,4 @@
-// Owns running answers through a parser for the tests: in one piece, cut anywhere, character by character; and the sum of it.
+// Parser harness: runs outputs through a parser in one piece, cut anywhere and character by character, and collects the result.
 import assert from "node:assert/strict";
 import type { ToolSpec } from "../../../../engines/generation.ts";
 import type { OutputPart, ToolFormat } from "../../../../engines/text/parse/tool-format.ts";
@@ -27,7 +27,7 @@ export interface RunOptions {
   readonly startsThinking?: boolean;
 }
 
-/** All parts of an answer that comes in these pieces. Checks what holds of every answer. */
+/** All parts of an output that arrives in these pieces. Checks the invariants of every output. */
 export function partsOf(format: ToolFormat, pieces: readonly string[], options: RunOptions = {}): OutputPart[] {
   const parser = format.createParser({
     tools: options.tools ?? tools,
@@ -38,7 +38,7 @@ export function partsOf(format: ToolFormat, pieces: readonly string[], options: 
   return parts;
 }
 
-/** Texts are verbatim slices in their order; calls do not overlap, and the arguments of whole ones are JSON objects. */
+/** Texts are verbatim slices in order; calls do not overlap, and the arguments of complete calls are JSON objects. */
 function checkParts(parts: readonly OutputPart[], text: string): void {
   let end = 0;
   let open: string | null = null;
@@ -46,7 +46,7 @@ function checkParts(parts: readonly OutputPart[], text: string): void {
     if (part.kind === "content" || part.kind === "reasoning") {
       assert.equal(open, null, "text within a call");
       assert.notEqual(part.text, "", "an empty part");
-      assert.ok(part.at >= end, "text that comes twice");
+      assert.ok(part.at >= end, "text that is emitted twice");
       assert.equal(text.slice(part.at, part.at + part.text.length), part.text, "text that is not verbatim");
       end = part.at + part.text.length;
     } else if (part.kind === "call") {
@@ -81,7 +81,7 @@ export function answerOf(parts: readonly OutputPart[]): Answer {
   return { content: textOf("content"), reasoning: textOf("reasoning"), calls, failed };
 }
 
-/** The answer, which must be the same in one piece, cut in two anywhere, and character by character. */
+/** The parsed output, which must be the same in one piece, cut in two anywhere, and character by character. */
 export function read(format: ToolFormat, text: string, options: RunOptions = {}): Answer {
   const whole = answerOf(partsOf(format, [text], options));
   for (let cut = 1; cut < text.length; cut++) {

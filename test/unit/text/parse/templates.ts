@@ -1,4 +1,4 @@
-// Owns the pieces of chat templates by which families are known: what each writes of calls, and nothing else.
+// Template fragments: the text of each family's chat template by which choose-format.ts recognizes it, and nothing else.
 
 export const templates = {
   hermes: `{{ '<tool_call>\\n{"name": "' + call.name + '", "arguments": ' }}{{ '}\\n</tool_call>' }} {{ '</think>' }}`,

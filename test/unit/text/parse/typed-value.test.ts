@@ -19,13 +19,13 @@ function typed(key: string, text: string): string {
   return jsonTyped(text, parameterTypes(parameters, key));
 }
 
-test("a parameter that can only be a string is known as one", () => {
+test("a parameter that can only be a string is recognized", () => {
   const isString = (key: string) => mayOnlyBeString(parameterTypes(parameters, key));
   assert.deepEqual(["text", "colour"].map(isString), [true, true]);
   assert.deepEqual(["count", "either", "several", "flag", "unclear", "missing", "toString"].some(isString), false);
 });
 
-test("text is JSON where it is JSON of a type that is allowed, else a string", () => {
+test("text is JSON if it is JSON of an allowed type, else a string", () => {
   assert.equal(typed("text", "42"), '"42"');
   assert.equal(typed("count", " 42\n"), "42");
   assert.equal(typed("count", "many"), '"many"');
@@ -35,13 +35,13 @@ test("text is JSON where it is JSON of a type that is allowed, else a string", (
   assert.equal(typed("several", "[1]"), '"[1]"');
 });
 
-test("where the schema does not say, text is JSON if it can be", () => {
+test("if the schema does not say, text is JSON if it can be parsed", () => {
   assert.equal(typed("unclear", '{"a": 1}'), '{"a": 1}');
   assert.equal(typed("missing", "two words"), '"two words"');
   assert.equal(jsonTyped("1", parameterTypes(null, "a")), "1");
 });
 
-test("words of Python are read where a type is known", () => {
+test("Python words are read if a type is known", () => {
   assert.equal(typed("flag", "True"), "true");
   assert.equal(typed("only", "None"), "null");
   assert.equal(typed("text", "None"), '"None"');

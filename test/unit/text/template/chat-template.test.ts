@@ -40,7 +40,7 @@ describe("chat template", () => {
     );
   });
 
-  it("puts system text before the user's where the template has no system role", () => {
+  it("puts system text before the user's if the template has no system role", () => {
     const source =
       "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}" +
       "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}";
@@ -51,23 +51,23 @@ describe("chat template", () => {
     assert.equal(render(source, [user("C"), system("A")]), "[user]C[user]A");
   });
 
-  it("puts it there too where the template silently drops it", () => {
+  it("does so too if the template silently drops system text", () => {
     const source =
       "{% for m in messages %}{% if m.role != 'system' %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}";
     assert.equal(render(source, [system("A"), user("C")]), "[user]A\n\nC");
   });
 
-  it("gives content as parts to a template that can read nothing else", () => {
+  it("gives content as parts to a template that reads only parts", () => {
     const source = "{% for m in messages %}{% for part in m.content %}{{ part.text }};{% endfor %}{% endfor %}";
     assert.equal(render(source, [system("A"), user("B")]), "A;B;");
   });
 
-  it("gives content as text to a template that can read both", () => {
+  it("gives content as text to a template that reads both", () => {
     const source = "{% for m in messages %}{% if m.content is string %}text{% endif %}{{ m.content }}{% endfor %}";
     assert.equal(render(source, [user("B")]), "textB");
   });
 
-  it("calls a developer system unless the template knows the role", () => {
+  it("renders a developer message as system unless the template has the role", () => {
     assert.match(render(chatMl, [{ role: "developer", content: "A" }, user("B")]), /^<\|im_start\|>system\nA/);
     assert.match(
       render(`${chatMl}{# developer #}`, [{ role: "developer", content: "A" }]),
@@ -75,39 +75,39 @@ describe("chat template", () => {
     );
   });
 
-  it("passes tools as an empty list only when the template fails without", () => {
+  it("passes tools as an empty list only if the template fails without", () => {
     const looping = "{% for tool in tools %}{{ tool }}{% endfor %}{{ messages[0].content }}";
     const asking = "{% if tools is defined %}Tools:{% endif %}{{ messages[0].content }}";
     assert.equal(render(looping, [user("A")]), "A");
     assert.equal(render(asking, [user("A")]), "A");
   });
 
-  it("tells the template what the request asks of reasoning", () => {
+  it("passes the request's reasoning settings to the template", () => {
     const source =
       "{{ messages[0].content }}{{ enable_thinking }}{{ reasoning_effort }}{{ enable_thinking is defined }}";
     assert.equal(render(source, [user("A")], { enableThinking: false, reasoningEffort: "low" }), "Afalselowtrue");
     assert.match(render(source, [user("A")]), /false$/);
   });
 
-  it("knows the day, and the names of the first and last token", () => {
+  it("provides the date, and the names of the BOS and EOS tokens", () => {
     const source = "{{ bos_token }}{{ strftime_now('%Y') }}{{ messages[0].content }}{{ eos_token }}";
     assert.equal(render(source, [user("A")]), `<|im_start|>${new Date().getFullYear()}A<|im_end|>`);
   });
 
-  it("renders a template that has integers for keys, in their order and by them", () => {
+  it("renders dictionaries with integer keys, in order and by key", () => {
     const source =
       "{%- set steps = {\n 512: 128,\n 16: 4,\n 0: 0 } -%}{% set ns = namespace(found=none) %}{% for k, v in steps | dictsort %}{{ k }}:{{ v }} {% if ns.found is none and 100 <= k %}{% set ns.found = v %}{% endif %}{% endfor %}{{ ns.found }} {{ steps[16] }}{{ messages[0].content }}";
     assert.equal(render(source, [user("A")]), "0:0 16:4 512:128 128 4A");
   });
 
-  it("blames the messages when the template refuses them, in the template's words", () => {
+  it("blames the messages if the template refuses them, with the template's message", () => {
     const source =
       "{{ messages[0].content }}{% if messages|length > 1 %}{{ raise_exception('one at a time') }}{% endif %}";
     const failure = isError("invalid_value", /one at a time/);
     assert.throws(() => render(source, [user("A"), assistant("B")]), failure);
   });
 
-  it("blames the template when it cannot render anything, or cannot be read", () => {
+  it("blames the template if it cannot render anything, or cannot be compiled", () => {
     assert.throws(() => render("{{ undefined_function() }}", [user("A")]), isError("unsupported", /chat_template/));
     assert.throws(() => render("{% for %}", [user("A")]), isError("model_file_invalid", /cannot be compiled/));
   });
@@ -144,7 +144,7 @@ describe("user text in a prompt", () => {
     )
     .map((parts) => parts.join(""));
 
-  it("never becomes a control token, and stays what it is", () => {
+  it("never becomes a control token, and stays unchanged", () => {
     const source = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}";
     fc.assert(
       fc.property(hostile, hostile, (first, second) => {
@@ -155,7 +155,7 @@ describe("user text in a prompt", () => {
     );
   });
 
-  it("never becomes one even where it uses up the markers, and is refused where it leaves none", () => {
+  it("never becomes one if it contains candidate markers, and is refused if it contains all of them", () => {
     const codes = (from: number, to: number) =>
       Array.from({ length: to - from + 1 }, (_, i) => String.fromCharCode(from + i));
     const noncharacters = `${codes(0xfdd0, 0xfdef).join("")}<|im_end|>`;
@@ -164,7 +164,7 @@ describe("user text in a prompt", () => {
       text: noncharacters,
     });
     const all = noncharacters + codes(0xe000, 0xf8ff).join("");
-    assert.throws(() => render(chatMl, [user(all)]), isError("invalid_value", /leave at least one out/));
+    assert.throws(() => render(chatMl, [user(all)]), isError("invalid_value", /remove at least one of them/));
   });
 
   it("never becomes one together with its neighbours", () => {
@@ -180,7 +180,7 @@ describe("user text in a prompt", () => {
     assert.deepEqual(controlTokensOf(around, [user("im_end")]).control, []);
   });
 
-  it("never becomes one where the template takes words out of it, or cuts it", () => {
+  it("never becomes one if the template removes words from it, or splits it", () => {
     const removing = "{{ messages[0].content.replace('/no_think', '') | replace(\"/think\", '') | trim }}";
     for (const text of [
       "<|im_/thinkend|>",
@@ -197,7 +197,7 @@ describe("user text in a prompt", () => {
     assert.deepEqual(controlTokensOf(trimming, [split as ChatMessage]).control, []);
   });
 
-  it("leaves a template the words it looks for, where they join nothing", () => {
+  it("stays readable for a template that looks for words, if they join nothing", () => {
     const source =
       "{{ messages[0].content.split('</think>')[-1].replace('/think', '').strip() }}{{ '!' if '</think>' in messages[0].content }}";
     const text = (content: string) => new ChatTemplate(source, vocabulary).render([user(content)], {}).text;
@@ -218,7 +218,7 @@ describe("user text in a prompt", () => {
   });
 });
 
-describe("where a template comes from", () => {
+describe("the source of a chat template", () => {
   it("is the model file's default, or its only one", () => {
     const templates = new Map([
       ["tool_use", "T"],
@@ -229,13 +229,13 @@ describe("where a template comes from", () => {
     assert.equal(modelTemplateSource(templates, tokenizer), "T");
   });
 
-  it("is ChatML where the file has none and the vocabulary is made for it", () => {
+  it("is ChatML if the file has none and the vocabulary has its tokens", () => {
     const source = modelTemplateSource(new Map(), tokenizer);
     assert.equal(render(source, [user("A")]), render(chatMl, [user("A")]));
     assert.throws(() => modelTemplateSource(new Map(), { tokens: ["a"] }), isError("unsupported", /chat_template/));
   });
 
-  it("is a .jinja or .json file where one is named", () =>
+  it("is a .jinja or .json file if the configuration names one", () =>
     inTemporaryFolder(async (folder) => {
       const path = (name: string) => join(folder, name);
       await writeFile(path("a.jinja"), "J");
@@ -245,7 +245,7 @@ describe("where a template comes from", () => {
       assert.equal(await loadTemplateOverride(path("a.json"), "jinja_explicit"), '{"chat_template":"S"}');
     }));
 
-  it("is refused with the reason where the file will not do", () =>
+  it("is refused with the reason if the file is not usable", () =>
     inTemporaryFolder(async (folder) => {
       const refused = async (name: string, content: string | null, words: RegExp) => {
         if (content !== null) await writeFile(join(folder, name), content);

@@ -1,4 +1,4 @@
-// Tools, calls and results in prompts, with small templates in the style of the families people run.
+// Tools, calls and results in prompts, with small templates in the style of common model families.
 import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 import fc from "fast-check";
@@ -9,7 +9,7 @@ import type { ServerError } from "../../../../runtime/errors.ts";
 import { chatMl } from "../../../fixtures/models/tiny-gguf.ts";
 import { tinyMetadata } from "../tokenizer/tiny-vocabulary.ts";
 
-/** Tools in the system's text, results as the user's; content and calls in one message. */
+/** Tools in the system text, results as user messages; content and calls in one message. */
 const hermes = `{% if tools %}<|im_start|>system
 {% if messages[0].role == 'system' %}{{ messages[0].content }}
 {% endif %}<tools>{% for tool in tools %}{{ tool | tojson }}{% endfor %}</tools> in <tool_call></tool_call><|im_end|>
@@ -26,19 +26,19 @@ const hermes = `{% if tools %}<|im_start|>system
 {% else %}<think>
 {% endif %}`;
 
-/** One call a message, whose content is lost beside it; arguments under another name. */
+/** One call per message, whose content is lost beside it; arguments under another name. */
 const llama = `{% for t in tools %}{{ t | tojson }}{% endfor %}{% for m in messages %}{% if m.tool_calls %}{% if m.tool_calls|length != 1 %}{{ raise_exception('only single calls') }}{% endif %}[assistant]{"name": "{{ m.tool_calls[0].function.name }}", "parameters": {{ m.tool_calls[0].function.arguments | tojson }}}{% elif m.role == 'tool' %}[ipython]{{ m.content }}{% else %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}`;
 
-/** Ids of nine characters, turns that alternate. */
+/** Ids of nine characters; alternating turns. */
 const mistral = `{% set ns = namespace(turn=0) %}{% for m in messages %}{% if m.role == 'user' or (m.role == 'assistant' and not m.tool_calls) %}{% if (m.role == 'user') != (ns.turn % 2 == 0) %}{{ raise_exception('must alternate') }}{% endif %}{% set ns.turn = ns.turn + 1 %}{% endif %}{% if m.tool_calls %}{% for c in m.tool_calls or [] %}{% if c.id|length != 9 %}{{ raise_exception('ids of nine') }}{% endif %}[TOOL_CALLS]{{ c.function.name }} {{ c.id }} {{ c.function.arguments | tojson }}{% endfor %}{% elif m.role == 'tool' %}[RESULT]{{ m.tool_call_id }} {{ m.content }}{% else %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}{{ tools | tojson if tools else '' }}`;
 
 /** Arguments must be text, and content null. */
 const deepseek = `{% for m in messages %}{% if m.role == 'assistant' and m.content is none %}{% for c in m.tool_calls or [] %}[call]{{ c.function.name + ' ' + c.function.arguments }}{% endfor %}{% elif m.role == 'tool' %}[result]{{ m.content }}{% else %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}`;
 
-/** Results under the name of what was called. */
+/** Results under the name of the called tool. */
 const named = `{% for t in tools %}{{ t.function.name }}: {{ t.function.parameters.properties | tojson }};{% endfor %}{% for m in messages %}{% for c in m.tool_calls or [] %}[call {{ c.function.name }}]{{ c.function.arguments | tojson }}{% endfor %}{% if m.role == 'tool' %}[{{ m.name }}]{% endif %}{{ m.content }}{% endfor %}`;
 
-/** Knows neither tools nor a system's text, and wants turns to alternate. */
+/** Has neither tools nor system text, and requires alternating turns. */
 const gemma = `{% for m in messages %}{% if m.role not in ['user', 'assistant'] or (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}[{{ m.role }}]{{ m.content }}{% endfor %}`;
 
 const weather: ToolSpec = {
@@ -77,7 +77,7 @@ const render = (source: string, messages: readonly ChatMessage[], tools: readonl
 };
 
 describe("tools in a prompt", () => {
-  it("are given to a template that takes them, in the shape that all expect", () => {
+  it("are passed to a template that accepts them, in the common shape", () => {
     assert.equal(template(hermes).capabilities.takesTools, true);
     assert.match(
       render(hermes, [user("Hi")], [weather]),
@@ -86,7 +86,7 @@ describe("tools in a prompt", () => {
     assert.doesNotMatch(render(hermes, [user("Hi")]), /tools/);
   });
 
-  it("have parameters and a description where the client gives none", () => {
+  it("have parameters and a description if the client gives none", () => {
     const bare: ToolSpec = { name: "now", description: null, parameters: null, strict: false };
     assert.match(
       render(hermes, [user("Hi")], [bare]),
@@ -94,12 +94,12 @@ describe("tools in a prompt", () => {
     );
   });
 
-  it("have a description on every parameter where the template fails without", () => {
+  it("have a description for every parameter if the template fails without", () => {
     const demanding = `{% for t in tools %}{{ t.function.name }}{% for key, p in t.function.parameters.properties.items() %}{{ key + p.description.upper() }}{% endfor %}{% endfor %}{{ messages[0].content }}`;
     assert.equal(render(demanding, [user("Hi")], [weather]), "get_weathercityHi");
   });
 
-  it("are described in words where the template has no place for them, with the form in which to call them", () => {
+  it("are described as text if the template has no place for them, with the call syntax", () => {
     assert.equal(template(chatMl).capabilities.takesTools, false);
     const prompt = render(chatMl, [{ role: "system", content: "Be brief." }, user("Hi")], [weather]);
     assert.match(prompt, /^<\|im_start\|>system\nBe brief\.\n\n[\s\S]*"name":"get_weather"/);
@@ -108,7 +108,7 @@ describe("tools in a prompt", () => {
     assert.match(render(gemma, [user("Hi")], [weather]), /^\[user\][\s\S]*get_weather[\s\S]*\n\nHi$/);
   });
 
-  it("are given as text, with the day, where the template fails without", () => {
+  it("are passed as text, with the date, if the template fails without", () => {
     const textual = `{{ 'Functions: ' + functions + ' Today is ' + datetime + '.' }}{{ messages[0].content }}`;
     const prompt = render(textual, [user("Hi")], [weather]);
     const [, functions = "", day = ""] = /^Functions: (.*) Today is (.*)\.Hi$/s.exec(prompt) ?? [];
@@ -117,7 +117,7 @@ describe("tools in a prompt", () => {
     assert.match(render(textual, [user("Hi")]), /^Functions: \[\] Today/);
   });
 
-  it("are refused where they are nested too deep", () => {
+  it("are refused if they are nested too deeply", () => {
     let deep: unknown = {};
     for (let i = 0; i < 200; i++) deep = { items: deep };
     assert.throws(
@@ -128,14 +128,14 @@ describe("tools in a prompt", () => {
 });
 
 describe("calls and results in a prompt", () => {
-  it("stand as the template writes them, arguments as JSON and content beside them", () => {
+  it("are written by the template, with arguments as JSON and content beside them", () => {
     assert.match(
       render(hermes, twoCalls, [weather]),
       /assistant\nLet me see\.<tool_call>\{"name": "get_weather", "arguments": \{"city": "Paris"\}\}<\/tool_call><tool_call>\{"name": "get_weather", "arguments": \{"city": "Rome"\}\}<\/tool_call><\|im_end\|>\n<\|im_start\|>user\n<tool_response>30 degrees<\/tool_response>/,
     );
   });
 
-  it("stand apart, each call with its result, where the template takes one call a message", () => {
+  it("are split, each call with its result, if the template accepts one call per message", () => {
     assert.match(
       render(llama, twoCalls, [weather]),
       /\[assistant\]Let me see\.\[assistant\]\{"name": "get_weather", "parameters": \{"city": "Paris"\}\}\[ipython\]20 degrees\[assistant\]\{"name": "get_weather", "parameters": \{"city": "Rome"\}\}\[ipython\]30 degrees\[assistant\]In Rome\./,
@@ -144,7 +144,7 @@ describe("calls and results in a prompt", () => {
     assert.match(render(llama, unknown), /\{\}\}\[ipython\]found\[assistant\][^[]*\[ipython\]lost$/);
   });
 
-  it("have ids of nine characters where the template wants them, the same for a call and its result", () => {
+  it("have ids of nine characters if the template requires them, the same for a call and its result", () => {
     const prompt = render(mistral, twoCalls, [weather]);
     const ids = (pattern: RegExp) => [...prompt.matchAll(pattern)].map(([, id]) => id);
     const called = ids(/\[TOOL_CALLS\]get_weather (\w+) /g);
@@ -154,14 +154,14 @@ describe("calls and results in a prompt", () => {
     assert.match(kept, /get_weather abcDEF123 \{\}\[RESULT\]abcDEF123 ok/);
   });
 
-  it("have arguments as text and content that is null where the template wants those", () => {
+  it("have arguments as text and null content if the template requires them", () => {
     assert.match(
       render(deepseek, twoCalls),
       /\[call\]get_weather \{"city": "Paris"\}\[call\]get_weather \{"city": "Rome"\}/,
     );
   });
 
-  it("name what was called, also in its result", () => {
+  it("name the called tool, also in its result", () => {
     const messages = [
       user("Hi"),
       calling("", call("a", "", "now"), call("b", '{"x": 1}', "later")),
@@ -171,20 +171,20 @@ describe("calls and results in a prompt", () => {
     assert.match(render(named, messages), /Hi\[call now\]\{\}\[call later\]\{"x": 1\}\[later\]two\[now\]one$/);
   });
 
-  it("name what was called in a result where the calls themselves are written as text", () => {
+  it("name the called tool in a result if the calls themselves are written as text", () => {
     const appending = `{% set ns = namespace(calls=[]) %}{% for m in messages %}{% for c in m.tool_calls or [] %}{% set _ = ns.calls.append(c) %}{% endfor %}{% if m.role == 'tool' %}[{{ m.name or 'unknown' }}]{% endif %}{{ m.content }}{% endfor %}`;
     const messages = [user("Hi"), calling("", call("a", "{}", "now")), result("a", "one")];
     assert.match(render(appending, messages), /<\/tool_call>\[now\]one$/);
   });
 
-  it("leave arguments as text that are no JSON object", () => {
+  it("keep arguments as text if they are not a JSON object", () => {
     for (const text of ["{cut", "[1]", "word", `${'{"a":'.repeat(300)}1${"}".repeat(300)}`]) {
       const prompt = render(hermes, [user("Hi"), calling("", call("a", text)), result("a", "r")], [weather]);
       assert.ok(prompt.includes(`"arguments": ${JSON.stringify(text)}}`), prompt);
     }
   });
 
-  it("are written as text, results as the user's, where the template has no place for them", () => {
+  it("are written as text, results as user messages, if the template has no place for them", () => {
     const prompt = render(gemma, twoCalls);
     assert.equal(
       prompt,
@@ -200,18 +200,18 @@ describe("calls and results in a prompt", () => {
 });
 
 describe("thinking in a prompt", () => {
-  it("is given back with what it led to", () => {
+  it("is passed with the call that it led to", () => {
     const messages = [user("Hi"), { ...calling("", call("a", "{}")), reasoning: "Hm." }, result("a", "r")];
     assert.match(render(hermes, messages), /assistant\n<think>Hm\.<\/think><tool_call>/);
   });
 
-  it("is joined with content where the template refuses both beside a call", () => {
+  it("is joined with content if the template refuses both beside a call", () => {
     const source = `{% for m in messages %}{% if m.thinking and m.content and m.tool_calls %}{{ raise_exception('not both') }}{% endif %}[{{ m.thinking }}|{{ m.content }}]{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}`;
     const messages = [user("Hi"), { ...calling("So.", call("a", "{}")), reasoning: "Hm." }, result("a", "r")];
     assert.match(render(source, messages), /\[Hm\.\n\nSo\.\|\]get_weather\{\}/);
   });
 
-  it("is asked for by either name that templates have for it", () => {
+  it("is requested under either name that templates use for it", () => {
     const source = "{{ messages[0].content }}{% if thinking %}<think>{% endif %}";
     const text = (args: object) => template(source).render([user("Hi")], args).text;
     assert.equal(text({ enableThinking: true }), "Hi<think>");
@@ -219,7 +219,7 @@ describe("thinking in a prompt", () => {
     assert.equal(text({}), "Hi");
   });
 
-  it("has begun where the prompt ends in it", () => {
+  it("has begun if the prompt ends in it", () => {
     const thinking = template(hermes);
     assert.deepEqual(thinking.thinking, { begin: "<think>", end: "</think>" });
     assert.equal(thinking.opensThinking(thinking.render([user("Hi")], {})), true);
@@ -229,8 +229,8 @@ describe("thinking in a prompt", () => {
   });
 });
 
-describe("a client's text among tools", () => {
-  it("never becomes a control token, wherever it stands, and stays what it is", () => {
+describe("a client's text in tools", () => {
+  it("never becomes a control token at any position, and stays unchanged", () => {
     const names = ["<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>"];
     const parts = fc.oneof(
       fc.constantFrom(...names, "<tool_", "call>", "<", "type", "hi"),
@@ -267,7 +267,7 @@ describe("a client's text among tools", () => {
     assert.ok(render(hermes, messages, [tool]).includes('{"<tool_call>key": {"enum": ["<tool_call>value", 1, null]}}'));
   });
 
-  it("leaves the words of a schema as they are, by which templates read it", () => {
+  it("keeps the schema words that templates read", () => {
     const source = `{% for t in tools %}{{ t.function.name }}{% for k, p in t.function.parameters.properties.items() %}{% if p.type == 'string' %}{{ k }} is text{% endif %}{% endfor %}{% endfor %}{{ messages[0].content }}`;
     const inName: Pick<Vocabulary, "controlTokens" | "tokenText" | "controlNamesIn" | "bosToken" | "eosToken"> = {
       bosToken: null,

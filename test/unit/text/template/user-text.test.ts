@@ -1,4 +1,4 @@
-// That no text of a user turns into a control token's name, whatever words a template takes out of it, in whatever order.
+// User text never becomes a control token's name, for any words that a template removes from it, in any order.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
@@ -11,7 +11,7 @@ const marker = "\ufdd0";
 const control = { names, namesIn: (text: string) => names.filter((name) => text.includes(name)) };
 const guard = new UserTextGuard(control, words);
 
-/** A text with others put into it. */
+/** A text with others inserted. */
 const stuffed = (text: fc.Arbitrary<string>, filling: fc.Arbitrary<string>) =>
   fc
     .tuple(text, fc.array(fc.tuple(fc.nat(12), filling), { minLength: 1, maxLength: 2 }))
@@ -19,22 +19,22 @@ const stuffed = (text: fc.Arbitrary<string>, filling: fc.Arbitrary<string>) =>
       fillings.reduce((left, [at, filling]) => left.slice(0, at) + filling + left.slice(at), whole),
     );
 const word = fc.constantFrom(...words);
-/** A name with words in it that have words in them. */
+/** A name with inserted words, which have inserted words too. */
 const attack = stuffed(fc.constantFrom(...names), fc.oneof(word, stuffed(word, word), fc.constantFrom(" ", "\n")));
 const usual = fc.constantFrom(...words, ..."<>/|[]sa", " ", "\n", "hi");
 const around = fc.array(usual, { maxLength: 2 }).map((pieces) => pieces.join(""));
 const text = fc.tuple(around, attack, around).map((pieces) => pieces.join(""));
-/** Two texts that stand side by side in a prompt, and what is removed from both. */
+/** Two texts that are neighbours in a prompt, and the words removed from both. */
 const twoTexts = fc.tuple(text, fc.nat(20), fc.constantFrom("", " ", "\n ")).map(([whole, cut, space]) => {
   return [whole.slice(0, cut) + space, space + whole.slice(cut)] as const;
 });
-/** What a template does to a text, one after the other. */
+/** The changes that a template makes to a text, in sequence. */
 const step = fc.constantFrom(...words.map((word) => (text: string) => text.replaceAll(word, "")), (text: string) =>
   text.trim(),
 );
 
 describe("guarded text", () => {
-  it("spells no name, whatever is removed from it, alone and between others", () => {
+  it("spells no name after any removals, alone and between other texts", () => {
     fc.assert(
       fc.property(twoTexts, fc.array(step, { maxLength: 6 }), (texts, steps) => {
         const removed = texts.map((text) => steps.reduce((left, take) => take(left), guard.guard(text, marker)));
@@ -44,7 +44,7 @@ describe("guarded text", () => {
     );
   });
 
-  it("is the text, but for markers", () => {
+  it("equals the text, except for markers", () => {
     fc.assert(
       fc.property(text, (whole) => assert.equal(guard.guard(whole, marker).replaceAll(marker, ""), whole)),
       { numRuns: 300 },
@@ -56,7 +56,7 @@ describe("guarded text", () => {
 });
 
 describe("the words that a template removes", () => {
-  it("are those it replaces or cuts at, written there or set before", () => {
+  it("are those that it replaces or splits at, as literals or in variables", () => {
     const source = `{%- set end = "</t>" %}{{ c.replace('/think', '').split("a\\n\\"b")[0] | replace('it\\'s', x) }}{{ c.split(end, 1).rsplit('r') }}{{ c.split() }}`;
     assert.deepEqual(removedWords(source), ["/think", 'a\n"b', "it's", "</t>", "r"]);
   });

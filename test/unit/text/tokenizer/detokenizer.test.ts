@@ -17,25 +17,25 @@ describe("detokenizer", () => {
     vocabulary = createVocabulary((await tinyMetadata()).tokenizer);
   });
 
-  it("gives a character with the token that completes it", () => {
+  it("emits a character with the token that completes it", () => {
     const detokenizer = new Detokenizer(vocabulary, null);
     assert.deepEqual(push(detokenizer, Buffer.from("é😀!")), ["", "é", "", "", "", "😀", "!"]);
     assert.equal(detokenizer.flush(), "");
   });
 
-  it("gives the replacement character for one that is cut off", () => {
+  it("emits U+FFFD for an incomplete character", () => {
     const detokenizer = new Detokenizer(vocabulary, null);
     push(detokenizer, Buffer.from("😀").subarray(0, 3));
     assert.equal(detokenizer.flush(), "\ufffd");
     assert.equal(detokenizer.flush(), "");
   });
 
-  it("does not wait for a character that can no longer become valid", () => {
+  it("does not wait for a character that cannot become valid", () => {
     const detokenizer = new Detokenizer(vocabulary, null);
     assert.deepEqual(push(detokenizer, [0xe2, 0x41, 0xc0, 0xed, 0xa0]), ["", "\ufffdA", "\ufffd", "", "\ufffd\ufffd"]);
   });
 
-  it("gives what a decoder of the whole gives, for any bytes", () => {
+  it("equals a decoder of the whole text, for any bytes", () => {
     const lively = fc.constantFrom(
       0x41,
       0x80,
@@ -65,7 +65,7 @@ describe("detokenizer", () => {
     );
   });
 
-  it("gives back any text that was encoded", () => {
+  it("restores any encoded text", () => {
     fc.assert(
       fc.property(fc.string({ unit: "grapheme" }), (text) => {
         const detokenizer = new Detokenizer(vocabulary, null);
@@ -75,12 +75,12 @@ describe("detokenizer", () => {
     );
   });
 
-  it("gives nothing for control tokens", () => {
+  it("emits nothing for control tokens", () => {
     const detokenizer = new Detokenizer(vocabulary, null);
     assert.equal(vocabulary.controlTokens.map((token) => detokenizer.push(token)).join(""), "");
   });
 
-  it("takes off the space that SentencePiece puts where text begins, and no other", () => {
+  it("removes the space that SentencePiece adds at the start of a text, and no other", () => {
     const spaced = createVocabulary(
       sentencePieceMetadata([
         ["\u2581", -1],
@@ -99,7 +99,7 @@ describe("detokenizer", () => {
     assert.equal(decode(letter, "a"), " a");
   });
 
-  it("gives the names of control tokens that are shown, in their places", async () => {
+  it("emits the names of shown control tokens, in their positions", async () => {
     const [first, second] = vocabulary.controlTokens as [number, number];
     const shown = new Detokenizer(vocabulary, null, new Set([second]));
     const word = [...vocabulary.encode("hi")];
@@ -107,7 +107,7 @@ describe("detokenizer", () => {
     assert.equal(text, `hi${vocabulary.tokenText(second)}hi`);
   });
 
-  it("gives up a character that a shown token cuts off, and takes off the space that stands behind the token", () => {
+  it("drops a character that a shown token cuts off, and removes the added space after the token", () => {
     const pieces = [
       ["<tool>", 0],
       ["▁ab", 0],

@@ -28,7 +28,7 @@ describe("WordPiece vocabulary", () => {
     assert.deepEqual(names(tokenizer, "strange hello"), ["[UNK]", " hello"]);
   });
 
-  it("cuts ideographs apart, and drops what cannot be seen", () => {
+  it("splits off ideographs, and drops invisible characters", () => {
     assert.deepEqual(names(tokenizer, "世世hel\u200blo"), [" 世", " 世", " hello"]);
   });
 
@@ -39,7 +39,7 @@ describe("WordPiece vocabulary", () => {
     assert.deepEqual(names({ ...tokenizer, lowersCase: false }, "Éa"), [" Éa"]);
   });
 
-  it("makes one token of a word of any length that it does not know", () => {
+  it("makes one token of an unknown word of any length", () => {
     const vocabulary = createVocabulary(tokenizer);
     assert.deepEqual([...vocabulary.encode("x".repeat(100_000))], [1]);
     assert.equal(vocabulary.longestPieceBytes, 1024);
@@ -56,23 +56,23 @@ describe("Unigram vocabulary", () => {
     ["(", -9],
   ]);
 
-  it("takes the pieces with the best sum", () => {
+  it("takes the pieces with the highest sum of scores", () => {
     assert.deepEqual(names(tokenizer, "aba"), ["a", "ba"]);
     assert.deepEqual(names(tokenizer, "ab a"), ["ab", " ", "a"]);
   });
 
-  it("makes one token of neighbours that it does not know", () => {
+  it("makes one token of unknown neighbours", () => {
     assert.deepEqual(names(tokenizer, "xéxab"), ["<unk>", "ab"]);
   });
 
-  it("puts spaces as the file says", () => {
+  it("writes spaces as the file demands", () => {
     assert.deepEqual(names(tokenizer, "  a "), [" ", " ", "a", " "]);
     assert.deepEqual(names({ ...tokenizer, addSpacePrefix: true }, "a"), [" ", "a"]);
     assert.deepEqual(names({ ...tokenizer, removesExtraSpaces: true }, "  a   b "), [" ", "a", " ", "b"]);
     assert.deepEqual(names({ ...tokenizer, removesExtraSpaces: true }, "   "), []);
   });
 
-  it("replaces what the file's map says, the longest first, but not where a token of the user's begins", () => {
+  it("applies the file's characters map, longest match first, but not at the start of a user-defined token", () => {
     const charactersMap = compileCharactersMap({ x: "a", xx: "b", "…": "ab", "<": "(" });
     assert.deepEqual(names({ ...tokenizer, charactersMap }, "xxx…<"), ["ba", "ab", "("]);
     const types = [...(tokenizer.types ?? []), 4];
@@ -86,18 +86,18 @@ describe("Unigram vocabulary", () => {
     assert.deepEqual(names(kept, "x<b>(<"), ["a", "<b>", "(", "<unk>"]);
   });
 
-  it("is closed by EOS, and starts with no BOS", () => {
+  it("ends with EOS, and does not start with BOS", () => {
     const vocabulary = createVocabulary(tokenizer);
     assert.deepEqual([...vocabulary.encodeWhole("a")], [4, 1]);
   });
 
-  it("refuses a map that is none, and one that leads outside itself", () => {
+  it("refuses an invalid map, and one with an index out of range", () => {
     const encode = (charactersMap: readonly number[]) => names({ ...tokenizer, charactersMap }, "x");
     assert.throws(() => encode([1, 2, 3]), /precompiled_charsmap.*3 bytes/);
     assert.throws(() => encode([4, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 0]), /precompiled_charsmap.*node \d+ of 1/);
   });
 
-  it("replaces no more at once than a map that leads in a circle may cost", () => {
+  it("replaces a bounded number of bytes at once, even if the map has a cycle", () => {
     const replaced = (count: number) => {
       const text = "x".repeat(count);
       return names({ ...tokenizer, charactersMap: compileCharactersMap({ [text]: "a" }) }, text);
@@ -111,11 +111,11 @@ describe("Unigram vocabulary", () => {
     assert.equal(names({ ...tokenizer, charactersMap: growing(32) }, "x").length, 32);
     assert.throws(
       () => names({ ...tokenizer, charactersMap: growing(33) }, "x"),
-      /precompiled_charsmap.*33 bytes of 1/,
+      /precompiled_charsmap.*1 bytes into 33/,
     );
   });
 
-  it("has an unknown token though its file names none", () => {
+  it("has an unknown token even if its file names none", () => {
     const two = { ...tokenizer, unknownId: null, tokens: ["<unk>", "a"], types: [2, 1], scores: [0, -1], eosId: null };
     assert.deepEqual(names(two, "xa"), ["<unk>", "a"]);
   });
@@ -128,7 +128,7 @@ describe("Unigram vocabulary", () => {
 describe("fixed tokens", () => {
   const tokens = ["\n\n", "\n\n\n", "ab", "abc", "cd"].map((text, id) => [text, id] as const);
 
-  it("are found longest first over the whole text, and shorter ones in what is left", () => {
+  it("are found longest first over the whole text, then shorter ones in the rest", () => {
     const fixed = new FixedTokens(tokens);
     assert.deepEqual(fixed.split("\n\n\n\n\n\n"), [1, 1]);
     assert.deepEqual(fixed.split("\n\n\n\n\n"), [1, 0]);
@@ -150,7 +150,7 @@ describe("fixed tokens", () => {
     assert.deepEqual(fixed.split("aabcde"), [3, 3, 2]);
   });
 
-  it("swallow white space before and after them", () => {
+  it("absorb white space before and after them", () => {
     const fixed = new FixedTokens(tokens, { before: (text) => text === "ab", after: (text) => text === "cd" });
     assert.deepEqual(fixed.split("x \t\nab y cd \n z"), ["x", 2, " y ", 4, "z"]);
   });
@@ -159,7 +159,7 @@ describe("fixed tokens", () => {
 describe("a long text of one character", { timeout: 20_000 }, () => {
   const characters = ["a", " ", "\n", "7", "<", "😀"];
 
-  it("is encoded by every kind of vocabulary, and in time that grows with its length", async () => {
+  it("is encoded by every kind of vocabulary in linear time", async () => {
     const pieces = characters.flatMap((one) => [1, 2, 3, 4, 8].map((count) => [one.repeat(count), -count] as const));
     const bytePairs = (await tinyMetadata()).tokenizer;
     const merges = pieces.flatMap(([piece]) => (piece.includes(" ") ? [] : [`${piece} ${piece}`]));

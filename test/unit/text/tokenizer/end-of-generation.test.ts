@@ -12,16 +12,16 @@ function ends(tokens: readonly string[], changes: Partial<TokenizerMetadata> = {
 }
 
 describe("end of generation", () => {
-  it("is what the file names", () => {
+  it("is the token that the file names", () => {
     assert.deepEqual(ends(["a", "b", "c", "d"], { eosId: 3, eotId: 1, eomId: 0 }), ["a", "b", "d"]);
   });
 
-  it("is any token with the name of an end, whatever the file says of it", () => {
+  it("is any token with a known name of an end, even if the file marks it otherwise", () => {
     const names = ["x", "<|im_end|>", "y", "<|endoftext|>", "<｜end▁of▁sentence｜>", "<|im_start|>", "<end_of_turn>"];
     assert.deepEqual(ends(names), ["<|im_end|>", "<|endoftext|>", "<｜end▁of▁sentence｜>", "<end_of_turn>"]);
   });
 
-  it("is the tokenizer's usual end where the file names none, if the vocabulary reaches so far", () => {
+  it("is the tokenizer's default if the file names none and the vocabulary is large enough", () => {
     assert.deepEqual(endOfGenerationTokens({ ...sentencePieceMetadata([]), eosId: null }), [2]);
     const letters = [..."abcdefghijklmn"];
     assert.deepEqual(ends(letters), ["l"]);
@@ -31,7 +31,7 @@ describe("end of generation", () => {
     assert.deepEqual(ends(letters, { model: "bert" }), []);
   });
 
-  it("is not the end of one message where a turn has several", () => {
+  it("is not the end of a message if a turn has several", () => {
     assert.deepEqual(ends(["<|end|>", "<|return|>"]), ["<|end|>", "<|return|>"]);
     assert.deepEqual(ends(["<|end|>", "<|return|>", "<|call|>"]), ["<|return|>", "<|call|>"]);
     assert.deepEqual(ends(["<|end|>", "<|flush|>", "<|calls|>"]), ["<|flush|>", "<|calls|>"]);
@@ -43,7 +43,7 @@ describe("end of generation", () => {
     assert.deepEqual(ends(["</s>", "<eos>", "<|tool_response>"]), ["<eos>", "<|tool_response>"]);
   });
 
-  it("is where a code model pads, or goes on to the next file or repository", () => {
+  it("is a padding token of a code model, or the start of another file or repository", () => {
     const names = ["<|fim_prefix|>", "<|fim_middle|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"];
     assert.deepEqual(ends(names), ["<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"]);
     assert.deepEqual(ends(names, { infillPadId: 0, infillRepositoryId: 1, infillFileId: 1 }), [

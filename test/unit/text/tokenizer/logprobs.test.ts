@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { LogprobList, type LogprobRecords, recordLength } from "../../../../engines/logprobs.ts";
 
-/** Records of tokens with some alternatives each. */
+/** Records of tokens, each with some alternatives. */
 const records = fc
   .array(fc.array(fc.tuple(fc.nat(2 ** 24 - 1), fc.float()), { minLength: 1, maxLength: 21 }), { maxLength: 20 })
   .map((tokens): LogprobRecords => {
@@ -12,7 +12,7 @@ const records = fc
   });
 
 describe("a list of logprobs", () => {
-  it("is all records that were added, in their order, in blocks of whole records", () => {
+  it("has all added records in order, in blocks of whole records", () => {
     fc.assert(
       fc.property(fc.array(records, { maxLength: 60 }), (added) => {
         const list = new LogprobList();
@@ -32,13 +32,13 @@ describe("a list of logprobs", () => {
     );
   });
 
-  it("holds exactly every id that a vocabulary may have", () => {
+  it("holds exactly the ids that a vocabulary may have", () => {
     const list = new LogprobList();
     list.add({ count: 1, floats: Float32Array.of(2 ** 24 - 1, -1, 1, 2 ** 24 - 2, -2) });
     assert.deepEqual([...list.records().floats], [2 ** 24 - 1, -1, 1, 2 ** 24 - 2, -2]);
   });
 
-  it("leaves what was read before as it was when more is added", () => {
+  it("does not change records that were read before when others are added", () => {
     const list = new LogprobList();
     const one = { count: 1, floats: Float32Array.of(5, -1, 0) };
     list.add(one);

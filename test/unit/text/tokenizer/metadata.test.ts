@@ -29,7 +29,7 @@ function name(text: string): Buffer {
   return Buffer.concat([length, Buffer.from(text)]);
 }
 
-/** The first bytes of a file without tensors that has `pairCount` pairs. */
+/** The first bytes of a file without tensors that has `pairCount` metadata pairs. */
 function head(pairCount: number): Buffer {
   const counts = Buffer.alloc(16);
   counts.writeBigUInt64LE(BigInt(pairCount), 8);
@@ -37,7 +37,7 @@ function head(pairCount: number): Buffer {
 }
 
 describe("model file metadata", () => {
-  it("holds what the file says of the model", async () => {
+  it("has the model's values in the file", async () => {
     const metadata = await tinyMetadata({ contextLength: 640 });
     assert.equal(metadata.architecture, "llama");
     assert.equal(metadata.name, "tiny");
@@ -45,7 +45,7 @@ describe("model file metadata", () => {
     assert.match(metadata.chatTemplates.get("default") ?? "", /im_start/);
   });
 
-  it("holds the vocabulary", async () => {
+  it("has the vocabulary", async () => {
     const { tokenizer } = await tinyMetadata();
     assert.equal(tokenizer.model, "gpt2");
     assert.equal(tokenizer.pre, "smollm");
@@ -70,13 +70,13 @@ describe("model file metadata", () => {
       assert.ok(!a!.equals(c!));
     }));
 
-  it("says that there is no file, or that it is a folder", () =>
+  it("reports a missing file, and a folder", () =>
     inTemporaryFolder(async (folder) => {
       await assert.rejects(readModelMetadata(join(folder, "none.gguf")), invalidFile(/no such file/));
       await assert.rejects(readModelMetadata(folder), invalidFile(/not a file/));
     }));
 
-  it("says that a file is not GGUF, or of another version", () =>
+  it("reports a file that is not GGUF, or has another version", () =>
     inTemporaryFolder(async (folder) => {
       const path = join(folder, "model.gguf");
       await writeFile(path, "<html>not found</html>");
@@ -86,7 +86,7 @@ describe("model file metadata", () => {
       await assert.rejects(readModelMetadata(path), invalidFile(/version 1/));
     }));
 
-  it("says that a file is incomplete, wherever it was cut off", () =>
+  it("reports a truncated file, for any length", () =>
     inTemporaryFolder(async (folder) => {
       const path = join(folder, "model.gguf");
       await writeTinyModel(path, { seed: 1, layers: 1 });
@@ -98,7 +98,7 @@ describe("model file metadata", () => {
       }
     }));
 
-  it("refuses lists in lists without end", () =>
+  it("refuses lists that are nested too deeply", () =>
     inTemporaryFolder(async (folder) => {
       const path = join(folder, "model.gguf");
       for (const key of ["tokenizer.ggml.tokens", "unwanted.key"]) {
@@ -106,11 +106,11 @@ describe("model file metadata", () => {
         list.writeUInt32LE(9, 0);
         list.writeBigUInt64LE(1n, 4);
         await writeFile(path, Buffer.concat([head(1), name(key), u32(9), ...Array<Buffer>(400_000).fill(list)]));
-        await assert.rejects(readModelMetadata(path), invalidFile(/lists inside lists/));
+        await assert.rejects(readModelMetadata(path), invalidFile(/lists are nested more than 8 deep/));
       }
     }));
 
-  it("reads no more of a large file than a head may take, whatever length it names", () =>
+  it("reads only the maximum head of a large file, for any length it names", () =>
     inTemporaryFolder(async (folder) => {
       const path = join(folder, "model.gguf");
       const longKey = Buffer.alloc(8);
@@ -122,7 +122,7 @@ describe("model file metadata", () => {
       assert.ok(process.memoryUsage().rss - before < 2 ** 30);
     }));
 
-  it("takes no token id that is not one", () =>
+  it("refuses an invalid token id", () =>
     inTemporaryFolder(async (folder) => {
       const path = join(folder, "model.gguf");
       await writeTinyModel(path, { seed: 1, layers: 1 });
@@ -138,7 +138,7 @@ describe("model file metadata", () => {
       assert.equal((await readModelMetadata(path)).tokenizer.bosId, null);
     }));
 
-  it("refuses a vocabulary without a token", () =>
+  it("refuses a vocabulary without tokens", () =>
     inTemporaryFolder(async (folder) => {
       const path = join(folder, "model.gguf");
       const strings = (key: string, value: string) => [name(key), u32(8), name(value)];
@@ -148,7 +148,7 @@ describe("model file metadata", () => {
       await assert.rejects(readModelMetadata(path), invalidFile(/no token in tokenizer\.ggml\.tokens/));
     }));
 
-  it("reads a head or refuses it, whatever was done to it", () =>
+  it("reads or refuses a head with any change", () =>
     inTemporaryFolder(async (folder) => {
       const path = join(folder, "model.gguf");
       await writeTinyModel(path, { seed: 1, layers: 1 });

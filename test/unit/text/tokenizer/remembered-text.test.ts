@@ -1,4 +1,4 @@
-// What encoders remember from text to text must not grow with the texts.
+// Caches of encoders must not grow with the number of texts.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setFlagsFromString } from "node:v8";
@@ -15,7 +15,7 @@ function heapBytes(): number {
   return process.memoryUsage().heapUsed;
 }
 
-/** Of 20 letters, another for each number. */
+/** A word of 20 letters, different for each number. */
 function newWord(i: number): string {
   return String(i)
     .padStart(20, "0")
@@ -23,7 +23,7 @@ function newWord(i: number): string {
 }
 
 describe("a vocabulary", () => {
-  it("keeps no text in memory whose words it remembers", async () => {
+  it("keeps no text in memory because of its cached words", async () => {
     const kinds = [
       (await tinyMetadata()).tokenizer,
       sentencePieceMetadata([["a", -1]]),
@@ -43,8 +43,8 @@ describe("a vocabulary", () => {
   });
 });
 
-describe("changed characters", () => {
-  it("are remembered up to a bound", () => {
+describe("character changes", () => {
+  it("are cached up to a bound", () => {
     const lower = singleCharacters((char) => char.toLowerCase());
     assert.equal(lower("Ä"), "ä");
     const before = heapBytes();

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { StopStrings } from "../../../../engines/text/parse/stop-strings.ts";
 
-/** Feeds the pieces; returns what came out, and what after each piece. */
+/** Pushes the pieces; returns the whole output, and the output after each piece. */
 function run(
   stops: readonly string[],
   pieces: readonly string[],
@@ -20,7 +20,7 @@ function run(
   return { text: released.join(""), stopped, released };
 }
 
-/** Cuts text at the places the bits say. */
+/** Cuts text at the positions of the set bits. */
 function cut(text: string, bits: readonly boolean[]): string[] {
   const pieces: string[] = [];
   let start = 0;
@@ -40,7 +40,7 @@ const someStops = fc.array(fc.string({ unit: fc.constantFrom("a", "b", "c"), min
 const someBits = fc.array(fc.boolean(), { minLength: 1, maxLength: 9 });
 
 describe("stop strings", () => {
-  it("end the text before them, even when they come in pieces", () => {
+  it("end the text before them, even if they come in pieces", () => {
     assert.deepEqual(run(["END"], ["one E", "N", "D two"]), {
       text: "one ",
       stopped: "END",
@@ -48,28 +48,28 @@ describe("stop strings", () => {
     });
   });
 
-  it("hold back only what could begin one", () => {
+  it("hold back only a possible start", () => {
     assert.deepEqual(run(["\n\n", "###"], ["a\n", "b##", "c#"]).released, ["a", "\nb", "##c", "#"]);
   });
 
-  it("let text through untouched where there are none", () => {
+  it("pass text unchanged if there are none", () => {
     assert.deepEqual(run([], ["a", "b"]).released, ["a", "b", ""]);
     assert.deepEqual(run([""], ["a"]).released, ["a", ""]);
   });
 
-  it("let nothing through after a match", () => {
+  it("emit nothing after a match", () => {
     const search = new StopStrings(["x"]);
     assert.deepEqual(search.push("axb"), { text: "a", stopped: "x" });
     assert.deepEqual(search.push("c"), { text: "", stopped: null });
     assert.deepEqual(search.flush(), { text: "", stopped: null });
   });
 
-  it("stop at the one that is complete first, the longer of two that end together", () => {
+  it("match the one that is complete first, the longer of two that end together", () => {
     assert.deepEqual(run(["abcd", "bc"], ["abcd"]).text, "a");
     assert.deepEqual(run(["bc", "abc"], ["abc"]), { text: "", stopped: "abc", released: ["", ""] });
   });
 
-  it("give the same whatever pieces the text comes in", () => {
+  it("give the same result for any division into pieces", () => {
     fc.assert(
       fc.property(few, someStops, someBits, (text, stops, bits) => {
         let end = 0;
@@ -86,7 +86,7 @@ describe("stop strings", () => {
     );
   });
 
-  it("hold back exactly the longest end that could begin a stop string", () => {
+  it("hold back exactly the longest suffix that may begin a stop string", () => {
     fc.assert(
       fc.property(few, someStops, someBits, (text, stops, bits) => {
         const search = new StopStrings(stops);

@@ -9,7 +9,7 @@ import {
 } from "../../../../engines/files/gguf/metadata.ts";
 import { type TinyModelOptions, writeTinyModel } from "../../../fixtures/models/tiny-gguf.ts";
 
-/** Runs `use` with a folder that is gone afterwards. */
+/** Runs `use` with a folder that is deleted afterwards. */
 export async function inTemporaryFolder<T>(use: (folder: string) => Promise<T>): Promise<T> {
   const folder = await mkdtemp(join(tmpdir(), "text-test-"));
   try {

@@ -1,4 +1,4 @@
-// What the shared table says of tokens is what the vocabulary says, for every token of every kind of vocabulary.
+// The shared table has the same texts as the vocabulary, for every token of every kind of vocabulary.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
@@ -42,9 +42,9 @@ function assertSame(vocabulary: Vocabulary): void {
   assert.equal(texts.piece(vocabulary.size).length, 0);
 }
 
-describe("the shared texts of tokens", () => {
+describe("the shared token texts", () => {
   for (const [name, file] of Object.entries(files)) {
-    it(`are those of ${name}`, async () => {
+    it(`equal those of ${name}`, async () => {
       await inTemporaryFolder(async (folder) => {
         const path = join(folder, "vocabulary.gguf");
         await writeVocabulary(path, file);
@@ -53,11 +53,11 @@ describe("the shared texts of tokens", () => {
     });
   }
 
-  it("are those of a real model", async () => {
+  it("equal those of a real model", async () => {
     assertSame(createVocabulary((await readModelMetadata((await realModel()).path)).tokenizer));
   });
 
-  it("lie in memory that is shared, not copied, with another thread", async () => {
+  it("are in shared memory, not copied to another thread", async () => {
     const table = tokenTextTable(createVocabulary((await readModelMetadata((await realModel()).path)).tokenizer));
     const received = structuredClone(table);
     for (const part of ["bytes", "ends"] as const) {

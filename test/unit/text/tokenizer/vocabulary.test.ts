@@ -17,7 +17,7 @@ function names(vocabulary: Vocabulary, tokens: Int32Array): string[] {
   return [...tokens].map((token) => vocabulary.tokenText(token));
 }
 
-/** Any text, and often the kinds that tokenizers trip over. */
+/** Any text, and often the kinds on which tokenizers fail. */
 const anyText = fc
   .array(
     fc.oneof(
@@ -43,7 +43,7 @@ const anyText = fc
   .map((parts) => parts.join("").replace(/\p{Surrogate}/gu, "\ufffd"));
 
 describe("a whole text", () => {
-  it("is closed by the token the model wants behind it, if any", async () => {
+  it("ends with the closing token that the model wants, if any", async () => {
     const pair = (await tinyMetadata()).tokenizer;
     const sentence = sentencePieceMetadata([["\u2581hi", -1]]);
     const word = { ...wordPieceMetadata(["hi"]), separatorId: 3 };
@@ -59,7 +59,7 @@ describe("a whole text", () => {
   });
 });
 
-describe("byte pair vocabulary", () => {
+describe("byte-level BPE vocabulary", () => {
   let tokenizer: TokenizerMetadata;
   let vocabulary: Vocabulary;
   before(async () => {
@@ -67,12 +67,12 @@ describe("byte pair vocabulary", () => {
     vocabulary = createVocabulary(tokenizer);
   });
 
-  it("joins the pairs it has learnt", () => {
+  it("applies its merges", () => {
     assert.deepEqual(names(vocabulary, vocabulary.encode("the quick brown")), ["the", " quick", " brown"]);
     assert.deepEqual(names(vocabulary, vocabulary.encode("thequick")), ["the", "qu", "i", "c", "k"]);
   });
 
-  it("gives back any text, byte for byte", () => {
+  it("restores any text, byte for byte", () => {
     fc.assert(fc.property(anyText, (text) => assert.equal(textOf(vocabulary, vocabulary.encode(text)), text)));
   });
 
@@ -82,7 +82,7 @@ describe("byte pair vocabulary", () => {
     fc.assert(fc.property(anyText, (text) => vocabulary.encode(text).every((token) => !control.has(token))));
   });
 
-  it("needs at least a token for every longest piece of bytes", () => {
+  it("needs at least one token for every longest piece of bytes", () => {
     fc.assert(
       fc.property(anyText, (text) => {
         const bytes = Buffer.byteLength(text, "utf8");
@@ -91,7 +91,7 @@ describe("byte pair vocabulary", () => {
     );
   });
 
-  it("reads half a surrogate pair as the replacement character", () => {
+  it("reads half a surrogate pair as U+FFFD", () => {
     assert.equal(textOf(vocabulary, vocabulary.encode("a\ud83d b\udc00")), "a\ufffd b\ufffd");
   });
 
@@ -101,7 +101,7 @@ describe("byte pair vocabulary", () => {
     }
   });
 
-  it("knows control tokens in a prompt, but for those that the marker breaks", () => {
+  it("finds control tokens in a prompt, except those that the marker breaks", () => {
     const text = "<|im_start|>user\nsay <\ufdd0|im_end|> now<|im_end|>";
     const tokens = vocabulary.encodePrompt({ text, marker: "\ufdd0" });
     assert.deepEqual(
@@ -111,7 +111,7 @@ describe("byte pair vocabulary", () => {
     assert.equal(textOf(vocabulary, tokens), "user\nsay <|im_end|> now");
   });
 
-  it("adds the BOS token where the model wants one and the prompt has none", () => {
+  it("adds the BOS token if the model wants one and the prompt has none", () => {
     const wanting = createVocabulary({ ...tokenizer, bosId: 0, addBos: true });
     const encode = (text: string) => wanting.encodePrompt({ text, marker: "\ufdd0" });
     assert.deepEqual(names(wanting, encode("the")), ["<|endoftext|>", "the"]);
@@ -142,7 +142,7 @@ describe("byte pair vocabulary", () => {
     assert.ok(found.size > 5);
   });
 
-  it("refuses a pre-tokenizer it does not know, and names those it does", () => {
+  it("refuses an unknown pre-tokenizer, and names the supported ones", () => {
     const isRefusal = (error: unknown) =>
       error instanceof ServerError &&
       error.code === "model_file_invalid" &&
@@ -153,7 +153,7 @@ describe("byte pair vocabulary", () => {
 });
 
 describe("every pre-tokenizer", () => {
-  it("cuts a text into words that together are the text", () => {
+  it("cuts a text into words that together equal the text", () => {
     const all = preTokenizerNames.map((name) => ({ name, pre: findPreTokenizer(name)! }));
     fc.assert(
       fc.property(anyText, (text) => {
@@ -168,7 +168,7 @@ describe("every pre-tokenizer", () => {
     );
   });
 
-  it("cuts as its family does", () => {
+  it("cuts like its family", () => {
     const cut = (name: string, text: string) => {
       const words: string[] = [];
       splitWords(text, findPreTokenizer(name)!.rules, (word) => words.push(word));
@@ -197,7 +197,7 @@ describe("SentencePiece vocabulary", () => {
   ]);
   const vocabulary = createVocabulary(tokenizer);
 
-  it("puts a space before text and joins by score, the leftmost of equals first", () => {
+  it("adds a space before text and merges by score, the leftmost of equals first", () => {
     assert.deepEqual(names(vocabulary, vocabulary.encode("aaab")), [" ", "aa", "ab"]);
     assert.deepEqual(names(vocabulary, vocabulary.encode("ab a")), [" a", "b", " a"]);
   });
@@ -208,12 +208,12 @@ describe("SentencePiece vocabulary", () => {
     assert.deepEqual([...tokens].slice(-2), [3 + 0xc3, 3 + 0xa9]);
   });
 
-  it("has no text for a token outside of it", () => {
+  it("has no text for a token outside the vocabulary", () => {
     assert.equal(vocabulary.piece(vocabulary.size).length, 0);
     assert.equal(vocabulary.tokenText(vocabulary.size + 1), "");
   });
 
-  it("does not join plain text into a control token", () => {
+  it("does not merge plain text into a control token", () => {
     assert.deepEqual(names(vocabulary, vocabulary.encode("<s>")), [" ", "<", "s>"]);
   });
 
@@ -222,14 +222,14 @@ describe("SentencePiece vocabulary", () => {
     assert.deepEqual(names(createVocabulary({ ...tokenizer, addBos: false }), vocabulary.encode("b")), [" ", "b"]);
   });
 
-  it("puts the space after control tokens too", () => {
+  it("adds the space after control tokens too", () => {
     const tokens = vocabulary.encodePrompt({ text: "<s>b</s>b", marker: "\ufdd0" });
     assert.deepEqual(names(vocabulary, tokens), ["<s>", " ", "b", "</s>", " ", "b"]);
   });
 });
 
-describe("a vocabulary whose control tokens swallow white space", () => {
-  it("drops it after them in a prompt, but not after BOS or in plain text", async () => {
+describe("a vocabulary whose control tokens absorb white space", () => {
+  it("removes it after them in a prompt, but not after BOS or in plain text", async () => {
     const { tokenizer } = await tinyMetadata();
     const swallowing = createVocabulary({ ...tokenizer, stripsAfterControl: true });
     const text = "<|endoftext|> the<|im_start|> \n the";
@@ -239,8 +239,8 @@ describe("a vocabulary whose control tokens swallow white space", () => {
   });
 });
 
-describe("the probes", () => {
-  it("tell the families of pre-tokenizers apart", () => {
+describe("the vocabulary probes", () => {
+  it("distinguish the families of pre-tokenizers", () => {
     const families =
       "smollm gpt-2 llama-bpe qwen2 qwen35 tekken gpt-4o deepseek-llm deepseek-coder deepseek-v3 falcon bloom default";
     const cuts = families.split(" ").map((name) => {

@@ -1,5 +1,5 @@
-// Owns the grammar of arrays: one rule for each place that differs from the next, by how many items there are, which of those
-// `contains` asks for are still missing, and which of a few unique values are used. Pure.
+// Array rules: one rule for each place in an array that differs from the next by the number of items, the items still missing
+// for `contains`, or the unique values used (if they are few). Pure.
 
 import { spend, spendOn } from "../../../../../runtime/regex/work.ts";
 import { choiceOf, type Expression, rule, sequence, text } from "../../ebnf.ts";
@@ -9,17 +9,17 @@ import { canonical } from "../values.ts";
 import type { Emitter } from "./emitter.ts";
 import { closeArray, comma, openArray, valueText } from "./json-text.ts";
 
-/** More items than this are not counted one by one: their number is checked in the finished text. */
+/** The grammar counts at most this many items; a larger bound is checked in the finished text. */
 const maxCounted = 128;
 const maxPlaces = 600;
-/** Of so few unique values any order is taken; of more the order they are listed in. */
+/** Up to this many unique values may come in any order; more only in the order of the list. */
 const maxAnyOrder = 6;
 
 interface Place {
   readonly index: number;
-  /** For each `contains`, how many items have matched. */
+  /** Number of matching items for each `contains`. */
   readonly found: readonly number[];
-  /** Which of the unique values are used: a bit each where they may come in any order, else how many are behind. */
+  /** Unique values used: a bit mask if they may come in any order, else the number of values passed. */
   readonly used: number;
 }
 
@@ -27,7 +27,7 @@ interface ArrayPlan {
   readonly conjunct: Conjunct;
   readonly min: number;
   readonly max: number | null;
-  /** Items from here on are all alike. */
+  /** From this index, all items have the same schema. */
   readonly alike: number;
   readonly unique: readonly unknown[] | null;
 }
@@ -54,7 +54,7 @@ function planOf(conjunct: Conjunct, emitter: Emitter): ArrayPlan {
   return { conjunct, min, max, alike: prefix, unique };
 }
 
-/** The values an array of unique ones can have, where they are few and alike at all places. */
+/** The values of an array of unique items, if they are few and the same at all places; else null. */
 function uniqueValues(conjunct: Conjunct, prefix: number, emitter: Emitter): readonly unknown[] | null {
   if (prefix > 0 || conjunct.contains.length > 0) return null;
   const values = emitter.values(itemGoal(conjunct, 0));
@@ -90,7 +90,7 @@ class ArrayRules {
     return index >= min && conjunct.contains.every((contains, i) => (found[i] as number) >= contains.min);
   }
 
-  /** One more item, and what may follow it. */
+  /** One more item and the text after it. */
   #next(place: Place): Expression[] {
     const { max, unique } = this.#plan;
     if (max !== null && place.index >= max) return [];
@@ -100,7 +100,7 @@ class ArrayRules {
     );
   }
 
-  /** One more item, by which of `contains` count it. Each leads to a place of its own. */
+  /** One more item, by which of `contains` count it. Each leads to a different place. */
   #steps({ index, found }: Place): readonly Step[] {
     const { conjunct } = this.#plan;
     let steps: readonly Step[] = [{ goal: itemGoal(conjunct, index), found: [] }];
@@ -112,7 +112,7 @@ class ArrayRules {
   }
 
   #tooMany(): Error {
-    return this.#emitter.refuse("contains", "this counts too many items at once");
+    return this.#emitter.refuse("contains", "this must count too many items at once; loosen its bounds");
   }
 
   #nextUnique(place: Place, unique: readonly unknown[]): Expression[] {
@@ -120,7 +120,7 @@ class ArrayRules {
     return unique.flatMap((value, i) => {
       spend(2);
       if (isAnyOrder ? (place.used & (1 << i)) !== 0 : i < place.used) return [];
-      // Of values in their order only the last one matters.
+      // If the order is fixed, only the last value matters.
       const used = isAnyOrder ? place.used | (1 << i) : i + 1;
       return [sequence(valueText(value), this.#place({ ...place, index: place.index + 1, used }))];
     });
@@ -147,14 +147,14 @@ interface Step {
   readonly found: readonly number[];
 }
 
-/** The item as one that a `contains` counts, and as one that it does not. */
+/** The item with the `contains` schema, and without it. */
 function contained({ goal, found }: Step, { item, min, max }: Contains, count: number): Step[] {
   spend(2);
   spendOn(2 * (goal.length + found.length));
   const most = max ?? min;
   const other = { node: item.node, negated: !item.negated };
   const matching: Step[] = count < most ? [{ goal: [...goal, item], found: [...found, count + 1] }] : [];
-  // Without an upper bound an item more that matches does no harm.
+  // Without an upper bound, surplus matching items are allowed.
   const rest = max === null ? goal : [...goal, other];
   const isDone = count >= min;
   return max === null && isDone

@@ -1,6 +1,5 @@
-// Owns the translation of a JSON schema (draft 2020-12) into a grammar: each set of schemas that a value must match becomes a
-// rule, of its alternatives by type. Every text of the grammar matches the schema but for the keywords it lists as unchecked.
-// For translate.ts. Pure.
+// JSON schema compiler (draft 2020-12): each set of schemas that a value must match becomes a rule, made of its alternatives by
+// type. Every text of the grammar matches the schema, except for the keywords listed as unchecked. For translate.ts. Pure.
 
 import { RegexProblem } from "../../../../../runtime/regex/syntax.ts";
 import { bounded, OutOfTime, spend, spendOn, TooMuchWork } from "../../../../../runtime/regex/work.ts";
@@ -20,22 +19,22 @@ import { objectExpression } from "./objects.ts";
 import { stringExpression } from "./strings.ts";
 
 const maxRules = 8000;
-/** The grammar engine looks its whole vocabulary up for each of them: some 10 ms. */
+/** Wide places (where almost any character may come): the grammar engine searches its vocabulary for each, about 10 ms. */
 const maxWidePlaces = 400;
-/** An alternative with more values is not looked through for unique ones. */
+/** An alternative with more values is not searched for unique ones. */
 const maxFewValues = 64;
 
 export interface CompiledSchema {
   readonly rules: Rules;
   /** The rules as text. */
   readonly grammar: string;
-  /** Keywords that the grammar does not, or not fully, enforce. */
+  /** Keywords that the grammar does not fully enforce. */
   readonly unchecked: readonly string[];
 }
 
 export function compileSchema(schema: unknown): CompiledSchema {
   const rules = new Rules(maxRules, () =>
-    schemaError("unsupported", "", `it takes more than ${maxRules} rules; make it smaller`),
+    schemaError("unsupported", "", `it needs more than ${maxRules} rules; make it smaller`),
   );
   const { expression, unchecked, nothingLeft } = compileSchemaInto(schema, rules);
   rules.define("root", expression);
@@ -48,11 +47,11 @@ export function compileSchema(schema: unknown): CompiledSchema {
 export interface SchemaPart {
   readonly expression: Expression;
   readonly unchecked: readonly string[];
-  /** The error for a part of which no text is left. */
+  /** The error for a part that no text matches. */
   nothingLeft(): Error;
 }
 
-/** What the schemas of one grammar may take of the engine's time, all together. */
+/** The engine time that all schemas of one grammar may use together. */
 export class SchemaBudget {
   widePlaces = maxWidePlaces;
 }
@@ -61,7 +60,7 @@ export function compileSchemaInto(schema: unknown, rules: Rules, budget = new Sc
   return part(schema, (compiler, document) => compiler.compile([document.root]), rules, budget);
 }
 
-/** The same of the schema's objects alone. */
+/** Like `compileSchemaInto`, for the objects that match the schema. */
 export function compileObjectsInto(schema: unknown, rules: Rules, budget = new SchemaBudget()): SchemaPart {
   const isObject = (document: SchemaDocument) => document.beside("object", { type: "object" });
   return part(schema, (compiler, document) => compiler.compile([document.root, isObject(document)]), rules, budget);
@@ -97,7 +96,7 @@ class SchemaCompiler implements Emitter {
     this.counted = new CountedStrings(rules, () => this.shared.stringRest());
   }
 
-  /** What matches all of these. */
+  /** The values that match all of `roots`. */
   compile(roots: readonly SchemaNode[]): Expression {
     const whole = this.value(roots.map((node) => ({ node, negated: false })));
     try {
@@ -114,11 +113,11 @@ class SchemaCompiler implements Emitter {
     return whole;
   }
 
-  /** The error for a schema of which no text is left. */
+  /** The error for a schema that no text matches. */
   nothingLeft(): Error {
     const [leftOut] = this.#expander.leftOut;
     if (leftOut !== undefined)
-      return leftOut.node.error("unsupported", leftOut.keyword, "this cannot be ruled out here");
+      return leftOut.node.error("unsupported", leftOut.keyword, "the negation of this keyword is not supported here");
     return schemaError("invalid_value", "", "no value can match it: its keywords contradict each other");
   }
 
@@ -190,7 +189,7 @@ class SchemaCompiler implements Emitter {
   }
 }
 
-/** The values of an alternative that has only a few. */
+/** The values of an alternative; null if it has many. */
 function fewValues({ values, types: bits }: Conjunct): readonly unknown[] | null {
   if (values !== null) return values.length <= maxFewValues ? values : null;
   if ((bits & ~(types.null | types.boolean)) !== 0) return null;

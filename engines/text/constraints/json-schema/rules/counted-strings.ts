@@ -1,28 +1,28 @@
-// Owns strings whose characters are counted: what follows the opening quote, one rule for each count that is left. For
-// strings.ts, one for each schema. Pure.
+// Counted strings: the text after the opening quote of a string with a length bound, one rule for each remaining count. For
+// strings.ts, one instance per schema. Pure.
 //
-// The grammar engine looks its whole vocabulary up, some 10 ms, for each place where almost any character may come. So all
-// counts share one place, that of `char`. But that says nothing of tokens of several characters, which would be tried one by
-// one at each step. `far` stands beside it for as long as more characters are left than tokens have: the engine trusts the
-// lookahead of a rule that is used once, and finds all of them there at no cost. With few characters left, a place for each
-// count is cheap, as few tokens are that short.
-// Traps: the engine copies a rule that calls no other one to where it stands first, and `far` must stay where it is; and it
-// trusts no lookahead where the characters beyond ASCII stand beside the others.
+// The grammar engine searches its whole vocabulary, about 10 ms, for each place where almost any character may come. So all counts
+// share one place, `char`. But that says nothing about tokens of several characters, which would be tried one by one at each
+// step. `far` stands beside it while more characters are left than tokens have: the engine trusts the lookahead of a rule that is
+// used once, and accepts all of those tokens there at no cost. With few characters left, a place for each count is cheap, because
+// few tokens are that short.
+// Engine pitfalls: it inlines a rule that calls no other rule at its first use, and `far` must stay a rule; and it trusts no
+// lookahead in which the characters beyond ASCII stand beside the others.
 
 import { asciiChars, charsOf, complement, difference, intersection } from "../../../../../runtime/regex/char-set.ts";
 import { choice, type Expression, type Rules, rule, sequence, set, text } from "../../ebnf.ts";
 import { hexDigit, mustEscape } from "./json-text.ts";
 
-/** Most characters of a token that need not be tried, and one more. */
+/** Characters of a token that need not be tried, at most, plus one. */
 const farChars = 16;
 const nearChars = 6;
-/** Counts that a grammar may have in all: 2000 take the engine some 100 ms. */
+/** Counts of a grammar in total, at most: 2000 take the engine about 100 ms. */
 const maxCounts = 2000;
 
 const plainChars = complement(mustEscape);
 const ascii = set(intersection(plainChars, asciiChars));
 
-/** What may still come: characters that must, and that may (null: any number). */
+/** Characters still to come: at least `min`, at most `max` (null: any number). */
 interface Left {
   readonly min: number;
   readonly max: number | null;
@@ -30,7 +30,7 @@ interface Left {
 
 export class CountedStrings {
   readonly #rules: Rules;
-  /** What follows the opening quote of any string. */
+  /** Text after the opening quote of any string. */
   readonly #anyRest: () => Expression;
   readonly #names = new Map<string, string>();
   #chars: { readonly other: Expression; readonly char: Expression; readonly far: Expression } | null = null;
@@ -40,7 +40,7 @@ export class CountedStrings {
     this.#anyRest = anyRest;
   }
 
-  /** The rest of a string of so many characters, behind its opening quote; null where that takes too many rules. */
+  /** The rest of a string of `min` to `max` characters, after its opening quote; null if it would need too many rules. */
   rest(min: number, max: number | null): Expression | null {
     if (this.#names.size + (max ?? min) > maxCounts) return null;
     const todo: Left[] = [];
@@ -51,7 +51,7 @@ export class CountedStrings {
     return whole;
   }
 
-  /** What is left when `count` more characters have come. */
+  /** The rest after `count` more characters. */
   #after({ min, max }: Left, count: number, todo: Left[]): Expression {
     const left = { min: Math.max(0, min - count), max: max === null ? null : max - count };
     if (left.max === 0) return text('"');
@@ -74,7 +74,7 @@ export class CountedStrings {
     const end = left.min === 0 ? [text('"')] : [];
     if (most <= nearChars) return choice(...end, sequence(ascii, next), sequence(other, next));
     if (most < farChars) return choice(...end, sequence(char, next));
-    // Twice the same texts, told apart by what the engine knows of them.
+    // Both match the same texts; they differ in what the engine knows about them.
     return choice(...end, sequence(char, next), sequence(far, this.#after(left, 2, todo)));
   }
 
@@ -90,7 +90,7 @@ export class CountedStrings {
   }
 }
 
-/** Behind a backslash: the characters that must be escaped, and no others. */
+/** Text after a backslash: only the characters that must be escaped. */
 const escapes = choice(set(charsOf('"\\bfnrt')), sequence(text("u00"), set(charsOf("01")), hexDigit));
 
 function keyOf({ min, max }: Left): string {

@@ -1,5 +1,5 @@
-// Owns the digits of numbers between two bounds, as an automaton: numbers are counted in units of their last decimal place, so
-// that nothing is rounded. For numbers.ts. Pure.
+// Decimals: the digits of numbers between two bounds, as an automaton. Numbers are counted in units of their last decimal place,
+// so nothing is rounded. For numbers.ts. Pure.
 
 import { type CharSet, charsOf } from "../../../../../runtime/regex/char-set.ts";
 import { least } from "../../../../../runtime/regex/least.ts";
@@ -7,13 +7,13 @@ import { type Automaton, explore } from "../../../../../runtime/regex/states.ts"
 import type { RegexNode } from "../../../../../runtime/regex/syntax.ts";
 import { spend, spendOn } from "../../../../../runtime/regex/work.ts";
 
-/** A number as digits and how many of them stand behind the point. */
+/** A number: all its digits, and how many of them follow the point. */
 export interface Decimal {
   readonly digits: bigint;
   readonly places: number;
 }
 
-/** The shortest decimal that is this number. */
+/** The shortest decimal that equals this number. */
 export function decimalOf(value: number): Decimal {
   const [mantissa, exponent] = value.toExponential().split("e") as [string, string];
   const [whole, fraction = ""] = mantissa.split(".") as [string, string?];
@@ -22,7 +22,7 @@ export function decimalOf(value: number): Decimal {
   return places >= 0 ? { digits, places } : { digits: digits * 10n ** BigInt(-places), places: 0 };
 }
 
-/** In units of 10^-places, rounded down or up. */
+/** The number in units of 10^-wanted, rounded down or up. */
 export function unitsOf({ digits, places }: Decimal, wanted: number, up: boolean): bigint {
   if (places <= wanted) return digits * 10n ** BigInt(wanted - places);
   return up ? -floorDiv(-digits, 10n ** BigInt(places - wanted)) : floorDiv(digits, 10n ** BigInt(places - wanted));
@@ -32,7 +32,7 @@ export function floorDiv(a: bigint, b: bigint): bigint {
   return a >= 0n || a % b === 0n ? a / b : a / b - 1n;
 }
 
-/** Numbers from `low` to `high`, both in units of 10^-places, with up to so many places. */
+/** Numbers from `low` to `high`, both in units of 10^-places, with at most `places` places. */
 export function between(low: bigint, high: bigint, places: number): RegexNode {
   const options: RegexNode[] = [];
   for (let used = 0; used <= places; used++) {
@@ -50,7 +50,7 @@ function* signed(low: bigint, high: bigint, places: number): Iterable<RegexNode>
   if (high >= 0n) yield* ofMagnitude(low > 0n ? low : 0n, high, places);
 }
 
-/** By the count of digits: as many as there are places and one, or more. */
+/** Split by the number of digits: at least `places` + 1. */
 function* ofMagnitude(low: bigint, high: bigint, places: number): Iterable<RegexNode> {
   const fewest = places + 1;
   for (let count = fewest; count <= Math.max(fewest, high.toString().length); count++) {
@@ -96,13 +96,13 @@ const minusChar = charsOf("-");
 const pointChar = charsOf(".");
 const digitChars: readonly CharSet[] = Array.from({ length: 10 }, (_, digit) => [0x30 + digit, 0x30 + digit]);
 
-/** Digits read so far: the remainder, and how many stand behind the point (-1: none yet). */
+/** Digits read so far: the remainder, and the number of digits after the point (-1: no point yet). */
 interface Read {
   readonly remainder: number;
   readonly places: number;
 }
 
-/** Numbers of up to so many places that `unit`, in units of 10^-places, divides. */
+/** Numbers of at most `places` places that are multiples of `unit`, in units of 10^-places. */
 export function multiplesOf(unit: number, places: number, maxStates: number): Automaton {
   const scale = Array.from({ length: places + 1 }, (_, i) => Number(10n ** BigInt(places - i) % BigInt(unit)));
   return least(

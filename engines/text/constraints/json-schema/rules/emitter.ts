@@ -1,5 +1,5 @@
-// Owns what the parts of the schema compiler share: the rules made so far, and how a part asks for the rest. Implemented by
-// compile.ts, used by what compiles strings, numbers, arrays and objects.
+// Emitter: the state that the parts of the schema compiler share, and how a part requests other rules. Implemented by compile.ts,
+// used by the compilers of strings, numbers, arrays and objects.
 import type { Expression, Rules } from "../../ebnf.ts";
 import type { Conjunct, Goal } from "../conjunct.ts";
 import type { CountedStrings } from "./counted-strings.ts";
@@ -12,15 +12,15 @@ export interface Emitter {
   /** The rule of the values that match a goal. */
   value(goal: Goal): Expression;
   alternatives(goal: Goal): readonly Conjunct[];
-  /** The few values that match a goal, or null where there are many. */
+  /** The values that match a goal; null if there are many. */
   values(goal: Goal): readonly unknown[] | null;
   /**
-   * Takes places where almost any character may come from what a grammar may have of them, once for each key; false where
-   * it has not so many left.
+   * Charges wide places (where almost any character may come) to the grammar's budget, once for each key; false if the budget
+   * is exhausted.
    */
   affords(widePlaces: readonly string[]): boolean;
-  /** The grammar lets through what this keyword forbids: the finished text is to be checked. */
+  /** The grammar does not enforce this keyword: the finished text must be checked. */
   checkLater(keyword: string): void;
-  /** For a keyword that neither the grammar nor the model can be relied upon to keep. */
+  /** The error for a keyword that neither the grammar nor a check can enforce. */
   refuse(keyword: string, message: string): Error;
 }

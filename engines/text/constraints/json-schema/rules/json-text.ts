@@ -1,5 +1,5 @@
-// Owns how JSON is spelled in the grammar: separators and the few blanks around them, strings, the values of an enum, and any
-// value at all. What stands between tokens is written where it is used, never as a rule of its own: see ebnf.ts. Pure.
+// JSON text: the spelling of JSON in the grammar: separators and the few blanks around them, strings, the values of an enum, and
+// any value. Separators are written inline, not as rules: see ebnf.ts. Pure.
 
 import {
   asciiChars,
@@ -18,7 +18,7 @@ import { spendOn } from "../../../../../runtime/regex/work.ts";
 import { choice, type Expression, type Rules, repeat, rule, sequence, sequenceOf, set, text } from "../../ebnf.ts";
 import type { Spelling } from "../../regex-rules.ts";
 
-/** Between values: nothing, a blank, or a new line with its indentation. Bounded: a model cannot write blanks for ever. */
+/** Between values: nothing, a blank, or a line feed with indentation. Bounded, so a model cannot write blanks forever. */
 const gap: Expression = choice(
   text(""),
   text(" "),
@@ -44,7 +44,7 @@ export const hexDigit = set(
   ),
 );
 
-/** The inside of a JSON string, each character spelled one way, and the quote behind it. */
+/** The content of a JSON string, with one spelling for each character, and the closing quote. */
 export const stringSpelling: Spelling = {
   chars(chars: CharSet): readonly Expression[] {
     const escaped = intersection(chars, mustEscape);
@@ -54,7 +54,7 @@ export const stringSpelling: Spelling = {
   end: text('"'),
 };
 
-/** What follows the backslash, as one expression: each alternative costs the engine a walk through the vocabulary. */
+/** The text after a backslash, as one expression: each alternative costs the engine a search of its vocabulary. */
 function escapes(chars: CharSet): Expression {
   let letters = "";
   /** Last digits of \u000x and of \u001x. */
@@ -71,17 +71,17 @@ function escapes(chars: CharSet): Expression {
   return choice(set(charsOf(letters)), sequence(text("u00"), numbers));
 }
 
-/** Characters that stand for themselves: those beyond ASCII, which are spelled in several bytes, apart. */
+/** Unescaped characters. Those beyond ASCII have several bytes, so they form a separate set. */
 function alone(chars: CharSet): readonly Expression[] {
   return [intersection(chars, asciiChars), difference(chars, asciiChars)].filter((part) => part.length > 0).map(set);
 }
 
-/** Rules that more than one place of a grammar uses, made when first asked for. */
+/** Rules that a grammar uses in several places, defined on first use. */
 export class SharedRules {
   readonly #rules: Rules;
   readonly #made = new Set<string>();
   readonly #known = new Map<string, Expression>();
-  /** Names of rules that the automata of strings and keys have in common. */
+  /** Names of the rules that the automata of strings and keys share. */
   readonly common = new Map<string, string>();
   readonly #automata = new Map<string, string>();
   readonly #automatonKeys = new WeakMap<Automaton, string>();
@@ -95,7 +95,7 @@ export class SharedRules {
     return this.#shared("string", () => sequence(text('"'), this.stringRest()));
   }
 
-  /** The same behind its opening quote. */
+  /** Any string, after its opening quote. */
   stringRest(): Expression {
     return this.#shared("string_rest", () => {
       const rest = rule("string_rest");
@@ -170,13 +170,13 @@ export class SharedRules {
   }
 }
 
-// Fifteen digits are what a number keeps exactly; more of them would go on for ever.
+// A number keeps at most fifteen digits exactly; the bound also prevents endless digits.
 const integerDigits = sequence(
   repeat(text("-"), 0, 1),
   choice(text("0"), sequence(set(charSet([[0x31, 0x39]])), repeat(set(digitChars), 0, 14))),
 );
 
-/** One value, its keys in their order. */
+/** One value, with its keys in their order. */
 export function valueText(value: unknown): Expression {
   if (typeof value !== "object" || value === null) return text(JSON.stringify(value));
   if (Array.isArray(value)) {

@@ -1,4 +1,4 @@
-// Owns the grammar of numbers: bounds and multiples become an automaton over their digits. Pure.
+// Number rules: bounds and multiples become an automaton over the digits. Pure.
 
 import { both, isEmpty, not } from "../../../../../runtime/regex/automaton.ts";
 import { automatonOf } from "../../../../../runtime/regex/determinise.ts";
@@ -13,17 +13,17 @@ import { type Conjunct, types } from "../conjunct.ts";
 import { between, type Decimal, decimalOf, floorDiv, multiplesOf, unitsOf } from "./decimals.ts";
 import type { Emitter } from "./emitter.ts";
 
-/** Digits a number keeps exactly. */
+/** Digits that a number keeps exactly. */
 const maxDigits = 15;
 const maxMultipleDigits = 9;
-/** Places behind the point where nothing asks for more, and the most that are written. */
+/** Decimal places by default, and at most. */
 const usualPlaces = 6;
 const maxPlaces = 12;
 const maxRemainders = 5000;
-/** So few multiples between the bounds are listed. */
+/** Up to this many multiples between the bounds are listed. */
 const maxListed = 256;
 
-/** null where no number is left. */
+/** null if no number is left. */
 export function numberExpression(conjunct: Conjunct, emitter: Emitter): Expression | null {
   const isInteger = (conjunct.types & types.fraction) === 0;
   const isFraction = (conjunct.types & types.integer) === 0;
@@ -35,13 +35,13 @@ export function numberExpression(conjunct: Conjunct, emitter: Emitter): Expressi
   if (range.low > range.high) return null;
   try {
     let automaton = inRange(conjunct, range, emitter);
-    // Written one way, without idle zeros, a number can be told from those excluded, and an integer from a fraction.
+    // In canonical form, without trailing zeros, text comparison tells excluded numbers apart, and fractions from integers.
     if (isFraction || excluded.length > 0) automaton = both(automaton, isFraction ? properFraction : canonicalNumber);
     if (excluded.length > 0) automaton = both(automaton, not(ofTexts(excluded.map(plainText))));
     return isEmpty(automaton) ? null : automatonExpression(automaton, emitter.rules, "number", plainSpelling);
   } catch (thrown) {
     if (!(thrown instanceof RegexProblem)) throw thrown;
-    throw emitter.refuse("multipleOf", "the multiples of this number are too many to be told apart");
+    throw emitter.refuse("multipleOf", "this number has too many multiples to enforce; loosen it or its bounds");
   }
 }
 
@@ -62,7 +62,7 @@ function rangeOf({ lower, upper, multiples }: Conjunct, isInteger: boolean): Ran
   const wanted = decimals.reduce((most, decimal) => Math.max(most, decimal?.places ?? 0), 0);
   const least = multiples.length > 0 ? 0 : usualPlaces;
   const places = isInteger ? 0 : Math.min(maxPlaces, Math.max(least, wanted));
-  // Beyond these, division in floating point no longer tells a multiple of 0.01 from its neighbours.
+  // With more digits, floating-point division cannot tell a multiple of 0.01 from its neighbours.
   const digits = !isInteger && multiples.length > 0 ? maxMultipleDigits : maxDigits;
   const most = 10n ** BigInt(digits) - 1n;
   const low = inward(bounds[0], lower?.exclusive ?? false, places, 1n);
@@ -74,7 +74,7 @@ function rangeOf({ lower, upper, multiples }: Conjunct, isInteger: boolean): Ran
   return { low: low ?? -far, high: high ?? far, places };
 }
 
-/** A bound in units, moved to the next number inside. */
+/** A bound in units, moved to the nearest number inside the range. */
 function inward(
   bound: Decimal | null | undefined,
   exclusive: boolean,
@@ -110,7 +110,7 @@ function inRange({ multiples }: Conjunct, { low, high, places }: Range, emitter:
   return automaton;
 }
 
-/** Which units are multiples. Integers that are multiples of 1.5 are those of 3. */
+/** The step in units: for integers, multiples of 1.5 are multiples of 3. */
 function integerStep(multiple: number, places: number): bigint {
   const decimal = decimalOf(multiple);
   if (decimal.places <= places) return unitsOf(decimal, places, false);
@@ -142,7 +142,7 @@ function unitsText(units: bigint, places: number): string {
   return `${units < 0n ? "-" : ""}${whole}${places > 0 && fraction !== "" ? `.${fraction}` : ""}`;
 }
 
-/** Without an exponent. */
+/** The number without an exponent. */
 function plainText(value: number): string {
   const { digits, places } = decimalOf(value);
   return unitsText(digits, places);

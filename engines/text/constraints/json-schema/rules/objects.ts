@@ -1,5 +1,5 @@
-// Owns the grammar of objects: keys in the order the schema names them, then the others. One rule for each place that differs
-// from the next; where properties are counted, one for each count too. Pure.
+// Object rules: named keys in the order of the schema, then other keys. One rule for each place that differs from the next; if
+// properties are counted, also one for each count. Pure.
 
 import { accepts, both } from "../../../../../runtime/regex/automaton.ts";
 import { type Automaton, anyText, maxStates } from "../../../../../runtime/regex/states.ts";
@@ -12,7 +12,7 @@ import { closeObject, colon, comma, keyText, openObject } from "./json-text.ts";
 import { affords, keyAutomaton, keyRest } from "./strings.ts";
 
 const maxPlaces = 3000;
-/** More properties than this are not counted one by one: their number is checked in the finished text. */
+/** The grammar counts at most this many properties; a larger bound is checked in the finished text. */
 const maxCounted = 64;
 
 interface Member {
@@ -30,21 +30,24 @@ export function objectExpression(conjunct: Conjunct, emitter: Emitter): Expressi
 }
 
 function tooManyProperties(emitter: Emitter): Error {
-  return emitter.refuse("properties", "this object has too many properties to be counted");
+  return emitter.refuse("properties", "this object has too many properties to count; name fewer");
 }
 
-/** The keys beyond those named, where they can be told from them. */
+/** The classes of unnamed keys, if they can be distinguished from the named ones. */
 function othersOf(conjunct: Conjunct, names: Automaton, emitter: Emitter): readonly KeyClass[] {
   const others = otherKeys(conjunct.objects, [...knownKeys(conjunct)], names);
   for (const { keys } of others) {
     const isTooMuch = keys !== anyText && (keys.length > maxStates || !affords(keys, emitter));
     if (isTooMuch)
-      throw emitter.refuse("properties", "other keys cannot be told from so many, or so long, ones; forbid others");
+      throw emitter.refuse(
+        "properties",
+        "the named keys are too many or too long to tell other keys from them; set additionalProperties to false",
+      );
   }
   return others;
 }
 
-/** What `propertyNames` leaves of all keys. */
+/** The keys that `propertyNames` allows. */
 function allowedNames(conjunct: Conjunct, emitter: Emitter): Automaton {
   return conjunct.names.reduce((names: Automaton, literal) => {
     const allowed = keyAutomaton([literal], emitter);
@@ -62,7 +65,7 @@ function knownKeys(conjunct: Conjunct): ReadonlySet<string> {
   ]);
 }
 
-/** The named keys that may come, in order; null where a required one cannot. */
+/** The named keys that are allowed, in order; null if a required key is not allowed. */
 function membersOf(conjunct: Conjunct, names: Automaton): readonly Member[] | null {
   const members: Member[] = [];
   const [required, forbidden] = [new Set(conjunct.required), new Set(conjunct.forbidden)];
@@ -76,7 +79,7 @@ function membersOf(conjunct: Conjunct, names: Automaton): readonly Member[] | nu
   return members;
 }
 
-/** Before member `index`, `count` properties having been written. */
+/** The place before member `index`, after `count` written properties. */
 interface Place {
   readonly index: number;
   readonly count: number;
@@ -111,7 +114,7 @@ class ObjectRules {
     return whole;
   }
 
-  /** A member, or on to the next; behind the last one the end, or another key. */
+  /** The member, or a skip to the next; after the last member the end, or another key. */
   #body(place: Place): Expression {
     const { index, count } = place;
     const member = this.#members[index];
@@ -151,13 +154,13 @@ class ObjectRules {
     return rule(name);
   }
 
-  /** Counts that make no difference are one: only whether a comma is due. */
+  /** Merges counts that make no difference, except that 0 decides if a comma is due. */
   #settled(count: number): number {
     return Math.min(count, Math.max(1, this.#min, this.#max ?? 0));
   }
 }
 
-/** How many properties must and may be written, where the grammar has to count them. */
+/** The bounds on the number of properties that the grammar must count. */
 function countBounds(
   { propertiesMin, propertiesMax }: Conjunct,
   required: number,
@@ -167,7 +170,7 @@ function countBounds(
 ): { min: number; max: number | null } {
   let min = propertiesMin <= required ? 0 : propertiesMin;
   let max = propertiesMax !== null && (isOpen || named > propertiesMax) ? propertiesMax : null;
-  // A key beyond those named may come twice, and counts once.
+  // An unnamed key may come twice, and counts once.
   if (min > 1 && isOpen) emitter.checkLater("minProperties");
   if (min > maxCounted) {
     emitter.checkLater("minProperties");

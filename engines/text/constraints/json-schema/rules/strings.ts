@@ -1,4 +1,4 @@
-// Owns the grammar of strings and of the keys of objects: their patterns and lengths as one automaton. Pure.
+// String rules: patterns and lengths of strings and object keys, as one automaton. Pure.
 
 import { both, isEmpty, lengths, not, ofLength } from "../../../../../runtime/regex/automaton.ts";
 import { type Automaton, anyText } from "../../../../../runtime/regex/states.ts";
@@ -11,17 +11,17 @@ import { type Conjunct, type Goal, types } from "../conjunct.ts";
 import type { Emitter } from "./emitter.ts";
 import { stringSpelling } from "./json-text.ts";
 
-/** Larger bounds are checked in the finished text. */
+/** Larger length bounds are checked in the finished text. */
 const maxCounted = 1000;
-/** The same beside a pattern, where the grammar engine looks the whole vocabulary up for each count. */
+/** The limit beside a pattern: there the grammar engine searches its whole vocabulary for each count. */
 const maxCountedInPattern = 64;
 
-/** null where no string is left. */
+/** null if no string is left. */
 export function stringExpression(conjunct: Conjunct, emitter: Emitter): Expression | null {
   const excluded = conjunct.excluded.filter((value) => typeof value === "string");
   if (conjunct.patterns.length === 0 && excluded.length === 0) return plainString(conjunct, emitter);
   if (excluded.length > 0) return shapedString(conjunct, excluded, emitter) ?? null;
-  // Many fields of one schema have the same pattern or format, and the same bounds.
+  // Many fields of one schema share a pattern or format and its bounds.
   const patterns = conjunct.patterns.map((pattern) => emitter.shared.automatonKey(pattern));
   const key = `string ${patterns.join()} ${conjunct.lengthMin} ${conjunct.lengthMax}`;
   const made = emitter.shared.once(key, () => shapedString(conjunct, excluded, emitter) ?? never);
@@ -33,14 +33,14 @@ function shapedString(conjunct: Conjunct, excluded: readonly string[], emitter: 
   return isEmpty(automaton) ? null : sequence(text('"'), keyRest(automaton, emitter));
 }
 
-/** What follows the opening quote of a string that an automaton describes. */
+/** The text after the opening quote of a string that an automaton describes. */
 export function keyRest(automaton: Automaton, emitter: Emitter): Expression {
   const { rules, shared } = emitter;
   const make = () => automatonExpression(automaton, rules, "chars", stringSpelling, shared.common);
   return shared.once(shared.automatonKey(automaton), make);
 }
 
-/** A string of which only the length matters. */
+/** A string that is constrained only in length. */
 function plainString({ lengthMin, lengthMax }: Conjunct, emitter: Emitter): Expression | null {
   if (lengthMax !== null && lengthMax < lengthMin) return null;
   const min = lengthMin <= maxCounted ? lengthMin : 0;
@@ -51,7 +51,7 @@ function plainString({ lengthMin, lengthMax }: Conjunct, emitter: Emitter): Expr
   return rest === null ? emitter.shared.string() : sequence(text('"'), rest);
 }
 
-/** What patterns and excluded values leave of all texts. */
+/** The texts that patterns and excluded values allow. */
 function shapeAutomaton(conjunct: Conjunct, excluded: readonly string[], emitter: Emitter): Automaton {
   let automaton: Automaton = anyText;
   try {
@@ -77,7 +77,7 @@ function withLength(automaton: Automaton, { lengthMin, lengthMax }: Conjunct, em
   if (max !== null && (most === null || !isAffordable)) emitter.checkLater("maxLength");
   if (isAffordable) return counted;
   if (affords(automaton, emitter)) return automaton;
-  throw emitter.refuse("pattern", "this counts too many characters one by one; bound them less closely");
+  throw emitter.refuse("pattern", "this must count too many characters one by one; loosen the length bounds");
 }
 
 function countedChars(automaton: Automaton, min: number, max: number | null): Automaton | null {
@@ -89,20 +89,20 @@ function countedChars(automaton: Automaton, min: number, max: number | null): Au
   }
 }
 
-/** The same automaton again costs nothing: its rules are there. */
+/** Charges the automaton's wide places. An automaton that was already charged costs nothing. */
 export function affords(automaton: Automaton, emitter: Emitter): boolean {
   const own = emitter.shared.automatonKey(automaton);
   return emitter.affords(widePlaces(automaton).map(({ key, isCommon }) => (isCommon ? key : `${own}: ${key}`)));
 }
 
-/** The texts a goal allows as keys; null where it cannot be told. */
+/** The texts that a goal allows as keys; null if no string is allowed. */
 export function keyAutomaton(goal: Goal, emitter: Emitter): Automaton | null {
   let all: Automaton | null = null;
   for (const conjunct of emitter.alternatives(goal)) {
     if ((conjunct.types & types.string) === 0) continue;
     const strings = conjunct.values?.filter((value) => typeof value === "string");
     const keys = strings === undefined ? patternedKeys(conjunct, emitter) : ofTexts(strings);
-    // Either of two is neither of both that are not.
+    // Union by De Morgan: neither of the complements.
     all = all === null ? keys : not(both(not(all), not(keys)));
   }
   return all;
