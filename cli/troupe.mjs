@@ -148,5 +148,5 @@ try {
 } catch (error) {
   if (!isFileLimitLow(error)) throw error;
   fail(`${error.message}
-troupe needs at least ${minOpenFiles} files that it may have open; raise the limit, for example with "ulimit -n 4096"`);
+troupe expected a limit of at least ${minOpenFiles} open files; got a lower one; raise the limit, for example with "ulimit -n 4096"`);
 }
