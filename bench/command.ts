@@ -1,4 +1,4 @@
-// Owns running the `troupe` command and other programs for benchmarks, and the flags the benchmarks share.
+// Runs the `troupe` command and other programs for benchmarks; flags that benchmarks share.
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";

@@ -1,5 +1,4 @@
-// Owns the parts of a model that a benchmark without weights does not have: a KV cache with room for everything, which
-// keeps nothing, and what follows from that.
+// KV cache of a model without weights: it has room for everything and stores nothing.
 import type { Capabilities, Capacity, KvCache } from "../engines/engine.ts";
 
 export const idleKv: KvCache = {

@@ -1,5 +1,4 @@
-// Owns watching how late the turns of this thread's event loop are. Watching wakes the thread every millisecond: it is for
-// benchmarks.
+// Delay of this thread's event loop. Measuring wakes the thread every millisecond, so it is for benchmarks only.
 import { monitorEventLoopDelay } from "node:perf_hooks";
 
 const resolutionMs = 1;

@@ -1,5 +1,4 @@
-// Owns what a benchmark's result says of the machine it was measured on: its CPU with the features that decide how fast models
-// run, its cores, quota and governor, and the Node that ran.
+// Description of the machine for a benchmark's result: CPU with the features that decide its speed, cores, quota, governor, Node.
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import os from "node:os";

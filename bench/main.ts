@@ -1,5 +1,5 @@
-// Owns the entry of the benchmarks: `npm run bench -- NAME [FLAGS]`. Each prints a table; with --save it also writes it to
-// bench/results/ with date, machine and commit.
+// Entry of the benchmarks: `npm run bench -- NAME [FLAGS]`. Each prints a table; with --save it also writes it to bench/results/
+// with date, machine and commit.
 import arg from "arg";
 import { ServerError } from "../runtime/errors.ts";
 

@@ -1,5 +1,5 @@
-// Owns reading /proc: the family, memory and processor time of processes and threads. Linux only; elsewhere, and of what is
-// gone already, it reads nothing or zero.
+// Reader of /proc: descendants, memory and CPU time of processes and threads. Linux only; elsewhere, and for processes that have
+// ended, it returns nothing or zero.
 import { readdirSync, readFileSync } from "node:fs";
 
 /** The processes and all their descendants, each once. */

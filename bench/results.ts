@@ -1,4 +1,4 @@
-// Owns how a benchmark's result is kept: a Markdown file in bench/results/ that says when, where and on which commit.
+// Result of a benchmark: a Markdown file in bench/results/ with date, machine and commit.
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { commit, date, machineLine } from "./machine.ts";

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// Owns the start: builds dist/ where it is missing or older than the sources, then becomes the program in this same
-// process, so that signals reach it. Plain JavaScript, since it runs before anything is compiled. It must stay readable
+// Start of troupe: builds dist/ if it is missing or older than the sources, then runs the program in this same process, so that
+// signals reach it. Plain JavaScript, since it runs before anything is compiled. It must stay readable
 // by old versions of Node, to tell them so.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -18,7 +18,7 @@ const sourceFiles = ["package.json", "tsconfig.json", "tsconfig.build.json"];
 const minOpenFiles = 256;
 const lockPollMs = 100;
 const lockLimitMs = 5 * 60 * 1000;
-/** A start writes its pid into the lock at once: a lock without one for so long belongs to nobody. */
+/** A start writes its pid into the lock at once: a lock without a pid after this time is abandoned. */
 const lockPidLimitMs = 5000;
 
 function requireNode() {
@@ -91,7 +91,7 @@ function takeLock() {
   }
 }
 
-/** Removes a lock whose owner is gone. Several starts may see it at once: none is to remove what another then took. */
+/** Removes a lock whose owner is dead. Several starts may see it at once: none may remove a lock that another then took. */
 function removeAbandoned() {
   const taken = lockTime(lock);
   if (taken === null || !isAbandoned(taken)) return;
@@ -101,11 +101,11 @@ function removeAbandoned() {
     if (lockTime(aside) === taken) rmSync(aside, { recursive: true, force: true });
     else renameSync(aside, lock);
   } catch {
-    // Another start was quicker.
+    // Another start removed it first.
   }
 }
 
-/** When a lock was taken, in milliseconds since 1970; null where there is none any more. */
+/** Time a lock was taken, in milliseconds since 1970; null: no lock. */
 function lockTime(path) {
   try {
     return statSync(path).mtimeMs;
@@ -114,7 +114,7 @@ function lockTime(path) {
   }
 }
 
-/** Whether the process that holds the lock is gone. Between its two steps of taking it there is no pid yet. */
+/** Whether the process that holds the lock is dead. Between creating the lock and writing the pid, there is no pid. */
 function isAbandoned(taken) {
   try {
     process.kill(Number(readFileSync(join(lock, "pid"), "utf8")), 0);
@@ -148,5 +148,5 @@ try {
 } catch (error) {
   if (!isFileLimitLow(error)) throw error;
   fail(`${error.message}
-troupe needs at least ${minOpenFiles} files that it may have open; raise the limit, for example with "ulimit -n 4096"`);
+troupe expected a limit of at least ${minOpenFiles} open files; got a lower one; raise the limit, for example with "ulimit -n 4096"`);
 }

@@ -1,5 +1,5 @@
-// Owns the adapters that `bench adapters` measures with: random ones of the same few seeds in a folder that is gone afterwards.
-// They are weak, so that the model goes on writing text. Made when a measurement first asks for them.
+// Adapters of `bench adapters`: random LoRA adapters from fixed seeds, in a temporary folder. Their effect is weak, so that the
+// model still writes text. Created on first use.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,6 +1,5 @@
-// Owns what clients see of adapters that come, change and go while they stream: every answer must be the one its generation
-// gives when nothing else happens, and in the end nothing may be left over. On the wasm engine, whose answers do not depend on
-// what else is in a batch.
+// Adapter churn: clients stream while adapters are loaded, replaced and unloaded. Every answer must equal the one its generation
+// gives alone, and nothing may be left over at the end. Runs on the wasm engine, whose output is independent of the batch.
 import { setTimeout as sleep } from "node:timers/promises";
 import { exactly, findingsTable, told } from "../overload/finding.ts";
 import { family, residentKiB } from "../proc.ts";

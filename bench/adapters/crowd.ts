@@ -1,4 +1,4 @@
-// Owns the load of `bench adapters`: clients that all ask at once, each with the adapter that is its turn, and what came of it.
+// Load of `bench adapters`: clients that ask at the same time, with adapters in rotation, and the results.
 import { performance } from "node:perf_hooks";
 import { type Answer, ask } from "../serving/client/ask.ts";
 import { type CrowdResult, firstTextP50, tokensPerSecond } from "../serving/client/crowd.ts";

@@ -1,4 +1,4 @@
-// Owns what it costs the llama engine that a pass has one adapter: the same load over more and more adapters.
+// Cost of one adapter per pass on the llama engine: the same load over a growing number of adapters.
 import { findingsTable } from "../overload/finding.ts";
 import { answered, ratioAtLeast, toldRounds } from "../serving/show.ts";
 import type { SideOptions } from "../serving/sides.ts";

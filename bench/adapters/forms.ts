@@ -1,5 +1,4 @@
-// Owns comparing loads on one server that differ in which adapters their requests name: round by round in turn, all with the
-// same texts.
+// Comparison of loads on one server that differ only in their adapters: alternating rounds with the same texts.
 
 import { SizedPrompts } from "../serving/client/sized-prompts.ts";
 import { inRounds, ours, type SideOptions, withSides } from "../serving/sides.ts";

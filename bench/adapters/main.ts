@@ -1,4 +1,4 @@
-// Owns `bench adapters`: what LoRA adapters cost, over HTTP.
+// `bench adapters`: cost of LoRA adapters, over HTTP.
 import arg from "arg";
 import { ServerError } from "../../runtime/errors.ts";
 import { report } from "../results.ts";

@@ -1,4 +1,4 @@
-// Owns how the llama engine with one adapter compares with llama-server that has the same one: both up, asked in turn.
+// Comparison of the llama engine with one adapter and llama-server with the same adapter: both run, asked in turn.
 import { findingsTable } from "../overload/finding.ts";
 import { SizedPrompts } from "../serving/client/sized-prompts.ts";
 import { answered, pairedRatios, ratioAtLeast, toldRounds } from "../serving/show.ts";

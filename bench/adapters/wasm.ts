@@ -1,5 +1,4 @@
-// Owns what adapters cost the wasm engine: sixteen of them over as many sequences as there are slots, against the same load
-// on the model alone.
+// Cost of adapters on the wasm engine: sixteen adapters over all slots, against the same load on the base model.
 import { findingsTable } from "../overload/finding.ts";
 import { answered, ratioAtLeast, toldRounds } from "../serving/show.ts";
 import type { SideOptions } from "../serving/sides.ts";

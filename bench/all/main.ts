@@ -1,5 +1,5 @@
-// Owns `bench all`: the table of this machine. Every comparison of speed that a user would ask for, one after the other, on
-// one page of bench/results/ that begins with what the machine is. Each is a run of its own benchmark, in a process of its own.
+// `bench all`: all speed comparisons of this machine, one after the other, as one page of bench/results/ that begins with a
+// description of the machine. Each benchmark runs in a separate process.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { access, writeFile } from "node:fs/promises";

@@ -1,5 +1,5 @@
-// Owns `bench choice`: whether `auto` takes the engine that serves a model better on this machine, and what choosing costs a
-// start. Both engines serve the same requests in turn; what auto takes is asked of a server that chooses.
+// `bench choice`: whether `engine = "auto"` chooses the faster engine on this machine, and what the choice adds to a start. Both
+// engines serve the same requests in turn.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";

@@ -1,4 +1,4 @@
-// Owns asking llama.cpp's own benchmark programs for the speeds `bench engine` compares ours with.
+// Speeds of llama.cpp's own benchmark programs, for `bench engine`.
 import { basename } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
 import { output } from "../command.ts";

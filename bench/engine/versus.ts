@@ -1,5 +1,5 @@
-// Owns the comparison of our whole decode loop with llama.cpp's own C++ ones, round by round in turn. The peers
-// sample nothing and make no text; we do.
+// Comparison of our decode loop with llama.cpp's C++ programs, in alternating rounds. The C++ programs neither sample nor
+// detokenize; ours does.
 import arg from "arg";
 import { median, type Row, table } from "../../cli/bench/report.ts";
 import { defaultPackage } from "../../engines/files/hub/default-model.ts";

@@ -1,5 +1,5 @@
-// Owns `bench http`: what the front costs by itself. The real front, agents place, step loop and HTTP edge serve a model
-// without weights at a set rate; the clients are a process of their own. The front is this process's main thread.
+// `bench http`: cost of the front alone. The real front, generation place, step loop and HTTP edge serve a model without weights
+// at a fixed rate; the clients are a separate process. The front is this process's main thread.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";

@@ -1,5 +1,5 @@
-// Owns measuring what the front costs while a load runs: the shares of a core its thread and those of the agents place take, and how long
-// a turn of its event loop is late. It measures the very process it is used in.
+// Meter of the front under load: CPU share of its thread and of the generation place's threads, and the delay of its event loop.
+// It measures the process it runs in.
 import { performance } from "node:perf_hooks";
 import { type LoopDelay, watchLoopDelay } from "../loop-delay.ts";
 import { processSeconds, threadSeconds } from "../proc.ts";

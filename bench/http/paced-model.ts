@@ -1,5 +1,5 @@
-// Owns a model without weights that makes tokens at a given rate, for measuring everything behind the engine alone: the
-// step loop, frames, detokeniser, HTTP. It sleeps as a real forward pass computes, on its own thread.
+// Model without weights that makes tokens at a fixed rate, to measure the code after the engine: step loop, frames,
+// detokenizer, HTTP. It sleeps on its thread as long as a real forward pass computes.
 import { performance } from "node:perf_hooks";
 import type { Batch, StepOutput } from "../../engines/batch.ts";
 import type { Capacity, LoadedModel } from "../../engines/engine.ts";

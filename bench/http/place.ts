@@ -1,5 +1,5 @@
-// Owns a model place that runs the real step loop and model actor on a model without weights. The rate is the query of the
-// module's own address, since a front tells every model place the same things. Stands in for actors/model/place.ts.
+// Model place with the real step loop and model actor on a model without weights. The rate is the query of the module's URL,
+// since the front passes the same options to every model place. Replaces actors/model/place.ts.
 
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol } from "../../actors/messages.ts";
 import { modelActor } from "../../actors/model/model-actor.ts";

@@ -1,5 +1,5 @@
-// Owns `bench lifecycle`: models that are unloaded, reloaded and killed under load, and what their clients and the other
-// model see of it.
+// `bench lifecycle`: models are unloaded, reloaded and killed under load; measures the effect on their clients and on the other
+// model.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import arg from "arg";

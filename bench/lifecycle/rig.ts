@@ -1,5 +1,5 @@
-// Owns the server under test, without HTTP: a front with two copies of a model, clients that stream from both all the time,
-// and what can be seen of it: how streams ended, load times, memory. Reads /proc, so memory is known on Linux only.
+// Server under test, without HTTP: a front with two copies of a model and clients that stream from both. Records how streams
+// end, load times and memory. Memory is read from /proc, on Linux only.
 import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

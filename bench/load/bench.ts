@@ -1,5 +1,5 @@
-// Owns `bench load`: how long each engine takes to load a model from a file that is in memory already, and how much memory
-// the model then takes beside its own weights. On a small model, and on one of more than a gigabyte, made for this.
+// `bench load`: load time of each engine from a file in the page cache, and memory of the model beyond its weights. Measured on a
+// small model and on a generated one of more than a gigabyte.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";

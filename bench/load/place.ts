@@ -1,5 +1,4 @@
-// Owns one load of `bench load`, in a process of its own: how long it takes, and how much memory is there before it and once
-// the model has been used.
+// One load of `bench load`, in a separate process: its duration, and memory before the load and after the model has been used.
 import { performance } from "node:perf_hooks";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";

@@ -1,5 +1,5 @@
-// Owns a model of any size that means nothing: llama-shaped, its matrices Q8_0 with random weights, written straight to a
-// file without ever being in memory. For measuring what depends on size alone.
+// Generator of a model of any size: llama architecture, Q8_0 matrices with random weights, written to a file piece by piece. For
+// measurements that depend on size alone.
 import { randomFillSync } from "node:crypto";
 import { type FileHandle, open } from "node:fs/promises";
 import { buildGgufHeader, GGMLQuantizationType, type GGUFTypedMetadata, GGUFValueType } from "@huggingface/gguf";

@@ -1,6 +1,5 @@
-// Owns the question whether loading and unloading a model leaks: many rounds, and the resident memory after each. Both
-// ways a model lives: in a place of its own (what the server does), and inside one process (what a leak of the native
-// side would show in).
+// Leak test of loading and unloading a model: many rounds, resident memory after each. Runs both in a model place, as the server
+// does, and inside one process, which would show leaks of native code.
 import { readFileSync } from "node:fs";
 import type { ModelPlaceInit, ModelPlaceReady } from "../../actors/messages.ts";
 import { modelModule } from "../../actors/placement.ts";

@@ -1,5 +1,5 @@
-// Owns the scenario `burst`: many more clients at once than there are slots. Where the queue holds them all nobody fails;
-// where it does not, exactly those too many are refused, at once, and the others get what 32 clients alone would.
+// Scenario `burst`: many more clients at once than slots. If the queue holds them all, none may fail; otherwise exactly the excess
+// is refused, at once, and the others get the throughput of 32 clients.
 import { median } from "../../cli/bench/report.ts";
 import { percentiles } from "../serving/client/statistics.ts";
 import { type Answer, ask } from "./client.ts";

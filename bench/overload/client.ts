@@ -1,5 +1,5 @@
-// Owns the clients of `bench overload`: each is one raw connection that asks once for a stream, and stays to the end, hangs
-// up, or never reads. They do as little as a client can, since they share the cores with the server they measure.
+// Clients of `bench overload`: each is one raw connection that requests one stream, and reads to the end, hangs up, or never
+// reads. They use little CPU, since they share the cores with the server.
 import { connect, type Socket } from "node:net";
 import { performance } from "node:perf_hooks";
 import { EventScanner } from "../serving/client/event-scanner.ts";

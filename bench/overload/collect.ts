@@ -1,5 +1,4 @@
-// Owns garbage collection on demand in a program under measurement: loaded into each of its processes and threads with
-// `--import`, it collects when the process gets SIGUSR2. It changes nothing else, and nothing of ours imports it.
+// Garbage collection on demand in a measured program: loaded with `--import` into each process and thread, it collects on SIGUSR2.
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { BroadcastChannel, isMainThread } from "node:worker_threads";

@@ -1,5 +1,5 @@
-// Owns the scenario `fairness`: one client with a long backlog, and another who asks once in a while. The second waits for
-// the next free slot, not for the backlog; asking with the first one's key shows what first come, first served would give.
+// Scenario `fairness`: one client with a long backlog and another with occasional requests. The second must wait for the next free
+// slot only, not for the backlog; the same with the first client's key shows first come, first served.
 import { setTimeout as pause } from "node:timers/promises";
 import { median } from "../../cli/bench/report.ts";
 import { mean } from "../serving/client/statistics.ts";

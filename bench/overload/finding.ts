@@ -1,4 +1,4 @@
-// Owns what a scenario of `bench overload` finds out: a value, the bar it must reach, and whether it does.
+// Finding of a scenario of `bench overload`: a value, its bar, and whether it is met.
 import { table } from "../../cli/bench/report.ts";
 
 export interface Finding {

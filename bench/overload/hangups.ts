@@ -1,5 +1,5 @@
-// Owns the scenario `hangups`: a third of many clients go away, some in mid-stream and some while they still wait, twice.
-// Nothing of theirs may be left: not a slot, not a place in the queue, not memory.
+// Scenario `hangups`: a third of many clients disconnect, some in mid-stream and some while they wait, twice. No slot, queue place
+// or memory may leak.
 //
 // A leak is looked for from outside. The engine must stand still; and with every slot and place free, a burst of some more
 // clients than both hold must see exactly those too many refused: each sequence left over would refuse one more.

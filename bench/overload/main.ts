@@ -1,5 +1,4 @@
-// Owns `bench overload`: what the server does when more is asked of it than it can give, scenario by scenario, each with
-// the bar it must reach.
+// `bench overload`: behaviour of the server under more load than it can serve, scenario by scenario, each with bars.
 import arg from "arg";
 import { defaultModel, resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { ServerError } from "../../runtime/errors.ts";

@@ -1,5 +1,5 @@
-// Owns the server under test: the real `troupe serve` in a process of its own, and what can be seen of it from outside: its
-// log, the memory and processor time of its processes, the connections it holds. Reads /proc, so it runs on Linux only.
+// Server under test: the real `troupe serve` in a separate process, observed from outside: log, memory, CPU time, connections.
+// Reads /proc, so it runs on Linux only.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";

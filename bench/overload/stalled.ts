@@ -1,5 +1,5 @@
-// Owns the scenario `stalled`: clients that ask for long answers and read nothing, beside others that read. The others may
-// not notice, and the server gets rid of those that stand still.
+// Scenario `stalled`: clients that request long answers and never read, beside others that read. The readers must not be affected,
+// and the server must disconnect the stalled clients.
 //
 // The readers' rate counts once the standing clients have been descheduled. That shows from outside: none of their answers
 // is complete, no connection is closed, and the engine's process uses no processor time.

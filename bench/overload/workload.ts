@@ -1,5 +1,5 @@
-// Owns what the clients of `bench overload` ask, and the shapes of load: all at once, or so many clients that each ask again
-// when they are answered. The same seed asks the same; no two prompts are alike.
+// Requests of the clients of `bench overload`, and shapes of load: all at once, or a number of clients that each ask again after
+// an answer. The same seed gives the same requests; no two prompts are equal.
 import { performance } from "node:perf_hooks";
 import { PromptSource } from "../serving/client/prompts.ts";
 import { randomFrom } from "../serving/client/random.ts";

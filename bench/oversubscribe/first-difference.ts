@@ -1,5 +1,5 @@
-// Owns the question how much a difference between two greedy generations says: where they part, how close the two likeliest
-// tokens were. Rounding may decide between two that are as good as equal, and between no others.
+// First difference of two greedy generations: the gap between the two likeliest tokens at that point. Rounding can decide only
+// between nearly equal ones.
 import { Batch } from "../../engines/batch.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 

@@ -1,5 +1,5 @@
-// Owns `bench oversubscribe`: many long generations on a KV cache that holds a part of them. All must end, and say what they
-// would have said with room for all.
+// `bench oversubscribe`: many long generations on a KV cache that holds only a part of them. All must end with the output they
+// have when there is room for all.
 import arg from "arg";
 import { StepLoop } from "../../actors/model/step/step-loop.ts";
 import type { SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";

@@ -1,4 +1,4 @@
-// Owns running many generations through a step loop at once, or one alone, and keeping their tokens.
+// Runs many generations, or one alone, through a step loop and keeps their tokens.
 import { performance } from "node:perf_hooks";
 import {
   jobDefaults,

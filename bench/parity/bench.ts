@@ -1,4 +1,4 @@
-// Owns `bench parity`: whether the wasm engine says what llama.cpp says, on the real model in each number type.
+// `bench parity`: whether the wasm engine's output agrees with llama.cpp's, on the real model in each data type.
 import { availableParallelism } from "node:os";
 import arg from "arg";
 import { table } from "../../cli/bench/report.ts";

@@ -1,5 +1,4 @@
-// Owns how far one model's logits are from another's: what the next token of a real text has to do with both, added up over
-// many positions. Pure arithmetic.
+// Divergence of one model's logits from another's, averaged over many positions of a real text. Pure arithmetic.
 
 /** Means over all positions compared. */
 export interface Divergence {

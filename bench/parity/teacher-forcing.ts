@@ -1,5 +1,5 @@
-// Owns feeding one text to two models, token for token what the text says, and comparing their logits after every token of
-// it. Used by `bench parity` and by the parity test. The text is cut into windows, each a sequence of its own.
+// Teacher forcing: feeds one text to two models and compares their logits after every token. The text is cut into windows, each
+// one sequence. Used by `bench parity` and by the parity test.
 import { Batch } from "../../engines/batch.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 import { type Divergence, DivergenceMeter } from "./divergence.ts";

@@ -1,5 +1,5 @@
-// Owns the text models are compared on: one that every checkout has, that does not change unless a dependency does, and
-// that no model here was made from.
+// Text on which models are compared: present in every checkout, changed only by dependency updates, and independent of the
+// models.
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";

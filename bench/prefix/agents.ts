@@ -1,4 +1,4 @@
-// Owns the scenario `agents`: many clients at once whose prompts begin with the same long text, which no one has computed.
+// Scenario `agents`: many clients at once whose prompts share a long prefix that is not cached yet.
 import { findingsTable } from "../overload/finding.ts";
 import type { Question } from "../serving/client/ask.ts";
 import { askAtOnce, firstTextP50 } from "../serving/client/crowd.ts";

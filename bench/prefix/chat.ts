@@ -1,4 +1,4 @@
-// Owns the scenario `chat`: one long conversation, whose whole history is sent again with every turn.
+// Scenario `chat`: one long conversation that sends its whole history with every turn.
 import { median, table } from "../../cli/bench/report.ts";
 import { atMost, findingsTable } from "../overload/finding.ts";
 import {

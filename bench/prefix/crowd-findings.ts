@@ -1,4 +1,4 @@
-// Owns what crowds of clients are judged by, beside the peer's where there is one.
+// Findings about a crowd of clients, compared with the peer's if there is one.
 import type { Finding } from "../overload/finding.ts";
 import { type CrowdResult, cachedShare, firstTextP50, tokensPerSecond } from "../serving/client/crowd.ts";
 import { answered, ratioAtLeast, ratioAtMost, toldRounds } from "../serving/show.ts";

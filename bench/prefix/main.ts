@@ -1,4 +1,4 @@
-// Owns `bench prefix`: what the cache of prompts' beginnings saves, scenario by scenario, each with the bar it must reach.
+// `bench prefix`: what the prefix cache saves, scenario by scenario, each with bars.
 import arg from "arg";
 import { ServerError } from "../../runtime/errors.ts";
 import { report } from "../results.ts";

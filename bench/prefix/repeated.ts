@@ -1,4 +1,4 @@
-// Owns the scenario `repeated`: a few clients that ask the same few questions again and again.
+// Scenario `repeated`: a few clients that repeat the same few questions.
 import { findingsTable } from "../overload/finding.ts";
 import type { Question } from "../serving/client/ask.ts";
 import { askAtOnce } from "../serving/client/crowd.ts";

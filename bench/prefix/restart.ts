@@ -1,5 +1,4 @@
-// Owns the scenario `restart`: a long prompt, a clean stop, a new start with the same folder of kept prompts, and the same
-// prompt again.
+// Scenario `restart`: a long prompt, a clean stop, a new start with the same prefix cache folder, and the same prompt again.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

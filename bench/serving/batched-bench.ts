@@ -1,5 +1,4 @@
-// Owns asking llama-batched-bench for the C++ bound: how fast llama.cpp alone computes the prompts and the answers of so many
-// sequences, with nobody to sample, write text or talk HTTP for.
+// C++ bound by llama-batched-bench: speed of llama.cpp alone for the same prompts and answers, without sampling, text or HTTP.
 import { ServerError } from "../../runtime/errors.ts";
 import { output } from "../command.ts";
 

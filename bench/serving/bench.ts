@@ -1,5 +1,5 @@
-// Owns `bench serving`: a load generator against any OpenAI-compatible server. It runs the rounds, in turn with a peer where
-// there is one, and both sides get the very same prompts.
+// `bench serving`: load generator for any OpenAI-compatible server. With a peer, rounds alternate and both sides get the same
+// prompts.
 import { writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createProgress, type Progress } from "../../cli/progress.ts";

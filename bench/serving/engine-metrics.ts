@@ -1,4 +1,4 @@
-// Owns reading a server's own counters, where it has a page of metrics; elsewhere there are none.
+// Reader of a server's /metrics page; empty if the server has none.
 
 /** Names, with their labels, and values. */
 export type EngineMetrics = ReadonlyMap<string, number>;

@@ -1,5 +1,5 @@
-// Owns watching the event loop of a server from the inside: loaded into it with `--import`, it answers each message of the
-// benchmark with the delays since the last one. It changes nothing else, and nothing of ours imports it.
+// Event loop probe inside a server: loaded with `--import`, it answers each message of the benchmark with the delays since the last
+// one.
 import { isMainThread } from "node:worker_threads";
 import { watchLoopDelay } from "../loop-delay.ts";
 

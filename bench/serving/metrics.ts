@@ -1,4 +1,4 @@
-// Owns what one round says about a server: rates, latencies and failures, made of the outcomes of its requests.
+// Metrics of one round: rates, latencies and failures, from the outcomes of its requests.
 import type { LoopDelay } from "../loop-delay.ts";
 import type { LoadResult, Outcome } from "./client/load.ts";
 import { mean, type Percentiles, percentiles } from "./client/statistics.ts";

@@ -1,4 +1,4 @@
-// Owns the flags of `bench serving`: one flat record of plain values, checked before anything is started.
+// Flags of `bench serving`: one flat record of plain values, checked before anything is started.
 import arg from "arg";
 import { ServerError } from "../../runtime/errors.ts";
 import { type EndpointName, endpointNamed } from "./target.ts";

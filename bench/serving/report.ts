@@ -1,4 +1,4 @@
-// Owns how the rounds of a load are shown: a table a load, medians first and every round beside them, ratios against the peer.
+// Report of the rounds of a load: one table per load, medians first, then every round, with ratios to the peer.
 import { median, table } from "../../cli/bench/report.ts";
 import type { RoundMetrics } from "./metrics.ts";
 import type { LoadKind } from "./options.ts";

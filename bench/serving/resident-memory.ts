@@ -1,5 +1,4 @@
-// Owns sampling how much memory a server holds: the resident sets of its processes and all their descendants together.
-// Nothing is known where /proc cannot be read.
+// Sampler of a server's resident memory: all its processes and their descendants. Needs /proc.
 import { family, residentKiB } from "../proc.ts";
 
 const intervalMs = 250;

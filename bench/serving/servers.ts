@@ -1,4 +1,4 @@
-// Owns starting the servers a benchmark measures, troupe's and llama.cpp's, with equal settings, and stopping them again.
+// Starts and stops the measured servers, troupe and llama-server, with equal settings.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";

@@ -1,4 +1,4 @@
-// Owns how measurements of several rounds are shown in one cell: the median, and each round beside it.
+// Cells of measurements over several rounds: the median, and each round beside it.
 import { median } from "../../cli/bench/report.ts";
 import { atLeast, atMost, exactly, type Finding, told } from "../overload/finding.ts";
 import { type Answer, isWhole } from "./client/ask.ts";

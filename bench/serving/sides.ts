@@ -1,5 +1,5 @@
-// Owns how two or three servers are compared: all are started on the same model with equal sizes, asked in turn, round by
-// round, and stopped whatever happens. And the flags such benchmarks share.
+// Comparison of two or three servers: all run the same model with equal sizes and are asked in alternating rounds. Also the flags
+// that such benchmarks share.
 import { setTimeout as sleep } from "node:timers/promises";
 import type arg from "arg";
 import { defaultPackage } from "../../engines/files/hub/default-model.ts";

@@ -1,4 +1,4 @@
-// Owns what the load generator knows of a server: where it is, which model it is asked for, and the bytes of a request to it.
+// Server as the load generator sees it: address, model, and the bytes of a request.
 import { ServerError } from "../../runtime/errors.ts";
 import type { LoopDelay } from "../loop-delay.ts";
 

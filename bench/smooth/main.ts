@@ -1,4 +1,4 @@
-// Owns `bench smooth`: how streams that decode fare while long prompts arrive beside them, and how the prompts do.
+// `bench smooth`: pauses of decoding streams while long prompts arrive, and the latency of those prompts.
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import arg from "arg";

@@ -1,5 +1,5 @@
-// Owns streams that decode all the time: so many clients, each of which asks anew when its long answer ends. What is
-// measured is the pauses within an answer.
+// Streams that decode all the time: a number of clients, each of which asks again after a long answer. Measures the pauses within
+// answers.
 import { type Answer, ask, isWhole } from "../serving/client/ask.ts";
 import type { SizedPrompts } from "../serving/client/sized-prompts.ts";
 

@@ -1,5 +1,5 @@
-// Owns asking one streaming chat, over a connection of its own, and keeping all that came of it: the text, when it came, and
-// the counts. For benchmarks whose clients read what they are told; those that only measure speed use load.ts.
+// One streaming chat over a separate connection, with everything it received: text, times, token counts. For benchmarks that check
+// answers; load.ts measures speed only.
 import { performance } from "node:perf_hooks";
 import { postBytes } from "../target.ts";
 import { EventScanner } from "./event-scanner.ts";

@@ -1,4 +1,4 @@
-// Owns a crowd of clients that ask at once, each its own questions one after another, and what came of all of them.
+// Crowd of clients that start at once, each with its own questions in sequence, and the results.
 import { performance } from "node:perf_hooks";
 import { type Answer, ask, firstTextPercentiles, isWhole, type Question, sumOf } from "./ask.ts";
 

@@ -1,5 +1,5 @@
-// Owns reading a stream of server-sent events with as little work as a load generator can do: it finds line ends and the
-// mark of a text, notes when texts came, and parses only the few lines that hold a usage or an error. One scanner reads one answer.
+// Scanner of server-sent events with minimal work: it finds line ends and the mark of a text, notes when texts arrive, and parses
+// only lines with a usage or an error. One scanner per answer.
 import type { EndpointName } from "../target.ts";
 
 /** What stands before a delta's text, by protocol; the first is at the end of `reasoning_content` too. */

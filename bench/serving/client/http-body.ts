@@ -1,5 +1,5 @@
-// Owns finding the end of an HTTP/1.1 body in the bytes of a connection: by length, by chunks, or by the connection's end.
-// It holds no bytes: what belongs to the body is lent to the sink as it comes.
+// End of an HTTP/1.1 body in the bytes of a connection: by length, by chunks, or by the connection's end. It stores no bytes: parts
+// of the body are lent to the sink.
 
 export type Framing = number | "chunked" | "until close";
 

@@ -1,5 +1,5 @@
-// Owns one keep-alive connection of the load generator: it writes ready-made requests and reads answers straight off the
-// socket, since Node's own HTTP client costs several times as much a chunk and shares the cores with the server measured.
+// Keep-alive connection of the load generator: writes prepared requests and reads answers directly from the socket. Node's HTTP
+// client costs several times as much per chunk and shares the cores with the measured server.
 import { once } from "node:events";
 import { connect as connectPlain, type Socket } from "node:net";
 import { performance } from "node:perf_hooks";

@@ -1,5 +1,5 @@
-// Owns putting a load on a server: so many clients that each send their next request when the last is answered, or
-// requests that arrive when they arrive. It notes what came of each and judges nothing.
+// Load on a server: a number of clients that each send the next request after an answer, or requests at given arrival times. It
+// records the outcomes.
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { EndpointName } from "../target.ts";

@@ -1,5 +1,5 @@
-// Owns the prompts of a load: common English words, a token each in most vocabularies. No prompt of a run begins as another
-// does, so that no server profits from having seen one before, except where a shared beginning is asked for.
+// Prompts of a load: common English words, one token each in most vocabularies. No two prompts of a run share a prefix, unless a
+// shared one is requested, so that prefix caches do not help.
 import { ServerError } from "../../../runtime/errors.ts";
 import { randomFrom } from "./random.ts";
 

@@ -1,4 +1,4 @@
-// Owns the load generator's randomness: the same seed gives the same prompts and the same arrivals on every machine.
+// Random numbers of the load generator: the same seed gives the same prompts and arrivals on every machine.
 
 /** A generator of numbers in [0, 1), from a few whole numbers. */
 export function randomFrom(...seeds: readonly number[]): () => number {

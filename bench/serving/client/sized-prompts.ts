@@ -1,4 +1,4 @@
-// Owns prompts of about so many tokens, no two of which begin alike: how many tokens a word makes is asked of a server once.
+// Prompts of a given number of tokens without shared prefixes; a server is asked once for the number of tokens per word.
 import { ServerError } from "../../../runtime/errors.ts";
 import { ask } from "./ask.ts";
 import { PromptSource } from "./prompts.ts";

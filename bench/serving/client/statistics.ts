@@ -1,4 +1,4 @@
-// Owns the numbers made of many numbers: percentiles and means. Medians over rounds are engine/report.ts's.
+// Percentiles and means. Medians over rounds are in cli/bench/report.ts.
 
 export interface Percentiles {
   readonly p50: number;

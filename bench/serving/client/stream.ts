@@ -1,5 +1,4 @@
-// Owns the question how much of the engine's speed one streaming client gets: the decode rate seen through HTTP over the
-// rate of the step loop alone, round by round in turn.
+// Single-stream speed: decode rate of one client over HTTP, relative to the rate of the step loop alone, in alternating rounds.
 import { request } from "node:http";
 import { performance } from "node:perf_hooks";
 import { median, type Row, table } from "../../../cli/bench/report.ts";

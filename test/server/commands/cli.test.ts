@@ -64,7 +64,7 @@ describe("asking for help", () => {
     const serve = await runCommand(["serve", "--help"]);
     assert.equal(serve.code, 0);
     assert.match(serve.stdout, /-p, --port N .*\[default: 1234\]/);
-    assert.match(serve.stdout, /--max-seqs N .*\[default: 32\]/);
+    assert.match(serve.stdout, /--max-seqs N .*\n *\[default: 32\]/);
     assert.match(serve.stdout, /-m, --model-id MODEL/);
     assert.equal(serve.stderr, "");
   });

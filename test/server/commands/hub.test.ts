@@ -59,7 +59,7 @@ describe("an adapter by its name on the hub", () => {
     assert.equal(code, 1);
     assert.match(
       stderr,
-      /^troupe: lora "code" of model "acme\/tiny-GGUF:f16": "acme\/tiny-lore" is no model on the hub/m,
+      /^troupe: lora "code" of model "acme\/tiny-GGUF:f16": "acme\/tiny-lore" is not a model on the hub/m,
     );
   });
 });
@@ -107,6 +107,6 @@ describe("a model by its name on the hub", () => {
   it("is refused in a line where there is no such model", async () => {
     const { code, stderr } = await runHere(["serve", "-m", "acme/tinny-GGUF"]);
     assert.equal(code, 1);
-    assert.match(stderr, /^troupe: "acme\/tinny-GGUF" is no model on the hub.*did you mean "acme\/tiny-GGUF"\?\n$/);
+    assert.match(stderr, /^troupe: "acme\/tinny-GGUF" is not a model on the hub.*did you mean "acme\/tiny-GGUF"\?\n$/);
   });
 });

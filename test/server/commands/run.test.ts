@@ -95,7 +95,7 @@ describe("one message", () => {
   it("is expected, on stdin if not as a flag", async () => {
     const { code, stderr } = await run([], "");
     assert.equal(code, 2, stderr);
-    assert.match(stderr, /a message is expected: -i TEXT, or text on stdin; got nothing/);
+    assert.match(stderr, /expected a message: -i TEXT, or text on stdin; got none/);
   });
 
   it("is interrupted by ctrl-c with exit code 130", async () => {

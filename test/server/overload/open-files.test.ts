@@ -80,7 +80,7 @@ describe("a server that may have few files open", { skip: !isLinux }, () => {
       const [code] = await once(server, "close");
       clearTimeout(killer);
       assert.ok(code === 1 || code === 2, `it ended with ${code}`);
-      assert.match(server.output(), /needs at least 256 files that it may have open.*ulimit -n 4096/);
+      assert.match(server.output(), /expected a limit of at least 256 open files; got .*ulimit -n 4096/);
       assert.doesNotMatch(server.output(), /\n {4}at /, "a person is shown a stack");
     });
   }

@@ -55,7 +55,7 @@ describe("the shutdown deadline", () => {
       assert.equal(events.at(-1)?.type, name === "responses" ? "response.failed" : "response.incomplete");
       ended.set(id as string, status as string);
     }
-    assert.match(server.output(), /shutdown deadline has passed/);
+    assert.match(server.output(), /shutdown deadline passed/);
     const next = await start();
     for (const [id, status] of ended) {
       const kept = (await (await fetch(`${next.url}/v1/responses/${id}`)).json()) as { status: string };

@@ -1,4 +1,4 @@
-// Owns what the tests of the settings share: resolving a request of which only the interesting part is said.
+// Helper of the settings' tests: resolves a request with defaults for all fields a test does not set.
 import assert from "node:assert/strict";
 import { type Config, type ConfigRequest, resolveConfig } from "../../../../cli/config/config.ts";
 import type { Command } from "../../../../cli/config/key.ts";
