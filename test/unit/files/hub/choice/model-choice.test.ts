@@ -76,7 +76,7 @@ describe("the model that is chosen", () => {
     assert.throws(() => choose(others), refused(/^there is no GGUF model in "o\/n"$/));
     assert.throws(
       () => choose([...others, "m.gguf"], others[0]),
-      refused(/^"mmproj-F16.gguf" .* is no language model/),
+      refused(/^"mmproj-F16.gguf" .* is not a language model/),
     );
   });
 
