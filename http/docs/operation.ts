@@ -16,7 +16,7 @@ export const docsAssetOperation: Operation = {
   id: "getDocsAsset",
   tag: "Operations",
   summary: "A file of the API explorer",
-  path: z.object({ asset: z.enum(assetNames).meta({ description: "File name" }) }),
+  path: z.object({ asset: z.enum(assetNames).meta({ description: "File name." }) }),
   answers: {
     200: [
       { contentType: "text/javascript", description: "A script" },

@@ -32,10 +32,10 @@ const schema = z
     type: z.literal("error"),
     error: z.strictObject({
       type: z.enum(errorTypes),
-      message: z.string().meta({ description: "What was expected, what was received, and what to do" }),
+      message: z.string().meta({ description: "What was expected, what was received, and what to do." }),
       details: z.strictObject({
         error_code: z.enum(errorCodes),
-        param: z.string().nullable().meta({ description: "The invalid field" }),
+        param: z.string().nullable().meta({ description: "The invalid field." }),
       }),
     }),
     request_id: z.string(),

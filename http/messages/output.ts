@@ -17,11 +17,11 @@ export const outputFields = {
   output_config: z
     .strictObject({
       effort: vendorEffortField,
-      format: jsonFormat.nullish().meta({ description: "Required output format, enforced by a grammar" }),
+      format: jsonFormat.nullish().meta({ description: "Required output format, enforced by a grammar." }),
       task_budget: notBuiltYet("telling the model its budget"),
     })
     .nullish(),
-  output_format: jsonFormat.nullish().meta({ description: "Older name of output_config.format" }),
+  output_format: jsonFormat.nullish().meta({ description: "Older name of output_config.format." }),
   response_format: responseFormat,
   grammar: commonFields.grammar,
 } as const;

@@ -13,7 +13,7 @@ export const contentBlockSchema = z.discriminatedUnion("type", [
   z.strictObject({
     type: z.literal("thinking"),
     thinking: z.string(),
-    signature: z.string().meta({ description: "Always empty: reasoning is not signed" }),
+    signature: z.string().meta({ description: "Always empty: reasoning is not signed." }),
   }),
   z.strictObject({ type: z.literal("text"), text: z.string() }),
   z.strictObject({
@@ -28,9 +28,9 @@ export const contentBlockSchema = z.discriminatedUnion("type", [
 const tokenCount = z.int().min(0);
 
 const usageSchema = z.strictObject({
-  input_tokens: tokenCount.meta({ description: "Prompt tokens computed in prefill" }),
-  cache_read_input_tokens: tokenCount.meta({ description: "Prompt tokens read from the prefix cache" }),
-  cache_creation_input_tokens: tokenCount.meta({ description: "Always 0: cache writes are not counted separately" }),
+  input_tokens: tokenCount.meta({ description: "Prompt tokens computed in prefill." }),
+  cache_read_input_tokens: tokenCount.meta({ description: "Prompt tokens read from the prefix cache." }),
+  cache_creation_input_tokens: tokenCount.meta({ description: "Always 0: cache writes are not counted separately." }),
   output_tokens: tokenCount,
   output_tokens_details: z.strictObject({ thinking_tokens: tokenCount }),
   server_tool_use: z.null(),
@@ -43,7 +43,7 @@ const stopSchema = {
     .strictObject({ type: z.literal("refusal"), category: z.null(), explanation: z.string() })
     .nullable()
     .meta({
-      description: "The reason for a refusal: why the output does not meet the request's demands; null otherwise",
+      description: "The reason for a refusal: why the output does not meet the request's demands; null otherwise.",
     }),
 } as const;
 

@@ -29,10 +29,10 @@ const ofOtherRequests: readonly ErrorCode[] = [
 
 export const headerComponents: Record<string, oas31.HeaderObject> = {
   RequestId: {
-    description: "The request's own x-request-id if it is safe to echo, else a new id; absent if disabled",
+    description: "The request's own x-request-id if it is safe to echo, else a new id; absent if disabled.",
     schema: { type: "string" },
   },
-  RetryAfter: { description: "Seconds to wait before a retry", schema: { type: "integer", minimum: 0 } },
+  RetryAfter: { description: "Seconds to wait before a retry.", schema: { type: "integer", minimum: 0 } },
 };
 
 const requestIdHeader = { $ref: "#/components/headers/RequestId" };

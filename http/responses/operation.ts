@@ -5,7 +5,7 @@ import { deletedSchema, inputItemListSchema, responseEventSchema, responseSchema
 import { inputItemsQuery, retrieveQuery } from "./request/query.ts";
 import { responseRequestSchema } from "./request/request.ts";
 
-const path = z.strictObject({ response_id: z.string().meta({ description: "Response id" }) });
+const path = z.strictObject({ response_id: z.string().meta({ description: "Response id." }) });
 
 const stream = streamContent(
   responseEventSchema,

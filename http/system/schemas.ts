@@ -21,7 +21,7 @@ export const systemInfoSchema = z
     memory: z.strictObject({ total_bytes: bytes, available_bytes: bytes }),
     devices: z.array(
       z.strictObject({
-        kind: z.string().meta({ description: "cpu, cuda, metal or vulkan" }),
+        kind: z.string().meta({ description: "cpu, cuda, metal or vulkan." }),
         ordinal: z.int(),
         name: z.string(),
         total_memory_bytes: bytes,
@@ -54,18 +54,18 @@ export const systemInfoSchema = z
                 prompt_tokens_per_second: speed,
                 decode_tokens_per_second: speed
                   .nullable()
-                  .meta({ description: "Decode speed of one sequence; null for an encoder" }),
+                  .meta({ description: "Decode speed of one sequence; null for an encoder." }),
                 decode_16_tokens_per_second: speed
                   .nullable()
-                  .meta({ description: "Decode speed of 16 sequences together, in total" }),
-                weight_bytes: z.number().meta({ description: "Memory of the weights" }),
+                  .meta({ description: "Decode speed of 16 sequences together, in total." }),
+                weight_bytes: z.number().meta({ description: "Memory of the weights." }),
               }),
             )
             .nullable()
-            .meta({ description: "Estimates by engine; null without a trial, or if it failed" }),
+            .meta({ description: "Estimates by engine; null without a trial, or if it failed." }),
         }),
       )
-      .meta({ description: "The engine of each model, and the reason for the choice" }),
+      .meta({ description: "The engine of each model, and the reason for the choice." }),
   })
   .meta({ id: "SystemInfo" });
 

@@ -35,10 +35,10 @@ export const outputItemSchema = z
     z.strictObject({
       id: z.string(),
       type: z.literal("function_call"),
-      status: status.meta({ description: "incomplete: cut off, or the arguments are not valid JSON" }),
+      status: status.meta({ description: "incomplete: cut off, or the arguments are not valid JSON." }),
       call_id: z.string(),
       name: z.string(),
-      namespace: z.string().optional().meta({ description: "Absent if the function has no namespace" }),
+      namespace: z.string().optional().meta({ description: "Absent if the function has no namespace." }),
       arguments: z.string(),
     }),
     z.strictObject({
@@ -111,17 +111,19 @@ export const responseSchema = z
   .strictObject({
     id: z.string(),
     object: z.literal("response"),
-    created_at: z.int().meta({ description: "Unix time in seconds" }),
+    created_at: z.int().meta({ description: "Unix time in seconds." }),
     completed_at: z.int().nullable(),
     status: z.enum(["queued", "in_progress", "completed", "failed", "incomplete", "cancelled"]),
     error: errorSchema.nullable(),
     incomplete_details: z
       .strictObject({ reason: z.enum(["max_output_tokens", "interrupted"]) })
       .nullable()
-      .meta({ description: "interrupted: the client disconnected, the server stopped, or the response was cancelled" }),
+      .meta({
+        description: "interrupted: the client disconnected, the server stopped, or the response was cancelled.",
+      }),
     model: z.string(),
     output: z.array(outputItemSchema),
-    output_text: z.string().meta({ description: "The texts of all output messages, concatenated" }),
+    output_text: z.string().meta({ description: "The texts of all output messages, concatenated." }),
     usage: usageSchema.nullable(),
     adapter_generation: adapterGeneration,
     ...settings,

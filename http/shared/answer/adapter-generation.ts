@@ -4,7 +4,7 @@ import { z } from "zod";
 export const adapterGeneration = z
   .string()
   .optional()
-  .meta({ description: "Version of the adapter that answered, 64 hex digits; absent without an adapter" });
+  .meta({ description: "Version of the adapter that answered, 64 hex digits; absent without an adapter." });
 
 /** Fields to spread into a body. */
 export function generationFields(generation: string | null): { readonly adapter_generation?: string } {

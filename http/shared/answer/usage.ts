@@ -12,10 +12,10 @@ export const usageSchema = z
     completion_tokens: tokens,
     total_tokens: tokens,
     prompt_tokens_details: z.strictObject({
-      cached_tokens: tokens.meta({ description: "Prompt tokens read from the prefix cache" }),
+      cached_tokens: tokens.meta({ description: "Prompt tokens read from the prefix cache." }),
     }),
     completion_tokens_details: z.strictObject({
-      reasoning_tokens: tokens.meta({ description: "Tokens of reasoning" }),
+      reasoning_tokens: tokens.meta({ description: "Tokens of reasoning." }),
     }),
     avg_tok_per_sec: rateSchema,
     avg_prompt_tok_per_sec: rateSchema,
