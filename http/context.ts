@@ -24,7 +24,7 @@ export interface HttpConfig {
   readonly disableMetrics: boolean;
   /** Most responses that run in the background at once. */
   readonly maxBackgroundResponses: number;
-  /** The address the server listens on. */
+  /** Listening address. */
   readonly host: string;
   /** Further host names of the server, for example behind a proxy. */
   readonly allowedHosts: readonly string[];

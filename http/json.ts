@@ -1,5 +1,5 @@
-// From a body's bytes to a value of a schema: content type, UTF-8, JSON, fields. Each failure is a ServerError that names the
-// field, what was expected and what came. Requests for inference, whose bodies may be long, are read by read-request.ts.
+// JSON bodies: checks content type, UTF-8, JSON and schema. Each failure is a ServerError that names the field, what was
+// expected and what was received. read-request.ts reads the bodies of inference requests, which may be long.
 import { z } from "zod";
 import { ServerError } from "../runtime/errors.ts";
 import { describeIssue, expectation } from "./issues.ts";
@@ -16,50 +16,50 @@ const BACKSLASH = 0x5c;
 const decoder = new TextDecoder("utf-8", { fatal: true });
 const jsonType = /^application\/(?:json|[\w.-]+\+json)$/i;
 const utf8 = /^charset="?utf-?8"?$/i;
-/** A longer content type is refused without being parsed. */
+/** A longer content type is refused unparsed. */
 const MAX_TYPE_LENGTH = 200;
 
 /**
- * Most values in one body. A body may be 50 MB of one long text, but 50 MB of `[0,0,…` or `[[[[…` would hold this thread
- * for many seconds and fill the heap with values, and with one complaint a value.
+ * Values of one body. A body may be 50 MB of one long text, but 50 MB of `[0,0,…` or `[[[[…` would block this thread for many
+ * seconds and fill the heap with values and their issues.
  */
 const MAX_VALUES = 200_000;
 
-/** Longest body that is read on the front; a longer one takes a millisecond and more, and is read on a text worker. */
+/** Bytes of the longest body parsed on the main thread; a longer one takes over a millisecond, so a text worker parses it. */
 export const MAX_BODY_READ_HERE = 64 * 1024;
 
-/** What is made of a longer body stays counted until its request is answered. */
+/** A longer body stays in the body budget until its request is answered. */
 const SMALL_BODY_BYTES = 256 * 1024;
 
-/** What a body may name a model in. */
+/** Fields that may name a model. */
 type ModelField = "model" | "model_id";
 type NamedModels = Readonly<Partial<Record<ModelField, unknown>>>;
 
-/** Of requests whose bodies are JSON: what those name as their model. */
+/** Models named in JSON bodies. */
 const namedModels = new WeakMap<HttpRequest, NamedModels>();
 
-/** The model that a request's body names, undefined where it names none; null where the body was not read as JSON. */
+/** The model that a body names; `name` undefined: none. null: the body was not parsed as JSON. */
 export function namedModel(request: HttpRequest, field: ModelField = "model"): { readonly name: unknown } | null {
   const named = namedModels.get(request);
   return named === undefined ? null : { name: named[field] };
 }
 
-/** Notes the model that the body names, for `namedModel`, of a request that is refused before its body is read. Short bodies only. */
+/** Records the model of a short body, for `namedModel`, if the request is refused before its body is parsed. */
 export function noteModel(request: HttpRequest): void {
   if (request.body.byteLength > MAX_BODY_READ_HERE) return;
   try {
     readJsonValue(request);
   } catch {
-    // It names none.
+    // Not JSON: it names no model.
   }
 }
 
-/** Notes the model, for `namedModel`, of a request whose body was read on another thread. */
+/** Records the model, for `namedModel`, of a body that another thread parsed. */
 export function nameModel(request: HttpRequest, model: unknown): void {
   namedModels.set(request, { model });
 }
 
-/** The body of a request as a value of `schema`. Which of its fields change nothing is told to `log`. */
+/** The body of a request as a value of `schema`. Logs ignored fields. */
 export function readJson<Schema extends z.ZodObject>(request: HttpRequest, schema: Schema, log: Log): z.output<Schema> {
   const body = validate(schema, readJsonValue(request));
   tellIgnored(ignoredFields(schema, body), log);
@@ -67,8 +67,7 @@ export function readJson<Schema extends z.ZodObject>(request: HttpRequest, schem
 }
 
 /**
- * The body of a request as whatever it holds; of at most `limitBytes`, since this thread stands still meanwhile. The bytes are
- * let go.
+ * The JSON value of a body of at most `limitBytes`, since parsing blocks this thread. Releases the bytes.
  */
 export function readJsonValue(request: HttpRequest, limitBytes = MAX_BODY_READ_HERE): unknown {
   checkContentType(request);
@@ -91,7 +90,7 @@ export function checkContentType({ headers }: HttpRequest): void {
   throw new ServerError("invalid_content_type", `expected content-type application/json in UTF-8, got ${got}`);
 }
 
-/** JSON's own type or one that is made of it, with no parameter but UTF-8 as its charset. */
+/** application/json or a +json type, with no parameter except the charset UTF-8. */
 function isJson(contentType: string): boolean {
   if (contentType === "application/json") return true;
   if (contentType.length > MAX_TYPE_LENGTH) return false;
@@ -101,7 +100,7 @@ function isJson(contentType: string): boolean {
   return jsonType.test(type) && (charset === undefined || utf8.test(charset)) && more.length === 0;
 }
 
-/** Throws invalid_json, and invalid_value for too many values. */
+/** Throws invalid_json; invalid_value for too many values. */
 export function parseJson(body: Uint8Array): unknown {
   if (body.byteLength === 0) throw new ServerError("invalid_json", "expected a JSON object, got an empty body");
   if (body.byteLength > MAX_VALUES && valueCount(body) > MAX_VALUES) {
@@ -115,7 +114,7 @@ export function parseJson(body: Uint8Array): unknown {
   }
 }
 
-/** At least the values there are: one follows each comma, and each bracket that opens. Stops above the limit. */
+/** Upper bound of the number of values: one per comma and opening bracket. Stops above the limit. */
 function valueCount(body: Uint8Array): number {
   let count = 1;
   for (let i = 0; i < body.length && count <= MAX_VALUES; i++) {
@@ -126,21 +125,21 @@ function valueCount(body: Uint8Array): number {
   return count;
 }
 
-/** Index of the quote that ends the string which begins at `from`; the body's end if none does. */
+/** Index of the closing quote of the string that starts at `from`; the length of the body if there is none. */
 function closingQuote(body: Uint8Array, from: number): number {
   let at = body.indexOf(QUOTE, from);
   while (at >= 0 && isEscaped(body, at)) at = body.indexOf(QUOTE, at + 1);
   return at < 0 ? body.length : at;
 }
 
-/** An odd number of backslashes stands before it. */
+/** Whether an odd number of backslashes precedes. */
 function isEscaped(body: Uint8Array, at: number): boolean {
   let before = at - 1;
   while (body[before] === BACKSLASH) before--;
   return (at - before) % 2 === 0;
 }
 
-/** Throws invalid_value naming the field at fault. */
+/** Throws invalid_value with the field at fault. */
 export function validate<Schema extends z.ZodObject>(schema: Schema, body: unknown): z.output<Schema> {
   const result = z.safeParse(schema, body, { error: expectation });
   if (result.success) return result.data;

@@ -19,7 +19,7 @@ const description =
 export const healthOperation: Operation = {
   id: "getHealth",
   tag: "Operations",
-  summary: "Whether the server is up",
+  summary: "Health check",
   description,
   answers,
   errors: [],
@@ -28,7 +28,7 @@ export const healthOperation: Operation = {
 export const rootOperation: Operation = {
   id: "getRoot",
   tag: "Operations",
-  summary: "The same as `/health`",
+  summary: "Alias of `/health`",
   description,
   answers,
   errors: [],
@@ -37,7 +37,7 @@ export const rootOperation: Operation = {
 export const readyOperation: Operation = {
   id: "getReady",
   tag: "Operations",
-  summary: "Whether the default model answers requests",
+  summary: "Readiness check of the default model",
   description:
     "Readiness: the process is healthy, and the default model is loaded, or was unloaded (idle, or evicted for another model) " +
     "and the next request loads it.",

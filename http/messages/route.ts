@@ -1,5 +1,4 @@
 // POST /v1/messages and POST /v1/messages/count_tokens: body to request, events to body or stream.
-
 import type { RouteHandler } from "../context.ts";
 import { randomId } from "../shared/answer/ids.ts";
 import { chosenModel } from "../shared/chosen-model.ts";

@@ -72,7 +72,7 @@ export class RequestLog implements ExchangeObserver {
 /** Opens the file of the setting `log`. Throws config_invalid if it cannot be opened. */
 export async function openLogFile(path: string, log: Log): Promise<LineFile> {
   const onLost = (lost: number, reason: string) => {
-    log.warn({ lost, reason, file: path }, "entries of the request log could not be written and are lost");
+    log.warn({ lost, reason, file: path }, "request log entries could not be written and are lost");
   };
   try {
     return await LineFile.open(path, { maxWaitingBytes, onLost });

@@ -39,7 +39,7 @@ const requestIdHeader = { $ref: "#/components/headers/RequestId" };
 /** Header of answers that ask for a later retry. */
 export const retryAfterHeader = { "retry-after": { $ref: "#/components/headers/RetryAfter" } };
 
-/** The headers of every answer of a route. */
+/** The headers of every response of a route. */
 export function commonHeaders({ errors = commonErrors }: DescribedRoute) {
   return Object.fromEntries(requestIdHeaders(errors).map((name) => [name, requestIdHeader]));
 }

@@ -17,7 +17,7 @@ const tags: Readonly<Record<Tag, string>> = {
   Models: "The models of this server",
   "LoRA adapters": "Low-rank adapters of a model, loaded and unloaded at run time",
   Operations: "Health, metrics, and documents about the server",
-  MCP: "The models as tools of the Model Context Protocol",
+  MCP: "The models as tools of the Model Context Protocol (MCP)",
 };
 
 export type ApiDocument = oas31.OpenAPIObject;

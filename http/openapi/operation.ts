@@ -14,7 +14,7 @@ const document = z
 export const openApiOperation: Operation = {
   id: "getApiDocument",
   tag: "Operations",
-  summary: "This document",
+  summary: "The API document",
   answers: jsonAnswer(document, "The API document, OpenAPI 3.1"),
   errors: [],
 };

@@ -26,7 +26,8 @@ server shows it at \`/docs\` and serves it at \`/api-doc/openapi.json\`.
 - Any other field is answered with the error \`invalid_value\`.
 - Of more than ${MAX_TYPES} literals the first are shown; the API document has all of them.`;
 
-const sharedIntroduction = `Several endpoints take these fields with the same meaning. Each endpoint below names the ones it takes.`;
+const sharedIntroduction =
+  "Several endpoints take these fields with the same meaning; each endpoint lists the ones that it takes.";
 
 interface Endpoint {
   readonly route: DescribedRoute;

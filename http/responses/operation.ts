@@ -54,7 +54,7 @@ export const cancelResponseOperation: Operation = {
   summary: "Cancel a background response that is queued or in progress",
   description: "The engine stops before its next step. Cancelling again returns the cancelled response.",
   path,
-  answers: jsonAnswer(responseSchema, "The response, cancelled"),
+  answers: jsonAnswer(responseSchema, "The cancelled response"),
   errors: ["not_found", "storage_unavailable", "peer_gone", "timeout"],
 };
 

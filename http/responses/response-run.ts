@@ -1,5 +1,5 @@
-// Response run: one response while it is generated: its fold, its events, and when what of it is stored. Made by responses.ts.
-// Driven by the pump of a client's stream, or by itself where no client waits.
+// Response run: one response in progress: its fold, its events, and its writes to the store. Created by responses.ts; driven by
+// the pump of a client's stream, or by Responses.pump in the background.
 import {
   type ItemTexts,
   maxStoredBytes,
@@ -34,36 +34,36 @@ const deletedError: ErrorRecord = { code: "cancelled", message: "the response wa
 
 export interface ResponsePlan {
   readonly head: ResponseHead;
-  /** A name for the client. */
+  /** Digest of the client, see clientOf. */
   readonly client: string;
   readonly previousId: string | null;
-  /** What the request adds to the conversation. */
+  /** Input items of the request. */
   readonly input: ItemTexts;
   readonly isStored: boolean;
   readonly isBackground: boolean;
   readonly isStreamed: boolean;
   readonly tokenTexts: (model: string) => ShownTokens;
-  /** On the memory of its logprobs. The run releases it when it has ended and is kept. */
+  /** Memory of the logprobs; the run releases it after its end is stored. */
   readonly lease: AnswerLease;
 }
 
 export interface RunOwner {
   readonly saver: ResponseSaver;
-  /** The run has ended, and what was to be kept of it is on its way. */
+  /** The run has ended, and its last write is in progress. */
   ended(run: ResponseRun): void;
 }
 
 export class ResponseRun implements StreamCodec, SavedResponse {
   readonly id: string;
   readonly isBackground: boolean;
-  /** Of one whose stream may be read again and again. */
+  /** Event log of a background stream, which clients may read repeatedly; null: none. */
   readonly log: EventLog | null;
   readonly #plan: ResponsePlan;
   readonly #owner: RunOwner;
   readonly #text: EventText | null;
   readonly #fold: ResponseFold;
   readonly #stop = new AbortController();
-  /** Whether it was kept while it ran; null where that was not tried. */
+  /** Whether the store accepted it while it ran; null: not tried. */
   #wasAdded: Promise<boolean> | null = null;
   #hasEnded = false;
   #isForgotten = false;
@@ -79,7 +79,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     this.#fold = new ResponseFold({ ...plan, events, status: plan.isBackground ? "queued" : "in_progress" });
   }
 
-  /** Fires when nothing more is to be generated. */
+  /** Fires when the generation must stop. */
   get signal(): AbortSignal {
     return this.#stop.signal;
   }
@@ -92,7 +92,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#fold.status;
   }
 
-  /** The response is long: so is what is kept of it. */
+  /** Whether the response, and so its stored form, is long. */
   get isLong(): boolean {
     return this.#fold.length > PIECE_LENGTH;
   }
@@ -101,18 +101,18 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#plan.client;
   }
 
-  /** Its request, its answer and its events; logprobs are counted by its lease. */
+  /** Bytes of its request, output and events; the lease counts the logprobs. */
   get heldBytes(): number {
     const { head, input } = this.#plan;
     return head.settings.length + input.texts.byteLength + outputLength(this.#fold.output) + (this.log?.length ?? 0);
   }
 
-  /** The response as it is now: JSON. */
+  /** The current response as JSON. */
   json(): Iterable<string> {
     return this.#fold.json();
   }
 
-  /** Takes events; the text is what they come to in the stream. Throws queue_full where there is too much to hold. */
+  /** Folds events and returns their text in the stream. Throws queue_full if the logprobs exceed the memory limit. */
   encode(events: readonly GenerateEvent[]): string | Iterable<string> {
     for (const event of events) this.#fold.take(event);
     return this.#step();
@@ -123,7 +123,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#step();
   }
 
-  /** Ends it before its time: the engine stops before its next step. */
+  /** Ends the response early: the engine stops before its next step. */
   interrupt(status: "incomplete" | "cancelled"): void {
     if (this.isEnded) return;
     this.#fold.interrupt(status);
@@ -131,27 +131,27 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     this.#stop.abort();
   }
 
-  /** It is deleted: from now on nothing of it is kept, and nothing more generated. */
+  /** Handles deletion: stops the generation and stores nothing more. */
   forget(): void {
     this.#isForgotten = true;
     if (this.isBackground) this.interrupt("cancelled");
     else this.#stop.abort();
   }
 
-  /** Nobody reads it any more. Of what no client has seen the id of, nothing is kept. */
+  /** The client has left. A response whose id no client has seen is not stored. */
   abandon(): void {
     if (this.isEnded) return;
     if (this.#wasAdded === null) this.#isForgotten = true;
     this.interrupt("incomplete");
   }
 
-  /** Keeps one that is to run in the background, so that it is found at once. Throws why it cannot be kept. */
+  /** Stores a background response before it starts, so that it can be retrieved at once. Throws if the store refuses it. */
   async queue(): Promise<void> {
     this.#takeEvents();
     await this.#add();
   }
 
-  /** What follows from each change: for the log, for the store, and at the end. */
+  /** Applies a change to the log, the store and, at the end, the lease and the owner. */
   #step(): string | Iterable<string> {
     const isEnd = this.isEnded && !this.#hasEnded;
     const text = this.#takeEvents(isEnd ? DONE : "");
@@ -159,8 +159,8 @@ export class ResponseRun implements StreamCodec, SavedResponse {
       this.#hasEnded = true;
       this.log?.close();
     }
-    // What its client is told the id of is found under it from then on, whatever becomes of this process. Being sent before
-    // the text is, it is kept before anybody can ask for it.
+    // The write to the store is sent before the text with the id: a client that has the id always finds the response, even if
+    // this process fails.
     if (isEnd) this.#keepEnd();
     else if (!this.isEnded && this.#plan.isStreamed && this.#wasAdded === null) this.#add().catch(alreadyLogged);
     if (isEnd) {
@@ -170,7 +170,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return text;
   }
 
-  /** The text of the events since the last call, which are in the log from then on, and then `end`. */
+  /** The text of the events since the last call, followed by `end`. Appends the events to the log. */
   #takeEvents(end = ""): string | Iterable<string> {
     if (this.#text === null) return "";
     const chunks = this.#text.take();
@@ -188,7 +188,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     const body = this.#bodyNow(state);
     const interrupted = this.#bodyNow(interruptedState(state));
     const running = { isRunning: true, status: state.status, body, interrupted };
-    // What is not whole yet is nothing to go on from.
+    // A response in progress cannot be continued: no output.
     const record = this.added({ id: this.id, ...running, output: itemTexts([]), events: null });
     const adding = this.#owner.saver.add(record);
     this.#wasAdded = adding.then(
@@ -206,7 +206,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     void ending.then(() => lease.release());
   }
 
-  /** What is kept of its end: the whole of it first, then less. Nothing changes any more: made as late as it is needed. */
+  /** Versions of the final state to store, from the complete one to smaller ones; built lazily. */
   *ends(): Iterable<Promise<ResponseUpdate>> {
     const { state } = this.#fold;
     const events = this.log?.kept() ?? null;
@@ -219,13 +219,13 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#end(notKeptState(this.#fold.state, "tooManyWait"), null);
   }
 
-  /** All of what is kept, with what never changes. */
+  /** A complete stored record: the update and the constant fields. */
   added(update: ResponseUpdate): StoredResponse {
     const { client, previousId, isBackground, input, head } = this.#plan;
     return { ...update, client, previousId, isBackground, input, settings: head.settings };
   }
 
-  /** Throws invalid_value where it is too large to be kept. */
+  /** Throws invalid_value if it is too large to be stored. */
   async #end(state: ResponseState, events: readonly EventChunk[] | null): Promise<ResponseUpdate> {
     return {
       id: this.id,

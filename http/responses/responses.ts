@@ -124,7 +124,7 @@ export class Responses implements RunOwner {
       yield* keptBytes(store, spans, first.byteLength);
       return;
     }
-    throw new ServerError("storage_unavailable", `the response '${id}' cannot be read as a whole now; try again`);
+    throw new ServerError("storage_unavailable", `the response '${id}' changes while it is read; try again`);
   }
 
   /** Deletes a response, and ends its generation if it runs. Throws not_found. */
@@ -147,7 +147,7 @@ export class Responses implements RunOwner {
     else if (status === "cancelled") yield* this.body(id);
     else {
       const state = isBackground ? `is ${status}` : "does not run in the background";
-      const text = `Response with ID '${id}' ${state}: only one that is queued or in progress in the background can be cancelled`;
+      const text = `Response with ID '${id}' ${state}: only a background response that is queued or in progress can be cancelled`;
       throw new ServerError("not_found", text, { param: "response_id" });
     }
   }
@@ -167,8 +167,8 @@ export class Responses implements RunOwner {
     }
     const isLost = found !== null && found.runner !== null;
     const text = isLost
-      ? `the server that generated response '${id}' ended before its events were kept`
-      : `the events of response '${id}' are not kept: they are of one created with background: true and stream: true`;
+      ? `the server that generated response '${id}' failed before its events were stored`
+      : `response '${id}' has no stored events: only a response created with background: true and stream: true has them`;
     throw new ServerError("not_found", text, { param: "stream" });
   }
 
@@ -235,15 +235,15 @@ export class Responses implements RunOwner {
     }
     const what =
       this.#background.size >= maxBackground
-        ? `${maxBackground} responses run in the background already (max_background_responses)`
+        ? `${maxBackground} background responses are in progress (max_background_responses)`
         : this.#backgroundBytes + requestBytes > maxBackgroundBytes
-          ? `the requests of responses in the background may have ${maxBackgroundBytes} bytes in all; this one of ${requestBytes} bytes exceeds that`
+          ? `the requests of background responses may have ${maxBackgroundBytes} bytes in total; this one of ${requestBytes} bytes exceeds that`
           : null;
     if (what !== null) throw new ServerError("queue_full", `${what}; try again when some have ended`);
   }
 }
 
-const unexpected = { code: "internal", message: "internal error; the server's log says more" } as const;
+const unexpected = { code: "internal", message: "internal error; details are in the server log" } as const;
 
 /** State of a stored response as shown to clients. */
 function shownState({ runner, status, isBackground, body, interrupted }: FoundResponse): ShownState {

@@ -1,20 +1,20 @@
-// Deadlines of bodies that are arriving: a body must be whole in time, and must not stand still meanwhile. One timer looks
-// after all of them, so that a request whose body comes with its head costs no timer.
+// Deadlines of arriving bodies: a body must be complete in time and must not stall. One timer checks all bodies, so that a
+// request whose body arrives with its head needs no timer.
 import { ServerError } from "../../runtime/errors.ts";
 
-/** A body stands still when fewer than LEAST_BYTES of it come in this time. */
+/** A body stalls if fewer than LEAST_BYTES arrive in this time. */
 const STILL_LIMIT_MS = 10_000;
 const LEAST_BYTES = 1024;
 const CHECK_EVERY_MS = 1000;
 
-/** Told why its body is given up. */
+/** Called with the reason why a body is refused. */
 export type OnLate = (refusal: ServerError) => void;
 
-/** One body while it arrives. */
+/** A body in arrival. */
 export class ArrivingBody {
   readonly startedAt = performance.now();
   readonly onLate: OnLate;
-  /** When the last LEAST_BYTES of it were complete. */
+  /** Time in ms at which the last LEAST_BYTES were complete. */
   movedAt = this.startedAt;
   #bytesSince = 0;
 
@@ -35,7 +35,7 @@ export class BodyDeadlines {
   readonly #arriving = new Set<ArrivingBody>();
   readonly #timer: NodeJS.Timeout;
 
-  /** `limitMs` is the longest that one body may take. */
+  /** `limitMs`: time in which a body must be complete. */
   constructor(limitMs: number) {
     this.#limitMs = limitMs;
     this.#timer = setInterval(() => this.#check(), Math.min(CHECK_EVERY_MS, limitMs)).unref();
@@ -47,7 +47,7 @@ export class BodyDeadlines {
     return body;
   }
 
-  /** It is whole, or nobody waits for it any more. */
+  /** The body is complete, or its request has ended. */
   delete(body: ArrivingBody): void {
     this.#arriving.delete(body);
   }

@@ -1,5 +1,5 @@
-// Body intake of one server: collects the bodies of requests within the limits on size and time, and hands a request over when
-// its body is whole or refused. Both edges feed it the chunks that they receive.
+// Body intake of one server: collects request bodies within the limits on size and time, and passes a request to its handler when
+// its body is complete or refused. Both edges feed it chunks.
 import type { ServerError } from "../../runtime/errors.ts";
 import { BodyBudget, BodyReader, bringsBody } from "./body.ts";
 import { type ArrivingBody, BodyDeadlines } from "./body-deadlines.ts";
@@ -10,7 +10,7 @@ const DEFAULT_REQUEST_TIMEOUT_MS = 300_000;
 
 const EMPTY = new Uint8Array(0);
 
-/** A request of an edge: its body comes after its head, and may be released before the request is answered. */
+/** A request of an edge: the body arrives after the head, and may be released before the response. */
 export abstract class EdgeRequest implements HttpRequest {
   abstract readonly method: string;
   abstract readonly path: string;
@@ -44,22 +44,22 @@ export abstract class EdgeRequest implements HttpRequest {
     };
   }
 
-  /** Does so when nothing holds the body any more. */
+  /** Runs the action when nothing holds the body. */
   whenLetGo(action: () => void): void {
     if (this.#holds === 0) action();
     else this.#onLetGo = action;
   }
 
-  /** All of its body has come. */
+  /** The body is complete. */
   hasBody(reader: BodyReader): void {
     this.#reader = reader;
     this.#body = reader.take();
   }
 }
 
-/** The reply of an edge, which can end the connection with its answer. */
+/** The reply of an edge, which can close the connection after its response. */
 export interface EdgeReply extends HttpReply {
-  /** The connection is closed once the answer has left: nothing that follows on it is read. */
+  /** Close the connection after the response; nothing more is read from it. */
   closesConnection: boolean;
 }
 
@@ -75,8 +75,8 @@ export class BodyIntake {
   }
 
   /**
-   * Takes a request whose head has come. Returns the Reception that takes its body; null where no body is to be read, and then
-   * the request has been handed over.
+   * Starts a request whose head has arrived. Returns the Reception of its body; null: no body is read, and the handler has been
+   * called.
    */
   begin(request: EdgeRequest, reply: EdgeReply): Reception | null {
     if (!bringsBody(request.headers)) {
@@ -90,7 +90,7 @@ export class BodyIntake {
     return null;
   }
 
-  /** Hands over a request that is not to be read; its connection ends with the answer. */
+  /** Passes on a refused request without its body; the connection closes after the response. */
   refuse(request: EdgeRequest, reply: EdgeReply, refusal: ServerError): void {
     reply.closesConnection = true;
     this.#handler(request, reply, refusal);
@@ -101,7 +101,7 @@ export class BodyIntake {
   }
 }
 
-/** The body of one request while it arrives. */
+/** The body of a request in arrival. */
 export class Reception {
   readonly #request: EdgeRequest;
   readonly #reply: EdgeReply;
@@ -129,7 +129,7 @@ export class Reception {
     });
   }
 
-  /** Takes a chunk, which it keeps. What follows a refused body is thrown away. */
+  /** Takes ownership of a chunk. Chunks after a refusal are discarded. */
   add(chunk: Uint8Array): void {
     if (this.#isOver) return;
     this.#arriving.onBytes(chunk.length);
@@ -137,7 +137,7 @@ export class Reception {
     if (refusal !== null) this.#refuse(refusal);
   }
 
-  /** The last chunk has come. */
+  /** The last chunk has arrived. */
   end(): void {
     if (this.#isOver) return;
     this.#close();

@@ -30,7 +30,7 @@ export class BodyBudget {
     const ofClient = (this.#usedByClient.get(client) ?? 0) + bytes;
     if (ofClient > this.clientLimitBytes) {
       return full(
-        `the bodies of this client's requests in flight would exceed ${this.clientLimitBytes} bytes, its share`,
+        `the bodies of this client's requests in flight would exceed its share of ${this.clientLimitBytes} bytes`,
       );
     }
     if (this.#usedBytes + bytes > this.limitBytes) {

@@ -1,19 +1,19 @@
-// Limit on connections: keeps some of the process's open files for models, stores and logs. Connections beyond the limit are
-// refused before the system runs out of files.
+// Connection limit: reserves some of the process's open files for models, stores and logs. Connections beyond the limit are
+// refused before the process runs out of files.
 import { openFileLimit } from "../../runtime/host/open-files.ts";
 
-/** Files that are kept for models, threads, stores and logs. */
+/** Files reserved for models, threads, stores and logs. */
 const RESERVED_FILES = 128;
 
-/** Fewest open files that a server starts with: the reserved ones, and as many for connections. */
+/** Minimum limit of open files: the reserved ones, and as many for connections. */
 export const MIN_OPEN_FILES = 2 * RESERVED_FILES;
 
-/** Open files above which no connection is taken. */
+/** Open files above which connections are refused. */
 export function fullAtFiles(): number {
   return Math.max(openFileLimit() - RESERVED_FILES, RESERVED_FILES);
 }
 
-/** Open files below which connections are taken again. */
+/** Open files below which connections are accepted again. */
 export function freeAtFiles(): number {
   return fullAtFiles() - RESERVED_FILES / 4;
 }
@@ -27,7 +27,7 @@ export class ConnectionCount {
     this.#most = most;
   }
 
-  /** Counts one more connection; false where it is one too many. */
+  /** Counts a connection; false: the limit is exceeded. */
   add(): boolean {
     this.#count++;
     return this.#count <= this.#most;

@@ -1,17 +1,17 @@
-// Framing checks: where a request's head and body end must be said in one way only, or a proxy in front may have read another
-// request's start out of the same bytes. Called by every edge before anything else looks at a request.
+// Framing checks: the end of a request's head and body must be unambiguous; otherwise a proxy in front may have seen another
+// request in the same bytes (request smuggling). Every edge calls them first.
 import { ServerError } from "../../runtime/errors.ts";
 import type { HttpRequest } from "./edge.ts";
 
-/** Most bytes of a request's first line and headers. */
+/** Bytes of the request line and headers. */
 export const MAX_HEADER_BYTES = 16 * 1024;
 
 const methodToken = /^[A-Za-z][A-Za-z0-9_-]*$/;
 const digits = /^[0-9]+$/;
 
-/** Why it is not clear where a request ends; null where it is. The caller must close the connection then. */
+/** The error if the end of a request is ambiguous; null: it is clear. On an error the caller must close the connection. */
 export function framingFault({ method, headers }: Pick<HttpRequest, "method" | "headers">): ServerError | null {
-  // Bytes of a body that an HTTP parser takes for a request line rarely begin with a method.
+  // Body bytes that a parser mistakes for a request line rarely start with a method.
   if (!methodToken.test(method)) return fault("a method of letters", method);
   const host = headers.get("host");
   if (host?.includes(",")) return fault("one host", host);

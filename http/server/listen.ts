@@ -23,7 +23,7 @@ export interface Listener extends EdgeServer {
   readonly edgeName: EdgeName;
 }
 
-/** Serves `app` on an address. */
+/** Serves `app` on an address. Throws config_invalid. */
 export async function listen(app: { readonly handle: EdgeHandler }, options: ListenOptions): Promise<Listener> {
   const { name, open, why } = chooseEdge(options.edge);
   const server = await open(app.handle, { onFull: fullWarning(options.log), ...options });
@@ -39,7 +39,7 @@ function fullWarning(log: Log): () => void {
     if (now - warnedAt < WARN_EVERY_MS) return;
     warnedAt = now;
     const limit = openFileLimit();
-    log.warn({ limit }, "connections are refused: the process has nearly as many files open as it may (ulimit -n)");
+    log.warn({ limit }, "connections are refused: the process is close to its limit of open files (ulimit -n)");
   };
 }
 

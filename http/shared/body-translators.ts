@@ -1,4 +1,4 @@
-// The module that text workers read request bodies with: see TranslatorModule. One line a route that is asked for inference.
+// Body translators for the text workers, see TranslatorModule: one per inference route.
 import type { BodyTranslators } from "../../actors/api/body-translators.ts";
 import type { TaskOutput } from "../../runtime/task/task.ts";
 import { chatTranslator } from "../chat/translator.ts";

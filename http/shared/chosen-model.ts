@@ -16,6 +16,6 @@ export function chosenModel(exchange: Exchange, inference: Inference, body: Choo
   exchange.model = id;
   const asked = adapterOf(body.adapter);
   if (named === null || asked === null) return { id, adapter: named ?? asked };
-  const text = `adapter: expected none beside model ${JSON.stringify(body.model)}, which names an adapter already; leave it out, or send model ${JSON.stringify(id)}`;
+  const text = `adapter: expected none beside model ${JSON.stringify(body.model)}, which includes an adapter; omit it, or send model ${JSON.stringify(id)}`;
   throw new ServerError("invalid_value", text, { param: "adapter" });
 }

@@ -1,21 +1,21 @@
-// Ignored fields: tells the operator, once for each field and process, that a request set a field which has no effect here. The
-// schemas' metadata marks these fields.
+// Ignored fields: logs, once per field and process, that a request set a field without effect. The metadata of the schemas marks
+// these fields.
 import { z } from "zod";
 import type { Log } from "../observe/log.ts";
 
 type Schema = z.core.$ZodType;
 
-/** Plain data: a body may have been read on another thread. */
+/** Plain data, since another thread may have parsed the body. */
 export interface IgnoredField {
   readonly path: string;
   readonly description: string;
 }
 
-/** Finds the ignored fields that a value sets; made once a schema. The value is one that its schema takes. */
+/** Finds the ignored fields that a valid value sets; built once per schema. */
 type Search = (value: unknown, found: (field: IgnoredField) => void) => void;
 
 const searches = new WeakMap<Schema, Search>();
-/** Paths and descriptions, which are constants of the schemas: clients cannot make it grow. */
+/** Logged paths and descriptions: constants of the schemas, so clients cannot make it grow. */
 const toldBy = new WeakMap<Log, Set<string>>();
 
 /** The ignored fields that a body sets. */
@@ -27,7 +27,6 @@ export function ignoredFields(schema: Schema, body: unknown): IgnoredField[] {
   return [...fields.values()];
 }
 
-/** Logs them. */
 export function tellIgnored(fields: readonly IgnoredField[], log: Log): void {
   const told = toldBy.get(log) ?? new Set();
   toldBy.set(log, told);
@@ -35,11 +34,11 @@ export function tellIgnored(fields: readonly IgnoredField[], log: Log): void {
     const key = `${path} ${description}`;
     if (told.has(key)) continue;
     told.add(key);
-    log.warn({ field: path }, `a request sets a field that changes nothing. ${description}`);
+    log.warn({ field: path }, `a request sets a field without effect. ${description}`);
   }
 }
 
-/** null where there is nothing to find. `around`: the schemas that this one is in, so that one inside itself has an end. */
+/** null: no ignored fields. `around`: the enclosing schemas, to end the recursion of a schema that contains itself. */
 function searchOf(schema: Schema, path: string, around: readonly Schema[]): Search | null {
   const meta = z.globalRegistry.get(schema);
   if (meta?.support === "ignored") {
@@ -78,7 +77,7 @@ function searchOfArray({ element }: z.ZodArray, path: string, inside: readonly S
   };
 }
 
-/** Only the variant that a value is has a say. */
+/** Searches only the variant of the value. */
 function searchOfVariants(union: z.ZodDiscriminatedUnion, path: string, inside: readonly Schema[]): Search | null {
   const { discriminator } = union.def;
   const byTag = new Map<unknown, Search>();

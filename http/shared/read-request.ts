@@ -1,5 +1,4 @@
-// Reads the body of a request for inference: a short one here, a long one on a text worker, so that no body blocks this thread.
-
+// Reads the body of an inference request: a short one here, a long one on a text worker, so that no body blocks this thread.
 import type { Context } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
 import { checkContentType, MAX_BODY_READ_HERE, nameModel, readJsonValue } from "../json.ts";
@@ -7,7 +6,7 @@ import { clientOf } from "../server/client.ts";
 import { tellIgnored } from "./ignored.ts";
 import type { BodyTranslator, Translation } from "./translation.ts";
 
-/** What the body says. Throws what refuses it. */
+/** The translation of the body. Throws the error of an invalid body. */
 export async function readRequest<T extends Translation>(
   exchange: Exchange,
   { inference, log }: Context,
@@ -23,7 +22,7 @@ export async function readRequest<T extends Translation>(
   }
   checkContentType(request);
   const message = { client: clientOf(request), protocol: translator.name, body: ownMemory(body), parameters };
-  // The budget counts the bytes on: the text worker holds them, and later the translation does, until the request releases it.
+  // The budget still counts the bytes, held by the text worker and then by the translation, until the request releases them.
   request.releaseBody(body.byteLength);
   const letGo = request.holdBody();
   const translated = (await inference.translate(message, request.signal).finally(letGo)) as T;
@@ -32,7 +31,7 @@ export async function readRequest<T extends Translation>(
   return translated;
 }
 
-/** The bytes in a buffer of their own, which can move to another thread. */
+/** The bytes in a separate buffer, which can be transferred to another thread. */
 function ownMemory(bytes: Uint8Array): Uint8Array {
   return bytes.byteLength === bytes.buffer.byteLength ? bytes : new Uint8Array(bytes);
 }

@@ -1,6 +1,5 @@
-// Translation: what a request body says, as facts for the route and the request for the model, which the route passes on. A pure
-// function of the body, run here or on a text worker. On a text worker the content is sealed, so that the threads on its way
-// pass it on unread.
+// Translation: a request body as facts for the route and a request for the model. A pure function of the body, run here or on a
+// text worker, which seals the content so that other threads pass it on without parsing.
 import type { z } from "zod";
 import { movedWith, sealContent } from "../../actors/api/sealed-content.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
@@ -12,29 +11,29 @@ import type { Origin } from "./origin.ts";
 /** A request for the model, without the fields that come from its exchange. */
 export type AskedRequest = Omit<GenerateRequest, keyof Origin>;
 
-/** The part that every route has. Plain data. */
+/** The common part of all translations. Plain data. */
 export interface Translation {
-  /** What the body names as its model. */
+  /** The field `model` of the body. */
   readonly model: string | null | undefined;
   readonly ignored: readonly IgnoredField[];
 }
 
-/** How the bodies of one route are read. */
+/** The body translator of one route. */
 export interface BodyTranslator<T extends Translation> {
   readonly name: string;
-  /** `value` is what the JSON of the body holds. Throws ServerError naming the field at fault. */
+  /** `value`: the parsed JSON. Throws ServerError with the field at fault. */
   translate(value: unknown, parameters: unknown): T;
-  /** The same on its way from a text worker. */
+  /** The translation as the output of a text worker. */
   pack(translated: T): TaskOutput;
 }
 
-/** The translation of a request for generation: facts for the route, and the request for the model. */
+/** The translation of a generation request. */
 export interface AskedTranslation<Facts> extends Translation {
   readonly facts: Facts;
   readonly asked: AskedRequest;
 }
 
-/** The translator of a route whose bodies `schema` describes. */
+/** The translator of a route with this body schema. */
 export function askedTranslator<Schema extends z.ZodObject, Facts>(
   name: string,
   schema: Schema,

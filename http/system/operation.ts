@@ -14,7 +14,7 @@ export const doctorOperation: Operation = {
   id: "systemDoctor",
   tag: "Operations",
   summary: "Checks for problems of the server on this machine",
-  description: "Takes no body. The same as `troupe doctor`.",
+  description: "Takes no body. Equivalent to `troupe doctor`.",
   answers: jsonAnswer(diagnosisSchema, "The machine and the checks"),
   errors: ["timeout"],
 };

@@ -19,9 +19,9 @@ import {
 import { permissionConflicts, permissionField } from "../../shared/fields/permission.ts";
 import { callConflicts } from "../../shared/fields/tool-use.ts";
 import type { AskedRequest } from "../../shared/translation.ts";
-import { demandedGrammar, outputConflicts, outputFields } from "../output.ts";
 import { cacheControl, conversationFields } from "./content.ts";
 import { conversation } from "./conversation.ts";
+import { demandedGrammar, outputConflicts, outputFields } from "./output.ts";
 import { templateArguments, thinkingBudget, thinkingConflicts, thinkingFields } from "./thinking.ts";
 import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
 

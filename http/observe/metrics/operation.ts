@@ -1,4 +1,4 @@
-// Owns what the API document says of the metrics.
+// API document of the metrics.
 import type { Operation } from "../../operation.ts";
 
 export const metricsOperation: Operation = {
@@ -6,7 +6,7 @@ export const metricsOperation: Operation = {
   tag: "Operations",
   summary: "Metrics of requests and engines",
   description:
-    "Requests by method, route pattern, model and status (`http_*`), latencies of streams, and the engines' own numbers " +
+    "Requests by method, route pattern, model and status (`http_*`), latencies of streams, and engine metrics " +
     "(`service_*`). Health checks, metrics, documents and CORS preflights are not counted.",
   answers: {
     200: [

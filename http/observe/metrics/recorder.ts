@@ -1,5 +1,5 @@
-// Owns what is counted of requests, by the contract's names and labels, in a registry of its own. One a server; told of each
-// request by its exchange, and asked for text by the route.
+// Metrics recorder: the HTTP metrics of the contract in their own registry, one per server. Observes every exchange; the route
+// renders the text.
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { EngineMetric } from "../../../actors/api/engine-metric.ts";
 import type { Inference } from "../../../actors/api/inference.ts";
@@ -9,7 +9,7 @@ import { bringsBody } from "../../server/body.ts";
 import type { HttpRequest } from "../../server/edge.ts";
 import { engineRegistry } from "./engine-registry.ts";
 
-/** Seconds: from a refusal to a long answer of a slow model. */
+/** Seconds, from a refusal to a long answer of a slow model. */
 const durationBuckets = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 600];
 /** Bytes, up to the largest body. */
 const bodyBuckets = [256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 52_428_800];
@@ -19,7 +19,7 @@ const answerLabels = [...requestLabels, "status"] as const;
 
 type RequestLabels = Record<(typeof requestLabels)[number], string>;
 
-// What a client sends never becomes a label: each value of one is a series that is kept for good.
+// Client input never becomes a label: every value of a label is a series that stays for the life of the process.
 const methods = new Set(["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"]);
 const otherMethod = "<other>";
 const unmatchedPath = "<unmatched>";
@@ -41,23 +41,23 @@ export class HttpMetrics implements ExchangeObserver {
     this.#requests = new Counter({
       ...{
         name: "http_requests_total",
-        help: "Requests that have ended; status 499: the client left before its answer",
+        help: "Finished requests; status 499: the client disconnected before the response",
       },
       ...{ labelNames: answerLabels, registers },
     });
     this.#durations = new Histogram({
-      ...{ name: "http_request_duration_seconds", help: "From a request to the end of its answer" },
+      ...{ name: "http_request_duration_seconds", help: "Time from the request to the end of the response" },
       ...{ labelNames: answerLabels, buckets: durationBuckets, registers },
     });
     const gauge = new Gauge({
-      ...{ name: "http_requests_in_flight", help: "Requests that have not ended" },
+      ...{ name: "http_requests_in_flight", help: "Requests in progress" },
       ...{ labelNames: requestLabels, registers },
       collect: () => {
         for (const { labels, count } of this.#countInFlight()) gauge.set(labels, count);
       },
     });
     this.#bodies = new Histogram({
-      ...{ name: "http_request_body_bytes", help: "Bodies of requests whose size is known" },
+      ...{ name: "http_request_body_bytes", help: "Size of request bodies, if known" },
       ...{ labelNames: requestLabels, buckets: bodyBuckets, registers },
     });
   }
@@ -76,13 +76,13 @@ export class HttpMetrics implements ExchangeObserver {
     if (bytes !== null) this.#bodies.observe(labels, bytes);
   }
 
-  /** All there is to say of requests and engines, as text. */
+  /** The metrics of requests and engines as text. */
   async render(engine: readonly EngineMetric[]): Promise<{ readonly contentType: string; readonly text: string }> {
     const all = Registry.merge([this.#registry, engineRegistry(engine)]);
     return { contentType: all.contentType, text: await all.metrics() };
   }
 
-  /** Counted when somebody looks: a request learns its model on its way. What was once seen goes on as 0. */
+  /** Counted on scrape, since the model of a request is known only after its start. A known series stays, as 0. */
   #countInFlight(): Iterable<{ readonly labels: RequestLabels; readonly count: number }> {
     for (const series of this.#inFlight.values()) series.count = 0;
     for (const exchange of this.#open) {
@@ -104,7 +104,7 @@ export class HttpMetrics implements ExchangeObserver {
     };
   }
 
-  /** A model that the request names, or means by naming none, also where it was then refused. */
+  /** The model that a request names, or the default model, even if the request was refused. */
   #modelOf({ model, route, request }: Exchange): string {
     if (model !== "") return model;
     const place = route?.modelName ?? (route?.kind === "inference" ? "model" : null);
@@ -125,7 +125,7 @@ function queriedModel({ query }: HttpRequest): { readonly name: unknown } {
   return { name: new URLSearchParams(query).get("model") };
 }
 
-/** null where it is not known: a request without a body, and a body of no declared length that was not read to its end. */
+/** null: unknown, that is no body, or a body without content-length that was not fully read. */
 function knownBodyBytes({ headers, bodyBytes }: HttpRequest): number | null {
   if (!bringsBody(headers)) return null;
   if (bodyBytes > 0) return bodyBytes;

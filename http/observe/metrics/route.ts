@@ -1,4 +1,4 @@
-// Owns GET /metrics: the numbers of requests and engines as Prometheus text. Engines are asked when somebody looks.
+// GET /metrics: request and engine metrics as Prometheus text. Engines are queried on every scrape.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { RouteHandler } from "../../context.ts";
 

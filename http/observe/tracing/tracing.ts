@@ -158,10 +158,7 @@ function complaining(exporter: SpanExporter, collector: string, log: Log): SpanE
         if (result.error !== undefined) {
           lost += spans.length;
           if (performance.now() - saidAt >= complainEveryMs) {
-            log.warn(
-              { collector, lost, reason: result.error.message },
-              "spans could not be sent to the collector and are lost",
-            );
+            log.warn({ collector, lost, reason: result.error.message }, "spans could not be exported and are lost");
             saidAt = performance.now();
             lost = 0;
           }

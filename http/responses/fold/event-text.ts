@@ -1,30 +1,30 @@
-// Event text: writes the events of a response: names, sequence numbers, server-sent events. Hot path: for the many deltas of one
-// part, everything but number and text is built once.
+// Event text: serialises the events of a response with their names and sequence numbers. Hot path: the deltas of one part share
+// everything except number and text.
 import { arrayFragments, gathered, jsonPieces, PIECE_LENGTH } from "../../shared/answer/json-pieces.ts";
 import { jsonLength } from "../../shared/answer/logprobs.ts";
 import { type EventChunk, LongEvent, TextChunk } from "./event-chunks.ts";
 import type { HeldLogprobs } from "./held-logprobs.ts";
 
-/** What ends a stream after its last event. */
+/** The end of a stream after its last event. */
 export const DONE = "data: [DONE]\n\n";
 
-/** Takes the events of a response in their order. */
+/** Receives the events of a response in order. */
 export interface ResponseEvents {
-  /** What has been said is not to be taken back: somebody reads it. */
+  /** Whether a client reads the events, so that they cannot be revoked. */
   readonly areSent: boolean;
   /**
-   * `length`: about how many characters `fields` come to as JSON; 0 where they are few, and JSON.stringify can write them. What
-   * long fields hold does not change any more.
+   * `length`: estimated characters of `fields` as JSON; 0: few, so JSON.stringify can serialise them. Long fields must not
+   * change afterwards.
    */
   event(type: string, fields: object, length?: number): void;
-  /** An event with the response itself, as JSON; where that is long, `length` says about how many characters it comes to. */
+  /** An event with the response as JSON; `length`: estimated characters of a long one. */
   lifecycle(type: string, response: string | (() => Iterable<string>), length: number): void;
-  /** What the deltas of one part have in common, to be given to `delta`. */
+  /** The common start of the deltas of one part, for `delta`. */
   deltaHead(type: string, fields: object): string;
   delta(head: string, text: string, logprobs?: HeldLogprobs): void;
 }
 
-/** Where nobody reads events. */
+/** For responses without a stream. */
 export const noEvents: ResponseEvents = {
   areSent: false,
   event() {},
@@ -36,7 +36,7 @@ export const noEvents: ResponseEvents = {
 export class EventText implements ResponseEvents {
   readonly areSent = true;
   #nextSequence = 0;
-  /** Those before #text, which end with a long one. */
+  /** Chunks before #text, the last one a long event. */
   #chunks: EventChunk[] = [];
   /** Number of the first event in #text. */
   #first = 0;
@@ -75,14 +75,14 @@ export class EventText implements ResponseEvents {
     this.#addLong(length, () => surrounded(`${said},"logprobs":`, list(), "}\n\n"));
   }
 
-  /** What has been written since the last call. */
+  /** The events since the last call. */
   take(): readonly EventChunk[] {
     const chunks = [...this.#chunks, this.#takeText()];
     this.#chunks = [];
     return chunks;
   }
 
-  /** What has been written since the last call and the last long event. */
+  /** The events since the last call and the last long event. */
   #takeText(): TextChunk {
     const chunk = new TextChunk(this.#first, this.#text);
     this.#first = this.#nextSequence;
@@ -96,7 +96,7 @@ export class EventText implements ResponseEvents {
     this.#text += text;
   }
 
-  /** Adds the next event: at once where it is short, else as what writes it. */
+  /** Adds the next event: as text if it is short, else as a LongEvent. */
   #addPieces(length: number, pieces: () => Iterable<string>): void {
     if (length <= PIECE_LENGTH) this.#add([...pieces()].join(""));
     else this.#addLong(length, pieces);

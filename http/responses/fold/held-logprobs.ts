@@ -4,26 +4,26 @@ import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts
 import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
 import { jsonLength, TokenJson } from "../../shared/answer/logprobs.ts";
 
-/** Some logprobs, and what writes their tokens. */
+/** Logprobs with the serialiser of their tokens. */
 export interface HeldLogprobs {
   readonly records: LogprobRecords;
   readonly tokens: TokenJson;
 }
 
 export class LogprobHolder {
-  /** Characters of their JSON, estimated. */
+  /** Estimated characters of their JSON. */
   length = 0;
   readonly #texts: () => ShownTokens;
   readonly #lease: AnswerLease;
   #tokens: TokenJson | null = null;
 
-  /** `texts`: those of the model's tokens; asked for where there are logprobs. */
+  /** `texts`: token texts of the model; called only for logprobs. */
   constructor(texts: () => ShownTokens, lease: AnswerLease) {
     this.#texts = texts;
     this.#lease = lease;
   }
 
-  /** Throws queue_full where they are too much to hold. */
+  /** Throws queue_full if they exceed the memory limit. */
   hold(records: LogprobRecords): HeldLogprobs {
     this.#tokens ??= TokenJson.of(this.#texts());
     this.#lease.add(records.floats.byteLength);

@@ -182,10 +182,10 @@ export function notKeptState(state: ResponseState, why: keyof typeof notKept): R
 }
 
 const notKept = {
-  tooLarge: { code: "invalid_value", message: "the response was generated, and was too large to be kept" },
+  tooLarge: { code: "invalid_value", message: "the response was generated but is too large to be stored" },
   tooManyWait: {
     code: "storage_unavailable",
-    message: "the response was generated, and was not kept: too many others waited to be written",
+    message: "the response was generated but not stored: too many others wait to be written",
   },
 } as const;
 

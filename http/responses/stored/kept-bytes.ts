@@ -1,25 +1,25 @@
-// Kept bytes: what the store keeps of a response, read slice by slice as it is sent.
+// Kept bytes: the stored bytes of a response, read in slices while they are sent.
 import type { Span, StoredResponses } from "../../../actors/api/stored-responses.ts";
 import { joinBytes } from "../../../runtime/bytes.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { Gate } from "../../../runtime/queues/gate.ts";
 import { DONE } from "../fold/event-text.ts";
 
-/** What ends an event, which nothing inside one can be. */
+/** An event ends with an empty line, which its data cannot contain. */
 const EVENT_END = Buffer.from("\n\n");
-/** At most four slices are on their way at once: all that have arrived are handled in one turn of the event loop. */
+/** At most four slices at once: one turn of the event loop handles all that have arrived. */
 const gate = new Gate(4);
 
 export function lengthOf(spans: readonly Span[]): number {
   return spans.reduce((sum, { from, to }) => sum + to - from, 0);
 }
 
-/** A slice of the spans' bytes, from byte `at` on; null where they are no longer stored. */
+/** A slice of the spans' bytes from byte `at`; null: no longer stored. */
 export function keptSlice(store: StoredResponses, spans: readonly Span[], at: number): Promise<Uint8Array | null> {
   return gate.pass(() => store.slice({ spans, at }));
 }
 
-/** All bytes of the spans from byte `from` on, in slices. Throws not_found where they are no longer stored. */
+/** The bytes of the spans from byte `from` in slices. Throws not_found if they are no longer stored. */
 export async function* keptBytes(store: StoredResponses, spans: readonly Span[], from = 0): AsyncGenerator<Uint8Array> {
   const length = lengthOf(spans);
   for (let at = from; at < length; ) {
@@ -30,20 +30,20 @@ export async function* keptBytes(store: StoredResponses, spans: readonly Span[],
   }
 }
 
-/** All bytes of the spans. Throws not_found where they are kept no longer. */
+/** All bytes of the spans. Throws not_found if they are no longer stored. */
 export async function allKeptBytes(store: StoredResponses, spans: readonly Span[]): Promise<Uint8Array> {
   const slices: Uint8Array[] = [];
   for await (const slice of keptBytes(store, spans)) slices.push(slice);
   return joinBytes(slices);
 }
 
-/** What follows the first `count` events, and what ends the stream. */
+/** The events after the first `count`, and the end of the stream. */
 export async function* eventsAfter(
   slices: AsyncIterable<Uint8Array>,
   count: number,
 ): AsyncGenerator<Uint8Array | string> {
   let skipped = 0;
-  /** The last byte of the slice before, which an event's end may begin with. */
+  /** The last byte of the previous slice, which may be the first of an event's end. */
   let held: Uint8Array = new Uint8Array(0);
   for await (const slice of slices) {
     const bytes = skipped < count ? joinBytes([held, slice]) : slice;
@@ -61,5 +61,5 @@ export async function* eventsAfter(
 }
 
 function gone(): ServerError {
-  return new ServerError("not_found", "the response was deleted, or changed, while it was read");
+  return new ServerError("not_found", "the response was deleted or changed while it was read");
 }

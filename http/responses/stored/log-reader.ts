@@ -1,14 +1,14 @@
-// Log reader: one reader of an event log, for the pump of streams. An empty batch tells the pump that the log has more to encode.
-// Made by event-log.ts.
+// Log reader: reads an event log for the pump of streams. An empty batch tells the pump that the log has more events. Created by
+// event-log.ts.
 import type { ErrorRecord } from "../../../runtime/errors.ts";
 import type { StreamCodec } from "../../sse.ts";
 import { type EventChunk, textOf } from "../fold/event-chunks.ts";
 import { DONE } from "../fold/event-text.ts";
 import { wireError } from "../fold/resource.ts";
 
-/** What a reader uses of the event log it reads. */
+/** The part of the event log that readers use. */
 export interface ReadableLog {
-  /** Number of the first chunk that is kept. */
+  /** Number of the first kept chunk. */
   readonly firstChunk: number;
   readonly isClosed: boolean;
   /** The chunks from number `at` on. Throws reader_stalled if they are no longer kept. */
@@ -24,7 +24,7 @@ export class LogReader implements StreamCodec {
   readonly #after: number;
   readonly #aborted: AbortSignal;
   #next: number;
-  /** What was given out last. */
+  /** The last chunk returned. */
   #last: EventChunk | null = null;
   #isEnded = false;
 
@@ -39,7 +39,7 @@ export class LogReader implements StreamCodec {
     return this.#isEnded;
   }
 
-  /** Number of the chunk that it has not been given yet. */
+  /** Number of the next chunk to read. */
   get nextChunk(): number {
     return this.#next;
   }
@@ -70,7 +70,7 @@ export class LogReader implements StreamCodec {
     return textOf(chunks, this.#after, isLast ? DONE : "");
   }
 
-  /** The response goes on; only this reader's stream has failed. */
+  /** Fails the stream of this reader only; the response continues. */
   fail(error: ErrorRecord): string {
     this.#isEnded = true;
     const { code, message, param } = error;
@@ -90,7 +90,7 @@ export class LogReader implements StreamCodec {
   }
 }
 
-/** Wakes one who waits; what rings while nobody does is heard by the next. */
+/** A wake-up signal for one waiter; a ring without a waiter wakes the next one. */
 class Bell {
   #hasRung = false;
   #wake: (() => void) | null = null;

@@ -1,5 +1,5 @@
 // Response saver: writes responses to the store. Tracks the writes in progress, and handles a store that refuses a response, does
-// not answer, or has evicted the response meanwhile. Used by responses.ts.
+// not respond, or has evicted the response. Used by responses.ts.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ResponseUpdate, StoredResponse, StoredResponses } from "../../../actors/api/stored-responses.ts";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -7,26 +7,26 @@ import { Gate } from "../../../runtime/queues/gate.ts";
 import type { Log } from "../../observe/log.ts";
 import { type AnswerLease, AnswerMemory } from "../../shared/answer/answer-memory.ts";
 
-/** Until a save is tried once more: a state place that has ended is back by then. */
+/** Delay of the retry of a save; a failed state place has restarted by then. */
 const RETRY_MS = 1000;
-/** Long responses that are saved at once. */
+/** Concurrent saves of long responses. */
 const LONG_SAVES = 2;
-/** Most bytes of the responses that wait to be saved; of one client's, half as many: all that it may have in the background. */
+/** Bytes of all responses that wait to be saved; half of it per client, which is its limit of background requests. */
 const MAX_WAITING_BYTES = 512 * 2 ** 20;
 
-/** A response that has ended. */
+/** A finished response. */
 export interface SavedResponse {
   readonly id: string;
   readonly client: string;
-  /** Few long ones are saved at once: what is kept of one is made when it is saved. */
+  /** Few long responses are saved at once, since the stored form is built during the save. */
   readonly isLong: boolean;
-  /** About how many bytes it holds until it is saved. */
+  /** Estimated bytes held until it is saved. */
   readonly heldBytes: number;
-  /** What became of it: the whole of it first, then what is kept where that is too large. Each may reject as `add` does. */
+  /** The complete final state, then smaller versions in case it is too large. Each may reject as `add` does. */
   ends(): Iterable<Promise<ResponseUpdate>>;
-  /** What is kept of one that may not wait to be saved. */
+  /** The smallest final state, for a response that may not wait. */
   shortEnd(): Promise<ResponseUpdate>;
-  /** The same with all that was known before. */
+  /** The complete record of an update. */
   added(update: ResponseUpdate): StoredResponse;
 }
 
@@ -39,9 +39,9 @@ export class ResponseSaver {
   readonly #store: StoredResponses;
   readonly #log: Log;
   readonly #retryMs: number;
-  /** The last save of each that is on its way. */
+  /** The last pending save of each response. */
   readonly #pending = new Map<string, Promise<unknown>>();
-  /** Places for saves of long responses, for which clients take turns. */
+  /** Limits the saves of long responses; fair between clients. */
   readonly #longSaves = new Gate(LONG_SAVES);
   readonly #waiting: AnswerMemory;
 
@@ -57,7 +57,7 @@ export class ResponseSaver {
     return this.#pending.keys();
   }
 
-  /** Settles when nothing of a response is on its way any more. Never rejects. */
+  /** Settles when no save of a response is pending. Never rejects. */
   async settled(id: string): Promise<void> {
     while (this.#pending.has(id)) await this.#pending.get(id);
   }
@@ -66,21 +66,21 @@ export class ResponseSaver {
     while (this.#pending.size > 0) await Promise.all(this.#pending.values());
   }
 
-  /** Keeps one that runs. Throws, and logs, why it cannot be kept. */
+  /** Stores a running response. Logs and throws the error of the store. */
   async add(record: StoredResponse): Promise<void> {
     const adding = this.#store.add(record);
     this.#track(record.id, adding);
     try {
       await adding;
     } catch (error) {
-      this.#log.error({ response: record.id, err: error }, "a response could not be kept while it runs");
+      this.#log.error({ response: record.id, err: error }, "a running response could not be stored");
       throw error;
     }
   }
 
   /**
-   * Keeps how one has ended; `wasAdded` says whether it has been added before. Where what waits to be saved holds too many bytes,
-   * only a short record of it is kept, at once. Never rejects.
+   * Stores the end of a response; `wasAdded`: whether it was stored while it ran. If waiting responses hold too many bytes, it
+   * stores a short record immediately. Never rejects.
    */
   async end(response: SavedResponse, wasAdded: Promise<boolean>): Promise<void> {
     const lease = this.#waiting.lease(response.client);
@@ -109,16 +109,16 @@ export class ResponseSaver {
     } catch (error) {
       this.#notKept(response, error);
       if (isTooLarge(error)) return;
-      // Without a place: others are saved meanwhile.
+      // Outside the gate, so that others are saved meanwhile.
       await sleep(this.#retryMs);
-      // A second failure says what the first one has said; the response is found as interrupted, if at all.
+      // A second failure is not logged; the response is then stored as interrupted, if at all.
       await save().catch(() => {});
     }
   }
 
   async #endShort(response: SavedResponse, wasAdded: Promise<boolean>): Promise<void> {
     const isThere = await wasAdded;
-    const text = "a response was not kept as a whole: those that wait to be saved hold too many bytes";
+    const text = "a response was stored without its output: the responses that wait to be saved hold too many bytes";
     this.#log.error({ response: response.id }, text);
     try {
       await this.#write(response, await response.shortEnd(), isThere);
@@ -128,17 +128,17 @@ export class ResponseSaver {
   }
 
   #notKept({ id }: SavedResponse, error: unknown): void {
-    this.#log.error({ response: id, err: error }, "a response could not be kept");
+    this.#log.error({ response: id, err: error }, "a response could not be stored");
   }
 
-  /** Keeps the first end that is not too large. Throws why none is kept. */
+  /** Stores the first final state that is not too large. Throws if none can be stored. */
   async #put(response: SavedResponse, isThere: boolean): Promise<void> {
     let refusal: unknown;
     for (const making of response.ends()) {
       try {
         await this.#write(response, await making, isThere);
         if (refusal !== undefined) {
-          this.#log.warn({ response: response.id, err: refusal }, "a response was too large to be kept as a whole");
+          this.#log.warn({ response: response.id, err: refusal }, "a response was too large to be stored completely");
         }
         return;
       } catch (error) {
@@ -152,7 +152,7 @@ export class ResponseSaver {
   async #write(response: SavedResponse, end: ResponseUpdate, isThere: boolean): Promise<void> {
     if (isThere && (await this.#store.update(end)) !== "evicted") return;
     if (isThere) {
-      const text = "a response had been evicted from the store when it ended; it is stored again";
+      const text = "a response was evicted from the store before its end; it is stored again";
       this.#log.warn({ response: response.id }, text);
     }
     await this.#store.add(response.added(end));

@@ -1,12 +1,12 @@
-// Listen gate: the listening socket of uWebSockets.js. uWS retries to accept in a busy loop when the process can open no more
-// files. So the socket is closed while too few files are left, and opened again when connections have ended.
+// Listen gate: the listening socket of uWebSockets.js. uWS retries accept in a busy loop when the process has no free file
+// descriptors, so the gate closes the socket while too few are left and reopens it when connections have ended.
 import { openFileCount } from "../../../runtime/host/open-files.ts";
 import { freeAtFiles, fullAtFiles } from "../connection-limit.ts";
 import { listenFailure } from "../listen-failure.ts";
 import type { Native, NativeApp } from "./native.ts";
 
 const CHECK_EVERY_MS = 200;
-/** Somebody else may take a port between two calls. */
+/** Another process may take the port between two calls. */
 const TRIES_OF_FREE_PORT = 5;
 
 export interface ListenGateOptions {
@@ -14,7 +14,7 @@ export interface ListenGateOptions {
   readonly app: NativeApp;
   readonly host: string;
   readonly port: number;
-  /** Called when connections are refused from now on. */
+  /** Called when the gate closes. */
   readonly onFull: () => void;
 }
 
@@ -34,13 +34,13 @@ export class ListenGate {
     this.#timer = setInterval(() => this.#check(), CHECK_EVERY_MS).unref();
   }
 
-  /** Throws ServerError `config_invalid` where the address cannot be had. */
+  /** Throws ServerError `config_invalid` if the address is unavailable. */
   static async open(options: ListenGateOptions): Promise<ListenGate> {
     const { host, port, native } = options;
     const listenTo = (wanted: number) => new Promise<object | false>((resolve) => listen(options, wanted, resolve));
     let socket = await listenTo(port);
-    // A socket on whatever port is free could not be opened again while a connection to that port lives: uWS sets
-    // SO_REUSEADDR for a named port only. So the port that was free is named.
+    // uWS sets SO_REUSEADDR only for an explicit port, so a socket on port 0 could not be reopened while connections to its
+    // port exist. Hence it is reopened on the explicit port that was free.
     for (let tries = 0; port === 0 && socket !== false && tries < TRIES_OF_FREE_PORT; tries++) {
       const free = native.us_socket_local_port(socket);
       native.us_listen_socket_close(socket);
@@ -63,7 +63,7 @@ export class ListenGate {
       this.#closeSocket();
       this.#options.onFull();
     } else if (this.#socket === null && count < this.#freeAt) {
-      // It is tried again at the next check where somebody else has the port meanwhile.
+      // The next check retries if another process has the port.
       listen(this.#options, this.port, (socket) => {
         if (socket !== false) this.#socket = socket;
       });
@@ -76,7 +76,7 @@ export class ListenGate {
   }
 }
 
-/** Without the exclusive option uWS would share a port that another server already has. */
+/** Without the exclusive option uWS would share a port with another server. */
 function listen({ native, app, host }: ListenGateOptions, port: number, done: (socket: object | false) => void): void {
   app.listen(host, port, native.LIBUS_LISTEN_EXCLUSIVE_PORT, done);
 }

@@ -1,8 +1,8 @@
-// Answer memory: limits what requests hold on this thread besides their bodies. That is logprobs and embeddings until the answer
-// is sent, and an earlier conversation until it is read. Limits in bytes, for all requests and for each client.
+// Answer memory: limits the bytes that requests hold on this thread besides their bodies, in total and per client: logprobs and
+// embeddings until the answer is sent, and an earlier conversation until it is parsed.
 import { ServerError } from "../../../runtime/errors.ts";
 
-/** Most bytes of all answers under way; of those to one client, half as many. */
+/** Bytes of all answers in progress; half of it per client. */
 export const MAX_ANSWER_BYTES = 256 * 2 ** 20;
 
 export class AnswerMemory {
@@ -14,12 +14,12 @@ export class AnswerMemory {
     this.#maxBytes = maxBytes;
   }
 
-  /** What is held now. */
+  /** Bytes held now. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** For the answer to one request of a client. To be released. */
+  /** A lease for the answer to one request; the caller releases it. */
   lease(client: string): AnswerLease {
     return new AnswerLease((bytes) => this.#add(client, bytes));
   }
@@ -42,7 +42,7 @@ export class AnswerMemory {
   }
 }
 
-/** The memory of one answer. Those that still have a use for the answer retain it. */
+/** The memory of one answer, with a reference count. */
 export class AnswerLease {
   readonly #take: (bytes: number) => void;
   #bytes = 0;
@@ -52,7 +52,7 @@ export class AnswerLease {
     this.#take = take;
   }
 
-  /** Throws queue_full where that is too much; what was there before stays. */
+  /** Throws queue_full if a limit is exceeded; earlier bytes stay counted. */
   add(bytes: number): void {
     this.#take(bytes);
     this.#bytes += bytes;

@@ -1,13 +1,12 @@
-// JSON text of large values, made piece by piece: what JSON.stringify would give, never as one string.
-
+// JSON text of large values in pieces: the output of JSON.stringify, never as one string.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { joinBytes } from "../../../runtime/bytes.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 
-/** Fewest characters of a piece but the last. A piece has at most twice as many, unless one fragment is longer. */
+/** Minimum characters of a piece, except the last. A piece has at most twice as many, unless one fragment is longer. */
 export const PIECE_LENGTH = 2 ** 16;
 
-/** JSON text that is made when it is written. */
+/** JSON text that is generated when it is written. */
 class LaterJson {
   readonly fragments: () => Iterable<string>;
 
@@ -16,21 +15,21 @@ class LaterJson {
   }
 
   toJSON(): never {
-    throw new Error("a value with parts that are made later is written by jsonPieces, not by JSON.stringify");
+    throw new Error("a value with lazy parts needs jsonPieces instead of JSON.stringify");
   }
 }
 
-/** Stands for a value in another that jsonPieces writes. May be written more than once. */
+/** A lazy value inside a value that jsonPieces writes. May be written several times. */
 export function writtenLater<Value>(fragments: () => Iterable<string>): Value {
   return new LaterJson(fragments) as Value;
 }
 
-/** The JSON text of a plain value. What the value holds must not change until all of it is written. */
+/** The JSON text of a plain value, which must not change until everything is written. */
 export function jsonPieces(value: unknown): Iterable<string> {
   return gathered(fragmentsOf(value));
 }
 
-/** Fragments of a text, put together to pieces of PIECE_LENGTH. */
+/** Joins fragments of a text into pieces of PIECE_LENGTH. */
 export function* gathered(fragments: Iterable<string>): Generator<string> {
   let piece = "";
   for (const fragment of fragments) {
@@ -42,7 +41,7 @@ export function* gathered(fragments: Iterable<string>): Generator<string> {
   if (piece !== "") yield piece;
 }
 
-/** A text as UTF-8, made with other work of the thread between its pieces. Throws invalid_value where it has more bytes. */
+/** A text as UTF-8, with a turn of the event loop after every piece. Throws invalid_value above `maxBytes`. */
 export async function utf8Of(pieces: Iterable<string>, maxBytes: number): Promise<Uint8Array> {
   const parts: Buffer[] = [];
   let length = 0;
@@ -56,7 +55,7 @@ export async function utf8Of(pieces: Iterable<string>, maxBytes: number): Promis
   return joinBytes(parts);
 }
 
-/** A JSON array of entries that are JSON texts. */
+/** A JSON array of JSON texts. */
 export function* arrayFragments(entries: Iterable<string>): Generator<string> {
   let before = "[";
   for (const entry of entries) {
@@ -95,14 +94,14 @@ function* listFragments(list: readonly unknown[]): Generator<string> {
   yield before === "[" ? "[]" : "]";
 }
 
-/** A JSON string of texts, which end with whole characters, in a row. */
+/** A JSON string of concatenated texts, each of which ends with a whole character. */
 export function* textFragments(texts: readonly string[]): Generator<string> {
   yield '"';
   for (const text of texts) for (const piece of textPieces(text)) yield JSON.stringify(piece).slice(1, -1);
   yield '"';
 }
 
-/** A text in pieces that end with whole characters. */
+/** Splits a text into pieces that end with whole characters. */
 export function* textPieces(text: string): Generator<string> {
   for (let at = 0; at < text.length; ) {
     const end = cutAt(text, at + PIECE_LENGTH);
@@ -111,7 +110,7 @@ export function* textPieces(text: string): Generator<string> {
   }
 }
 
-/** UTF-8 as text in pieces that end with whole characters. */
+/** Decodes UTF-8 into pieces that end with whole characters. */
 export function* decodedPieces(utf8: Uint8Array): Generator<string> {
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   for (let at = 0; at < utf8.length; at += PIECE_LENGTH) {
@@ -119,7 +118,7 @@ export function* decodedPieces(utf8: Uint8Array): Generator<string> {
   }
 }
 
-/** `at`, or one before it where it lies inside a pair of surrogates: each half alone would be written as an escape. */
+/** `at`, or `at - 1` inside a surrogate pair, whose halves would be escaped separately. */
 export function cutAt(text: string, at: number): number {
   const last = text.charCodeAt(at - 1);
   return at < text.length && last >= 0xd800 && last < 0xdc00 ? at - 1 : at;

@@ -3,8 +3,8 @@ import { z } from "zod";
 import type { FinishReason, Usage } from "../../../engines/generation.ts";
 
 const tokens = z.int().min(0);
-const rateSchema = z.number().min(0);
-const seconds = z.number().min(0);
+const rateSchema = z.number().min(0).meta({ description: "Tokens per second." });
+const seconds = z.number().min(0).meta({ description: "Seconds." });
 
 export const usageSchema = z
   .strictObject({

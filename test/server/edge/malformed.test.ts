@@ -271,7 +271,7 @@ const completionRows: readonly Row[] = [
   ["a budget for thinking", { ...ask, reasoning_budget: 5 }, 422, "reasoning_budget", "no such field"],
   ["too many logprobs", { ...ask, logprobs: 6 }, 422, "logprobs", "at most 5"],
   ["messages", { ...ask, messages: [] }, 422, "messages", "no such field"],
-  ["tools", { ...ask, tools: [1] }, 422, "tools", "no conversation"],
+  ["tools", { ...ask, tools: [1] }, 422, "tools", "no tool calls"],
   ["max_tokens zero", { ...ask, max_tokens: 0 }, 422, "max_tokens", "at least 1"],
   ["an unknown model", { ...ask, model: "gpt-9" }, 404, "model", "gpt-9"],
 ];

@@ -19,7 +19,7 @@ async function complete(body: object) {
 }
 
 describe("POST /v1/completions", () => {
-  it("answers with text, finish reason and usage for each choice", async () => {
+  it("returns text, finish reason and usage for each choice", async () => {
     const { id, created, ...rest } = await complete({ n: 2, best_of: 2, max_tokens: 3 });
     assert.match(id, /^cmpl-[0-9a-f]{24}$/);
     assert.ok(Math.abs(created - Date.now() / 1000) < 5);
@@ -47,17 +47,17 @@ describe("POST /v1/completions", () => {
     assert.deepEqual({ prompt, maxTokens, tools, series }, { prompt: text, maxTokens: 3, tools: null, series: null });
   });
 
-  it("takes fields that ask for nothing it lacks", async () => {
+  it("accepts unsupported fields with values that ask for nothing", async () => {
     await complete({ stream: false, suffix: "", tools: [], tool_choice: "none" });
     await complete({ stream: null, stream_options: null, suffix: null, tools: null, tool_choice: "auto", user: "me" });
   });
 
-  it("puts the prompt before the text when asked to echo", async () => {
+  it("puts the prompt before the text with echo", async () => {
     const { choices } = await complete({ echo: true });
     assert.equal(choices[0].text, "OnceHello world");
   });
 
-  it("gives logprobs in the older shape, offsets counted in characters", async () => {
+  it("returns logprobs in the legacy shape with offsets in characters", async () => {
     const token = (bytes: number[], logprob: number) => {
       const of = { token: Buffer.from(bytes).toString(), bytes, logprob };
       return { ...of, top: [of] };
@@ -73,7 +73,7 @@ describe("POST /v1/completions", () => {
     assert.deepEqual(choices[0].logprobs.top_logprobs[3], { "!": -4 });
   });
 
-  it("generates best_of candidates of which n are returned", async () => {
+  it("generates best_of candidates and returns n", async () => {
     inference.script = hello;
     const { choices } = await complete({ n: 2, best_of: 5, priority: 1000 });
     assert.equal(choices.length, 2);
@@ -106,7 +106,7 @@ describe("POST /v1/completions", () => {
     });
   }
 
-  it("says why a text is not what was demanded, and only then", async () => {
+  it("has a refusal only if the text does not match the grammar", async () => {
     const refusal = { type: "refusal", choice: 1, reason: "too short" } as const;
     inference.script = () => [[text("a"), finish(), text("b", 1), refusal, finish("stop", 1), done]];
     const { choices } = await complete({ n: 2 });
@@ -133,7 +133,7 @@ describe("an echo with logprobs", () => {
     return choices[0];
   }
 
-  it("begins with the prompt's tokens, the first without a logprob, and goes on with the completion's", async () => {
+  it("has the prompt's tokens, the first without a logprob, then the completion's", async () => {
     const choice = await echoed("Ça va", promptOf(["Ç", "a", " va"]));
     assert.equal(inference.lastRun.request.promptLogprobs, 2);
     assert.equal(choice.text, "Ça vaxy");
@@ -145,14 +145,14 @@ describe("an echo with logprobs", () => {
     });
   });
 
-  it("counts offsets in the prompt as sent, where tokens have a space of their own or the start was cut off", async () => {
+  it("counts offsets in the sent prompt despite an added space or a truncated start", async () => {
     const spaced = await echoed("ab", [{ ...tokenOf("<s>", 0), bytes: [] }, tokenOf(" ab", -1)]);
     assert.deepEqual(spaced.logprobs.text_offset, [0, 0, 2, 3]);
     const cut = await echoed("one two", promptOf(["e", " two"]), { truncate_sequence: true });
     assert.deepEqual(cut.logprobs.text_offset, [2, 3, 7, 8]);
   });
 
-  it("asks for none of the prompt where it is not echoed, or no logprobs are wanted", async () => {
+  it("requests no prompt logprobs without echo or without logprobs", async () => {
     inference.script = hello;
     await complete({ logprobs: 2 });
     assert.equal(inference.lastRun.request.promptLogprobs, null);
@@ -161,7 +161,7 @@ describe("an echo with logprobs", () => {
     assert.equal(choices[0].logprobs, null);
   });
 
-  it("names the chosen token among the alternatives, where it is none of them", async () => {
+  it("adds the chosen token to the alternatives", async () => {
     const chosen = { ...tokenOf("x", -3), top: [tokenOf("z", -0.125)] };
     inference.script = () => [[text("x", 0, [chosen]), finish("length"), done]];
     const { choices } = await complete({ logprobs: 1 });

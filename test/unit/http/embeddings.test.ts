@@ -30,7 +30,7 @@ function unpackedInputs({ kind, values, ends }: EmbedInputs): unknown {
 }
 
 describe("POST /v1/embeddings", () => {
-  it("answers with a vector an input and the usage", async () => {
+  it("returns one vector per input, and the usage", async () => {
     assert.deepEqual(await embed({ input: ["a", "b"] }), {
       object: "list",
       data: [
@@ -42,7 +42,7 @@ describe("POST /v1/embeddings", () => {
     });
   });
 
-  it("gives the same numbers as floats and as base64, exactly", async () => {
+  it("returns identical numbers as floats and as base64", async () => {
     const vector = Float32Array.of(0.1, -1e-8, 3.4028234663852886e38, 1 / 3, -0);
     const whole = new Float32Array(9);
     whole.set(vector, 4);
@@ -59,7 +59,7 @@ describe("POST /v1/embeddings", () => {
     );
   });
 
-  it("writes more vectors than fit into one turn, in order", async () => {
+  it("writes vectors in order over several turns of the event loop", async () => {
     const vectors = Array.from({ length: 300 }, (_, i) => new Float32Array(100).fill(i));
     inference.embedder = async () => ({ vectors, promptTokens: 1 });
     const { data } = await embed({ input: "a" });
@@ -107,7 +107,7 @@ describe("POST /v1/embeddings", () => {
     });
   }
 
-  it("answers with the error the inference has", async () => {
+  it("returns the error of the inference service", async () => {
     inference.embedder = async () => {
       throw new ServerError("unsupported", "it scores", { param: "model" });
     };
@@ -121,7 +121,7 @@ describe("POST /v1/embeddings", () => {
     });
   });
 
-  it("passes on the signal that says the client has left", async () => {
+  it("passes on the abort signal of the client", async () => {
     const client = new AbortController();
     const aborted = new Promise<void>((resolve) => {
       inference.embedder = (_, signal) =>

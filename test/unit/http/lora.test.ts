@@ -38,7 +38,7 @@ function failed({ status, body }: { status: number; body: Json }) {
 const wrong = (status: number, code: string, param: string | null) => [status, "invalid_request_error", code, param];
 
 describe("POST /v1/load_lora_adapter", () => {
-  it("loads an adapter under a trimmed name, on the default model", async () => {
+  it("loads an adapter under a trimmed alias on the default model", async () => {
     const { lora, send } = setUp();
     const { status, body } = await send("POST", LOAD, { lora_name: "  my adapter ", lora_path: "a/b" });
     assert.equal(status, 200);
@@ -52,7 +52,7 @@ describe("POST /v1/load_lora_adapter", () => {
     ]);
   });
 
-  it("replaces where it is told to, by either name of the field, and only what is expected", async () => {
+  it("replaces on request under either field name, and only the expected generation", async () => {
     const { lora, send } = setUp();
     const adapter = { lora_name: "a", lora_path: "p", model: "other" };
     const policies = [
@@ -73,7 +73,7 @@ describe("POST /v1/load_lora_adapter", () => {
     );
   });
 
-  it("refuses what is wrong with a request by the names of these routes", async () => {
+  it("refuses invalid requests with the error names of these routes", async () => {
     const { lora, send } = setUp();
     const good = { lora_name: "a", lora_path: "p" };
     const cases: readonly (readonly [Json, ReturnType<typeof wrong>])[] = [
@@ -109,7 +109,7 @@ describe("POST /v1/load_lora_adapter", () => {
     assert.deepEqual(lora.loads, []);
   });
 
-  it("takes whatever number a client that counts adapters may send, and does not look at it", async () => {
+  it("accepts and ignores any lora_int_id", async () => {
     const { send } = setUp();
     await send("POST", LOAD, { lora_name: "a", lora_path: "p" });
     for (const lora_int_id of [-1, null, 7]) {
@@ -119,12 +119,12 @@ describe("POST /v1/load_lora_adapter", () => {
     assert.equal((await send("POST", "/v1/unload_lora_adapter", { lora_name: "a", lora_int_id: "x" })).status, 422);
   });
 
-  it("takes names up to 256 bytes", async () => {
+  it("accepts aliases of up to 256 bytes", async () => {
     const { send } = setUp();
     assert.equal((await send("POST", LOAD, { lora_name: "ü".repeat(128), lora_path: "p" })).status, 200);
   });
 
-  it("goes on where its client hangs up", async () => {
+  it("continues if the client disconnects", async () => {
     const { app, lora } = setUp();
     let open = () => {};
     lora.gate = new Promise((resolve) => {
@@ -177,7 +177,7 @@ describe("POST /v1/load_lora_adapter", () => {
     });
   }
 
-  it("shows nothing of a fault of our own", async () => {
+  it("hides the message of an internal error", async () => {
     const { lora, log, send } = setUp();
     lora.failure = new Error("secret") as ServerError;
     const reply = await send("POST", LOAD, { lora_name: "a", lora_path: "p" });
@@ -188,7 +188,7 @@ describe("POST /v1/load_lora_adapter", () => {
 });
 
 describe("POST /v1/unload_lora_adapter", () => {
-  it("answers with what the name stood for, and minds no lora_int_id", async () => {
+  it("returns the unloaded adapter, and ignores lora_int_id", async () => {
     const { lora, send } = setUp();
     const loaded = await send("POST", LOAD, { lora_name: "a", lora_path: "p" });
     const body = { lora_name: " a ", expected_generation: generation, lora_int_id: 3 };
@@ -196,7 +196,7 @@ describe("POST /v1/unload_lora_adapter", () => {
     assert.deepEqual(lora.unloads, [{ model: "tiny", alias: "a", expectedGeneration: generation }]);
   });
 
-  it("says where there is none of the name, and refuses fields it does not know", async () => {
+  it("refuses an unknown alias and unknown fields", async () => {
     const { send } = setUp();
     const none = await send("POST", UNLOAD, { lora_name: "nobody" });
     assert.deepEqual(failed(none), wrong(404, "lora_adapter_not_found", null));
@@ -228,7 +228,7 @@ describe("GET /v1/lora_adapters", () => {
     });
   });
 
-  it("says nothing of where they came from where requests cannot load any", async () => {
+  it("hides the sources if requests cannot load adapters", async () => {
     const lora = new FakeLora();
     await lora.load({ model: "tiny", alias: "a", path: "/secret", replace: false, expectedGeneration: null });
     const { body } = await setUp({ allowed: false, lora }).send("GET", LIST);
@@ -236,7 +236,7 @@ describe("GET /v1/lora_adapters", () => {
     assert.doesNotMatch(JSON.stringify(body), /secret/);
   });
 
-  it("takes a model, and no other parameter, and none twice", async () => {
+  it("accepts the parameter model once, and no other", async () => {
     const { send } = setUp();
     const list = (query: string) => send("GET", LIST, undefined, { query });
     for (const query of ["", "model=other", "model=default"]) assert.equal((await list(query)).status, 200, query);
@@ -247,7 +247,7 @@ describe("GET /v1/lora_adapters", () => {
     assert.deepEqual(failed(await list("model=tiny&model=tiny")), wrong(400, "invalid_query", "model"));
   });
 
-  it("says that no model takes adapters where that is so", async () => {
+  it("reports that no model takes adapters", async () => {
     const { send } = setUp({ lora: null });
     assert.deepEqual(failed(await send("GET", LIST)), wrong(409, "lora_runtime_unavailable", "model"));
     const load = await send("POST", LOAD, { lora_name: "a", lora_path: "p" });
@@ -255,8 +255,8 @@ describe("GET /v1/lora_adapters", () => {
   });
 });
 
-describe("loading and unloading adapters where it is not allowed", () => {
-  it("is no route at all", async () => {
+describe("loading and unloading adapters if not allowed", () => {
+  it("has no route", async () => {
     const { send } = setUp({ allowed: false });
     const unknown = await send("POST", "/v1/nowhere", {});
     for (const path of [LOAD, UNLOAD]) {
@@ -267,7 +267,7 @@ describe("loading and unloading adapters where it is not allowed", () => {
     }
   });
 
-  it("is counted as any path that is not there", async () => {
+  it("is counted like any unknown path", async () => {
     const { app, send } = setUp({ allowed: false });
     await send("POST", LOAD, { lora_name: "a", lora_path: "p" });
     const { body } = await request(app, "GET", "/metrics");

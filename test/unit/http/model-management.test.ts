@@ -21,7 +21,7 @@ function setUp() {
   return { app, inference, models, log, post };
 }
 
-describe("a model that is called like one of the routes", () => {
+describe("a model with the name of a route", () => {
   it("is shown like any other", async () => {
     const { app, inference } = setUp();
     const [tiny] = inference.entries;
@@ -34,8 +34,8 @@ describe("a model that is called like one of the routes", () => {
   });
 });
 
-describe("the routes that manage models", () => {
-  it("say whether a model is loaded, by its id or as the default one", async () => {
+describe("model management routes", () => {
+  it("report whether a model is loaded, by its id or as the default model", async () => {
     const { post } = setUp();
     for (const [name, model_id, status] of [
       ["tiny", "tiny", "loaded"],
@@ -57,14 +57,14 @@ describe("the routes that manage models", () => {
     assert.deepEqual(models.asked, ["reload other", "unload tiny"]);
   });
 
-  it("say that another request is at it", async () => {
+  it("report that another request is loading it", async () => {
     const { models, post } = setUp();
     models.becomes = { status: "reloading", error: null };
     const { status, body } = await post("reload", { model_id: "tiny" });
     assert.deepEqual([status, body], [200, { model_id: "tiny", status: "reloading" }]);
   });
 
-  it("say that there is no such model, where the name is one of an adapter too", async () => {
+  it("report an unknown model, and the id of a model with an adapter as unknown", async () => {
     const { inference, log, post } = setUp();
     const [tiny, other] = inference.entries;
     inference.entries = [{ ...tiny!, adapters: [{ alias: "a", generation: "0", createdAt: 1 }] }, other!];
@@ -99,7 +99,7 @@ describe("the routes that manage models", () => {
     });
   }
 
-  it("answer what is thrown, and what is no question, in the common envelope", async () => {
+  it("return thrown errors and invalid requests in the common envelope", async () => {
     const { models, post } = setUp();
     const bodies: readonly unknown[] = [
       {},
@@ -120,7 +120,7 @@ describe("the routes that manage models", () => {
     assert.deepEqual([reply.status, reply.body.error.code], [503, "draining"]);
   });
 
-  it("leave models as they are where nothing manages them", async () => {
+  it("refuse changes without model management", async () => {
     const app = createApp({ inference: new FakeInference(), log: recordingLog() });
     const post = async (path: string, body: unknown) => {
       const reply = await request(app, "POST", path, { body });

@@ -25,7 +25,7 @@ const entry = (id: string, created: number, status: string, tools_available: boo
 };
 
 describe("GET /v1/models", () => {
-  it("lists the default model as such, then each, and which of them can call tools", async () => {
+  it("lists the default model first, then all models, and whether they can call tools", async () => {
     const { body } = await get("/v1/models");
     modelListSchema.parse(body);
     assert.deepEqual(body, {
@@ -39,7 +39,7 @@ describe("GET /v1/models", () => {
     });
   });
 
-  it("lists the adapters of a model after it, as models of their own", async () => {
+  it("lists the adapters of a model after it, as models", async () => {
     const adapted = new FakeInference();
     const adapter = (alias: string, createdAt: number) => ({ alias, generation: "5a".repeat(32), createdAt });
     adapted.entries = [
@@ -72,7 +72,7 @@ describe("GET /v1/models", () => {
     }
   });
 
-  it("is empty where there is no model", async () => {
+  it("is empty without models", async () => {
     const empty = new FakeInference();
     empty.entries = [];
     const reply = await request(createApp({ inference: empty, log: recordingLog() }), "GET", "/v1/models");
@@ -81,14 +81,14 @@ describe("GET /v1/models", () => {
 });
 
 describe("GET /v1/models/{model}", () => {
-  it("shows one model, by its id or as the default one", async () => {
+  it("shows a model by its id or as the default model", async () => {
     const named = await get("/v1/models/org%2Ftalker");
     modelSchema.parse(named.body);
     assert.deepEqual(named, { status: 200, body: entry("org/talker", 5, "loaded", true) });
     assert.deepEqual((await get("/v1/models/default")).body, entry("default", 5, "loaded", true));
   });
 
-  it("answers 404 for a model that is not there, and names those that are", async () => {
+  it("returns 404 for an unknown model, with the known ones", async () => {
     const { status, body } = await get("/v1/models/nobody");
     assert.deepEqual([status, body.error.code, body.error.param], [404, "model_not_found", "model"]);
     assert.match(body.error.message, /org\/talker/);

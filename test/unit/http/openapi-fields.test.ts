@@ -17,8 +17,8 @@ function fieldsOfBody(body: z.ZodObject): readonly Field[] {
 const line = ({ path, types, isRequired, support }: Field) =>
   `${path}: ${types.join(" or ")}${isRequired ? "!" : ""} ${support}`;
 
-describe("the fields of a request", () => {
-  it("are supported, ignored or refused as their schemas say", () => {
+describe("request fields", () => {
+  it("are supported, ignored or refused according to their schemas", () => {
     const fields = fieldsOfBody(
       z.strictObject({
         top_p: z.number().gt(0).max(1).nullish().meta({ description: "Of all tokens" }),
@@ -37,7 +37,7 @@ describe("the fields of a request", () => {
     );
   });
 
-  it("are listed with those inside them, once for all variants, and variants that are refused apart", () => {
+  it("are listed with nested fields, once for all variants, and separately for refused variants", () => {
     const text = z.strictObject({ type: z.literal("text"), text: z.string(), note: z.string().nullish() });
     const data = z.strictObject({ type: z.literal("data"), text: z.int() });
     const image = z.looseObject({ type: z.enum(["image", "audio"]) }).meta({ support: "refused", description: "No" });
@@ -51,7 +51,7 @@ describe("the fields of a request", () => {
     ]);
   });
 
-  it("come to an end where a schema holds itself", () => {
+  it("end for a schema that contains itself", () => {
     interface Tree {
       readonly children: readonly Tree[];
     }

@@ -55,7 +55,7 @@ describe("the API document", () => {
     }
   });
 
-  it("refers only to what it has, by names that are not made up by a library", () => {
+  it("has only valid references with meaningful names", () => {
     const references = [...JSON.stringify(document).matchAll(/"\$ref":"([^"]+)"/g)].map(([, to = ""]) => to);
     assert.ok(references.length > operations.length);
     for (const reference of new Set(references)) {
@@ -71,7 +71,7 @@ describe("the API document", () => {
     );
   });
 
-  it("says of every 429 and 503 that is worth another try when to try", () => {
+  it("has retry-after on every 429 and 503 that allows a retry", () => {
     for (const { path, operation } of operations) {
       for (const status of ["429", "503"]) {
         const answer = operation.responses[status];
@@ -81,7 +81,7 @@ describe("the API document", () => {
     }
   });
 
-  it("is served as it is, more than once", async () => {
+  it("is served unchanged, repeatedly", async () => {
     for (let i = 0; i < 2; i++) {
       const { status, headers, body } = await request(app, "GET", "/api-doc/openapi.json");
       assert.deepEqual([status, headers["content-type"]], [200, "application/json"]);
@@ -91,7 +91,7 @@ describe("the API document", () => {
 });
 
 describe("docs/protocols.md", () => {
-  it("says what the schemas say", () => {
+  it("matches the schemas", () => {
     const file = new URL("../../../../docs/protocols.md", import.meta.url);
     assert.equal(
       readFileSync(file, "utf8"),
@@ -104,7 +104,7 @@ describe("docs/protocols.md", () => {
 describe("the API explorer", () => {
   const get = (path: string) => request(app, "GET", path);
 
-  it("is a page whose every address is below it and is served", async () => {
+  it("is a page with only relative, served addresses", async () => {
     const { status, headers, body } = await get("/docs");
     assert.deepEqual([status, headers["content-type"]], [200, "text/html; charset=utf-8"]);
     const addresses = [...body.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, address]) => address);
@@ -119,7 +119,7 @@ describe("the API explorer", () => {
     assert.match((await get("/docs/start.js")).body, /url: "api-doc\/openapi\.json"/);
   });
 
-  it("lets its page load nothing from elsewhere, nor run what is written in it", async () => {
+  it("forbids foreign resources and inline scripts", async () => {
     const { headers, body } = await get("/docs");
     const policy = headers["content-security-policy"] ?? "";
     assert.match(policy, /^default-src 'none'; script-src 'self';/);
@@ -127,7 +127,7 @@ describe("the API explorer", () => {
     assert.doesNotMatch(body, /https?:|<script>|\son\w+=/);
   });
 
-  it("serves no other file, however it is asked for", async () => {
+  it("serves no other file for any spelling of its name", async () => {
     for (const name of [
       "package.json",
       "..%2fpackage.json",

@@ -7,7 +7,7 @@ import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
 import { request } from "../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
 
-describe("the routes about the machine", () => {
+describe("system routes", () => {
   const gpu = { kind: "cuda", ordinal: 0, name: "GPU 1", totalBytes: 100, availableBytes: 60 };
   const bare = bareInspector("/models");
   const speeds = { prompt: 400, oneRow: 60, sixteenRows: null, weightBytes: 1024 };
@@ -21,7 +21,7 @@ describe("the routes about the machine", () => {
   };
   const app = createApp({ inference: new FakeInference(), log: recordingLog(), system });
 
-  it("tell of the machine and the build", async () => {
+  it("report the machine and the build", async () => {
     const { status, body } = await request(app, "GET", "/v1/system/info");
     assert.equal(status, 200);
     const info = systemInfoSchema.parse(JSON.parse(body));
@@ -40,7 +40,7 @@ describe("the routes about the machine", () => {
     ]);
   });
 
-  it("tell what may hinder the server", async () => {
+  it("report problems of the server", async () => {
     const { status, body } = await request(app, "POST", "/v1/system/doctor");
     assert.equal(status, 200);
     assert.deepEqual(diagnosisSchema.parse(JSON.parse(body)).checks, [
@@ -49,14 +49,14 @@ describe("the routes about the machine", () => {
   });
 });
 
-describe("the facts about the machine", () => {
+describe("facts about the machine", () => {
   it("have the instruction sets of the first core", () => {
     const flags = cpuFlags("processor\t: 0\nflags\t\t: fpu avx avx2 fma\n\nprocessor\t: 1\nflags\t\t: fpu\n");
     assert.deepEqual([flags.has("avx2"), flags.has("avx512f")], [true, false]);
     assert.equal(cpuFlags("").has("avx"), false);
   });
 
-  it("have the system's own name for itself", () => {
+  it("have the name of the operating system", () => {
     assert.equal(
       osName('NAME="Debian"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n'),
       "Debian GNU/Linux 12 (bookworm)",

@@ -30,8 +30,8 @@ const call = (id: string, name = "f", args = "{}") => ({ id, type: "function", f
 const asks = { role: "user", content: "hi" };
 const calls = { role: "assistant", content: null, tool_calls: [call("a"), call("b")] };
 
-describe("the messages of a chat", () => {
-  it("come to role and text, whether the content is a string or parts", async () => {
+describe("chat messages", () => {
+  it("are translated to role and text from string content and from parts", async () => {
     const parts = [
       { type: "text", text: "a" },
       { type: "text", text: "b" },
@@ -52,7 +52,7 @@ describe("the messages of a chat", () => {
     ]);
   });
 
-  it("carry calls, in their order, and the results that name them", async () => {
+  it("keep calls in order, and the results that refer to them", async () => {
     const messages = [
       asks,
       { role: "assistant", content: "wait", tool_calls: [call("a", "f", '{"x": 1}'), call("b", "g")] },
@@ -76,7 +76,7 @@ describe("the messages of a chat", () => {
     ]);
   });
 
-  it("carry what was thought, by either name", async () => {
+  it("keep the reasoning under either name", async () => {
     const thought = [{ role: "assistant", content: "x", reasoning: "hm" }];
     for (const fields of [
       { reasoning_content: "hm" },
@@ -89,7 +89,7 @@ describe("the messages of a chat", () => {
     assert.deepEqual(await conversation([nothing]), [{ role: "assistant", content: "x" }]);
   });
 
-  it("may be the very message that was answered, with what client libraries add to it", async () => {
+  it("accept an assistant message as returned, with the fields that client libraries add", async () => {
     inference.script = () => [
       [reasoning("hm"), text("Hello"), ...toolCall("f", ['{"x"', ":1}"]), finish("tool_calls"), done],
     ];
@@ -162,7 +162,7 @@ describe("the messages of a chat", () => {
     ["an unknown field", [{ ...asks, mood: "good" }], "messages[0].mood", /no such field/],
   ];
   for (const [what, messages, param, message] of refused) {
-    it(`refuse ${what} by its place`, async () => {
+    it(`refuse ${what} with its path`, async () => {
       const reply = await send(messages);
       const { error } = JSON.parse(reply.body);
       assert.deepEqual([reply.status, error.param], [422, param], reply.body);
@@ -170,7 +170,7 @@ describe("the messages of a chat", () => {
     });
   }
 
-  it("take a result more than once, and of any earlier message", async () => {
+  it("accept repeated results, and results for any earlier message", async () => {
     const result = { role: "tool", tool_call_id: "a", content: "" };
     assert.equal((await send([calls, result, asks, result])).status, 200);
   });

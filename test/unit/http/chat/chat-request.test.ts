@@ -20,7 +20,7 @@ async function asked(body: object) {
 }
 
 describe("a chat request", () => {
-  it("takes the contract's defaults for all it leaves out", async () => {
+  it("takes the defaults of the contract for omitted fields", async () => {
     assert.deepEqual(await asked({}), {
       model: "tiny",
       adapter: null,
@@ -53,7 +53,7 @@ describe("a chat request", () => {
     });
   });
 
-  it("treats null as left out, in every optional field", async () => {
+  it("treats null as omitted in every optional field", async () => {
     const fields =
       "model n stop max_tokens max_completion_tokens ignore_eos truncate_sequence temperature top_p top_k min_p presence_penalty " +
       "frequency_penalty repetition_penalty logit_bias dry_multiplier dry_base dry_allowed_length dry_sequence_breakers seed " +
@@ -66,7 +66,7 @@ describe("a chat request", () => {
     assert.deepEqual(await asked(nulls), await asked({}));
   });
 
-  it("carries every field it sets", async () => {
+  it("translates every field", async () => {
     const { sampling, ...rest } = await asked({
       model: "other",
       adapter: "an adapter",
@@ -131,7 +131,7 @@ describe("a chat request", () => {
     });
   });
 
-  it("takes fields that ask for nothing it lacks", async () => {
+  it("accepts unsupported fields with values that ask for nothing", async () => {
     await asked({ tools: [], tool_choice: "none", files: [], enable_shell: false, response_format: { type: "text" } });
     await asked({ tool_choice: "auto", functions: [], function_call: "auto", modalities: ["text"] });
     await asked({ agent_permission: "ask", stream: true });
@@ -158,14 +158,14 @@ describe("a chat request", () => {
     it(what, async () => assert.deepEqual(await asked(one), await asked(other)));
   }
 
-  it("says when it came, and under which name the latencies of a stream are counted", async () => {
+  it("carries its arrival time and the name of its latency series", async () => {
     const before = Date.now();
     assert.equal((await asked({ stream: true })).series, "/v1/chat/completions");
     const { receivedAt } = inference.lastRun.request;
     assert.ok(receivedAt >= before && receivedAt < Date.now() + 1, String(receivedAt));
   });
 
-  it("answers any JSON at all with 200 or a 4xx, and never fails", async () => {
+  it("responds to any JSON with 200 or a 4xx", async () => {
     const known = [
       "messages",
       "model",

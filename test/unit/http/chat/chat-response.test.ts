@@ -43,7 +43,7 @@ const wireUsage = {
 };
 
 describe("a chat completion", () => {
-  it("has a message a choice, and the usage", async () => {
+  it("has one message per choice, and the usage", async () => {
     const refusal: GenerateEvent = { type: "refusal", choice: 1, reason: "no JSON" };
     const events = [text("a"), text("b", 1), refusal, finish("length"), finish("cancelled", 1), done];
     const { id, created, ...rest } = await answered(events, { n: 2, model: "other" });
@@ -62,7 +62,7 @@ describe("a chat completion", () => {
     });
   });
 
-  it("has calls and what was thought, and null where there is no text beside calls", async () => {
+  it("has calls and reasoning, and null content if there are only calls", async () => {
     const calls = [...toolCall("f", ['{"x"', ":1}"], 0), ...toolCall("g", [], 1)];
     const { choices } = await answered([reasoning("h"), reasoning("m"), ...calls, finish("tool_calls"), done]);
     assert.deepEqual(choices[0], {
@@ -84,7 +84,7 @@ describe("a chat completion", () => {
     assert.equal(spoken.choices[0].message.content, "ok");
   });
 
-  it("has what the model wrote of a call that is none as text", async () => {
+  it("has a failed call as text", async () => {
     const [begun] = toolCall("f", []);
     const piece: GenerateEvent = { type: "tool_arguments", choice: 0, call: 0, text: '{"x"' };
     const failed: GenerateEvent = { type: "tool_call_failed", choice: 0, call: 0, text: '<call>f {"x"' };
@@ -92,12 +92,12 @@ describe("a chat completion", () => {
     assert.deepEqual(choices[0].message, { role: "assistant", content: 'a <call>f {"x"', refusal: null });
   });
 
-  it("has the empty text of an answer without a token", async () => {
+  it("has empty text for an answer without tokens", async () => {
     const { choices } = await answered([finish("length"), done]);
     assert.equal(choices[0].message.content, "");
   });
 
-  it("has logprobs in OpenAI's shape, if they were asked for", async () => {
+  it("has logprobs in OpenAI's shape if requested", async () => {
     const top = { token: "x", bytes: [120], logprob: -Infinity };
     const logprob = { token: "é", bytes: [195, 169], logprob: -0.5, top: [top] };
     const events = [text("é", 0, [logprob]), finish(), done];
@@ -116,7 +116,7 @@ describe("a chat completion", () => {
     assert.equal((await answered(events)).choices[0].logprobs, null);
   });
 
-  it("says how many of its tokens were thought", async () => {
+  it("reports the number of reasoning tokens", async () => {
     const answer = await answered([
       text("a"),
       finish(),

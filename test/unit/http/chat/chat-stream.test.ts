@@ -31,7 +31,7 @@ function stream(events: readonly GenerateEvent[], choices = 1, includeUsage = fa
 }
 
 describe("a streamed chat completion", () => {
-  it("gives each choice its role once, and the usage to the last finish of all", () => {
+  it("sends the role once per choice, and the usage on the last finish", () => {
     const chunks = stream(
       [text("a", 0), text("b", 1), text("c", 0), finish("stop", 1), text("d", 0), finish("length", 0), done],
       2,
@@ -53,7 +53,7 @@ describe("a streamed chat completion", () => {
     );
   });
 
-  it("with include_usage ends in a chunk without choices, and says usage null before", () => {
+  it("ends with a chunk without choices with include_usage, and has null usage before", () => {
     const chunks = stream([text("a"), finish(), done], 1, true);
     assert.deepEqual(
       chunks.map(({ choices, usage }) => [choices.length, usage?.prompt_tokens ?? usage]),
@@ -65,14 +65,14 @@ describe("a streamed chat completion", () => {
     );
   });
 
-  it("says usage once a chunk", () => {
+  it("has one usage field per chunk", () => {
     const codec = createStream(1, true);
     const lines = wholeText(codec.encode([text("a"), finish(), done])).split("\n\n");
     for (const line of lines.filter((one) => one.startsWith("data: {")))
       assert.equal(line.split('"usage":').length, 2, line);
   });
 
-  it("gives a choice that ends without text its role", () => {
+  it("sends the role of a choice that ends without text", () => {
     const [chunk] = stream([finish("cancelled"), done]);
     assert.deepEqual(chunk.choices[0], {
       index: 0,
@@ -82,7 +82,7 @@ describe("a streamed chat completion", () => {
     });
   });
 
-  it("carries a refusal in OpenAI's field, beside the text that was refused", () => {
+  it("sends a refusal in OpenAI's field, beside the refused text", () => {
     const refusal = (choice: number) => ({ type: "refusal", choice, reason: 'not "it"' }) as const;
     const chunks = stream([text("a"), refusal(0), finish(), refusal(1), finish("stop", 1), done], 2);
     assert.deepEqual(
@@ -97,7 +97,7 @@ describe("a streamed chat completion", () => {
     );
   });
 
-  it("gives calls piece by piece, after what was thought and said", () => {
+  it("sends calls in pieces, after reasoning and text", () => {
     const begin: GenerateEvent = { type: "begin", promptTokens: 8, cachedTokens: 5 };
     const calls = [...toolCall("get", ['{"x"', ': "é"}'], 0), ...toolCall("put", ["{}"], 1)];
     const events = [begin, reasoning("h"), reasoning("m"), text("ok"), ...calls, finish("tool_calls"), done];
@@ -121,7 +121,7 @@ describe("a streamed chat completion", () => {
     );
   });
 
-  it("gives a choice that begins with a call its role there, and each choice its own calls", () => {
+  it("sends the role with a first call, and keeps the calls of choices apart", () => {
     const events = [...toolCall("f", ["1"], 0, 1), ...toolCall("g", ["2"], 0, 0)];
     const deltas = stream([...events, finish("tool_calls", 1), finish("tool_calls"), done], 2).map(
       ({ choices: [{ index, delta }] }) => [index, delta.role, delta.tool_calls?.[0].function],
@@ -136,7 +136,7 @@ describe("a streamed chat completion", () => {
     ]);
   });
 
-  it("says nothing again of a call that turns out to be none", () => {
+  it("does not repeat a failed call as text", () => {
     const [begun, piece] = toolCall("f", ['{"x"']);
     const failed: GenerateEvent = { type: "tool_call_failed", choice: 0, call: 0, text: '<call>f {"x"' };
     const chunks = stream([begun!, piece!, failed, finish("length"), done]);
@@ -144,7 +144,7 @@ describe("a streamed chat completion", () => {
     assert.deepEqual(chunks.at(-1).choices[0], { index: 0, delta: {}, logprobs: null, finish_reason: "length" });
   });
 
-  it("is this, byte for byte", () => {
+  it("matches the expected bytes", () => {
     const codec = createStream();
     const events = [reasoning("\n"), text('"'), ...toolCall("f", ["{}"]), finish("tool_calls"), done];
     const before =
@@ -165,7 +165,7 @@ describe("a streamed chat completion", () => {
     );
   });
 
-  it("closes the finish it holds back before an error", () => {
+  it("sends the held-back finish before an error", () => {
     const chunks = stream([text("a"), finish(), failure("internal", "oops")]);
     assert.equal(chunks[1].choices[0].finish_reason, "stop");
     assert.deepEqual(chunks[2], {
@@ -173,7 +173,7 @@ describe("a streamed chat completion", () => {
     });
   });
 
-  it("writes logprobs in OpenAI's shape, and never as null", () => {
+  it("sends logprobs in OpenAI's shape, never null", () => {
     const logprob = {
       token: "é",
       bytes: [195, 169],
@@ -194,7 +194,7 @@ describe("a streamed chat completion", () => {
     });
   });
 
-  it("carries any text through unchanged, whatever the batches", () => {
+  it("keeps any text unchanged for any batching", () => {
     fc.assert(
       fc.property(fc.array(fc.array(fc.string({ unit: "binary" }), { maxLength: 4 }), { maxLength: 6 }), (batches) => {
         const codec = createStream();

@@ -21,8 +21,8 @@ const tool = (name: string, rest: object = {}) => ({ type: "function", function:
 const spec = (name: string) => ({ name, description: null, parameters: null, strict: false });
 const tools = [tool("f"), tool("g"), tool("h")];
 
-describe("the tools of a chat", () => {
-  it("come to specs, with what is left out as nothing", async () => {
+describe("chat tools", () => {
+  it("are translated to specs with null for omitted fields", async () => {
     const parameters = { type: "object", properties: { x: { type: "integer" } }, $schema: "any" };
     const full = tool("get_a-1", { description: "gets", parameters, strict: true });
     assert.deepEqual(
@@ -67,18 +67,18 @@ describe("the tools of a chat", () => {
     });
   }
 
-  it("are none where none may be called", async () => {
+  it("are none if none may be called", async () => {
     assert.equal(await toolsOf({ tools, tool_choice: "none" }), null);
     assert.equal(await toolsOf({ tools: [], tool_choice: "auto", parallel_tool_calls: false }), null);
     const none = { type: "allowed_tools", allowed_tools: { mode: "auto", tools: [] } };
     assert.equal(await toolsOf({ tools, tool_choice: none }), null);
   });
 
-  it("are called one at a time where the request says so", async () => {
+  it("are called one at a time on request", async () => {
     assert.equal((await toolsOf({ tools, parallel_tool_calls: false }))?.parallel, false);
   });
 
-  it("go with a response format, and where none may be called with a grammar", async () => {
+  it("combine with a response format, and with a grammar if none may be called", async () => {
     assert.ok(await toolsOf({ tools, response_format: { type: "json_object" } }));
     assert.ok(await toolsOf({ tools, ignore_eos: true }));
     assert.equal(await toolsOf({ tools, tool_choice: "none", grammar: { type: "regex", value: "a" } }), null);
@@ -146,7 +146,7 @@ describe("the tools of a chat", () => {
     });
   }
 
-  it("are refused as unsupported where the server would have to run them, and so is a choice of those", async () => {
+  it("are refused as unsupported if the server would run them, and so is a choice of them", async () => {
     for (const type of ["web_search_2025_08_26", "apply_patch", "computer", "mcp", "tool_search"]) {
       for (const body of [{ tools: [{ type }] }, { tools, tool_choice: { type } }]) {
         const { error } = JSON.parse((await send(body)).body);
@@ -156,7 +156,7 @@ describe("the tools of a chat", () => {
     }
   });
 
-  it("are taken with a schema as deep and as wide as may be", async () => {
+  it("accept a schema of maximum depth and size", async () => {
     assert.ok(await toolsOf({ tools: [tool("f", { parameters: deep(64) })] }));
     assert.ok(await toolsOf({ tools: [tool("f", { parameters: { enum: wide.enum.slice(1) } })] }));
   });

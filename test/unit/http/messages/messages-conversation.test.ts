@@ -11,7 +11,7 @@ async function conversation(body: object) {
 }
 
 describe("the conversation of a messages request", () => {
-  it("puts the system text in front and joins messages of one role", async () => {
+  it("puts the system text first and merges consecutive messages of one role", async () => {
     const shown = await conversation({
       system: [
         { type: "text", text: "be", cache_control: { type: "ephemeral" } },
@@ -41,7 +41,7 @@ describe("the conversation of a messages request", () => {
     ]);
   });
 
-  it("keeps thinking and calls, gives each result a message of its own, and says which tool failed", async () => {
+  it("keeps thinking and calls, turns each result into a message, and marks failed tools", async () => {
     const shown = await conversation({
       messages: [
         { role: "user", content: "go" },
@@ -91,7 +91,7 @@ describe("the conversation of a messages request", () => {
     ]);
   });
 
-  it("refuses results without a call, calls without a result, and an assistant's message to continue", async () => {
+  it("refuses results without a call, calls without a result, and a final assistant message", async () => {
     const result = { type: "tool_result", tool_use_id: "t1", content: "x" };
     const user = (...content: object[]) => ({ role: "user", content });
     const called = { role: "assistant", content: [call] };
@@ -120,7 +120,7 @@ describe("the conversation of a messages request", () => {
     ]);
   });
 
-  it("refuses by name, and where they stand, blocks that no text model takes", async () => {
+  it("refuses blocks that a text model cannot read, with type and path", async () => {
     const image = { type: "image", source: { type: "url", url: "https://a.example/b.png" } };
     const [message, param] = await refused({
       messages: [{ role: "user", content: [{ type: "text", text: "" }, image] }],
@@ -146,7 +146,7 @@ describe("the conversation of a messages request", () => {
     );
   });
 
-  it("refuses an input nested deeper than could be written again", async () => {
+  it("refuses an input that is nested too deeply", async () => {
     const input = JSON.parse(`${'{"a":'.repeat(70)}1${"}".repeat(70)}`);
     const [message] = await refused({
       messages: [...messages, { role: "assistant", content: [{ ...call, input }] }, ...messages],

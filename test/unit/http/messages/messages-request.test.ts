@@ -11,7 +11,7 @@ async function templateArguments(body: object) {
 }
 
 describe("the tools of a messages request", () => {
-  it("come with the choice of them", async () => {
+  it("are translated with their choice", async () => {
     const tools = [look, { ...look, type: "custom", name: "listen", description: undefined, strict: true }];
     const specs = [
       { name: "look", description: "looks", parameters: look.input_schema, strict: false },
@@ -33,7 +33,7 @@ describe("the tools of a messages request", () => {
     assert.equal((await taken({ tools: [] })).tools, null);
   });
 
-  it("are refused by index where the vendor's servers run them, and where they contradict each other", async () => {
+  it("are refused with their index if the vendor's servers run them, or if they conflict", async () => {
     const [message, param] = await refused({ tools: [look, { type: "web_search_20250305", name: "web_search" }] });
     assert.equal(param, "tools[1]");
     assert.match(message, /a tool of type "web_search_20250305" is not supported/);
@@ -65,7 +65,7 @@ describe("the tools of a messages request", () => {
 });
 
 describe("the thinking of a messages request", () => {
-  it("is switched by the vendor's field and by our own", async () => {
+  it("is switched by the protocol's field and by the shared one", async () => {
     const budget = await taken({ thinking: { type: "enabled", budget_tokens: 2000 }, max_tokens: 4000 });
     assert.equal(budget.reasoningBudget, 2000);
     assert.deepEqual(await templateArguments({ thinking: { type: "enabled", budget_tokens: 1 } }), {
@@ -88,7 +88,7 @@ describe("the thinking of a messages request", () => {
     assert.deepEqual(await templateArguments({}), {});
   });
 
-  it("is refused where it contradicts itself or what the output must be", async () => {
+  it("is refused if it contradicts itself or the output format", async () => {
     const thinking = { type: "enabled", budget_tokens: 100 };
     assert.deepEqual(
       await refusedParams([
@@ -118,7 +118,7 @@ describe("the thinking of a messages request", () => {
 });
 
 describe("the other fields of a messages request", () => {
-  it("come to the neutral request", async () => {
+  it("are translated to the generation request", async () => {
     const asked = await taken({
       model: "tiny",
       max_tokens: 7,
@@ -140,7 +140,7 @@ describe("the other fields of a messages request", () => {
     assert.equal((await taken({ stream: true })).series, "/v1/messages");
   });
 
-  it("say what the output must be, in one of four places", async () => {
+  it("define the output format in one of four places", async () => {
     const grammar = { kind: "json_schema", schema: format.schema };
     const ours = { type: "json_schema", json_schema: { schema: format.schema } };
     for (const [field, body] of [
@@ -161,7 +161,7 @@ describe("the other fields of a messages request", () => {
     );
   });
 
-  it("are taken where they change nothing or ask for nothing", async () => {
+  it("are accepted if they have no effect or ask for nothing", async () => {
     await taken({
       metadata: { user_id: "u" },
       service_tier: "auto",
@@ -180,7 +180,7 @@ describe("the other fields of a messages request", () => {
     await taken({ output_format: format, response_format: { type: "text" } });
   });
 
-  it("are refused by name where they are not built, out of range or unknown", async () => {
+  it("are refused by name if unsupported, out of range or unknown", async () => {
     const bodies: readonly (readonly [string, object])[] = [
       ["container", { container: { skills: [{ type: "custom", skill_id: "a" }] } }],
       ["mcp_servers", { mcp_servers: [{ type: "url", url: "https://a.example", name: "a" }] }],
@@ -207,7 +207,7 @@ describe("the other fields of a messages request", () => {
     );
   });
 
-  it("are those of count_tokens too, but for max_tokens and stream", async () => {
+  it("are accepted by count_tokens too, except max_tokens and stream", async () => {
     const path = "/v1/messages/count_tokens";
     const counted = await taken({ system: "be", tools: [look], thinking: { type: "adaptive" } }, path);
     assert.equal(counted.tools?.specs.length, 1);

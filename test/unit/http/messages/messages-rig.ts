@@ -1,4 +1,4 @@
-// Owns what the tests of messages requests share: a body sent to an app with a fake inference, and what it comes to.
+// Rig of the messages tests: sends a body to an app with a fake inference, and returns the translated request.
 import assert from "node:assert/strict";
 import { createApp } from "../../../../http/app.ts";
 import { FakeInference } from "../../../fixtures/fakes/fake-inference.ts";

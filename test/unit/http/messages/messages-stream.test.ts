@@ -67,7 +67,7 @@ const everything = [
 ];
 
 describe("a streamed message", () => {
-  it("is this text, from thinking to the text after a call", () => {
+  it("matches the expected text, from thinking to the text after a call", () => {
     const usage = '"cache_read_input_tokens":5,"cache_creation_input_tokens":0,"output_tokens"';
     const delta = (index: number, json: string) =>
       `event: content_block_delta\ndata: {"type":"content_block_delta","index":${index},"delta":${json}}\n\n`;
@@ -107,7 +107,7 @@ describe("a streamed message", () => {
     );
   });
 
-  it("keeps its indices contiguous over calls in a row, and each event as its schema says", () => {
+  it("has contiguous indices over consecutive calls, and events that match their schema", () => {
     const events = stream([begin, ...toolCall("a", ["{}"]), ...toolCall("b", ["{}"], 1), finish("tool_calls"), done]);
     assert.deepEqual(
       events.filter((event) => "index" in event).map(({ type, index }) => `${type} ${index}`),
@@ -115,12 +115,12 @@ describe("a streamed message", () => {
     );
   });
 
-  it("names the stop string that ended it", () => {
+  it("reports the stop string that ended it", () => {
     const last = stream([begin, text("a"), finish("stop", 0, "###"), done]).at(-2);
     assert.deepEqual([last.delta.stop_reason, last.delta.stop_sequence], ["stop_sequence", "###"]);
   });
 
-  it("says of a refusal why the text is no answer", () => {
+  it("reports the reason of a refusal", () => {
     const { delta } = stream([begin, text("a"), refusal, finish(), done]).at(-2);
     assert.deepEqual(
       [delta.stop_reason, delta.stop_details],
@@ -128,7 +128,7 @@ describe("a streamed message", () => {
     );
   });
 
-  it("closes a call that was cut off with the input it has given", () => {
+  it("closes a truncated call with the input sent so far", () => {
     const events = stream([begin, ...failedCall(['{"at":'], '<call>{"at":'), finish("length"), done]);
     assert.deepEqual(
       events.slice(2, -2).map(({ type }) => type),
@@ -137,7 +137,7 @@ describe("a streamed message", () => {
     assert.equal(events.at(-2).delta.stop_reason, "max_tokens");
   });
 
-  it("starts without knowing the prompt, and has no block where nothing is said", () => {
+  it("starts without prompt counts, and has no block without output", () => {
     const events = stream([text(""), finish(), done]);
     assert.deepEqual(
       events.map(({ type }) => type),
@@ -147,7 +147,7 @@ describe("a streamed message", () => {
     assert.equal(events[2].usage.input_tokens, 3);
   });
 
-  it("ends in an error of the vendor's shape", () => {
+  it("ends with an error in the protocol's shape", () => {
     const events = stream([begin, text("a"), failure("model_failed", "it died")]);
     assert.deepEqual(events.at(-1), {
       type: "error",
@@ -170,7 +170,7 @@ describe("a streamed message", () => {
 });
 
 describe("a whole message", () => {
-  it("has its blocks in the order the model wrote them, and the usage without what was cached", async () => {
+  it("has its blocks in the model's order, and the usage without cached tokens", async () => {
     const message: VendorsMessage = await whole(everything);
     assert.deepEqual(message, {
       id: "msg_1",
@@ -203,7 +203,7 @@ describe("a whole message", () => {
     });
   });
 
-  it("says why it stopped", async () => {
+  it("reports the stop reason", async () => {
     const ends = [finish("length"), finish("stop", 0, "\n"), finish(), finish("tool_calls", 0, "\n")];
     const stops = ends.map(async (end) => {
       const { stop_reason, stop_sequence } = await whole([begin, text("a"), end, done]);
@@ -219,12 +219,12 @@ describe("a whole message", () => {
     assert.equal((await whole([begin, text("a"), refusal, finish(), done])).stop_details?.explanation, "not an object");
   });
 
-  it("gives a call that was none as the text it was", async () => {
+  it("has a failed call as text", async () => {
     const { content } = await whole([begin, text("a "), ...failedCall(["{"], "<call>{"), finish("length"), done]);
     assert.deepEqual(content, [{ type: "text", text: "a <call>{" }]);
   });
 
-  it("throws what the generation ends with, and its not ending", async () => {
+  it("throws the error of the generation, and a missing end", async () => {
     await assert.rejects(whole([begin, failure("model_failed")]), { code: "model_failed" });
     await assert.rejects(whole([begin, text("a")]), { code: "peer_gone" });
   });

@@ -24,7 +24,7 @@ function failing(code: ErrorCode): FakeInference {
 }
 
 describe("POST /v1/messages", () => {
-  it("answers with a message under an id of its own, whichever spelling its headers have", async () => {
+  it("returns a message with an id for either spelling of the headers", async () => {
     for (const vendor of ["anthropic", "alt"]) {
       const headers = { [`${vendor}-version`]: "2023-06-01", [`${vendor}-beta`]: "a,b", "x-api-key": "k" };
       const reply = await post({ headers });
@@ -35,7 +35,7 @@ describe("POST /v1/messages", () => {
     }
   });
 
-  it("says the request's id under the vendor's name too, whatever the answer, unless told not to", async () => {
+  it("has the request id also in the vendor's header on every response, unless disabled", async () => {
     const headers = { "content-type": "application/json", "x-request-id": "r-1" };
     const inference = new FakeInference();
     for (const [method, sent] of [
@@ -72,7 +72,7 @@ describe("POST /v1/messages", () => {
     );
   });
 
-  it("keeps an idle stream alive: by comments until it starts, then by pings", async () => {
+  it("keeps an idle stream alive with comments before its start, then with pings", async () => {
     const inference = new FakeInference(() => [{ waitMs: 30 }, [text("a")], { waitMs: 30 }, [finish(), done]]);
     const { writes } = await post({ body: { ...body, stream: true } }, inference, "/v1/messages", 10);
     const [before, after] = [writes.slice(0, 1), writes.slice(-2, -1)];
@@ -80,7 +80,7 @@ describe("POST /v1/messages", () => {
     assert.deepEqual(after, ['event: ping\ndata: {"type":"ping"}\n\n']);
   });
 
-  it("answers each kind of failure with its status and type", async () => {
+  it("maps each kind of failure to its status and type", async () => {
     const told = async (reply: ReturnType<typeof post>) => {
       const { status, headers, body: text } = await reply;
       const { type, error } = JSON.parse(text);
@@ -119,7 +119,7 @@ describe("POST /v1/messages", () => {
     }
   });
 
-  it("names the bound of thinking as its clients know it", () => {
+  it("reports the thinking budget under the protocol's name", () => {
     const error = { code: "unsupported", message: "leave reasoning_budget out", param: "reasoning_budget" } as const;
     assert.deepEqual(JSON.parse(messagesErrors.body(error, "req-1")), {
       type: "error",
@@ -132,7 +132,7 @@ describe("POST /v1/messages", () => {
     });
   });
 
-  it("says request_too_large of a body that is", async () => {
+  it("reports a too large body as request_too_large", async () => {
     const app = createApp({ inference: new FakeInference(), log: recordingLog() });
     const reply = await new Promise<{ status: number; body: string }>((resolve) => {
       app.handle(
@@ -170,7 +170,7 @@ describe("POST /v1/messages/count_tokens", () => {
     assert.deepEqual([inference.runs.length, inference.countRequests.length], [0, 1]);
   });
 
-  it("waits for the model no longer than its client", async () => {
+  it("stops waiting for the model when the client disconnects", async () => {
     const inference = new FakeInference();
     const hangUp = new AbortController();
     await post({ body: counted, signal: hangUp.signal }, inference, "/v1/messages/count_tokens");

@@ -15,7 +15,7 @@ function setUp(config: Partial<HttpConfig> = {}) {
 }
 
 describe("the access log", () => {
-  it("says who asked for what, what came of it, and what it cost", async () => {
+  it("has the request, its outcome and its cost", async () => {
     const { app, log, inference } = setUp();
     inference.script = ({ receivedAt }) => {
       const timeline = { ...usage.timeline, firstTokenAt: receivedAt + 250 };
@@ -45,7 +45,7 @@ describe("the access log", () => {
     assert.doesNotMatch(JSON.stringify(log.lines), /hush|"hi"/);
   });
 
-  it("says by its code why a request failed, before its answer began or in the middle of it", async () => {
+  it("has the error code of a request that failed before or during its response", async () => {
     const { app, log, inference } = setUp();
     const send = async (body: object) => {
       await request(app, "POST", chatPath, { body });
@@ -68,7 +68,7 @@ describe("the access log", () => {
     );
   });
 
-  it("leaves out operations, whatever the method, unless it is to have them", async () => {
+  it("omits operations of any method unless configured", async () => {
     for (const accessLogHealth of [false, true]) {
       const { app, log } = setUp({ accessLogHealth });
       await request(app, "GET", "/health");
@@ -81,7 +81,7 @@ describe("the access log", () => {
     }
   });
 
-  it("names the pattern of a path with a parameter", async () => {
+  it("has the pattern of a path with a parameter", async () => {
     const { app, log } = setUp({ accessLogHealth: true });
     await request(app, "GET", "/docs/none.css");
     await new Promise(setImmediate);
@@ -89,7 +89,7 @@ describe("the access log", () => {
     assert.deepEqual([path, route], ["/docs/none.css", "/docs/{asset}"]);
   });
 
-  it("counts the tokens of embeddings, and none of a request that was refused", async () => {
+  it("has the tokens of embeddings, and none of a refused request", async () => {
     const { app, log } = setUp();
     await request(app, "POST", "/v1/embeddings", { body: { input: ["a", "b"] } });
     await new Promise(setImmediate);

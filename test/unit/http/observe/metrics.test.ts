@@ -46,7 +46,7 @@ describe("the metrics of requests", () => {
     });
   });
 
-  it("name the model a refused body means, and `unknown` where it cannot be read or there is no such model", async () => {
+  it("label a refused request with its model, or `unknown` if it is unreadable or unknown", async () => {
     const { app, samples } = setUp({ script: () => [[failure("queue_full")]] });
     const refused: unknown[] = [
       { messages: "hi", temperature: "hot" },
@@ -67,7 +67,7 @@ describe("the metrics of requests", () => {
     });
   });
 
-  it("name the model whose adapters or state a request is about, and `unknown` where there is none", async () => {
+  it("label adapter and management requests with their model, or `unknown`", async () => {
     const inference = new FakeInference();
     const [tiny, other] = inference.entries;
     inference.entries = [{ ...tiny!, adapters: [{ alias: "a", generation: "0", createdAt: 1 }] }, other!];
@@ -107,7 +107,7 @@ describe("the metrics of requests", () => {
     });
   });
 
-  it("name the model of a request that is refused as the server drains", async () => {
+  it("label a request refused while draining with its model", async () => {
     const { app, samples } = setUp();
     app.drain();
     await request(app, "POST", chatPath, { body: { messages: "hi", model: "other" } });
@@ -120,7 +120,7 @@ describe("the metrics of requests", () => {
     });
   });
 
-  it("leave out operations, whatever the method, and preflights", async () => {
+  it("omit operations of any method, and preflights", async () => {
     const { app, samples } = setUp();
     for (const path of ["/health", "/", "/metrics", "/docs", "/api-doc/openapi.json"]) await request(app, "GET", path);
     await request(app, "HEAD", "/health");
@@ -131,7 +131,7 @@ describe("the metrics of requests", () => {
     assert.deepEqual(await samples("http_requests_in_flight"), {});
   });
 
-  it("have the status 499 for a client that left before its answer", async () => {
+  it("count a client that left before its response as status 499", async () => {
     const { app, samples } = setUp({ script: () => [{ waitMs: 60_000 }] });
     const aborter = new AbortController();
     void request(app, "POST", chatPath, { body: { messages: "hi" }, signal: aborter.signal });
@@ -143,7 +143,7 @@ describe("the metrics of requests", () => {
     assert.deepEqual(await samples("http_requests_total"), { [labels("POST", chatPath, "tiny", 499)]: "1" });
   });
 
-  it("count durations and bodies in buckets that take a slow answer and a large body", async () => {
+  it("have buckets for slow responses and large bodies", async () => {
     const { app, text } = setUp();
     const body = JSON.stringify({ messages: "x".repeat(5000) });
     await request(app, "POST", chatPath, { body, headers: { ...json, "content-length": `${body.length}` } });
@@ -170,7 +170,7 @@ describe("the metrics of requests", () => {
     assert.match(lines, /http_requests_total\{.*model="unknown",status="413"\} 1/);
   });
 
-  it("are neither counted nor given where they are switched off", async () => {
+  it("are neither counted nor served if disabled", async () => {
     const { app } = setUp({ config: { disableMetrics: true } });
     await request(app, "GET", "/v1/models");
     const reply = await request(app, "GET", "/metrics");
@@ -179,7 +179,7 @@ describe("the metrics of requests", () => {
 });
 
 describe("the metrics of engines", () => {
-  it("print a histogram as prom-client prints one that counted for itself", async () => {
+  it("print a histogram as prom-client does", async () => {
     const registers = [new Registry()];
     const own = {
       name: "wait_seconds",
@@ -198,7 +198,7 @@ describe("the metrics of engines", () => {
     assert.equal(await engineRegistry([metric]).metrics(), await registers[0]!.metrics());
   });
 
-  it("print what has no samples by its name alone", async () => {
+  it("print a metric without samples by its name", async () => {
     const metric: EngineMetric = { name: "none_total", kind: "counter", help: "nothing yet", samples: [] };
     assert.equal(
       await engineRegistry([metric]).metrics(),

@@ -33,7 +33,7 @@ async function setUp(script?: Script) {
 }
 
 describe("the request log", () => {
-  it("has each request for inference with its answer, whole or as the data of its events", async () => {
+  it("has every inference request with its response, whole or as the data of its events", async () => {
     const { app, entries, file } = await setUp();
     const body = '{\n  "messages": "hi\\n",\r\n  "seed": 1\n}';
     const whole = await request(app, "POST", chatPath, { body, headers: { ...json, "x-request-id": "r-1" } });
@@ -63,7 +63,7 @@ describe("the request log", () => {
     assert.equal(statSync(file).mode & 0o777, 0o600);
   });
 
-  it("has refused requests too, as text where they are no JSON", async () => {
+  it("has refused requests too, as text if they are not JSON", async () => {
     const { app, entries } = await setUp();
     await request(app, "POST", chatPath, { body: '{"messages": "a\nb', headers: json });
     await request(app, "POST", chatPath, { body: { messages: 5 } });
@@ -79,7 +79,7 @@ describe("the request log", () => {
     assert.deepEqual([left.status, left.response], [499, null]);
   });
 
-  it("has what a response in the background has become, when that is fetched", async () => {
+  it("has the result of a background response when it is retrieved", async () => {
     const { app, entries } = await setUp();
     const created = await request(app, "POST", "/v1/responses", { body: { input: "hi", background: true } });
     const path = `/v1/responses/${JSON.parse(created.body).id}`;
@@ -95,7 +95,7 @@ describe("the request log", () => {
     assert.match(fetched, /Hello world/);
   });
 
-  it("strikes out secrets in bodies, but no tokens of the model", async () => {
+  it("masks secrets in bodies, but not model tokens", async () => {
     const logprobs = [{ token: "hi", logprob: -1, bytes: [104, 105], top: [] }];
     const { app, entries } = await setUp(() => [[text("hi", 0, logprobs), finish()], [done]]);
     const metadata = { Authorization: 'Bearer "hush"', api_key: "hush", note: "shown" };
@@ -105,7 +105,7 @@ describe("the request log", () => {
     assert.equal(entry.response.choices[0].logprobs.content[0].token, "hi");
   });
 
-  it("cuts what is too long, and says how much", async () => {
+  it("truncates long bodies and reports the omitted bytes", async () => {
     const long = "x".repeat(1_000_000);
     const { app, entries } = await setUp(() => [...Array.from({ length: 6 }, () => [text(long)]), [finish()], [done]]);
     const body = JSON.stringify({ messages: "y".repeat(maxLoggedBytes), stream: true });
@@ -118,7 +118,7 @@ describe("the request log", () => {
     assert.ok(entry.responseCutBytes > 2_000_000 && entry.responseCutBytes < reply.body.length - 4_000_000);
   });
 
-  it("has the whole events of a stream that is cut, and the beginning of a body that is, as a text", async () => {
+  it("has the complete events of a truncated stream, and the start of a truncated body as text", async () => {
     const tokens = Array.from({ length: 100_000 }, () => ({ token: "token", bytes: [1, 2, 3], logprob: -1, top: [] }));
     const { app, entries } = await setUp(() => [[text("a", 0, tokens), finish()], [done]]);
     const ask = (body: object) => request(app, "POST", chatPath, { body: { messages: "hi", logprobs: true, ...body } });
@@ -131,7 +131,7 @@ describe("the request log", () => {
     assert.equal(ofWhole.response.length + ofWhole.responseCutBytes, whole.body.length);
   });
 
-  it("has the beginning of a body that its client has not read to the end as a text", async () => {
+  it("has the start of an unfinished body as text", async () => {
     const tokens = Array.from({ length: 4000 }, () => ({ token: "token", bytes: [1, 2, 3], logprob: -1, top: [] }));
     const leaving = new AbortController();
     const { app, entries } = await setUp(function* () {
@@ -146,7 +146,7 @@ describe("the request log", () => {
     assert.equal(entry.status, 200);
   });
 
-  it("is refused at the start where its file cannot be had", async () => {
+  it("fails at the start if its file cannot be opened", async () => {
     await assert.rejects(RequestLog.open(join(folder, "no", "where"), recordingLog()), (error: unknown) => {
       return error instanceof ServerError && error.code === "config_invalid" && error.param === "log";
     });

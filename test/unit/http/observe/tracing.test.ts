@@ -85,7 +85,7 @@ function attributesOf({ attributes }: WireSpan): Record<string, unknown> {
 const ms = (nanoseconds: string) => Number(BigInt(nanoseconds) / 1_000_000n);
 
 describe("traces", () => {
-  it("show a request as a span, and under it the parts of its way", async () => {
+  it("have a span per request with spans of its stages", async () => {
     const { collector, tracing, inference, app } = await setUp();
     const start = Date.now();
     const timeline = {
@@ -139,7 +139,7 @@ describe("traces", () => {
     assert.match(JSON.stringify(collector.resources), /"service.name","value":\{"stringValue":"troupe"\}/);
   });
 
-  it("go on with the caller's trace, unless it says not to, and begin one where it says nothing right", async () => {
+  it("continue the caller's trace unless it is not sampled, and start one for an invalid header", async () => {
     const { collector, tracing, app } = await setUp();
     const [trace, span] = ["0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"];
     const send = (traceparent: string) => {
@@ -162,7 +162,7 @@ describe("traces", () => {
     );
   });
 
-  it("mark what failed, and what nobody waited for", async () => {
+  it("mark failed and abandoned requests", async () => {
     const { collector, tracing, inference, app } = await setUp();
     inference.script = () => [[text("a")], [failure("model_failed", "it died")]];
     await request(app, "POST", chatPath, { body: { messages: "hi", stream: true } });
@@ -190,7 +190,7 @@ describe("traces", () => {
     ]);
   });
 
-  it("are lost with a complaint where the collector does not take them", async () => {
+  it("are lost with a warning if the collector refuses them", async () => {
     const { collector, tracing, log, app } = await setUp();
     collector.status = 400;
     for (let i = 0; i < 2; i++) await request(app, "POST", chatPath, { body: { messages: "hi" } });
@@ -199,7 +199,7 @@ describe("traces", () => {
     assert.deepEqual([complaint!.fields.lost, others], [2 * 5, []]);
   });
 
-  it("hold up the end only so long, where the collector does not answer", async () => {
+  it("delay the shutdown only up to the deadline if the collector does not respond", async () => {
     const { collector, tracing, app } = await setUp();
     let answer = () => {};
     collector.ready = new Promise((resolve) => {

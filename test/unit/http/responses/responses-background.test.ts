@@ -19,8 +19,8 @@ async function until(condition: () => boolean): Promise<void> {
   assert.ok(condition());
 }
 
-describe("a response in the background", () => {
-  it("is queued at once, goes on without its client, and is found when it is done", async () => {
+describe("a background response", () => {
+  it("is queued at once, continues without its client, and can be retrieved at its end", async () => {
     const rig = new ResponsesRig(soon);
     const queued = await rig.create({ input, background: true });
     assert.deepEqual([queued.status, queued.output, queued.background], ["queued", [], true]);
@@ -28,14 +28,14 @@ describe("a response in the background", () => {
     assert.deepEqual([response.status, response.output_text], ["completed", "Hello"]);
   });
 
-  it("fails where the engine refuses it", async () => {
+  it("fails if the engine refuses it", async () => {
     const rig = new ResponsesRig(() => [[failure("queue_full", "no room")]]);
     const { id } = await rig.create({ input, background: true });
     const { status, error } = await rig.ended(id);
     assert.deepEqual([status, error.code, error.message], ["failed", "queue_full", "no room"]);
   });
 
-  it("is cancelled once, which stops the engine; what has ended or waits for its client is not", async () => {
+  it("can be cancelled, which stops the engine, but not after its end or in the foreground", async () => {
     const rig = new ResponsesRig(slow);
     const { id } = await rig.create({ input, background: true });
     await until(() => rig.inference.lastRun?.batchCount === 1);
@@ -55,7 +55,7 @@ describe("a response in the background", () => {
     }
   });
 
-  it("streams to its client, and to others from where they ask, while it runs and when it is done", async () => {
+  it("streams to its creator, and to others from any event, while it runs and afterwards", async () => {
     const rig = new ResponsesRig(soon);
     const first = rig.send({ input, background: true, stream: true });
     await until(() => rig.inference.runs.length === 1);
@@ -75,7 +75,7 @@ describe("a response in the background", () => {
     }
   });
 
-  it("goes on when the reader of its stream leaves, who may come back", async () => {
+  it("continues when the reader of its stream leaves and returns", async () => {
     const rig = new ResponsesRig(() => [[text("Hel")], { waitMs: 20 }, [text("lo"), finish(), done]]);
     const leaving = new AbortController();
     const left = rig.send({ input, background: true, stream: true }, leaving.signal);
@@ -87,7 +87,7 @@ describe("a response in the background", () => {
     assert.equal((await rig.fetch(id)).status, "completed");
   });
 
-  it("ends the streams attached to it when it is cancelled or deleted, with one last event", async () => {
+  it("ends attached streams with one last event on cancel and delete", async () => {
     for (const end of ["cancel", "delete"] as const) {
       const rig = new ResponsesRig(slow);
       const attached = rig.send({ input, background: true, stream: true });
@@ -103,7 +103,7 @@ describe("a response in the background", () => {
     }
   });
 
-  it("has no stream to be read again where none was asked for", async () => {
+  it("has no replayable stream without stream: true", async () => {
     const rig = new ResponsesRig();
     for (const body of [{ input }, { input, background: true }]) {
       const { id } = await rig.create(body);
@@ -112,7 +112,7 @@ describe("a response in the background", () => {
     assert.equal((await rig.get(absent, "stream=true&starting_after=x")).status, 422);
   });
 
-  it("holds nothing of the exchange that it came by", async () => {
+  it("retains nothing of its exchange", async () => {
     setFlagsFromString("--expose-gc");
     const collect = runInNewContext("gc") as () => void;
     const rig = new ResponsesRig(slow);
@@ -131,14 +131,14 @@ describe("a response in the background", () => {
     await rig.app.settled();
   });
 
-  it("streams its first events to its creator, however long its instructions are", async () => {
+  it("streams its first events to its creator even with long instructions", async () => {
     const rig = new ResponsesRig(soon, { store: memoryResponses({ maxBytes: 2 ** 26, maxEntryBytes: 2 ** 25 }) });
     const instructions = "i".repeat(3 * 2 ** 20);
     const { types } = await rig.stream({ input, instructions, background: true });
     assert.deepEqual(types.slice(0, 3), ["created", "queued", "in_progress"]);
   });
 
-  it("with logprobs of any length is streamed, kept, fetched and streamed once more as the same", async () => {
+  it("is identical when streamed, stored, retrieved and replayed with logprobs of any length", async () => {
     const logprob = (token: string) => ({ token, bytes: [...Buffer.from(token)], logprob: -0.5 });
     const top = Array.from({ length: 20 }, (_, i) => logprob(`é${i}`));
     const word = Array.from({ length: 100 }, (_, i) => ({ ...logprob(`w${i}`), top }));
@@ -174,7 +174,7 @@ describe("a response in the background", () => {
     }
   });
 
-  it("shows its logprobs while it runs", async () => {
+  it("returns its logprobs while it runs", async () => {
     const token = { token: "Hel", bytes: [72, 101, 108], logprob: -0.5 };
     const rig = new ResponsesRig(() => [
       [text("Hel", 0, [{ ...token, top: [token] }])],
@@ -189,7 +189,7 @@ describe("a response in the background", () => {
     assert.deepEqual(cancelled.output[0].content, output[0].content);
   });
 
-  it("is refused where as many run already as may, and where it is not to be kept", async () => {
+  it("is refused at the limit of background responses, and without store", async () => {
     const rig = new ResponsesRig(slow, { maxBackgroundResponses: 2 });
     const ids = [];
     for (let i = 0; i < 2; i++) ids.push((await rig.create({ input, background: true })).id);
@@ -205,7 +205,7 @@ describe("a response in the background", () => {
     await rig.app.settled();
   });
 
-  it("is interrupted when the server stops, and kept as that before it has", async () => {
+  it("is stored as interrupted before the server stops", async () => {
     const rig = new ResponsesRig(slow);
     const { id } = await rig.create({ input, background: true });
     rig.app.endBackground();
@@ -216,7 +216,7 @@ describe("a response in the background", () => {
     assert.equal((await rig.send({ input, background: true })).status, 503);
   });
 
-  it("deleted while its client waits is an error to it", async () => {
+  it("returns an error to its waiting client when deleted", async () => {
     const rig = new ResponsesRig(slow);
     const streaming = rig.send({ input, stream: true });
     await until(() => rig.inference.lastRun?.batchCount === 1);

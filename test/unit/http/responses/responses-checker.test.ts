@@ -7,8 +7,8 @@ import { ResponsesRig } from "./responses-rig.ts";
 const renumbered = (events: readonly StreamEvent[]): StreamEvent[] =>
   events.map((event, sequence_number) => ({ ...event, sequence_number }));
 
-describe("the strict reading of a response's stream", () => {
-  it("finds every event that is missing, twice, out of place or changed", async () => {
+describe("the checker of a response's stream", () => {
+  it("finds every missing, repeated, misplaced or changed event", async () => {
     const script = [[reasoning("a"), text("b"), text("c"), ...toolCall("f", ["{", "}"]), finish("tool_calls"), done]];
     const { events } = await new ResponsesRig(() => script).stream({
       input: "hi",

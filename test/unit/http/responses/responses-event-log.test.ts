@@ -31,8 +31,8 @@ const textOf = (log: EventLog): string =>
     .join("");
 const isCode = (code: string) => (error: unknown) => error instanceof ServerError && error.code === code;
 
-describe("the log of a response's events", () => {
-  it("gives each reader what comes after its event, however late it comes", async () => {
+describe("the event log of a response", () => {
+  it("gives every reader the events after its number, also a late one", async () => {
     const log = new EventLog();
     log.append(new TextChunk(0, event(0) + event(1)));
     const early = read(log.reader(0, never));
@@ -45,7 +45,7 @@ describe("the log of a response's events", () => {
     assert.equal(await ahead, DONE);
   });
 
-  it("gives each reader the long events it has still to be given, whole, and numbers them like others", async () => {
+  it("gives every reader its unread long events complete, numbered like others", async () => {
     const long = (number: number) => new LongEvent(number, 1000, () => ["event: e\n", `data: ${number}\n\n`]);
     for (const maxLength of [100, 10_000]) {
       const log = new EventLog(maxLength);
@@ -72,7 +72,7 @@ describe("the log of a response's events", () => {
     }
   });
 
-  it("gives a reader that comes late to a long stream pieces of a bounded length", () => {
+  it("gives a late reader of a long stream pieces of bounded length", () => {
     const log = new EventLog();
     const count = 2000;
     const long = (number: number): string =>
@@ -88,7 +88,7 @@ describe("the log of a response's events", () => {
     }
   });
 
-  it("lets a reader go that has left, though nothing comes", async () => {
+  it("releases a reader that has left without further events", async () => {
     const log = new EventLog();
     log.append(new TextChunk(0, event(0)));
     const leaving = new AbortController();
@@ -97,7 +97,7 @@ describe("the log of a response's events", () => {
     assert.equal(await reading, event(0));
   });
 
-  it("keeps the end of a very long stream, and tells those who want more", () => {
+  it("keeps the end of a very long stream, and refuses earlier events", () => {
     const log = new EventLog(3 * event(0).length);
     const slow = log.reader(-1, never);
     for (let number = 0; number < 5; number++) log.append(new TextChunk(number, event(number)));
@@ -107,7 +107,7 @@ describe("the log of a response's events", () => {
     assert.throws(() => slow.encode(), isCode("reader_stalled"));
   });
 
-  it("drops nothing that its creator has not been given, until that has left", async () => {
+  it("keeps the unread events of its creator until it leaves", async () => {
     const log = new EventLog(2 * event(0).length);
     const leaving = new AbortController();
     const creator = log.creatorReader(leaving.signal);
@@ -125,7 +125,7 @@ describe("the log of a response's events", () => {
     assert.throws(() => log.reader(4, never), isCode("not_found"));
   });
 
-  it("numbers the error that ends a reader's stream after what it was given", () => {
+  it("numbers the error of a failed reader after its last event", () => {
     const log = new EventLog();
     const numberOf = (failed: string): unknown => JSON.parse(failed.split("data: ")[1] ?? "").sequence_number;
     const error = { code: "reader_stalled", message: "too slow" } as const;
@@ -139,7 +139,7 @@ describe("the log of a response's events", () => {
     assert.equal(numberOf(reader.fail(error)), 3);
   });
 
-  it("holds no more for a reader that waits, however much comes", async () => {
+  it("holds no additional memory for a waiting reader", async () => {
     setFlagsFromString("--expose-gc");
     const collect = runInNewContext("gc") as () => void;
     const log = new EventLog(1);

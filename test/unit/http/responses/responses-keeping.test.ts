@@ -90,8 +90,8 @@ async function keptEvents(responses: Responses, id: string): Promise<AsyncIterab
 
 const isCode = (code: string) => (error: unknown) => error instanceof ServerError && error.code === code;
 
-describe("the keeping of responses", () => {
-  it("tries once more what failed, which the log says once", async () => {
+describe("the response saver", () => {
+  it("retries a failed save once, and logs it once", async () => {
     const { responses, log } = rig({ update: (n) => n === 1 && new Error("disk full") });
     const run = responses.begin(plan());
     run.encode([text("Hel")]);
@@ -104,7 +104,7 @@ describe("the keeping of responses", () => {
     );
   });
 
-  it("says that a response was interrupted whose end could not be kept, and never that it runs", async () => {
+  it("reports a response whose end could not be stored as interrupted, never as running", async () => {
     for (const kind of [{}, inBackground]) {
       const { responses, log } = rig({ update: () => new Error("disk full") });
       const { id, ...made } = plan(kind).head;
@@ -124,7 +124,7 @@ describe("the keeping of responses", () => {
     }
   });
 
-  it("adds at the end what could not be kept before", async () => {
+  it("stores at the end a response that could not be stored before", async () => {
     const { responses } = rig({ add: (n) => n === 1 && new Error("not up yet") });
     const run = responses.begin(plan());
     run.encode([text("Hel")]);
@@ -133,7 +133,7 @@ describe("the keeping of responses", () => {
     assert.equal((await shown(responses, run.id)).output_text, "Hello");
   });
 
-  it("adds once more what was let go while it ran, and says so; not what was deleted", async () => {
+  it("stores an evicted response again with a warning, but not a deleted one", async () => {
     const { responses, log } = rig({}, { store: memoryResponses({ maxEntries: 1 }) });
     const [first, other] = [responses.begin(plan()), responses.begin(plan())];
     first.encode([text("Hel")]);
@@ -154,7 +154,7 @@ describe("the keeping of responses", () => {
     }
   });
 
-  it("lets the events go of what is too large, then the answer, which it says", async () => {
+  it("drops the events, then the output, of a too large response, with a warning", async () => {
     const limits = { maxEntryBytes: 20_000 };
     for (const [length, status, output] of [
       [1000, "completed", 1000],
@@ -174,7 +174,7 @@ describe("the keeping of responses", () => {
     }
   });
 
-  it("does not go on from a response that ends while the conversation is read", async () => {
+  it("refuses to continue a response that ends while the conversation is read", async () => {
     const store = memoryResponses();
     const { history } = store;
     store.history = async (id) => {
@@ -190,7 +190,7 @@ describe("the keeping of responses", () => {
     assert.match(Buffer.from((await responses.history(run.id))[0]!.texts).toString(), /Hello/);
   });
 
-  it("saves two long responses at once, by turns of their clients, and short ones meanwhile", async () => {
+  it("saves two long responses at once, fairly between clients, and short ones meanwhile", async () => {
     const inner = memoryResponses({ maxBytes: 2 ** 26, maxEntryBytes: 2 ** 25 });
     const begun: string[] = [];
     const blocked: (() => void)[] = [];
@@ -222,7 +222,7 @@ describe("the keeping of responses", () => {
     assert.ok(bodies.every(({ output }) => output[0].content[0].logprobs.length === 1000));
   });
 
-  it("does not wait with a response for those that are tried again", async () => {
+  it("saves other responses during a retry", async () => {
     const inner = memoryResponses({ maxBytes: 2 ** 26, maxEntryBytes: 2 ** 25 });
     let tries = 0;
     const store = altered(inner, {
@@ -247,7 +247,7 @@ describe("the keeping of responses", () => {
     assert.ok(performance.now() - started < 3000);
   });
 
-  it("keeps a short record at once of what finds no room to wait, and all of it when there is room", async () => {
+  it("stores a short record at once without room to wait, and everything with room", async () => {
     const inner = memoryResponses();
     let isFull = true;
     const store = altered(inner, {
@@ -271,7 +271,7 @@ describe("the keeping of responses", () => {
     assert.equal((await shown(responses, ended("client"))).output_text.length, 10_000);
   });
 
-  it("has room for the requests in the background up to a number of bytes, until they have ended", async () => {
+  it("limits the bytes of background requests until they end", async () => {
     const { responses } = rig({}, { maxBackgroundBytes: 150 });
     const first = await responses.beginBackground(plan(inBackground), 100);
     await assert.rejects(responses.beginBackground(plan(inBackground), 51), isCode("queue_full"));

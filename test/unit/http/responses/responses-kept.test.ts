@@ -18,8 +18,8 @@ async function* slices(bytes: Buffer, length: number): AsyncGenerator<Uint8Array
 const refer = (id: string) => ({ type: "item_reference", id });
 const long = "é".repeat(100_000);
 
-describe("kept events", () => {
-  it("are read from any number on, wherever their slices end", async () => {
+describe("stored events", () => {
+  it("are read from any number, for any slice boundary", async () => {
     await fc.assert(
       fc.asyncProperty(fc.nat(20), fc.nat(25), fc.integer({ min: 1, max: 40 }), async (count, skipped, length) => {
         const events = Array.from({ length: count }, (_, i) => event(i));
@@ -30,8 +30,8 @@ describe("kept events", () => {
   });
 });
 
-describe("a large response that is kept", () => {
-  it("comes back as it was, body and items, in slices", async () => {
+describe("a large stored response", () => {
+  it("is returned unchanged, body and items, in slices", async () => {
     const store = memoryResponses(roomy);
     let largest = 0;
     const watched = altered(store, {
@@ -55,7 +55,7 @@ describe("a large response that is kept", () => {
     assert.equal(largest, 256 * 1024);
   });
 
-  it("is found while it runs as it will be when it has ended, with its long settings", async () => {
+  it("has the same long settings while it runs as at its end", async () => {
     const rig = new ResponsesRig(slow, { store: memoryResponses(roomy) });
     const { id, instructions } = await rig.create({ input: "hi", instructions: long, background: true });
     assert.equal(instructions, long);
@@ -66,7 +66,7 @@ describe("a large response that is kept", () => {
     assert.deepEqual(JSON.parse((await rig.cancel(id)).body), cancelled);
   });
 
-  it("is read again from its start where it changes before the first slice, and cut where it is deleted later", async () => {
+  it("is read again if it changes before the first slice, and truncated if deleted later", async () => {
     const store = memoryResponses(roomy);
     let meanwhile: (() => Promise<unknown>) | null = null;
     const rig = new ResponsesRig(hello, {
@@ -91,7 +91,7 @@ describe("a large response that is kept", () => {
     assert.deepEqual(errorOf(await rig.get(response.id)), [404, "not_found", "response_id"]);
   });
 
-  it("can be referred to, but not for more bytes than a body may have", async () => {
+  it("can be referenced up to the bytes of a body", async () => {
     const rig = new ResponsesRig(hello, { store: memoryResponses(roomy) });
     const content = "x".repeat(6 * 2 ** 20);
     const { id } = await rig.create({
@@ -110,7 +110,7 @@ describe("a large response that is kept", () => {
     assert.deepEqual(errorOf(reply), [422, "invalid_value", "input[8]"]);
   });
 
-  it("is refused by name where it cannot be kept for the background, or read", async () => {
+  it("is refused with its error if it cannot be stored for the background, or read", async () => {
     const full = (): Promise<never> => Promise.reject(new ServerError("storage_unavailable", "the disk is full"));
     const store = memoryResponses();
     const calls = { add: full, find: full, delete: full, page: full, item: full, history: full };

@@ -25,8 +25,8 @@ async function until(condition: () => boolean): Promise<void> {
   assert.ok(condition());
 }
 
-describe("a response that is kept", () => {
-  it("is found as it was answered, streamed or not, until it is deleted", async () => {
+describe("a stored response", () => {
+  it("is retrieved as returned, streamed or not, until it is deleted", async () => {
     const rig = new ResponsesRig();
     for (const response of [await rig.create({ input }), (await rig.stream({ input })).response]) {
       assert.deepEqual(await rig.fetch(response.id), response);
@@ -41,7 +41,7 @@ describe("a response that is kept", () => {
     }
   });
 
-  it("is not kept with store: false, nor found by a name that is no id", async () => {
+  it("is not stored with store: false, nor found by an invalid id", async () => {
     const rig = new ResponsesRig();
     const { response } = await rig.stream({ input, store: false });
     for (const id of [
@@ -56,7 +56,7 @@ describe("a response that is kept", () => {
     assert.equal((await rig.send({ input, previous_response_id: response.id })).status, 404);
   });
 
-  it("can be gone on from: the conversation comes before, its instructions do not", async () => {
+  it("can be continued with its conversation, but not its instructions", async () => {
     const rig = new ResponsesRig();
     const first = await rig.create({ input: "one", instructions: "Be brief." });
     const second = await rig.create({ input: "two", previous_response_id: first.id });
@@ -83,7 +83,7 @@ describe("a response that is kept", () => {
     assert.match(reply.body, new RegExp(first.id));
   });
 
-  it("is the same where a long request, or what it goes on from, is read on text workers", async () => {
+  it("is the same if text workers parse a long request or conversation", async () => {
     const rig = new ResponsesRig();
     const asked = (): readonly ChatMessage[] => {
       const { prompt, tools } = rig.inference.lastRun.request;
@@ -132,7 +132,7 @@ describe("a response that is kept", () => {
     assert.deepEqual(await rig.fetch(second.id), second);
   });
 
-  it("names a response to go on from that there is not, or that still runs", async () => {
+  it("refuses to continue an unknown or running response", async () => {
     const rig = new ResponsesRig(slow);
     for (const id of [absent, "nonsense"]) {
       assert.deepEqual(errorOf(await rig.send({ input, previous_response_id: id })), [
@@ -150,7 +150,7 @@ describe("a response that is kept", () => {
     await rig.cancel(id);
   });
 
-  it("lists what it was given, by pages, and its items can be referred to", async () => {
+  it("lists its input items in pages, and its items can be referenced", async () => {
     const rig = new ResponsesRig();
     const { id, output } = await rig.create({
       input: [
@@ -183,7 +183,7 @@ describe("a response that is kept", () => {
     assert.deepEqual(errorOf(missing), [404, "not_found", "input[1].id"]);
   });
 
-  it("is kept as incomplete, with what there was, where its client hung up; one whose id nobody knows is not", async () => {
+  it("is stored as incomplete when its client disconnects, unless no client knows its id", async () => {
     const rig = new ResponsesRig(slow);
     const hangUp = new AbortController();
     const streaming = rig.send({ input, stream: true }, hangUp.signal);
@@ -204,7 +204,7 @@ describe("a response that is kept", () => {
     assert.equal(rig.addedIds.length, 1);
   });
 
-  it("is found as interrupted where the process that made it is gone", async () => {
+  it("is retrieved as interrupted if its process has ended", async () => {
     const values = new TableStore<KeptHead>(new MemoryTables(), testLimits);
     const rig = new ResponsesRig(slow, { store: new ResponseStore(values) });
     const { id } = await rig.create({ input, background: true });
@@ -219,7 +219,7 @@ describe("a response that is kept", () => {
     await rig.app.settled();
   });
 
-  it("goes on being answered where it cannot be kept, which the log says", async () => {
+  it("is returned although it cannot be stored, which the log reports", async () => {
     const broken = memoryResponses();
     broken.add = () => Promise.reject(new Error("disk full"));
     const rig = new ResponsesRig(hello, { store: broken });

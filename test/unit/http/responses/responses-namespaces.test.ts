@@ -15,7 +15,7 @@ async function refusal(tools: readonly object[], more: object = {}): Promise<rea
 }
 
 describe("a namespace of tools", () => {
-  it("keeps functions of one name apart, for the model and for the client", async () => {
+  it("distinguishes functions of one name, for the model and the client", async () => {
     const strict = { type: "function", function: { name: "find", description: "Finds", strict: true } };
     const tools = [plain, space("crm", [strict], { description: "Customers" }), space("empty", [])];
     const rig = new ResponsesRig(() => [
@@ -55,7 +55,7 @@ describe("a namespace of tools", () => {
     ]);
   });
 
-  it("is kept with a call, so that a conversation goes on from a stored response", async () => {
+  it("is stored with a call, so that a conversation can continue", async () => {
     const rig = new ResponsesRig(() => [toolCall("crm__find", ["{}"]), [finish("tool_calls"), done]]);
     const { id } = await rig.create({ input, tools: [space("crm", [plain])] });
     const result = { type: "function_call_output", call_id: "call_0", output: "x" };
@@ -66,7 +66,7 @@ describe("a namespace of tools", () => {
     ]);
   });
 
-  it("lets one of its functions be demanded by both names as one", async () => {
+  it("lets a request require one of its functions by the combined name", async () => {
     const rig = new ResponsesRig();
     const choice = { type: "function", name: "crm__find" };
     await rig.create({ input, tools: [plain, space("crm", [plain])], tool_choice: choice });
@@ -74,7 +74,7 @@ describe("a namespace of tools", () => {
     assert.deepEqual([use?.required, use?.specs.map(({ name }) => name)], [true, ["crm__find"]]);
   });
 
-  it("is refused where its functions are none, too many or named as others", async () => {
+  it("is refused with no, too many or equally named functions", async () => {
     const custom = { type: "custom", name: "find" };
     assert.deepEqual(await refusal([space("crm", [custom])]), [422, "unsupported", "tools[0].tools[0]"]);
     assert.deepEqual(await refusal([space("crm", [space("inner", [])])]), [
@@ -92,7 +92,7 @@ describe("a namespace of tools", () => {
     assert.equal(rig.inference.lastRun.request.tools?.specs.length, 256);
   });
 
-  it("of many functions is refused without looking at each pair of them", async () => {
+  it("is refused in linear time with many functions", async () => {
     const spaces = Array.from({ length: 256 }, (_, i) =>
       space(
         `n${i}`,

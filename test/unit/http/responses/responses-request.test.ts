@@ -23,8 +23,8 @@ async function refusal(body: Json): Promise<readonly [number, string, string | n
   return errorOf(await new ResponsesRig().send(body));
 }
 
-describe("a request for a response", () => {
-  it("turns its items into a conversation, an assistant's items in a row into one message", async () => {
+describe("a response request", () => {
+  it("turns its items into a conversation, consecutive assistant items into one message", async () => {
     const items = [
       { role: "developer", content: "Speak." },
       {
@@ -76,7 +76,7 @@ describe("a request for a response", () => {
     ]);
   });
 
-  it("takes a call that was cut off for words, and for a call where it is answered", async () => {
+  it("takes a truncated call as text, or as a call if it has a result", async () => {
     const call = { type: "function_call", call_id: "1", name: "f", arguments: '{"a": 1', status: "incomplete" };
     const user = { role: "user", content: "q" };
     const assistant = (content: string) => ({ role: "assistant", content });
@@ -93,7 +93,7 @@ describe("a request for a response", () => {
     ]);
   });
 
-  it("means in our terms what it says", async () => {
+  it("is translated to a generation request", async () => {
     const fields = {
       input,
       max_output_tokens: 7,
@@ -127,7 +127,7 @@ describe("a request for a response", () => {
     assert.equal(streaming.inference.lastRun.request.series, "/v1/responses");
   });
 
-  it("demands a format of the text in either of its names, and calls it by the one that came", async () => {
+  it("accepts the text format under either name, and reports the sent name", async () => {
     const schema = { type: "object" };
     const expected = (field: string) => ({ kind: "json_schema", schema, field });
     const flat = { text: { format: { type: "json_schema", name: "n", schema, strict: true } } };
@@ -192,7 +192,7 @@ describe("a request for a response", () => {
     });
   }
 
-  it("takes fields that change nothing, and says so in the log", async () => {
+  it("accepts ignored fields and logs them", async () => {
     const rig = new ResponsesRig();
     const neutral = {
       max_tool_calls: null,
@@ -233,7 +233,7 @@ describe("the vendor's client", () => {
     });
   }
 
-  it("makes, streams, fetches, lists, cancels and deletes responses", async () => {
+  it("creates, streams, retrieves, lists, cancels and deletes responses", async () => {
     const rig = new ResponsesRig(hello);
     const { responses } = clientOf(rig);
     const made = await responses.create({ input: "hi", model: "default" });
@@ -255,7 +255,7 @@ describe("the vendor's client", () => {
     await assert.rejects(responses.cancel(rig.lastId), { status: 404 });
   });
 
-  it("reads calls from a stream, and is told of errors", async () => {
+  it("reads calls from a stream, and receives errors", async () => {
     const rig = new ResponsesRig(() => [
       [...toolCall("f", ['{"a":', "1}"])],
       [{ type: "error", error: { code: "model_failed", message: "it broke" } }],

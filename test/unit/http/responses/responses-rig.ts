@@ -1,4 +1,4 @@
-// Owns what the tests of responses share: an app with stored responses in memory, and short words for its routes.
+// Rig of the responses tests: an app with stored responses in memory, and short calls of its routes.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { StoredResponses } from "../../../../actors/api/stored-responses.ts";

@@ -30,7 +30,7 @@ const script =
 const weather = { type: "function", name: "weather", parameters: { type: "object" } };
 
 describe("a response", () => {
-  it("has every field of the resource, with what was asked for shown again", async () => {
+  it("has every field of the resource, with the echoed settings", async () => {
     const rig = new ResponsesRig();
     const response = await rig.create({
       model: "other",
@@ -95,7 +95,7 @@ describe("a response", () => {
     });
   });
 
-  it("streams the events of a text in their order", async () => {
+  it("streams the events of a text in order", async () => {
     const { types, response, events } = await new ResponsesRig().stream({ input });
     assert.deepEqual(types, [
       "created",
@@ -121,7 +121,7 @@ describe("a response", () => {
     });
   });
 
-  it("streams thinking, words and calls as items of their own", async () => {
+  it("streams reasoning, text and calls as separate items", async () => {
     const { types, response } = await new ResponsesRig(
       script(
         [reasoning("Hm"), reasoning("m.")],
@@ -153,7 +153,7 @@ describe("a response", () => {
     assert.equal(types.filter((type) => type === "reasoning_text.delta").length, 2);
   });
 
-  it("is incomplete at the token limit, and so is the item that was cut", async () => {
+  it("is incomplete at the token limit, and so is its truncated item", async () => {
     const cut = script([text("Once upon")], [finish("length"), done]);
     const { types, response } = await new ResponsesRig(cut).stream({ input });
     assert.equal(types.at(-1), "incomplete");
@@ -165,7 +165,7 @@ describe("a response", () => {
     assert.deepEqual([whole.status, whole.output_text], ["incomplete", "Once upon"]);
   });
 
-  it("keeps a call that came to nothing, as incomplete and with what there was of it", async () => {
+  it("keeps a failed call as incomplete with its partial arguments", async () => {
     const [call, ...pieces] = toolCall("weather", ['{"city":']).slice(0, -1);
     const failed: GenerateEvent = { type: "tool_call_failed", choice: 0, call: 0, text: '<call>{"city":' };
     const { response } = await new ResponsesRig(
@@ -176,7 +176,7 @@ describe("a response", () => {
     assert.equal(response.status, "completed");
   });
 
-  it("gives what was to be a call and is none as text, where nothing of it has been sent", async () => {
+  it("has a failed call as text if nothing of it has been sent", async () => {
     const [call, piece] = toolCall("weather", ['{"city":']);
     const failed: GenerateEvent = { type: "tool_call_failed", choice: 0, call: 0, text: '<call>{"city":' };
     const events = [text("Well: "), call, piece, failed, text(" Sorry."), finish(), done] as GenerateEvent[];
@@ -188,7 +188,7 @@ describe("a response", () => {
     assert.equal(output_text, 'Well: <call>{"city": Sorry.');
   });
 
-  it("gives a refusal as a part after the text that was refused", async () => {
+  it("has a refusal as a part after the refused text", async () => {
     const refused: GenerateEvent = { type: "refusal", choice: 0, reason: "not of the schema" };
     const { types, response } = await new ResponsesRig(script([text("5"), refused, finish(), done])).stream({ input });
     assert.deepEqual(response.output[0].content, [
@@ -198,13 +198,13 @@ describe("a response", () => {
     assert.ok(types.includes("refusal.done"));
   });
 
-  it("has an empty message where nothing was said, and no event without text", async () => {
+  it("has an empty message without output, and no empty text event", async () => {
     const { types, response } = await new ResponsesRig(script([finish(), done])).stream({ input });
     assert.deepEqual(response.output[0].content, [{ type: "output_text", text: "", annotations: [], logprobs: [] }]);
     assert.ok(!types.includes("output_text.delta"));
   });
 
-  it("reports logprobs where they are asked for, in the deltas and in the whole", async () => {
+  it("reports requested logprobs in the deltas and in the whole response", async () => {
     const token = { token: "Hi", bytes: [72, 105], logprob: -0.5 };
     const rig = new ResponsesRig(script([text("Hi", 0, [{ ...token, top: [token] }])], [finish(), done]));
     const { events, response } = await rig.stream({
@@ -218,7 +218,7 @@ describe("a response", () => {
     assert.equal(rig.inference.lastRun.request.sampling.topLogprobs, 1);
   });
 
-  it("answers an error before the first event with its status, and keeps nothing", async () => {
+  it("returns an error before the first event with its status, and stores nothing", async () => {
     for (const stream of [true, false]) {
       const rig = new ResponsesRig(script([failure("queue_full")]));
       assert.deepEqual(errorOf(await rig.send({ input, stream })), [429, "queue_full", null]);
@@ -226,7 +226,7 @@ describe("a response", () => {
     }
   });
 
-  it("ends a stream that fails later with an error and response.failed, and is found so", async () => {
+  it("ends a stream that fails later with an error and response.failed, and is stored as failed", async () => {
     const rig = new ResponsesRig(script([text("Hel")], [failure("model_failed", "it broke")]));
     const { types, response, events } = await rig.stream({ input });
     assert.deepEqual(types.slice(-2), ["error", "failed"]);
@@ -237,7 +237,7 @@ describe("a response", () => {
     assert.equal(rig.addedIds.length, 1);
   });
 
-  it("is what its stream says, and the same where it is not streamed and every call is one", () => {
+  it("equals the fold of its stream, and the unstreamed response if no call fails", () => {
     const words = fc.string({ maxLength: 6 });
     const event: fc.Arbitrary<GenerateEvent[]> = fc.oneof(
       words.map((word) => [reasoning(word)]),

@@ -19,14 +19,14 @@ const chat = { body: { messages: "hi" } };
 const path = "/v1/chat/completions";
 
 describe("the app", () => {
-  it("says OK on /health and on /", async () => {
+  it("responds OK on /health and on /", async () => {
     for (const at of ["/health", "/"]) {
       const { status, body, headers } = await request(setUp().app, "GET", at);
       assert.deepEqual([status, body, headers["content-type"]], [200, "OK", "text/plain; charset=utf-8"]);
     }
   });
 
-  it("says on /health and on / what every request needs and is down, and when to ask again", async () => {
+  it("reports failed parts on /health and / with retry-after", async () => {
     const { app, inference } = setUp();
     inference.down = ["the text thread is not running", "so is another"];
     for (const at of ["/health", "/", "/ready"]) {
@@ -36,7 +36,7 @@ describe("the app", () => {
     }
   });
 
-  it("says OK on /ready while the default model is loaded, or the next request loads it; else why not", async () => {
+  it("responds OK on /ready if the default model is loaded or loads on the next request, else with the reason", async () => {
     const inference = new FakeInference();
     const models = new FakeModels(inference);
     const app = createApp({ inference, models, log: recordingLog() });
@@ -56,7 +56,7 @@ describe("the app", () => {
     }
   });
 
-  it("lets pages of any origin read its answers, unless cors_origins names some", async () => {
+  it("allows pages of any origin unless cors_origins is set", async () => {
     const origin = "https://page.example";
     const config = { corsOrigins: [origin, "app://notes"], allowedHosts: ["chat.example"], host: "0.0.0.0" };
     const { app } = setUp({ config });
@@ -81,7 +81,7 @@ describe("the app", () => {
     assert.deepEqual([any.status, any.headers["access-control-allow-origin"]], [200, "*"]);
   });
 
-  it("serves hosts that it knows alone where cors_origins is set, for pages cannot rename those", async () => {
+  it("serves only known hosts if cors_origins is set", async () => {
     const { app, inference } = setUp({
       config: { corsOrigins: ["https://page.example"], allowedHosts: ["chat.example"] },
     });
@@ -95,7 +95,7 @@ describe("the app", () => {
     assert.equal(inference.runs.length, runs);
   });
 
-  it("gives the engines' numbers as Prometheus text on /metrics, and 503 where they are switched off", async () => {
+  it("serves engine metrics as Prometheus text on /metrics, and 503 if disabled", async () => {
     const { status, body, headers } = await request(setUp().app, "GET", "/metrics");
     assert.deepEqual([status, headers["content-type"]], [200, "text/plain; version=0.0.4; charset=utf-8"]);
     assert.match(body, /^# TYPE service_sequences_running gauge\nservice_sequences_running 3$/m);
@@ -104,7 +104,7 @@ describe("the app", () => {
     assert.deepEqual([off.status, JSON.parse(off.body).error.code], [503, "metrics_disabled"]);
   });
 
-  it("finds no route by a name every object has", async () => {
+  it("finds no route for a name of Object.prototype", async () => {
     for (const at of ["__proto__", "/toString", "", "*"]) {
       assert.equal((await request(setUp().app, "GET", at)).status, 404);
     }
@@ -136,7 +136,7 @@ describe("the app", () => {
     }
   }
 
-  it("says when to try again as whoever refused could tell", async () => {
+  it("has the retry-after of the thrower", async () => {
     const error = { code: "queue_full", message: "full", retryAfterSeconds: 17 } as const;
     const { app } = setUp({ script: () => [[{ type: "error", error }]] });
     const reply = await request(app, "POST", path, chat);
@@ -172,7 +172,7 @@ describe("the app", () => {
     assert.match(JSON.parse(reply.body).error.message, /at most 200000 values/);
   });
 
-  it("counts lists and objects as values, however deep they stand", async () => {
+  it("counts lists and objects as values at any depth", async () => {
     const { app } = setUp();
     const post = (body: string) =>
       request(app, "POST", path, { body, headers: { "content-type": "application/json" } });
@@ -182,7 +182,7 @@ describe("the app", () => {
     }
   });
 
-  it("reads a content type of any length in no time, and quotes a part of it", async () => {
+  it("reads a content type of any length quickly, and quotes a part of it", async () => {
     const startedAt = performance.now();
     for (const contentType of [`application/json${" ".repeat(60_000)}x`, `application/${"a".repeat(60_000)}+json`]) {
       const reply = await request(setUp().app, "POST", path, { body: "{}", headers: { "content-type": contentType } });
@@ -192,7 +192,7 @@ describe("the app", () => {
     assert.ok(performance.now() - startedAt < 500);
   });
 
-  it("takes JSON's own type and those made of it, in UTF-8 and with no other parameter", async () => {
+  it("accepts application/json and +json types in UTF-8 without other parameters", async () => {
     const statusOf = async (contentType: string) =>
       (
         await request(setUp().app, "POST", path, {
@@ -213,7 +213,7 @@ describe("the app", () => {
     }
   });
 
-  it("keeps its errors short, whatever a client sends as a name", async () => {
+  it("limits the length of errors with client-sent names", async () => {
     const long = "k".repeat(100_000);
     for (const body of [
       { [long]: 1 },
@@ -227,7 +227,7 @@ describe("the app", () => {
     }
   });
 
-  it("fails a generation that ends without an end, whole or streamed", async () => {
+  it("fails a generation without a final event, whole or streamed", async () => {
     const { app, inference } = setUp({ script: () => [] });
     assert.equal(JSON.parse((await request(app, "POST", path, chat)).body).error.code, "peer_gone");
     inference.script = () => [[{ type: "text", choice: 0, text: "a" }]];
@@ -235,7 +235,7 @@ describe("the app", () => {
     assert.match(reply.body, /"code":"peer_gone"\}\}\n\ndata: \[DONE\]\n\n$/);
   });
 
-  it("hides what goes wrong inside it, and logs it under the request id", async () => {
+  it("hides internal errors, and logs them with the request id", async () => {
     const { app, inference, log } = setUp({ config: { accessLog: false } });
     inference.resolveModel = () => {
       throw new TypeError("secret");
@@ -252,12 +252,12 @@ describe("the app", () => {
     assert.match(String(log.lines[0]!.fields.err), /secret/);
   });
 
-  it("leaves x-request-id out when told to", async () => {
+  it("omits x-request-id if configured", async () => {
     const { headers } = await request(setUp({ config: { disableRequestIdHeader: true } }).app, "GET", "/");
     assert.ok(!("x-request-id" in headers));
   });
 
-  it("logs health only when told to, and nothing when the access log is off", async () => {
+  it("logs health only if configured, and nothing without the access log", async () => {
     const lines = async (config: Partial<HttpConfig>) => {
       const { app, log } = setUp({ config });
       await request(app, "GET", "/health");
@@ -269,7 +269,7 @@ describe("the app", () => {
     assert.deepEqual(await lines({ accessLog: false, accessLogHealth: true }), []);
   });
 
-  it("logs a client that left before its answer as 499", async () => {
+  it("logs a client that left before its response as 499", async () => {
     const { app, log, inference } = setUp({ script: () => [{ waitMs: 60_000 }] });
     const aborter = new AbortController();
     for (const stream of [true, false]) {

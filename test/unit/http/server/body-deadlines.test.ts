@@ -3,7 +3,7 @@ import { it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ArrivingBody } from "../../../../http/server/body-deadlines.ts";
 
-it("a body moves with every KiB of it, and stands still when bytes trickle", async () => {
+it("a body progresses with every KiB, and stalls if bytes trickle", async () => {
   const body = new ArrivingBody(() => {});
   const start = body.movedAt;
   await sleep(5);

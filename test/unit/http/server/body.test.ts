@@ -14,7 +14,7 @@ describe("reading bodies", () => {
     assert.equal(Buffer.from(reader.take()).toString(), "abc");
   });
 
-  it("joins a body of very many chunks, and holds few pieces of it meanwhile", () => {
+  it("joins a body of many chunks, and holds few pieces", () => {
     const reader = new BodyReader(new BodyBudget(), "a");
     const bytes = Buffer.from(Array.from({ length: 300_000 }, (_, i) => i % 251));
     const before = process.memoryUsage().heapUsed;
@@ -24,7 +24,7 @@ describe("reading bodies", () => {
     assert.ok(bytes.equals(reader.take()));
   });
 
-  it("refuses one byte over the limit of a body, whether announced or come", () => {
+  it("refuses one byte over the body limit, declared or received", () => {
     const reader = new BodyReader(new BodyBudget(), "a");
     assert.equal(reader.refuseLength(String(MAX_BODY_BYTES)), null);
     assert.equal(reader.refuseLength(String(MAX_BODY_BYTES + 1))?.code, "body_too_large");
@@ -32,7 +32,7 @@ describe("reading bodies", () => {
     assert.equal(reader.add(chunk(1))?.code, "body_too_large");
   });
 
-  it("refuses bodies over the limit of all, until one has ended", () => {
+  it("refuses bodies over the total limit until one has ended", () => {
     const budget = new BodyBudget(3 * MAX_BODY_BYTES);
     const readers = ["a", "b", "c"].map((client) => new BodyReader(budget, client));
     for (const reader of readers) assert.equal(reader.add(chunk(MAX_BODY_BYTES)), null);
@@ -44,7 +44,7 @@ describe("reading bodies", () => {
     assert.equal(late.add(chunk(1)), null);
   });
 
-  it("gives back what a refused body had taken, once", () => {
+  it("returns the bytes of a refused body once", () => {
     const budget = new BodyBudget(2 * MAX_BODY_BYTES);
     for (let i = 0; i < 20; i++) {
       const reader = new BodyReader(budget, "a");
@@ -56,7 +56,7 @@ describe("reading bodies", () => {
     assert.equal(budget.take("c", 1)?.code, "queue_full");
   });
 
-  it("lets one client hold at most half of all, or one whole body, and says that it is its share", () => {
+  it("limits a client to half of the total, or one whole body, and reports its share", () => {
     for (const [limit, share] of [
       [8 * MAX_BODY_BYTES, 4 * MAX_BODY_BYTES],
       [MAX_BODY_BYTES + 1000, MAX_BODY_BYTES],
@@ -70,14 +70,14 @@ describe("reading bodies", () => {
       assert.equal(refusal?.code, "queue_full");
       assert.match(
         refusal.message,
-        new RegExp(`this client's .* ${share} bytes, its share \\(max_body_bytes_in_flight\\)`),
+        new RegExp(`this client's .* its share of ${share} bytes \\(max_body_bytes_in_flight\\)`),
       );
       budget.giveBack("greedy", share);
       assert.equal(budget.take("greedy", share), null);
     }
   });
 
-  it("counts a body until it is released, however often that is said", () => {
+  it("counts a body until its release, which may be repeated", () => {
     const budget = new BodyBudget(MAX_BODY_BYTES);
     const reader = new BodyReader(budget, "a");
     reader.add(chunk(MAX_BODY_BYTES));

@@ -13,7 +13,7 @@ function client(headers: Readonly<Record<string, string>>, address = "10.0.0.1")
 }
 
 describe("the client of a request", () => {
-  it("is its API key, wherever it comes from and in whichever header", () => {
+  it("is its API key, from any address and in either header", () => {
     const one = client({ authorization: `Bearer ${key}` });
     assert.equal(client({ authorization: `bearer ${key}` }, "10.0.0.2"), one);
     assert.equal(client({ "x-api-key": key }, "10.0.0.3"), one);
@@ -26,7 +26,7 @@ describe("the client of a request", () => {
     assert.equal(client({ "x-forwarded-for": "1.2.3.4" }), client({}), "anyone can write that header");
   });
 
-  it("is key and address together where the key is a placeholder that many share", () => {
+  it("is key and address together for a placeholder key", () => {
     for (const placeholder of ["none", "EMPTY", "sk-no-key-required"]) {
       const headers = { authorization: `Bearer ${placeholder}` };
       assert.notEqual(client(headers, "10.0.0.1"), client(headers, "10.0.0.2"));
@@ -34,7 +34,7 @@ describe("the client of a request", () => {
     assert.notEqual(client({ authorization: "Bearer alice" }), client({ authorization: "Bearer bob" }));
   });
 
-  it("travels with the request and never shows the key", async () => {
+  it("is passed on with the request and never reveals the key", async () => {
     const inference = new FakeInference();
     const app = createApp({ inference, log: recordingLog() });
     const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };

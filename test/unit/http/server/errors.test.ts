@@ -102,7 +102,7 @@ describe("the table of error codes", () => {
     });
   }
 
-  it("says when to try again of every code for which that can help", async () => {
+  it("has retry-after for every retryable code", async () => {
     for (const code of errorCodes) {
       const { retryable } = new ServerError(code, "because");
       if (retryable) assert.ok(saysWhenToRetry(code), code);
@@ -110,7 +110,7 @@ describe("the table of error codes", () => {
   });
 
   for (const { path, errors } of describedRoutes.filter((route) => route.errors !== undefined)) {
-    it(`gives each code a status on ${path} too, of the same class, and a body of its schema`, () => {
+    it(`has a status of the same class on ${path}, and a body of its schema`, () => {
       for (const code of errorCodes) {
         const status = errors!.statusOf(code);
         assert.equal(Math.floor(status / 100), Math.floor(statuses[code] / 100), code);

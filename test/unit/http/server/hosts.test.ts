@@ -3,7 +3,7 @@ import { hostname } from "node:os";
 import { describe, it } from "node:test";
 import { KnownHosts } from "../../../../http/server/hosts.ts";
 
-describe("the hosts a server goes by", () => {
+describe("the known hosts of a server", () => {
   const hosts = new KnownHosts("mcp.lan", ["Chat.Example"], ["https://page.example"]);
   const isTaken = (host: string | null, origin?: string): boolean => {
     const headers = new Map([
@@ -15,7 +15,7 @@ describe("the hosts a server goes by", () => {
     return refusal === null;
   };
 
-  it("are this machine, any address, what it is bound to, and what is allowed", () => {
+  it("are this machine, any address, the bound name and the allowed names", () => {
     const known = [
       "localhost:1",
       "a.localhost",
@@ -31,7 +31,7 @@ describe("the hosts a server goes by", () => {
     }
   });
 
-  it("send pages of their own, of this machine, and of what is allowed", () => {
+  it("allow pages of the server, of this machine and of allowed names", () => {
     for (const origin of [
       "http://192.168.1.7:3000",
       "http://localhost:6274",

@@ -80,7 +80,7 @@ describe("the adapter of a request", () => {
       }
     });
 
-    it(`is refused where it is none, or beside a model that names one, on ${path}`, async () => {
+    it(`is refused if invalid, or with a model that includes one, on ${path}`, async () => {
       const { inference, post } = setUp();
       const cases: readonly Json[] = [
         "",
@@ -107,7 +107,7 @@ describe("the adapter of a request", () => {
       assert.equal(inference.runs.length, 0);
     });
 
-    it(`is told in the answer of ${path}, which is shown to be of the model`, async () => {
+    it(`is reported in the response of ${path}, with the id of the base model`, async () => {
       const { post } = setUp();
       const { body } = await post(path, { model: "größe" });
       assert.deepEqual([body.model, body.adapter_generation], ["tiny", generation]);
@@ -117,7 +117,7 @@ describe("the adapter of a request", () => {
     });
   }
 
-  it("may be named as a model to the messages protocol, which has no field for it", async () => {
+  it("is selected by the model id in the messages protocol, which has no field for it", async () => {
     const { inference, post } = setUp();
     const counted = { messages: [{ role: "user", content: "hi" }] };
     const hello = { ...counted, max_tokens: 9 };
@@ -129,21 +129,21 @@ describe("the adapter of a request", () => {
     assert.deepEqual(inference.countRequests[0]?.adapter, { alias: "#" });
   });
 
-  it("is not taken by embeddings", async () => {
+  it("is refused by embeddings", async () => {
     const { inference, post } = setUp();
     const { status, body } = await post("/v1/embeddings", { input: "hi", model: "tiny::%23" });
     assert.deepEqual([status, body.error.code, body.error.param], [422, "unsupported", "model"]);
     assert.equal(inference.embedRequests.length, 0);
   });
 
-  it("is no name of a model where two models have it", async () => {
+  it("is ambiguous if two models have it", async () => {
     const { post } = setUp();
     const { status, body } = await post(CHAT, { model: "shared" });
     assert.deepEqual([status, body.error.code], [404, "model_not_found"]);
     assert.equal((await post(CHAT, { model: "other::shared" })).body.model, "other");
   });
 
-  it("that is not there is refused with its status, of a stream too", async () => {
+  it("is refused with its status if unknown, also for a stream", async () => {
     const { post } = setUp(() => [[{ type: "error", error: { ...unknown, message: "no such adapter" } }]]);
     for (const path of [CHAT, RESPONSES]) {
       for (const stream of [false, true]) {
@@ -164,7 +164,7 @@ describe("a streamed answer with an adapter", () => {
     return data.map((event) => chatChunkSchema.parse(JSON.parse(event.slice("data: ".length))));
   }
 
-  it("says its generation in every chunk, and each thing once", async () => {
+  it("has its generation in every chunk, once", async () => {
     for (const include_usage of [false, true]) {
       const all = await chunks({ adapter: "x", n: 1, stream_options: { include_usage } });
       assert.equal(all.length, include_usage ? 4 : 3);
@@ -176,7 +176,7 @@ describe("a streamed answer with an adapter", () => {
     }
   });
 
-  it("says none of the model alone", async () => {
+  it("has no generation for the base model", async () => {
     for (const chunk of await chunks({})) assert.ok(!("adapter_generation" in chunk));
   });
 });
@@ -190,7 +190,7 @@ describe("a response with an adapter", () => {
   const get = async (app: ResponsesRig["app"], id: string): Promise<Json> =>
     JSON.parse((await request(app, "GET", `${RESPONSES}/${id}`)).body);
 
-  it("says its generation at the end of its stream, and keeps it", async () => {
+  it("has its generation at the end of its stream, and stores it", async () => {
     const { app, send } = bound(rig());
     const reply = await send({ input: "hi", adapter: "x", stream: true });
     const lines = reply.body.split("\n").filter((line) => line.startsWith("data: {"));
@@ -200,7 +200,7 @@ describe("a response with an adapter", () => {
     assert.equal((await get(app, last.id)).adapter_generation, generation);
   });
 
-  it("says it from its first event on where it was queued", async () => {
+  it("has it from the first event after the queue", async () => {
     const { send } = bound(rig());
     const reply = await send({ input: "hi", adapter: "x", stream: true, background: true });
     const lines = reply.body.split("\n").filter((line) => line.startsWith("data: {"));
@@ -209,7 +209,7 @@ describe("a response with an adapter", () => {
     assert.equal(started.response.adapter_generation, generation);
   });
 
-  it("may be gone on from with another one, or none", async () => {
+  it("can be continued with another adapter, or none", async () => {
     const made = rig(({ adapter }) => [
       [begin(adapter === null ? undefined : "alias" in adapter ? generation : adapter.generation)],
       [text("Hello"), finish(), done],
@@ -225,7 +225,7 @@ describe("a response with an adapter", () => {
     );
   });
 
-  it("fails in its stream where it fails later", async () => {
+  it("fails in its stream if it fails later", async () => {
     const made = rig(() => [[begin(generation), text("a")], [failure("model_failed")]]);
     const { send } = bound(made);
     const reply = await send({ input: "hi", adapter: "x", stream: true });

@@ -1,5 +1,5 @@
-// What coding agents send by default, and what of an answer they live on: whole turns with a tool in between, in the shapes of
-// Codex (responses), Claude Code (messages), opencode and Qwen Code (chat completions). The words are our own.
+// Default requests of coding agents, and the parts of a response that they need: turns with a tool call, in the shapes of Codex
+// (responses), Claude Code (messages), opencode and Qwen Code (chat completions). The texts are our own.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../../http/app.ts";
@@ -83,7 +83,7 @@ describe("coding agents", () => {
     client_metadata: { session_id: "0123", turn_id: "4567" },
   };
 
-  it("Codex calls a function of a namespace, and is answered with both of its names", async () => {
+  it("Codex calls a function of a namespace, and receives both names", async () => {
     const { events, messages, toolNames } = await turn("/v1/responses", codex, "mcp__echo__say_back");
     assert.deepEqual(messages, [
       { role: "system", content: "You code.\n\nSkills: none.\nAll is allowed." },
@@ -108,7 +108,7 @@ describe("coding agents", () => {
     ]);
   });
 
-  it("Codex is told by name of its web search, which it offers unless its settings say otherwise", async () => {
+  it("Codex gets an error that names its web search, which it offers by default", async () => {
     const tools = [...codex.tools, { type: "web_search", external_web_access: true }];
     const app = createApp({ inference: new FakeInference(), log: recordingLog() });
     const reply = await request(app, "POST", "/v1/responses", { body: { ...codex, tools } });
@@ -117,7 +117,7 @@ describe("coding agents", () => {
     assert.match(error.message, /"web_search"/);
   });
 
-  it("Claude Code looks whether somebody is there, then has tools run", async () => {
+  it("Claude Code probes the server, then runs tools", async () => {
     const app = createApp({ inference: new FakeInference(), log: recordingLog() });
     assert.equal((await request(app, "HEAD", "/")).status, 200);
 
@@ -182,7 +182,7 @@ describe("coding agents", () => {
     tools: [{ type: "function", function: { name: "bash", description: "Runs", parameters: schema } }],
   };
 
-  it("opencode has its session named, and sends back thinking beside the calls", async () => {
+  it("opencode requests a session title, and returns reasoning with the calls", async () => {
     const { tools: _, ...plain } = chat;
     const question = { role: "user", content: "List." };
     const title = { role: "system", content: "You name talks." };
@@ -214,7 +214,7 @@ describe("coding agents", () => {
     assert.deepEqual([usage.choices, usage.usage.prompt_tokens], [[], 8]);
   });
 
-  it("Qwen Code sends texts, of results too, as parts", async () => {
+  it("Qwen Code sends text, also of results, as parts", async () => {
     const part = (words: string) => [{ type: "text", text: words }];
     const messages = [
       { role: "system", content: "You code." },

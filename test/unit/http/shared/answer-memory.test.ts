@@ -1,4 +1,4 @@
-// The memory of answers is bounded: over all requests, and for one client; and it is free again when they are sent.
+// The answer memory is bounded, in total and per client, and freed when answers are sent.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -12,7 +12,7 @@ import { recordingLog } from "../../../fixtures/http-server.ts";
 const isFull = (error: unknown): boolean => error instanceof ServerError && error.code === "queue_full";
 
 describe("the memory of answers", () => {
-  it("is bounded for all clients, and to half of that for one", () => {
+  it("is limited in total, and to half of it per client", () => {
     const memory = new AnswerMemory(100);
     const [a, b, c] = ["a", "b", "c"].map((client) => memory.lease(client));
     a!.add(30);
@@ -26,7 +26,7 @@ describe("the memory of answers", () => {
     assert.equal(memory.bytes, 100);
   });
 
-  it("is free when the last user of an answer has released it", () => {
+  it("is freed by the last user of an answer", () => {
     const memory = new AnswerMemory(100);
     const lease = memory.lease("a");
     lease.add(50);
@@ -54,9 +54,9 @@ function rig(steps: readonly Step[]) {
   return { inference, app };
 }
 
-describe("an answer that is more than may be held", () => {
+describe("an answer above the memory limit", () => {
   for (const [path, body] of Object.entries(paths)) {
-    it(`is refused at ${path}, and its generation ends; others go on`, async () => {
+    it(`is refused at ${path}, which ends only its generation`, async () => {
       const { inference, app } = rig([[bulk], [bulk], [bulk], { waitMs: 60_000 }, [finish(), done]]);
       const reply = await request(app, "POST", path, { body });
       const { error } = JSON.parse(reply.body);
@@ -73,7 +73,7 @@ describe("an answer that is more than may be held", () => {
     });
   }
 
-  it("ends a stream of a response, which has to hold them too; no other stream", async () => {
+  it("ends the stream of a response, which holds them, but no other stream", async () => {
     const { app } = rig([[bulk], [bulk], [bulk], [finish(), done]]);
     const response = await request(app, "POST", "/v1/responses", { body: { input: "hi", stream: true } });
     assert.match(response.body, /event: response\.failed\ndata: .*"code":"queue_full"/);
@@ -82,7 +82,7 @@ describe("an answer that is more than may be held", () => {
     assert.match(stream.body, /"finish_reason":"stop"/);
   });
 
-  it("fails in the background as it is said where it is fetched", async () => {
+  it("fails in the background, as its retrieval shows", async () => {
     const { app } = rig([[bulk], [bulk], [bulk], [finish(), done]]);
     const { body } = await request(app, "POST", "/v1/responses", { body: { input: "hi", background: true } });
     const path = `/v1/responses/${JSON.parse(body).id}`;
@@ -94,7 +94,7 @@ describe("an answer that is more than may be held", () => {
     assert.deepEqual([found.status, found.error.code], ["failed", "queue_full"]);
   });
 
-  it("is refused where it is vectors", async () => {
+  it("is refused for embeddings", async () => {
     const { inference, app } = rig([]);
     inference.embedder = async () => ({ vectors: [new Float32Array(300)], promptTokens: 1 });
     const reply = await request(app, "POST", "/v1/embeddings", { body: { input: "a" } });
@@ -105,7 +105,7 @@ describe("an answer that is more than may be held", () => {
     }
   });
 
-  it("leaves room for those of other clients", async () => {
+  it("leaves room for other clients", async () => {
     const { inference, app } = rig([[bulk], [bulk], { waitMs: 60_000 }]);
     const leaving = new AbortController();
     const ask = (address: string, signal?: AbortSignal) =>

@@ -12,8 +12,8 @@ function grammarOf(fields: Readonly<Record<string, unknown>>): unknown {
 const nested = (levels: number): object => (levels === 0 ? {} : { not: nested(levels - 1) });
 const schema = { type: "object", properties: { a: { type: "integer" } } };
 
-describe("what a request says of the whole output", () => {
-  it("may be a schema as large as the grammars take", () => {
+describe("the output grammar of a request", () => {
+  it("accepts a schema of the maximum size", () => {
     const value = nested(100);
     assert.deepEqual(grammarOf({ grammar: { type: "json_schema", value } }), {
       kind: "json_schema",
@@ -22,7 +22,7 @@ describe("what a request says of the whole output", () => {
     });
   });
 
-  it("is nothing for text", () => {
+  it("is null for text", () => {
     assert.equal(grammarOf({}), null);
     assert.equal(grammarOf({ response_format: { type: "text" }, grammar: null }), null);
   });

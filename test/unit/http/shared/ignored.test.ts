@@ -20,8 +20,8 @@ function setUp() {
 
 const chat = "/v1/chat/completions";
 
-describe("a field that changes nothing", () => {
-  it("is named in the log, with the reason, the first time a request sets it", async () => {
+describe("an ignored field", () => {
+  it("is logged with the reason on first use", async () => {
     const { log, send } = setUp();
     await send(chat, { messages: "hi", store: true, stream_options: { include_obfuscation: false } });
     await send(chat, { messages: "hi", store: false });
@@ -32,10 +32,10 @@ describe("a field that changes nothing", () => {
         ["warn", { field: "store" }],
       ],
     );
-    assert.match(log.lines[1]!.message, /changes nothing.*Ignored: .*\/v1\/responses/);
+    assert.match(log.lines[1]!.message, /without effect.*Ignored: .*\/v1\/responses/);
   });
 
-  it("is found in lists too, where its kind of object has it", async () => {
+  it("is found in lists, in variants that have it", async () => {
     const { log, send } = setUp();
     const part = { type: "text", text: "a", prompt_cache_breakpoint: {} };
     const call = {
@@ -56,7 +56,7 @@ describe("a field that changes nothing", () => {
     );
   });
 
-  it("is named once for all protocols that have it for the same reason", async () => {
+  it("is logged once for all protocols with the same reason", async () => {
     const { log, send } = setUp();
     await send(chat, { messages: "hi", user: "me" });
     await send("/v1/completions", { prompt: "hi", user: "me" });
@@ -64,7 +64,7 @@ describe("a field that changes nothing", () => {
     assert.equal(log.lines.length, 1);
   });
 
-  it("is looked for once where a schema holds itself", () => {
+  it("is searched once in a schema that contains itself", () => {
     const tree = z.object({
       note: ignored(z.string(), "nobody reads it"),
       get children() {
@@ -78,13 +78,13 @@ describe("a field that changes nothing", () => {
     assert.equal(log.lines.length, 1);
   });
 
-  it("is not named where it is left out or null", async () => {
+  it("is not logged if absent or null", async () => {
     const { log, send } = setUp();
     await send(chat, { messages: "hi", store: null, metadata: null, stream_options: null, temperature: 0 });
     assert.deepEqual(log.lines, []);
   });
 
-  it("is taken in the form that its protocol gives it, and in no other", async () => {
+  it("is accepted only in the form of its protocol", async () => {
     const { send } = setUp();
     await send(chat, {
       messages: "hi",

@@ -7,7 +7,7 @@ import { ServerError } from "../../../../runtime/errors.ts";
 const written = (value: unknown): string => [...jsonPieces(value)].join("");
 
 describe("JSON in pieces", () => {
-  it("is what JSON.stringify gives, of any plain value", () => {
+  it("equals JSON.stringify for any plain value", () => {
     const value = fc.anything({ withNullPrototype: false, withObjectString: true, maxDepth: 4 });
     fc.assert(
       fc.property(value, (some) => {
@@ -17,7 +17,7 @@ describe("JSON in pieces", () => {
     );
   });
 
-  it("is the same of long texts, wherever they are cut, and of halves of characters", () => {
+  it("is the same for long texts with any cut, and for lone surrogates", () => {
     fc.assert(
       fc.property(fc.nat(3), fc.constantFrom("x", "😀", "\ud83d", "\ude00", "é", '"\\\n'), (offset, word) => {
         const text = "a".repeat(offset) + word.repeat(2 * PIECE_LENGTH);
@@ -39,14 +39,14 @@ describe("JSON in pieces", () => {
     for (const piece of pieces) assert.ok(piece.length <= 7 * PIECE_LENGTH, `${piece.length}`);
   });
 
-  it("has what is written later in its place, as often as it is written", () => {
+  it("has lazy values in place, repeatedly", () => {
     const later = writtenLater<number[]>(() => ["[1", ",2]"]);
     const value = { a: later, b: [later, null], c: undefined };
     for (let i = 0; i < 2; i++) assert.equal(written(value), '{"a":[1,2],"b":[[1,2],null]}');
     assert.throws(() => JSON.stringify(value), /jsonPieces/);
   });
 
-  it("becomes bytes with turns for others between its pieces, and is refused where it is too long", async () => {
+  it("is encoded with a turn of the event loop per piece, and refused if too long", async () => {
     const text = "é".repeat(4 * PIECE_LENGTH);
     let turns = 0;
     const ticking = setInterval(() => turns++, 0);

@@ -1,4 +1,4 @@
-// Logprobs as JSON are, byte for byte, what JSON.stringify gives of objects: the writers below make those.
+// Logprobs as JSON equal, byte for byte, the JSON.stringify of the objects that the reference below builds.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
@@ -85,7 +85,7 @@ const withoutText = <Body extends { choices: readonly { logprobs: unknown }[] }>
   wholeText(jsonPieces(body.choices.map(({ logprobs }) => logprobs)));
 
 describe("logprobs as JSON", () => {
-  it("are in a chat completion what they were as objects", async () => {
+  it("match the reference in a chat completion", async () => {
     await fc.assert(
       fc.asyncProperty(batches, async (said) => {
         const events = said.map(([word, some]) => text(word, 0, some));
@@ -98,7 +98,7 @@ describe("logprobs as JSON", () => {
     );
   });
 
-  it("are in a streamed chat completion what they were as objects, in one batch or in many, short or long", () => {
+  it("match the reference in a streamed chat completion, for any batching and length", () => {
     fc.assert(
       fc.property(batches, fc.boolean(), fc.boolean(), (said, isOneBatch, isLong) => {
         const repeated = (some: readonly TestLogprob[]) => (isLong ? new Array(40).fill(some).flat() : some);
@@ -122,7 +122,7 @@ describe("logprobs as JSON", () => {
     );
   });
 
-  it("are in a text completion what they were as objects, the prompt's with them where it is echoed", async () => {
+  it("match the reference in a text completion, with the prompt's if echoed", async () => {
     await fc.assert(
       fc.asyncProperty(batches, tokens, fc.string({ unit: "binary" }), async (said, prompt, prefix) => {
         const told: GenerateEvent[] = prompt.length === 0 ? [] : [{ type: "prompt", logprobs: recordsOf(prompt) }];
@@ -140,7 +140,7 @@ describe("logprobs as JSON", () => {
     );
   });
 
-  it("are in the events of a response what they were as objects, however often those repeat them", () => {
+  it("match the reference in all events of a response", () => {
     fc.assert(
       fc.property(batches, fc.boolean(), (said, isLong) => {
         const repeated = (some: readonly TestLogprob[]) => (isLong ? new Array(40).fill(some).flat() : some);

@@ -79,7 +79,7 @@ class Source {
 
 for (const edge of loadableEdges()) {
   describe(`an answer in pieces on the ${edge} edge`, () => {
-    it("arrives whole, bytes and text, and one piece with its length", async () => {
+    it("arrives complete, as bytes and text, and a single piece with its length", async () => {
       const text = `x${"\u{1f600}é".repeat(300_000)}`;
       for (const [pieces, expected] of [
         [[piece(1), piece(2), "end"], Buffer.concat([piece(1), piece(2), Buffer.from("end")])],
@@ -96,7 +96,7 @@ for (const edge of loadableEdges()) {
       }
     });
 
-    it("is made no faster than its client reads", async () => {
+    it("is generated no faster than its client reads", async () => {
       const source = new Source();
       const count = 500;
       const served = await serve(edge, () => source.pieces(count));
@@ -108,7 +108,7 @@ for (const edge of loadableEdges()) {
       await stop(served);
     });
 
-    it("is cut off where its client reads nothing, or goes away", async () => {
+    it("is aborted if its client does not read, or disconnects", async () => {
       for (const leaves of [false, true]) {
         const source = new Source();
         const served = await serve(edge, () => source.pieces(500));
@@ -125,7 +125,7 @@ for (const edge of loadableEdges()) {
       }
     });
 
-    it("has the status of what fails before it begins, and is cut where something fails later", async () => {
+    it("has the status of an early failure, and is aborted on a later one", async () => {
       const early = await serve(edge, () => new Source().pieces(0, new ServerError("not_found", "gone")));
       assert.equal((await open(early)).statusCode, 404);
       await stop(early);
@@ -198,7 +198,7 @@ function rig({ room = Number.POSITIVE_INFINITY } = {}) {
 }
 
 describe("a body in pieces", () => {
-  it("gives others of the thread a turn between two of them", async () => {
+  it("yields the thread between two pieces", async () => {
     const { calls, send } = rig();
     const turns = setInterval(() => calls.push("turn"), 0);
     await send(
@@ -214,7 +214,7 @@ describe("a body in pieces", () => {
     assert.doesNotMatch(calls.join(" "), /p p p p/);
   });
 
-  it("makes a piece only when its reader has taken the one before", async () => {
+  it("generates a piece only after the previous one was read", async () => {
     const { calls, reader, send } = rig({ room: 3 });
     let made = 0;
     const sending = send(

@@ -1,12 +1,12 @@
 // Output format of a messages request: the vendor's two fields, and the fields shared by this server's protocols. A request may
 // use one of them.
 import { z } from "zod";
-import type { OutputGrammar } from "../../engines/generation.ts";
-import { isBounded, tooLarge } from "../shared/fields/bounded.ts";
-import type { Conflict } from "../shared/fields/conflicts.ts";
-import { commonFields, notBuiltYet } from "../shared/fields/fields.ts";
-import { grammarConflicts, outputGrammar, responseFormat } from "../shared/fields/grammar-fields.ts";
-import { vendorEffortField } from "./request/thinking.ts";
+import type { OutputGrammar } from "../../../engines/generation.ts";
+import { isBounded, tooLarge } from "../../shared/fields/bounded.ts";
+import type { Conflict } from "../../shared/fields/conflicts.ts";
+import { commonFields, notBuiltYet } from "../../shared/fields/fields.ts";
+import { grammarConflicts, outputGrammar, responseFormat } from "../../shared/fields/grammar-fields.ts";
+import { vendorEffortField } from "./thinking.ts";
 
 const jsonFormat = z.strictObject({
   type: z.literal("json_schema"),
@@ -18,7 +18,7 @@ export const outputFields = {
     .strictObject({
       effort: vendorEffortField,
       format: jsonFormat.nullish().meta({ description: "Required output format, enforced by a grammar." }),
-      task_budget: notBuiltYet("telling the model its budget"),
+      task_budget: notBuiltYet("a task budget"),
     })
     .nullish(),
   output_format: jsonFormat.nullish().meta({ description: "Older name of output_config.format." }),
@@ -43,7 +43,7 @@ export function* outputConflicts(fields: OutputFields): Iterable<Conflict> {
     yield ["output_config", "a format cannot be combined with another one, or with a grammar; send one of them"];
   }
   if (fields.ignore_eos === true) {
-    yield ["ignore_eos", "cannot be combined with an output format: the output ends where that ends"];
+    yield ["ignore_eos", "cannot be combined with an output format: the output ends with the format"];
   }
 }
 
