@@ -162,7 +162,7 @@ function refusalOf({ code, message }: NodeJS.ErrnoException): ServerError {
   if (code === "ERR_HTTP_REQUEST_TIMEOUT") {
     return new ServerError("request_timeout", `expected a request's headers within ${IDLE_LIMIT_MS / 1000} s`);
   }
-  return new ServerError("invalid_request", `expected an HTTP/1.1 request; ${message}; the connection is closed`);
+  return new ServerError("invalid_request", `expected a request in HTTP/1.1; ${message}; the connection is closed`);
 }
 
 const reasons: Readonly<Record<number, string>> = {
