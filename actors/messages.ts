@@ -265,7 +265,7 @@ export interface ModelFiles {
   readonly tokenTexts: TokenTextTable;
 }
 
-/** Channel of event streams on the link between the front and the generation place. */
+/** Channel of event streams on the link between the main thread and the generation place. */
 export const eventChannel = "events";
 
 /** Start parameters of the generation place. */

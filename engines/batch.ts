@@ -1,20 +1,20 @@
-// Owns the nouns of one forward pass: Batch (what the scheduler asks for) and StepOutput (what an engine answers).
-// Both are reused from step to step: nothing here may be kept past the next step.
+// Batch and StepOutput: input and output of one forward pass. Both are reused for every step: no reference to their
+// arrays may be kept beyond the next step.
 
 /**
- * The rows of one forward pass, as parallel arrays. Row r feeds `length[r]` tokens of the sequence in slot `slot[r]`,
- * the first at position `position[r]`; its tokens are `tokens[offset[r] .. offset[r] + length[r])`.
+ * Rows of one forward pass, as parallel arrays. Row r feeds `length[r]` tokens of the sequence in slot `slot[r]`, the
+ * first at position `position[r]`; its tokens are `tokens[offset[r] .. offset[r] + length[r])`.
  */
 export class Batch {
   readonly slot: Int32Array;
   readonly position: Int32Array;
   readonly offset: Int32Array;
   readonly length: Int32Array;
-  /** Of how many of the row's last tokens the logits are wanted: 0, 1, or more where a draft is to be verified. */
+  /** Number of the row's last tokens with logits: 0, 1, or more to verify a draft. */
   readonly logitsCount: Int32Array;
-  /** 1 where the pooled hidden states of the row's tokens are wanted, and no logits. */
+  /** 1: the row asks for the pooled hidden states of its tokens, and no logits. */
   readonly wantPooled: Uint8Array;
-  /** Adapter id of the row, 0 for the base model. */
+  /** Adapter id of the row; 0: the base model. */
   readonly adapter: Int32Array;
   readonly tokens: Int32Array;
   rowCount = 0;
@@ -41,8 +41,8 @@ export class Batch {
   }
 
   /**
-   * Appends a row that feeds `source[from .. to)` at positions from..to of the sequence in `slot`: whatever the slot holds
-   * from position `from` on is dropped. Returns its index.
+   * Appends a row that feeds `source[from .. to)` at positions from..to of the sequence in `slot`, and returns the
+   * row's index. The step drops the slot's content from position `from` on.
    */
   addRow(slot: number, source: Int32Array, from: number, to: number, logitsCount: number, adapter: number): number {
     const row = this.rowCount++;
@@ -57,7 +57,7 @@ export class Batch {
     return row;
   }
 
-  /** Lengthens the row added last by drafted tokens whose logits are wanted too. */
+  /** Extends the last row by drafted tokens, with logits for each. */
   extendRow(draft: Int32Array, count: number): void {
     const row = this.rowCount - 1;
     for (let i = 0; i < count; i++) this.tokens[this.tokenCount++] = draft[i] as number;
@@ -66,17 +66,17 @@ export class Batch {
   }
 }
 
-/** What one step made. Views into the engine's memory: valid until the next step. */
+/** Output of one step: views of the engine's memory, valid until the next step. */
 export interface StepOutput {
-  /** `vocabSize` floats for each of the tokens whose logits were wanted. */
+  /** Shape [row][vocabSize]: one row per token with logits. */
   readonly logits: Float32Array;
-  /** Index (in rows of `logits`) of the first of batch row r's logits, or -1. As long as the batch has rows. */
+  /** First row in `logits` of each batch row, or -1. Indexed by batch row. */
   readonly logitsRow: Int32Array;
   /**
-   * `pooledLength` floats for each row that wanted a pooled output: of the hidden states behind the last norm, the sum
-   * over the row's tokens (mean), the first one (cls), the last one (last); scores (rank).
+   * Shape [row][pooledLength]: one row per pooled output, from the hidden states behind the output norm. mean: their
+   * sum over the row's tokens; cls: the first; last: the last; rank: scores.
    */
   readonly pooled: Float32Array;
-  /** Index (in rows of `pooled`) of batch row r's output, or -1. */
+  /** Row in `pooled` of each batch row, or -1. Indexed by batch row. */
   readonly pooledRow: Int32Array;
 }

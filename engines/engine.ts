@@ -1,86 +1,101 @@
-// Owns the engine contract: what a plug-in that runs forward passes offers to the one scheduler and the one sampler.
-// Engines know neither HTTP nor actors nor each other.
+// Engine contract: the interface of an engine, which loads a model and runs forward passes. One scheduler and one
+// sampler drive every engine through it. Engines know neither HTTP nor actors nor each other.
 import type { Batch, StepOutput } from "./batch.ts";
 
+/** `llama`: llama.cpp's native libraries; `wasm`: this project's own engine, without native code. */
 export type EngineName = "llama" | "wasm";
 
-/** A fraction is of a GPU's memory, weights and what others use included, or else of the main memory free at load. */
+/**
+ * Bound on the KV memory of a model. `fraction`, 0..1: share of a GPU's total memory that the weights, the KV cache and
+ * all other programs may fill together; without a GPU, share of the main memory free at load.
+ */
 export type KvBudget = { readonly bytes: number } | { readonly tokens: number } | { readonly fraction: number };
 
-/** What to load and how. Paths are local: finding and downloading a model is engines/hub's work. */
+/** What to load, and with which settings. Paths are local: engines/files/hub finds and downloads models. */
 export interface ModelSpec {
+  /** GGUF file; of a split model, its first file. */
   readonly path: string;
-  /** Most sequences held at once. */
+  /** Most sequences held at once: the number of slots. */
   readonly maxSequences: number;
-  /** Most tokens in one step, prompt chunks and decodes together. */
+  /** Most tokens of one step, prompt chunks and decodes together. */
   readonly maxBatchTokens: number;
-  /** Bound on prompt plus output of one sequence; null takes what the model was trained for. */
+  /** Most tokens, prompt plus output, of one sequence; null: the context length of the model's training. */
   readonly maxModelLength: number | null;
-  /** KV memory of all sequences together; null for 25 % of the memory free at load. */
+  /** Bound on the KV memory of all sequences together; null: 25 % of the memory free at load. */
   readonly kvBudget: KvBudget | null;
-  /** Number type of the KV cache; `auto` leaves it to the engine. */
+  /** Number type of the KV cache; `auto`: the engine's choice. */
   readonly kvType: "auto" | "f16" | "f32" | "q8_0" | "q4_0" | "bf16";
-  /** Tokens of a block of the KV cache: a multiple of 4. */
+  /** Tokens of a KV block; a multiple of 4. */
   readonly blockTokens: number;
-  /** Whether sequences share one pool of KV memory; null leaves it to an engine that can do both. */
+  /** true: sequences share one pool of KV memory; false: each has its own; null: the engine's choice. */
   readonly pagedKv: boolean | null;
-  /** Logits rows of one step beyond one a sequence: drafts and the logprobs of prompts take them. */
+  /** Most logits rows of one step beyond one per sequence, for drafts and the logprobs of prompts. */
   readonly extraLogitsRows: number;
-  /** Compute threads; 0 takes one per physical core. */
+  /** Compute threads; 0: one per physical core. */
   readonly threads: number;
+  /** Map the model file into memory instead of reading it. */
   readonly mmap: boolean;
-  /** Layers put on a GPU where there is one; -1 takes all, 0 none. */
+  /** Layers put on a GPU, if there is one; -1: all, 0: none. */
   readonly gpuLayers: number;
-  /** A thread that writes 1 into byte 0 stops the forward pass that runs now, for unloading; null where killing will do. */
+  /**
+   * Writing 1 to byte 0, from another thread, aborts the running forward pass, for unloading; null: the process is
+   * killed instead.
+   */
   readonly abortFlag: SharedArrayBuffer | null;
-  /** A file whose lock models on the same cores hold while they compute; null for a model that has them to itself. */
+  /**
+   * Path of a file whose lock is held during each pass, so that models on the same cores take turns; null: the model
+   * shares its cores with no other.
+   */
   readonly computeLock: string | null;
   /** Kind that the model must have; null or absent: any. Checked by the caller after the load. */
   readonly kind?: "text" | "embedding" | null;
   /** Have the model's prediction heads loaded, or those of an assistant made for it; left out, it has none. */
   readonly mtp?: MtpSpec | null;
-  /** What adapters it may be given later; left out, none. */
+  /** Bounds on the LoRA adapters loaded later; null or absent: no adapters. */
   readonly adapters?: AdapterLimits | null;
-  /** Adapters that a classifier weighs anew for every token (X-LoRA); left out, none. Not beside `adapters`. */
+  /** X-LoRA: adapters that a classifier weights per token; null or absent: none. Cannot be combined with `adapters`. */
   readonly mixture?: MixtureSpec | null;
 }
 
 /**
- * X-LoRA (arXiv 2402.07148): a pass of the base model gives each token's hidden state behind the output norm; a classifier
- * makes of it a weight for each adapter and each matrix they change; a second pass runs with the adapters so weighted.
+ * X-LoRA (arXiv 2402.07148). A first pass of the base model gives each token's hidden state behind the output norm. A
+ * classifier turns it into one weight per adapter and changed matrix. A second pass runs with the adapters weighted so.
  */
 export interface MixtureSpec {
-  /** Paths of prepared adapters (engines/lora/), in the order of the classifier's classes. */
+  /** Paths of prepared adapters (engines/files/lora), in the order of the classifier's classes. */
   readonly adapters: readonly string[];
-  /** Its linear layers in order, a rectifier between them where `rectifies`. */
+  /** Linear layers of the classifier, in order. */
   readonly classifier: readonly ClassifierLayer[];
+  /** A ReLU between the classifier's layers. */
   readonly rectifies: boolean;
-  /** The classifier's outputs count as [layer][adapter]; without layers of its own, one weight an adapter serves all. */
+  /** true: the classifier's outputs are [layer][adapter]; false: [adapter], one weight per adapter for all layers. */
   readonly layerwise: boolean;
-  /** Layer in those outputs of each matrix that any adapter changes, by its tensor's name in the model file; without, 0. */
+  /**
+   * Layer index in those outputs by name (in the model file) of each matrix that any adapter changes; absent names: 0.
+   */
   readonly layers: Readonly<Record<string, number>>;
-  /** Weights of a layer become softmax(weights / temperature); null: they stay as they are. */
+  /** A layer's weights become softmax(weights / temperature); null: no softmax. */
   readonly temperature: number | null;
-  /** Only so many adapters, those of the greatest weights, count; null: all. */
+  /** Only the adapters with this many highest weights count; null: all. */
   readonly topAdapters: number | null;
-  /** The weights of those that are left go through a softmax of their own: all of them where topAdapters is null. */
+  /** The remaining weights go through a softmax: those of `topAdapters`, or all of them. */
   readonly normalisesTop: boolean;
-  /** Every adapter counts so many times its weight. */
+  /** Factor on every weight. */
   readonly globalWeight: number;
-  /** What every adapter weighs in the first pass; 0: that pass is of the base model. */
+  /** Weight of every adapter in the first pass; 0: the base model. */
   readonly firstPassWeight: number;
   /**
-   * After so many tokens fed one by one a sequence keeps the weights of the last of them, and is spared the first pass; 0:
-   * those of its prompt's last token. null: never.
+   * A sequence keeps the weights of the last of this many tokens fed singly, and then needs no first pass; 0: it keeps
+   * those of its prompt's last token; null: never.
    */
   readonly keptAfter: number | null;
 }
 
-/** y = W x + b, values as floats. */
+/** Linear layer y = W x + b in floats. */
 export interface ClassifierLayer {
   readonly rows: number;
   readonly columns: number;
-  /** [rows][columns] */
+  /** Shape [rows][columns], row-major. */
   readonly weight: Float32Array;
   readonly bias: Float32Array | null;
 }
@@ -90,23 +105,29 @@ export interface AdapterLimits {
   readonly maxAdapters: number;
   /** Highest rank of a matrix. */
   readonly maxRank: number;
-  /** Of all adapters together, as prepared. */
+  /** Bytes of all adapters together, in prepared form. */
   readonly maxBytes: number;
 }
 
+/** Multi-token prediction (MTP): where its weights are. */
 export interface MtpSpec {
-  /** The assistant's file; null where the heads are in the model's own. */
+  /** Path of the assistant's GGUF file; null: the model's own file has the MTP heads. */
   readonly path: string | null;
 }
 
-/** Fraction of the load that is done, 0..1. */
+/** Receives the completed fraction of the load, 0..1. */
 export type LoadProgress = (fraction: number) => void;
 
 export interface Engine {
+  /**
+   * Loads a model on the calling thread, which then runs all its steps. Rejects with ServerError `model_file_invalid`
+   * if the file is damaged or llama.cpp cannot run it, `unsupported` if the wasm engine cannot, and `config_invalid` if
+   * the spec does not fit the model or the machine.
+   */
   load(spec: ModelSpec, onProgress: LoadProgress): Promise<LoadedModel>;
 }
 
-/** What a person or a client may want to know of a loaded model. Plain data. */
+/** Facts about a loaded model for users and clients. Plain data. */
 export interface ModelCard {
   readonly path: string;
   readonly description: string;
@@ -115,96 +136,105 @@ export interface ModelCard {
   readonly vocabSize: number;
   readonly parameterCount: number;
   readonly tensorBytes: number;
-  /** Memory that the weights take, copies in another layout included. */
+  /** Bytes of memory of the weights, copies in other layouts included. */
   readonly weightBytes: number;
   readonly trainedContext: number;
-  /** KV cache of all sequences together. */
+  /** Bytes of the KV cache of all sequences together. */
   readonly kvCacheBytes: number;
 }
 
-/** How much fits. The scheduler admits against these. */
+/** Limits of a loaded model; the scheduler admits work against them. */
 export interface Capacity {
   readonly maxSequences: number;
   readonly maxBatchTokens: number;
-  /** Most tokens, prompt and output, of one sequence. */
+  /** Most tokens of one sequence, prompt plus output. */
   readonly sequenceTokens: number;
-  /** Most logits rows of one step, at least one a sequence. */
+  /** Most logits rows of one step; at least one per sequence. */
   readonly maxLogitsRows: number;
-  /** Tokens of a block, and blocks of all sequences together. */
+  /** Tokens of a KV block. */
   readonly blockTokens: number;
+  /** KV blocks of all sequences together. */
   readonly kvBlocks: number;
 }
 
 /** How the hidden states of a sequence become one vector; `rank` gives scores instead. */
 export type Pooling = "mean" | "cls" | "last" | "rank";
 
-/** What the model can do; sliding-window and recurrent models cannot roll back, so callers ask, never assume. */
+/**
+ * Features of a loaded model. Callers must check them: a sliding-window or recurrent model cannot roll back, for
+ * example.
+ */
 export interface Capabilities {
-  /** A sequence's tail can be dropped. */
+  /** The tail of a sequence can be dropped. */
   readonly truncate: boolean;
-  /** A prefix can be copied from one slot to another. */
+  /** KvCache.copyPrefix() is available. */
   readonly copyPrefix: boolean;
-  /** A sequence's state can be saved and restored. */
+  /** Sequence states can be saved and restored: KvCache.save() and the methods after it. */
   readonly saveState: boolean;
-  /** It predicts tokens. False for encoders, which have pooled outputs alone. */
+  /** The model predicts tokens. False: an encoder, which only has pooled outputs. */
   readonly generates: boolean;
-  /** How it pools; null where it has no pooled outputs. */
+  /** Pooling of the pooled outputs; null: the model has none. */
   readonly pooling: Pooling | null;
-  /** Floats of a pooled output. */
+  /** Floats of one pooled output. */
   readonly pooledLength: number;
-  /** A sequence must be fed whole, as one row: its tokens look at those behind them too. */
+  /** A sequence must be fed whole, as one row, because its tokens also attend to later ones. */
   readonly wholeSequences: boolean;
-  /** Rows of different lengths are computed in one pass. Where not, a step has decodes, or prompt chunks of one length. */
+  /**
+   * One pass computes rows of different lengths. False: a step has either decodes, or prompt chunks of equal length.
+   */
   readonly mixesLengths: boolean;
-  /** Chunk size in tokens: below `least` prefill is slow, above `best` it gets no faster. */
+  /** Chunk size in tokens: prefill is slow below `least`, and gets no faster above `best`. */
   readonly chunkTokens: { readonly least: number; readonly best: number };
-  /** Different adapters one step can serve; 0 where there are none. */
+  /** Number of different adapters in one step; 0: no adapters. */
   readonly adaptersPerStep: number;
 }
 
-/** The tokens the decoding loop must know of; text is the agents side's affair. */
+/** Tokens with a meaning for decoding. Text is the text workers' concern. */
 export interface TokenClasses {
-  /** Tokens that end a generation. */
+  /** Ids of the tokens that end a generation. */
   readonly endOfGeneration: readonly number[];
 }
 
-/** A copy of what a slot held. Only the engine that made it can look into it. */
+/** Copy of a slot's content, opaque to all but the engine that made it. */
 export type SavedKv = object;
 
 /**
- * The KV cache by slot. A slot is the scheduler's id of a running sequence, 0 <= slot < maxSequences. Memory is counted in
- * blocks; where sequences share one pool a slot has what was reserved for it and no more.
+ * KV cache by slot. A slot is the scheduler's number of a running sequence, 0 <= slot < maxSequences. Memory is counted
+ * in blocks. If sequences share one pool, a slot has only the blocks reserved for it.
  */
 export interface KvCache {
   /** Blocks that reserve() and import() can still take. */
   readonly freeBlocks: number;
-  /** Names what the bytes of export() depend on beside the model: engine, number type, layout, version. */
+  /** Identifies the format of export() bytes besides the model: engine, number type, layout, version. */
   readonly layout: string;
   /**
-   * Makes room for the first `tokens` tokens of a slot; what it holds stays. False, and nothing changes, where too few
-   * blocks are free. To be called before every step that feeds tokens up to there.
+   * Makes room for the first `tokens` tokens of a slot, and keeps its content. Returns false and changes nothing if too
+   * few blocks are free. Call before every step that feeds tokens up to that position.
    */
   reserve(slot: number, tokens: number): boolean;
-  /** Frees everything slot holds. */
+  /** Frees the slot's content and blocks. */
   release(slot: number): void;
-  /** Puts the first `tokens` tokens that `from` holds into the empty slot `to`. Capability copyPrefix. */
+  /** Copies the first `tokens` tokens of slot `from` to the empty slot `to`. Capability copyPrefix. */
   copyPrefix(from: number, to: number, tokens: number): void;
   /**
-   * A copy of the first `tokens` tokens that slot holds, or of all: what follows them is dropped. Null where there is no
-   * room for it. Capability saveState, like all that follow.
+   * Copies the first `tokens` tokens of a slot (default: all) and drops those behind them. Returns null if there is no
+   * room. This method and those below need capability saveState.
    */
   save(slot: number, tokens?: number): SavedKv | null;
-  /** Frees a copy, which must not be used again. */
+  /** Frees a copy, which must not be used afterwards. */
   drop(saved: SavedKv): void;
-  /** Puts the first `tokens` tokens of a copy into an empty slot; all of them where the model cannot truncate. */
+  /**
+   * Puts the first `tokens` tokens of a copy into an empty slot; a model without capability truncate restores only
+   * whole copies.
+   */
   restore(slot: number, saved: SavedKv, tokens: number): void;
-  /** The content of a copy as bytes of their own, which outlive the copy and the process. */
+  /** The content of a copy as separate bytes, which outlive the copy and the process. */
   export(saved: SavedKv): Uint8Array;
-  /** The copy that bytes of an export() with the same layout were, or null where there is no room for its `tokens`. */
+  /** Inverse of export() for bytes of the same `layout` with `tokens` tokens; null if there is no room. */
   import(bytes: Uint8Array, tokens: number): SavedKv | null;
 }
 
-/** A sequence that is to be drafted for: the last of its `total` tokens is the one the model has yet to see. */
+/** A sequence to draft for. `tokens` holds `total` tokens; the model has not yet been fed the last one. */
 export interface DraftTarget {
   readonly slot: number;
   readonly total: number;
@@ -214,17 +244,18 @@ export interface DraftTarget {
 }
 
 /**
- * Heads that predict tokens from the model's hidden states. They follow every step by themselves. What they hold of a slot
- * may begin anywhere: it bears on how good their drafts are, and on nothing else.
+ * Multi-token prediction (MTP): heads that predict tokens from the model's hidden states. They read every step without
+ * being asked. Their context of a slot may begin anywhere in it, which affects only the quality of drafts.
  */
 export interface MtpHeads {
-  /** Tokens they were made to draft at once; they can draft more. */
+  /** Draft length of the heads' training; longer drafts are possible. */
   readonly trainedTokens: number;
-  /** Whether the hidden state is at hand that a draft behind the last of `total` tokens is made from. */
+  /** Whether the hidden state needed to draft behind the last of `total` tokens is available. */
   follows(slot: number, total: number): boolean;
   /**
-   * Drafts up to `depths[i]` tokens for `targets[i]`: fills its `draft` and `draftCount`. `choose` picks a token by row
-   * `row` of the heads' logits; the target's `draftCount` says how many come before it.
+   * Drafts up to `depths[i]` tokens for `targets[i]`: fills its `draft` and `draftCount`. `choose` picks a token from
+   * row `row` of the heads' logits, [row][vocabSize]; the target's `draftCount` is the number of tokens drafted before
+   * it.
    */
   propose<T extends DraftTarget>(
     targets: readonly T[],
@@ -233,18 +264,20 @@ export interface MtpHeads {
   ): void;
 }
 
-/** The LoRA adapters that steps may name. */
+/** The loaded LoRA adapters, which the rows of a step name by id. */
 export interface AdapterHost {
   /**
-   * Loads a prepared adapter (engines/lora/) of this model under an id above 0 that no other has had. Steps go on
-   * meanwhile; once it resolves rows may name the id. Throws lora_device_load_failed, or invalid_lora_adapter where it
-   * changes what this engine adds no adapter to, and nothing has changed.
+   * Loads a prepared adapter (engines/files/lora) under a new id, which must be > 0 and never used before. Steps
+   * continue during the load; rows may name the id once the promise resolves. Rejects with `lora_device_load_failed`,
+   * or with `invalid_lora_adapter` if the adapter changes a matrix that this engine cannot adapt; nothing has changed
+   * then.
    */
   load(id: number, path: string): Promise<void>;
-  /** Frees an adapter that no row of a later step names. Between steps. */
+  /** Frees an adapter that no later row names. Call between steps. */
   unload(id: number): void;
 }
 
+/** A loaded model. All calls are made on the thread that loaded it, none during a step. */
 export interface LoadedModel {
   readonly card: ModelCard;
   readonly capacity: Capacity;
@@ -252,15 +285,19 @@ export interface LoadedModel {
   readonly tokens: TokenClasses;
   readonly kv: KvCache;
   /**
-   * Token ids of a text by the engine's own tokenizer, control tokens as plain text: the oracle of the agents side's
-   * vocabulary. Null where the engine has none.
+   * Token ids of a text from the engine's own tokenizer, with control tokens as plain text. It verifies the text
+   * workers' vocabulary. Null: the engine has no tokenizer.
    */
   readonly tokenize: ((text: string) => Int32Array) | null;
-  /** Left out, or null, where there are none. */
+  /** Null or absent: no MTP. */
   readonly mtp?: MtpHeads | null;
-  /** Left out, or null, where it takes none. */
+  /** Null or absent: no adapters. */
   readonly adapters?: AdapterHost | null;
-  /** ONE forward pass, synchronous, on the model's own thread. Throws ServerError `model_failed` if the engine does. */
+  /**
+   * Runs ONE forward pass, synchronously, on the model's own thread. Throws ServerError `model_failed` if the engine
+   * fails.
+   */
   step(batch: Batch): StepOutput;
+  /** Frees all memory of the model, its KV cache and adapters. Call once; no other call may follow. */
   dispose(): void;
 }

@@ -1,26 +1,26 @@
-// Owns the neutral vocabulary between the wire protocols and the engines: what a request asks and the one closed union
-// of events that answers it. No protocol's own type appears here.
+// Generation request and events: the protocol-neutral form of requests, and the closed union of events that answers
+// them. Contains no type of a wire protocol.
 import type { ErrorRecord } from "../runtime/errors.ts";
 import type { LogprobRecords } from "./logprobs.ts";
 
 export interface ChatMessage {
   readonly role: string;
-  /** Plain text; text parts are joined by the protocol that had them. */
+  /** Plain text; the protocol has joined its text parts. */
   readonly content: string;
   readonly name?: string;
-  /** What an assistant's message thought before it said its content. */
+  /** Assistant messages: the reasoning before the content. */
   readonly reasoning?: string;
-  /** The calls of an assistant's message, in their order. */
+  /** Assistant messages: the calls, in order. */
   readonly toolCalls?: readonly ToolCall[];
-  /** Of a message of role `tool`: the call it answers. */
+  /** Messages of role `tool`: id of the call that it answers. */
   readonly toolCallId?: string;
 }
 
-/** A call of a tool as a conversation keeps it. */
+/** A tool call in a conversation. */
 export interface ToolCall {
   readonly id: string;
   readonly name: string;
-  /** JSON text, as the model wrote it. */
+  /** JSON text as the model wrote it. */
   readonly arguments: string;
 }
 
@@ -28,13 +28,13 @@ export interface ToolCall {
 export interface ToolSpec {
   readonly name: string;
   readonly description: string | null;
-  /** JSON schema of the arguments, which are an object; null: any object. */
+  /** JSON schema of the arguments object; null: any object. */
   readonly parameters: unknown;
-  /** The arguments of every call must match the schema: they are generated under its grammar. */
+  /** The arguments of every call must match the schema: a grammar enforces it. */
   readonly strict: boolean;
 }
 
-/** The tools of a request. A choice of some of them is made by naming only those. */
+/** Tools of a request. A tool choice that names some of them lists only those. */
 export interface ToolUse {
   /** At least one. */
   readonly specs: readonly ToolSpec[];
@@ -48,11 +48,11 @@ export interface ToolUse {
 export interface Sampling {
   /** 0 = greedy. */
   readonly temperature: number;
-  /** Keep the k likeliest; 0 = all. */
+  /** Keep the k likeliest tokens; 0 = all. */
   readonly topK: number;
-  /** Keep the smallest set whose probability reaches this; 1 = all. */
+  /** Keep the smallest set of likeliest tokens whose probability reaches this; 1 = all. */
   readonly topP: number;
-  /** Drop tokens less likely than this times the likeliest; 0 = none. */
+  /** Drop tokens with less than this fraction of the likeliest token's probability; 0 = none. */
   readonly minP: number;
   readonly presencePenalty: number;
   readonly frequencyPenalty: number;
@@ -61,13 +61,13 @@ export interface Sampling {
   readonly dry: Dry | null;
   /** Added to a token's logit, by token id. */
   readonly logitBias: readonly (readonly [token: number, bias: number])[];
-  /** Choice i of n uses seed + i; null draws one. */
+  /** Choice i of n uses seed + i; null: random. */
   readonly seed: number | null;
-  /** How many alternatives to report beside the chosen token (0..20); null = no logprobs. */
+  /** Number of alternatives reported beside each token (0..20); null: no logprobs. */
   readonly topLogprobs: number | null;
 }
 
-/** The likeliest token each time, nothing else. */
+/** Greedy sampling: always the likeliest token. */
 export const greedySampling: Sampling = {
   temperature: 0,
   topK: 0,
@@ -87,13 +87,13 @@ export interface Dry {
   readonly multiplier: number;
   readonly base: number;
   readonly allowedLength: number;
-  /** Text that ends a run. */
+  /** Texts that end a run. */
   readonly sequenceBreakers: readonly string[];
 }
 
 /**
- * What the whole output must be. The text of a grammar is the client's: it is translated (engines/grammar/) before any
- * grammar engine sees it. `field` is the request's field a schema came in, which a refusal names.
+ * Constraint on the whole output. Grammar texts are the client's: engines/text/constraints translates them before a
+ * grammar engine sees them. `field` is the request field of a schema, for error messages.
  */
 export type OutputGrammar =
   | { readonly kind: "json" }
@@ -102,7 +102,7 @@ export type OutputGrammar =
   | { readonly kind: "lark"; readonly grammar: string }
   | { readonly kind: "llguidance"; readonly grammar: string };
 
-/** Which LoRA adapter a request is to be answered with. */
+/** The LoRA adapter of a request: by name, or by revision. */
 export type AdapterSelector = { readonly alias: string } | { readonly generation: string };
 
 export type Prompt =
@@ -113,61 +113,61 @@ export type Prompt =
     }
   | { readonly kind: "text"; readonly text: string };
 
-/** The part of a request that only its preparation reads. It may be tens of megabytes. */
+/** The part of a request that only request preparation reads. May be tens of megabytes. */
 export interface RequestContent {
   readonly prompt: Prompt;
   readonly grammar: OutputGrammar | null;
   readonly tools: ToolUse | null;
 }
 
-/** A RequestContent in serialised form. Threads transfer it without reading it; a text worker opens it. */
+/** A RequestContent in serialised form. Threads transfer it unread; a text worker opens it. */
 export interface SealedContent {
   readonly kind: "sealed";
   readonly isChat: boolean;
   readonly bytes: Uint8Array;
-  /** Digest of the grammar and the tools in it; null where there are none. */
+  /** Digest of its grammar and tools; null: it has none. */
   readonly demand: string | null;
 }
 
-/** A request whose content is open. */
+/** A request with opened content. */
 export type OpenRequest = GenerateRequest & RequestContent;
 
 export interface GenerateRequest {
-  /** Model id as configured; resolved by the front. */
+  /** Model id as configured; resolved by the inference service. */
   readonly model: string;
-  /** null for the base model. */
+  /** null: the base model. */
   readonly adapter: AdapterSelector | null;
-  /** Who asks: requests of different clients take turns. Never a key itself. */
+  /** Client identity for fair queueing. Never the API key itself. */
   readonly client: string;
   readonly prompt: Prompt | SealedContent;
   readonly sampling: Sampling;
-  /** Number of independent choices that are returned. */
+  /** Number of choices returned. */
   readonly choices: number;
-  /** Choices generated, of which the likeliest `choices` by mean logprob are returned; >= choices. */
+  /** Number of choices generated, >= choices; the likeliest `choices` by mean logprob are returned. */
   readonly candidates: number;
-  /** The lower, the sooner it is served; 0 where the client says nothing. */
+  /** Lower values are served first; default 0. */
   readonly priority: number;
-  /** null also while the content is sealed. */
+  /** null: none, or the content is sealed. */
   readonly grammar: OutputGrammar | null;
-  /** null where there is nothing to call, and while the content is sealed. Only for a chat. */
+  /** null: no tools, or the content is sealed. Chats only. */
   readonly tools: ToolUse | null;
-  /** Alternatives to report beside each token of the prompt (0..20); null = no logprobs of the prompt. */
+  /** Alternatives reported beside each prompt token (0..20); null: no logprobs of the prompt. */
   readonly promptLogprobs: number | null;
-  /** Most tokens of thinking; what follows is the answer. null = no bound. */
+  /** Most reasoning tokens, after which the answer is forced to begin; null: no bound. */
   readonly reasoningBudget: number | null;
   readonly stop: readonly string[];
-  /** null = until the context is full. */
+  /** null: until the context is full. */
   readonly maxTokens: number | null;
   readonly ignoreEos: boolean;
   /** Keep the end of a prompt that is too long, instead of refusing it. */
   readonly truncatePrompt: boolean;
-  /** Of an answer that is streamed: under which name its latencies are counted; null where it is not. */
+  /** Streamed answers: label of their latency metrics; null: not streamed. */
   readonly series: string | null;
-  /** When the request came, in milliseconds since 1970. */
+  /** Time of arrival, in milliseconds since 1970. */
   readonly receivedAt: number;
 }
 
-/** What a request asks for that says nothing of it. */
+/** Defaults of a request's optional fields. */
 export const requestDefaults = {
   adapter: null,
   choices: 1,
@@ -185,22 +185,22 @@ export const requestDefaults = {
   receivedAt: 0,
 } satisfies Partial<GenerateRequest>;
 
-/** Extra variables a chat template may look at. */
+/** Extra variables for the chat template. */
 export interface TemplateArguments {
   readonly enableThinking?: boolean;
   readonly reasoningEffort?: string;
 }
 
-/** `tool_calls`: it ended by itself or by a stop string, after at least one whole call. */
+/** `tool_calls`: ended by itself or by a stop string, after at least one complete call. */
 export type FinishReason = "stop" | "length" | "tool_calls" | "cancelled";
 
-/** Token counts and times of one request. Times are seconds. */
+/** Token counts and times of one request. Times in seconds. */
 export interface Usage {
   readonly promptTokens: number;
-  /** Of those, the ones whose KV was there already. */
+  /** Prompt tokens with KV from the prefix cache. */
   readonly cachedTokens: number;
   readonly completionTokens: number;
-  /** Of those, the ones spent on thinking. */
+  /** Completion tokens spent on reasoning. */
   readonly reasoningTokens: number;
   readonly promptSeconds: number;
   readonly completionSeconds: number;
@@ -208,39 +208,38 @@ export interface Usage {
   readonly timeline: Timeline;
 }
 
-/** When a request got how far, in milliseconds since 1970. */
+/** Milestones of a request, in milliseconds since 1970. */
 export interface Timeline {
-  /** The agents side has begun with it. */
+  /** A text worker has started the request. */
   readonly startedAt: number;
-  /** Its prompt was rendered and in tokens: from here on it waited for the model. */
+  /** Its prompt is rendered and encoded; from here on it waits for the model. */
   readonly queuedAt: number;
-  /** The model has begun with its prompt. */
+  /** The model has started its prompt. */
   readonly scheduledAt: number;
   readonly firstTokenAt: number;
   readonly endedAt: number;
 }
 
 /**
- * What happens to a request, in order: at most one prompt, begin, the events of its choices, then exactly one of done | error,
- * which may come at any time.
- * A choice has (reasoning | text | call)* (refusal)? finish, where a call is tool_call, tool_arguments*, and either
- * tool_call_end or tool_call_failed; calls of a choice do not overlap.
+ * Events of a request, in order: at most one prompt, begin, the events of its choices, then exactly one of done |
+ * error; error may come at any time. The events of a choice are (reasoning | text | call)* (refusal)? finish, where a
+ * call is tool_call, tool_arguments*, and either tool_call_end or tool_call_failed; calls of a choice do not overlap.
  */
 export type GenerateEvent =
-  /** The first token is there. Comes once, before the events of any choice. */
+  /** The first token exists. Sent once, before the events of any choice. */
   | {
       readonly type: "begin";
       readonly promptTokens: number;
       readonly cachedTokens: number;
-      /** Of the adapter it is answered with; left out for the base model. */
+      /** Revision of the request's adapter; absent for the base model. */
       readonly adapterGeneration?: string;
     }
   /**
-   * The prompt's own tokens, where their logprobs were asked for. Nothing comes before the first: what its record says of
-   * its logprob means nothing.
+   * The prompt's own tokens, if their logprobs were requested. The first token has no predecessor: its logprob is
+   * meaningless.
    */
   | { readonly type: "prompt"; readonly logprobs: LogprobRecords }
-  /** What the model thinks before it answers. */
+  /** The model's reasoning before its answer. */
   | { readonly type: "reasoning"; readonly choice: number; readonly text: string }
   | {
       readonly type: "text";
@@ -248,7 +247,7 @@ export type GenerateEvent =
       readonly text: string;
       readonly logprobs?: LogprobRecords;
     }
-  /** A call begins, the `call`-th of its choice, counted from 0. */
+  /** A call begins, number `call` of its choice, counted from 0. */
   | {
       readonly type: "tool_call";
       readonly choice: number;
@@ -258,20 +257,20 @@ export type GenerateEvent =
     }
   /** A piece of a call's arguments: JSON text. */
   | { readonly type: "tool_arguments"; readonly choice: number; readonly call: number; readonly text: string }
-  /** The arguments are whole, and JSON. */
+  /** The arguments are complete and valid JSON. */
   | { readonly type: "tool_call_end"; readonly choice: number; readonly call: number }
   /**
-   * The call is none: cut off, or no JSON. `text` is all the model wrote of it, which a fold that can still take the call
-   * back gives as text; one that cannot has given its arguments as they came.
+   * Not a valid call: truncated, or not JSON. `text` is everything the model wrote of it. A fold that can still
+   * withdraw the call outputs it as text; otherwise the arguments have already been sent.
    */
   | { readonly type: "tool_call_failed"; readonly choice: number; readonly call: number; readonly text: string }
-  /** The text of a choice is no answer: it is not what the request demanded, for this reason. */
+  /** The text of a choice does not satisfy the request's constraint, for this reason. */
   | { readonly type: "refusal"; readonly choice: number; readonly reason: string }
   | {
       readonly type: "finish";
       readonly choice: number;
       readonly reason: FinishReason;
-      /** The stop string that ended it, if one did. */
+      /** The stop string that ended the choice, if any. */
       readonly stopString: string | null;
     }
   | { readonly type: "done"; readonly usage: Usage }

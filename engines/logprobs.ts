@@ -1,19 +1,20 @@
-// Logprobs of tokens as flat numbers: the form in which they travel between threads and wait for the writer of an answer.
+// Logprob records: logprobs of tokens as flat numbers, the form in which they travel between threads and wait for the
+// response writer.
 
-/** Most tokens a vocabulary may have: a float of 32 bits holds every id below it exactly. */
+/** Largest vocabulary: a 32-bit float holds every smaller id exactly. */
 export const maxVocabulary = 2 ** 24;
 
 /** Floats of a record before its alternatives: token id, its logprob, number of alternatives. */
 export const recordHead = 3;
 
-/** Logprobs of `count` tokens in their order. */
+/** Logprobs of `count` tokens, in order. */
 export interface LogprobRecords {
   readonly count: number;
   /** For each token `[id, logprob, n, n x (id, logprob)]`, alternatives likeliest first. */
   readonly floats: Float32Array;
 }
 
-/** Floats of the record at `at`. */
+/** Number of floats of the record at index `at`. */
 export function recordLength(floats: Float32Array, at: number): number {
   return recordHead + 2 * (floats[at + 2] as number);
 }
@@ -22,10 +23,10 @@ const noFloats = new Float32Array(0);
 const firstBlockFloats = 256;
 const largestBlockFloats = 2 ** 16;
 
-/** Records that are added bit by bit, in few large blocks. A record lies in one block. */
+/** Growing list of records in few large blocks. Each record lies in one block. */
 export class LogprobList {
   readonly #blocks: Float32Array[] = [];
-  /** The block that is being filled; it is the last of #blocks. */
+  /** The block being filled, the last of #blocks. */
   #block = noFloats;
   #used = 0;
   #count = 0;
@@ -41,13 +42,13 @@ export class LogprobList {
     this.#count += count;
   }
 
-  /** The records so far, in arrays of whole records. Valid when more are added. */
+  /** The records so far, in arrays of whole records. They stay valid when more are added. */
   blocks(): readonly Float32Array[] {
     const last = this.#blocks.length - 1;
     return this.#blocks.map((block, i) => (i === last ? block.subarray(0, this.#used) : block));
   }
 
-  /** All records in one array of its own. */
+  /** All records in one new array. */
   records(): LogprobRecords {
     const blocks = this.blocks();
     const floats = new Float32Array(blocks.reduce((length, block) => length + block.length, 0));

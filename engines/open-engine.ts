@@ -1,5 +1,5 @@
-// Owns the list of engines. Each is imported when it is asked for: the wasm engine must run where the native libraries of the
-// other do not load, and a process that runs it has none of them mapped.
+// Engine list. Each engine is imported on first use: the wasm engine must run on systems where llama.cpp's libraries do
+// not load, and its process must not map them.
 import type { Engine, EngineName } from "./engine.ts";
 
 const engines: Readonly<Record<EngineName, () => Promise<Engine>>> = {

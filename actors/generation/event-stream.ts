@@ -1,4 +1,4 @@
-// Event stream: carries the events of one request to the front, through a bounded stream. While the reader is behind, it
+// Event stream: carries the events of one request to the main thread, through a bounded stream. While the reader is behind, it
 // buffers the events that were on their way; the generations that emit them pause meanwhile. How long a reader may stand still
 // is decided in http/, which cuts the connection; then the stream is cancelled.
 import type { GenerateEvent, Usage } from "../../engines/generation.ts";
@@ -28,7 +28,7 @@ export class EventStream {
     this.#writer = open({ onCancel, onDrain: () => this.#drained() });
   }
 
-  /** The first write: tells the front that the prompt is in tokens. */
+  /** The first write: tells the main thread that the prompt is in tokens. */
   prepared(): void {
     this.#isBehind = !this.#writer.write({ type: "prepared" });
   }

@@ -1,4 +1,4 @@
-// Generation place: the module of a worker thread. Sets up the actors `generation` and `models`, the stream hub to the front,
+// Generation place: the module of a worker thread. Sets up the actors `generation` and `models`, the stream hub to the main thread,
 // and the text workers.
 import { StreamHub } from "../../runtime/actor/stream.ts";
 import { realClock } from "../../runtime/clock.ts";

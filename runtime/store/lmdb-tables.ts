@@ -1,5 +1,5 @@
 // Tables in an LMDB environment: a folder that several servers of one machine may share. A committed transaction survives a kill.
-// Calls block on the disk: never used on the front thread.
+// Calls block on the disk: never used on the main thread.
 import { join } from "node:path";
 import { type Database, open, type RootDatabase } from "lmdb";
 import { ServerError } from "../errors.ts";

@@ -37,7 +37,7 @@ const text = fc
   )
   .map((parts) => parts.join(""));
 
-describe("the agents side's vocabulary and the engine's own tokenizer", () => {
+describe("the generation place's vocabulary and the engine's own tokenizer", () => {
   let model: NativeModel;
   let vocabulary: Vocabulary;
 

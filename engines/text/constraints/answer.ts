@@ -13,7 +13,7 @@ import { regexExpression } from "./regex-rules.ts";
 interface Answer {
   readonly expression: Expression;
   readonly check: Check | null;
-  /** The error for a grammar that no text matches. */
+  /** Error for a grammar that no text matches. */
   nothingLeft(): Error;
 }
 

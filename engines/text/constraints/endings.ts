@@ -6,7 +6,7 @@ import { type Expression, type Rules, repeat, sequence, sequenceOf } from "./ebn
 
 type Composite = Expression & { readonly kind: "sequence" | "choice" | "repeat" };
 
-/** Which expressions have a finite text. */
+/** Expressions that match a finite text. */
 export class Endings {
   readonly #rules: ReadonlySet<string>;
   readonly #known = new Map<Composite, boolean>();

@@ -2,9 +2,9 @@
 // a stop string itself is never emitted. One instance per sequence; called once per token.
 
 export interface StopResult {
-  /** Text that may go out now. */
+  /** Text that may be output now. */
   readonly text: string;
-  /** The stop string that ended the sequence, or null. After one, everything pushed is ignored. */
+  /** The stop string that ended the sequence, or null. Text pushed afterwards is ignored. */
   readonly stopped: string | null;
 }
 

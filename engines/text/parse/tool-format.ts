@@ -43,7 +43,7 @@ export interface CallSyntax {
    * whole output is recognized.
    */
   readonly trigger: string | null;
-  /** Before the first call; begins with the trigger. */
+  /** Text before the first call; begins with the trigger. */
   readonly open: string;
   /** Between two calls; null if an output has only one. */
   readonly between: string | null;

@@ -1,5 +1,5 @@
 // Chat template: renders a conversation into a prompt. Families accept different input: messages and tools are reshaped to fit,
-// and written as text if the template has no place for them. Called by the agents side.
+// and written as text if the template has no place for them. Called by text workers.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ChatMessage, TemplateArguments, ToolSpec } from "../../generation.ts";
 import { chooseFormat } from "../parse/choose-format.ts";

@@ -15,7 +15,7 @@ export function removedWords(source: string): readonly string[] {
   return [...words];
 }
 
-/** The strings that the template sets a variable to. */
+/** The strings that the template assigns to a variable. */
 function* valuesOf(source: string, variable: string): Iterable<string> {
   const setting = new RegExp(`\\bset\\s+${variable}\\s*=\\s*(["'])((?:\\\\.|(?!\\1)[^\\\\])*)\\1`, "gs");
   for (const [, , word] of source.matchAll(setting)) if (word !== undefined) yield unescaped(word);

@@ -17,7 +17,9 @@ export class UserTextGuard {
   private readonly beginnings = new Set<string>();
   private readonly ends = new Set<string>();
   private readonly longest: number;
-  /** One text to search: schemas have thousands of short words, and some vocabularies a thousand names. */
+  /**
+   * All names as one searchable text: schemas have thousands of short words, and some vocabularies a thousand names.
+   */
   private readonly allNames: string;
   /** Words that the template may remove from a text or split it at. */
   private readonly removed: readonly string[];
@@ -44,7 +46,7 @@ export class UserTextGuard {
     }
   }
 
-  /** `text` with `marker` wherever it spells a name, or could spell one with its neighbours. */
+  /** `text` with `marker` wherever it spells a name, or could spell one together with its neighbours. */
   guard(text: string, marker: string): string {
     if (text === "") return text;
     let guarded = text;

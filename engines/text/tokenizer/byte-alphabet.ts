@@ -4,7 +4,7 @@
 const noByte = -1;
 let nextInvisible = 0x100;
 
-/** The character that spells each byte. */
+/** The character of each byte. */
 export const byteSpellings: readonly string[] = Array.from({ length: 256 }, (_, byte) => {
   const isVisible = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
   return String.fromCharCode(isVisible ? byte : nextInvisible++);
@@ -16,7 +16,7 @@ for (const [byte, spelling] of byteSpellings.entries()) byteOfCode[spelling.char
 
 const onlySelfSpelled = /^[\x21-\x7e]*$/;
 
-/** `text` with each UTF-8 byte spelled as one character. */
+/** `text` with one character per UTF-8 byte. */
 export function spellBytes(text: string): string {
   if (onlySelfSpelled.test(text)) return text;
   let spelled = "";

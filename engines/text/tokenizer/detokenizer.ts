@@ -1,4 +1,4 @@
-// Detokenizer: turns the tokens of one sequence into text as they arrive. Called once per token on the agents thread, so a token
+// Detokenizer: turns the tokens of one sequence into text as they arrive. Called once per token on the generation thread, so a token
 // of whole characters, the usual case, costs one array look-up. It never emits part of a character: the bytes wait for the next
 // token.
 import type { TokenTexts } from "./token-texts.ts";
@@ -25,7 +25,7 @@ export class Detokenizer {
     this.dropsSpace = texts.addsSpacePrefix && (previousToken === null || texts.isControl(previousToken));
   }
 
-  /** The text that this token completes; "" if it completes none. */
+  /** The text that this token completes; "" if none. */
   push(token: number): string {
     if (this.shown.has(token)) return this.pushName(token);
     const whole = this.pendingLength === 0 ? this.texts.pieceText(token) : null;

@@ -5,7 +5,7 @@ import { endNames, infillNames } from "../../files/gguf/end-of-generation.ts";
 import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
 
 export type TokenKind =
-  /** Text, reached by encoding. */
+  /** Text, produced by encoding. */
   | "normal"
   /** Structure: encoded only from its name in a prompt's template, and without text when generated. */
   | "control"

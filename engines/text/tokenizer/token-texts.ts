@@ -1,5 +1,5 @@
 // Texts of a vocabulary's tokens, in memory that threads share. Created on the text worker that reads the vocabulary; used by
-// the agents thread (tokens to text) and the front (logprobs).
+// the generation thread (tokens to text) and the main thread (logprobs).
 import assert from "node:assert";
 import { maxVocabulary } from "../../logprobs.ts";
 import { type Pieces, PieceTable } from "./pieces.ts";

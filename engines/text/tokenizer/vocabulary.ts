@@ -28,7 +28,7 @@ export interface Vocabulary extends TabledVocabulary {
    * may stand for text of any length (unknown words, runs of spaces), the value is more than meaningful text ever has.
    */
   readonly longestPieceBytes: number;
-  /** Tokens of plain text: control tokens' names are ordinary characters. */
+  /** Tokens of plain text: control token names are ordinary characters. */
   encode(text: string): Int32Array;
   /** Like `encode`, with the BOS token in front if the model wants one. */
   encodeCompletion(text: string): Int32Array;

@@ -5,7 +5,7 @@ import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 const texts = new WeakMap<object, string>();
 const sets = new WeakMap<readonly unknown[], ReadonlySet<string>>();
 
-/** The same text for equal values. */
+/** Canonical text: the same for equal values. */
 export function canonical(value: unknown): string {
   if (typeof value !== "object" || value === null) {
     if (typeof value === "string") spendOn(value.length);

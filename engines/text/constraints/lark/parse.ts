@@ -25,7 +25,7 @@ export interface LarkFile {
 const maxDepth = 100;
 const maxRepeat = 1000;
 
-/** `extensions` of llguidance: %json inside rules and a %llguidance header. */
+/** `extensions` of llguidance: %json inside rules, and a %llguidance header. */
 export function parseLark(text: string, extensions: boolean): LarkFile {
   return new Parser(tokensOf(text), extensions).file();
 }

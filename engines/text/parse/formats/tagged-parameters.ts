@@ -9,7 +9,7 @@ import { readCallsUntil, taggedJson } from "./json-calls.ts";
 import type { MarkedFormat } from "./marked-format.ts";
 
 interface Tags {
-  /** Around calls. */
+  /** Texts around calls. */
   readonly open: string;
   readonly close: string;
   /** Around a name. If `nameOpen` is empty, the name's end belongs to the text that follows and is not consumed. */
@@ -18,7 +18,7 @@ interface Tags {
   readonly callEnd: string;
   readonly keyOpen: string;
   readonly keyEnd: string;
-  /** Before a value, after the end of its key and white space. */
+  /** Text before a value, behind its key's end and white space. */
   readonly valueOpen: string;
   readonly valueEnd: string;
 }

@@ -36,7 +36,7 @@ const markedWords = String.raw`${asciiMark}[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{
 const deepseek3 = String.raw`${markedWords}| ?[\p{P}\p{S}]+[\r\n]*|${spaces}`;
 const bloom = String.raw` ?[^(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+`;
 
-/** Words that may begin with capitals: "aB" is cut, "Ab" is not. Letters outside ASCII count as both cases. */
+/** Words that may begin with capitals: "aB" is split, "Ab" is not. Letters outside ASCII count as both cases. */
 function casedWords(extra: string, digits: string, ending: string): string {
   const upper = `(?:[^\\P{L}a-z]${extra})`;
   const lower = `(?:[^\\P{L}A-Z]${extra})`;

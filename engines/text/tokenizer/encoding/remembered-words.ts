@@ -6,7 +6,7 @@ const longestWord = 32;
 
 export class RememberedWords {
   readonly #encode: (word: string) => readonly number[];
-  /** Emptied when full. */
+  /** Cleared when full. */
   readonly #words = new Map<string, readonly number[]>();
 
   constructor(encode: (word: string) => readonly number[]) {

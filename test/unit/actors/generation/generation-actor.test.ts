@@ -18,7 +18,7 @@ async function startServer(t: TestContext, options: Parameters<typeof createServ
 
 const lastOf = (events: readonly GenerateEvent[]) => events.at(-1);
 
-describe("the agents actor and a model", () => {
+describe("the generation actor and a model", () => {
   it("answers a request with what the engine generates", async (t) => {
     const { start } = await startServer(t);
     const [alone, again] = [await readAll(start()), await readAll(start())];

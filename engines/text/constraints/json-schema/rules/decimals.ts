@@ -62,7 +62,7 @@ function* ofMagnitude(low: bigint, high: bigint, places: number): Iterable<Regex
   }
 }
 
-/** Digits from one text to another of the same length. */
+/** Digit strings from one to another of the same length. */
 function digits(from: string, to: string, places: number): RegexNode {
   spend(4);
   spendOn(4 * from.length);

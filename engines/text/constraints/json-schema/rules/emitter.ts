@@ -9,7 +9,7 @@ export interface Emitter {
   readonly rules: Rules;
   readonly shared: SharedRules;
   readonly counted: CountedStrings;
-  /** The rule of the values that match a goal. */
+  /** Rule of the values that match a goal. */
   value(goal: Goal): Expression;
   alternatives(goal: Goal): readonly Conjunct[];
   /** The values that match a goal; null if there are many. */

@@ -142,7 +142,7 @@ export class SharedRules {
     });
   }
 
-  /** A key that is the same for equal automata. */
+  /** Key that is the same for equal automata. */
   automatonKey(automaton: Automaton): string {
     const known = this.#automatonKeys.get(automaton);
     if (known !== undefined) return known;

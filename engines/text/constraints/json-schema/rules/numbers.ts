@@ -48,7 +48,7 @@ export function numberExpression(conjunct: Conjunct, emitter: Emitter): Expressi
 const canonicalNumber = automatonOf(parseRegex("-?\\d+(?:\\.\\d*[1-9])?"), "whole");
 const properFraction = automatonOf(parseRegex("-?\\d+\\.\\d*[1-9]"), "whole");
 
-/** Both bounds, inclusive, in units of the last place. */
+/** Both bounds, inclusive, in units of the last decimal place. */
 interface Range {
   readonly low: bigint;
   readonly high: bigint;
