@@ -1,7 +1,7 @@
 // Build: compiles the program (or, with --all, also the tests and benchmarks) into dist/, and the WASM modules whose sources are
 // newer than they are. Plain JavaScript, because it runs before anything is compiled.
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -51,7 +51,11 @@ function buildModule(folder, entry, target, output) {
   return run(target === "" ? argv : [...argv, "--target", target]);
 }
 
-const project = process.argv.includes("--all") ? "tsconfig.json" : "tsconfig.build.json";
+// Both projects write to dist/, so each must forget what the other knew: its records of written files would be wrong.
+const [project, other] = process.argv.includes("--all")
+  ? ["tsconfig.json", ".tsbuildinfo-build"]
+  : ["tsconfig.build.json", ".tsbuildinfo"];
+rmSync(join(root, "dist", other), { force: true });
 const start = new Date();
 const results = await Promise.all([
   run([tsc, "-p", join(root, project)]),

@@ -26,6 +26,9 @@ export type { ServiceOptions } from "./service-options.ts";
 
 type ErrorEvent = Extract<GenerateEvent, { readonly type: "error" }>;
 
+/** Maximum number of generations that wait for the generation place to begin with them; a tell has no limit of its own. */
+const maxStarting = 4096;
+
 /** The use of a loaded model by one request, until end(). */
 interface Visit {
   readonly link: GenerationLink;
@@ -54,6 +57,8 @@ export class InferenceService implements Inference, ModelManagement {
   readonly #models: ModelManager;
   /** Numbers of streams and tasks. */
   #nextId = 1;
+  /** Generations whose first event has not come. */
+  #starting = 0;
   #isStopping = false;
 
   constructor(options: ServiceOptions) {
@@ -150,13 +155,22 @@ export class InferenceService implements Inference, ModelManagement {
   ): AsyncGenerator<readonly GenerateEvent[]> {
     let visit: Visit | null = null;
     let reader: StreamReader<GenerationEvent> | null = null;
+    let isStarting = false;
+    const begun = () => {
+      if (isStarting) this.#starting--;
+      isStarting = false;
+    };
     const cancel = () => reader?.cancel();
     signal.addEventListener("abort", cancel, { once: true });
     try {
       visit = await this.#visit(request, signal);
       if (signal.aborted) return;
+      if (this.#starting >= maxStarting) throw tooManyStarting();
       reader = this.#start(visit, request);
+      this.#starting++;
+      isStarting = true;
       for await (const batch of reader) {
+        begun();
         if (batch[0]?.type === "prepared") onPrepared();
         const events = eventsOf(batch);
         const last = events.at(-1);
@@ -167,6 +181,7 @@ export class InferenceService implements Inference, ModelManagement {
       if (!signal.aborted) yield [{ type: "error", error: toErrorRecord(error) }];
     } finally {
       signal.removeEventListener("abort", cancel);
+      begun();
       visit?.end();
       onPrepared();
     }
@@ -284,4 +299,8 @@ const restarting: ErrorRecord = {
 /** The events of a batch: without `prepared`, the first item of a stream. */
 function eventsOf(batch: readonly GenerationEvent[]): readonly GenerateEvent[] {
   return (batch[0]?.type === "prepared" ? batch.slice(1) : batch) as readonly GenerateEvent[];
+}
+
+function tooManyStarting(): ServerError {
+  return new ServerError("mailbox_full", `${maxStarting} requests wait for the generation place; try again shortly`);
 }

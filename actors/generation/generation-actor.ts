@@ -152,9 +152,9 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
         actor: model.actor,
         open: (sink) => this.#openSequence(model, sink),
         places,
-        close: (id, tokenCount) => {
+        close: (id, tokenCount, hasBegun) => {
           model.sequences.delete(id);
-          places.ended(tokenCount);
+          places.ended(tokenCount, hasBegun);
         },
       },
       signal,

@@ -64,9 +64,9 @@ export class GenerationQueue {
         this.#shares.add(client);
       },
       resumed,
-      ended: (tokenCount) => {
+      ended: (tokenCount, hasBegun) => {
         if (tokenCount > 0) this.#retryAfter.ended();
-        else if (waiting > 0) begun();
+        if (!hasBegun && waiting > 0) begun();
         leave();
       },
       close: () => {
@@ -85,8 +85,8 @@ export interface QueuePlaces {
   paused(): void;
   /** It has a token again, or has ended. */
   resumed(): void;
-  /** A sequence has ended, after `tokenCount` tokens. */
-  ended(tokenCount: number): void;
+  /** A sequence has ended, after `tokenCount` tokens. `hasBegun`: begun() was called for it, which happens without a token too. */
+  ended(tokenCount: number, hasBegun: boolean): void;
   /** The request has ended: gives all places back. */
   close(): void;
 }

@@ -47,7 +47,8 @@ export interface GenerationOptions {
     open(sink: SequenceSink): number;
     readonly places: Pick<QueuePlaces, "begun" | "paused" | "resumed">;
     /** The sequence has ended after `tokenCount` tokens, or is cancelled: its sink gets no more. */
-    close(id: number, tokenCount: number): void;
+    /** `hasBegun`: the sequence has had a row from the model. */
+    close(id: number, tokenCount: number, hasBegun: boolean): void;
   };
   /** Ends the generation: run() rejects with the reason, an Error. */
   readonly signal: AbortSignal;
@@ -76,6 +77,8 @@ export class Generation {
   readonly #open = new Map<number, Choice>();
   /** Sequences that were paused and have had no token since. */
   readonly #paused = new Set<number>();
+  /** Sequences that have had a row from the model. */
+  readonly #begun = new Set<number>();
   /** Every choice by index. */
   #choices: readonly Choice[] = [];
   /** null if all candidates are returned. */
@@ -200,9 +203,11 @@ export class Generation {
       onToken: (token, flags, elapsed, logprobs, at) => {
         // The choice has ended; these rows were on their way.
         if (!this.#open.has(id)) return;
-        if (this.#paused.size > 0 && this.#paused.delete(id)) model.places.resumed();
+        // Rows that were on their way when the reader fell behind do not resume the sequence.
+        if (!this.#isPaused && this.#paused.size > 0 && this.#paused.delete(id)) model.places.resumed();
         if (firstUnits === null) {
           firstUnits = elapsed;
+          this.#begun.add(id);
           model.places.begun();
         }
         if (this.#firstTokenAt === 0) this.#begin(elapsed);
@@ -259,7 +264,7 @@ export class Generation {
     this.#reasoningTokens += choice.reasoningTokenCount;
     this.#open.delete(id);
     if (this.#paused.delete(id)) this.#options.model.places.resumed();
-    this.#options.model.close(id, choice.tokenCount);
+    this.#options.model.close(id, choice.tokenCount, this.#begun.has(id));
     if (this.#open.size === 0) this.#complete();
   }
 
@@ -328,7 +333,7 @@ export class Generation {
     signal.removeEventListener("abort", this.#aborted);
     const ids = [...this.#open.keys()];
     if (ids.length > 0) model.actor.tell("cancel", { ids });
-    for (const [id, choice] of this.#open) model.close(id, choice.tokenCount);
+    for (const [id, choice] of this.#open) model.close(id, choice.tokenCount, this.#begun.has(id));
     this.#open.clear();
     return completion;
   }

@@ -157,8 +157,8 @@ describe("a model with prediction heads", () => {
     const other = await write("narrow", { width: 32 });
     const llama = await tinyModel();
     const refusals: [string, MtpSpec, Partial<ModelSpec>, RegExp][] = [
-      [none, ownHeads, {}, /^mtp_n_predict expects a model with prediction heads.*none\.gguf.*no prediction heads/],
-      [llama, ownHeads, {}, /^mtp_n_predict expects .*\(llama\) has no prediction heads/],
+      [none, ownHeads, {}, /^mtp_n_predict expects a model with MTP heads.*none\.gguf.*no MTP heads/],
+      [llama, ownHeads, {}, /^mtp_n_predict expects .*\(llama\) has no MTP heads/],
       [none, { path: llama }, {}, /^mtp_model expects .*\(llama\) is no assistant of .*\(glm4moe\)/],
       [llama, { path: whole }, {}, /^mtp_model expects .*\(glm4moe\) is no assistant of .*\(llama\)/],
       [none, { path: other }, {}, /^mtp_model expects .*it has 32 floats a state and 320 tokens, not 64 and 320/],

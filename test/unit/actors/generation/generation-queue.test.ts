@@ -20,7 +20,7 @@ describe("the queue of runs", () => {
     const queue = createQueue();
     const run = queue.enter("a", 4);
     run.begun();
-    run.ended(3);
+    run.ended(3, true);
     const second = queue.enter("a", 1);
     assert.throws(() => queue.enter("a", 1), queueFull);
     run.close();
@@ -40,10 +40,21 @@ describe("the queue of runs", () => {
   it("forgets what has ended without a token", () => {
     const queue = createQueue();
     const run = queue.enter("many", 4);
-    run.ended(0);
-    run.ended(0);
+    run.ended(0, false);
+    run.ended(0, false);
     queue.enter("few", 2);
     // Two wait of each: none has more than the other would have.
+    assert.throws(() => queue.enter("few", 1), queueFull);
+  });
+
+  it("gives back one place of a sequence that ends by its first row, without a token", () => {
+    const queue = createQueue();
+    const run = queue.enter("many", 4);
+    run.begun();
+    run.ended(0, true);
+    queue.enter("few", 1);
+    queue.enter("few", 1);
+    // Three of "many" wait: one of them gives way to the second of "few", none to a third.
     assert.throws(() => queue.enter("few", 1), queueFull);
   });
 
