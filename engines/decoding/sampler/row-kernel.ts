@@ -33,10 +33,10 @@ export interface RowKernel {
   argmax(): number;
   /**
    * Draws a token from the distribution softmax(row / temperature). `u` is a uniform random number, 0 <= u < 1. The filters
-   * apply in this order, and the rest is renormalised after each: top-k keeps the k likeliest tokens; top-p keeps the smallest
-   * set of likeliest tokens with at least this share of the probability; min-p keeps the tokens with at least this probability
-   * relative to the likeliest. Among equally likely tokens, lower ids are kept. `u` selects from the cumulative distribution in
-   * order of ids. Returns -1 if no token can be chosen.
+   * apply in this order, and the rest is renormalised: top-k keeps the k likeliest tokens; top-p keeps the smallest set of
+   * likeliest tokens with at least this share of the remaining probability; min-p keeps the tokens with at least this
+   * probability relative to the likeliest. Among equally likely tokens, lower ids are kept. `u` selects from the cumulative
+   * distribution in order of ids. Returns -1 if no token can be chosen.
    */
   draw(filters: Filters, u: number): number;
   /** Returns ln(sum(exp(row))); -Infinity if no token can be chosen. */
