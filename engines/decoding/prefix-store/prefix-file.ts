@@ -22,15 +22,15 @@ export interface PrefixContent extends PrefixKey {
 /** Thrown for an invalid file of the store; the message is the reason. */
 export class DamagedFile extends Error {}
 
-// The file:
+// File layout, by byte offset:
 //   0  magic
 //   8  version, bytes of the description, number of tokens, 0      u32 each
 //  24  bytes of the KV                                            u64
 //  32  description as JSON, tokens as i32
 //      sha256 of all above
 //      the KV
-//      sha256 of all above but the first sha256
-// Numbers are in the machine's own order, like those in the KV: another machine's file has another version.
+//      sha256 of all above except the first sha256
+// Numbers have the byte order of the machine, like those in the KV. With another byte order the version does not match.
 const magic = Buffer.from("troupeKV");
 const version = 1;
 const fixedBytes = 32;
