@@ -40,8 +40,8 @@ export interface SchedulerLimits extends StepLimits {
 }
 
 /**
- * Number of preemptions by cause. reader: the client read too slowly while other sequences waited. memory: other sequences
- * needed the KV memory. share: a client with fewer slots got the slot.
+ * Number of preemptions by cause. reader: the client read too slowly. memory: other sequences needed the KV memory. share: a
+ * client with fewer slots got the slot.
  */
 export type Preemptions = Record<"reader" | "memory" | "share", number>;
 

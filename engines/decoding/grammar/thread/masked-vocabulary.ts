@@ -87,7 +87,10 @@ export class MaskedVocabulary {
     for (let i = 0; i < this.#usable.length; i++) target[i] = (mask[i] as number) & (this.#usable[i] as number);
   }
 
-  /** Whether `mask` allows any token with more bytes than this one. Fast if the mask allows few tokens, or nearly all. */
+  /**
+   * Whether `mask` allows a token with more bytes than token `than`. If the text of `than` is forced, every such token begins
+   * with it. Fast if the mask allows few tokens, or nearly all.
+   */
   allowsLonger(mask: Int32Array, than: number): boolean {
     const length = this.#length(than);
     for (let i = 0; i < this.#usable.length; i++) {
