@@ -16,7 +16,7 @@ import { ThreadPool } from "./thread-pool.ts";
 
 export interface GrammarHostOptions {
   readonly modelPath: string;
-  /** Number of logits of the model. */
+  /** Number of logits per position of the model. */
   readonly vocabSize: number;
   readonly endOfGeneration: readonly number[];
   /** Maximum number of open matchers. */

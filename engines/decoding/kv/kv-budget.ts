@@ -1,10 +1,10 @@
-// KV budget: turns the configured KV memory into tokens per sequence, or into a pool that all sequences share.
+// KV budget: converts the configured KV memory into a number of tokens per sequence, or into a pool that all sequences share.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ModelSpec } from "../../engine.ts";
 
 export interface KvShape {
   readonly layers: number;
-  /** Elements of K plus V of one token in one layer. */
+  /** Number of elements of one token's K and V in one layer. */
   readonly elementsPerLayer: number;
   readonly bytesPerElement: number;
   readonly trainedContext: number;
@@ -12,7 +12,7 @@ export interface KvShape {
 
 /** Share of the free memory that the KV cache takes if no budget is configured. Chosen by hand. */
 const defaultShare = 0.25;
-/** llama.cpp allocates each sequence's context in steps of this many tokens. */
+/** llama.cpp allocates the context of each sequence in multiples of this number of tokens. */
 const contextStep = 256;
 
 /** Bytes of KV of one token in all layers. */

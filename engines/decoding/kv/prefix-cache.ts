@@ -8,7 +8,7 @@ import { type Match, PrefixIndex } from "./prefix-index.ts";
 /** The properties of a loaded model that KV memory depends on. */
 export type KvModel = Pick<LoadedModel, "capacity" | "capabilities" | "kv">;
 
-/** KV of an ended sequence. */
+/** A copy of the KV of an ended sequence. */
 export interface CachedPrefix {
   readonly adapter: number;
   readonly tokens: Int32Array;
@@ -102,7 +102,7 @@ export class PrefixCache<S extends Sequence> {
     return found;
   }
 
-  /** Counts a lookup that found `reused` tokens of a sequence. */
+  /** Counts a cache lookup for a sequence, which found `reused` tokens. */
   count(sequence: S, reused: number): void {
     if (this.#limit === 0) return;
     this.statistics.lookups++;

@@ -35,7 +35,7 @@ export class PrefixIndex<H extends TokenHolder> {
     }
   }
 
-  /** Does nothing if the holder is not indexed. */
+  /** Removes a holder from the index. Does nothing if it is not indexed. */
   remove(holder: H): void {
     const length = this.#lengths.get(holder);
     if (length === undefined) return;

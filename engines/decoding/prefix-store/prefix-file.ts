@@ -7,13 +7,13 @@ import type { PrefixKey } from "./prefix-list.ts";
 
 /** The model and the engine that a KV belongs to. Each engine has its own layout of KV. */
 export interface StoreModel {
-  /** See fingerprint.ts. */
+  /** Fingerprint of the model's files (see fingerprint.ts). */
   readonly fingerprint: string;
-  /** KvCache.layout of the engine. */
+  /** Layout of the engine's KV (KvCache.layout). */
   readonly layout: string;
 }
 
-/** A computed prefix. */
+/** The tokens of a prefix and its KV. */
 export interface PrefixContent extends PrefixKey {
   /** Its KV in the engine's own format. */
   readonly bytes: Uint8Array;

@@ -52,7 +52,10 @@ export class PrefixFolder {
   /** Path of the folder with this model's files. */
   readonly #home: string;
 
-  /** Throws config_invalid if the folder cannot be used. */
+  /**
+   * Opens the model's folder and creates it if it does not exist. Removes abandoned files, and files above the size limit.
+   * Throws config_invalid if the folder cannot be used.
+   */
   constructor(options: PrefixStoreOptions, model: StoreModel) {
     this.#options = options;
     this.#model = model;

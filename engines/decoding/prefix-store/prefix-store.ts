@@ -16,7 +16,7 @@ export interface StoredPrefix {
   readonly tokens: number;
   /** Number of first tokens that the prompt and the file have in common. */
   readonly usable: number;
-  /** Bytes of the file. */
+  /** Size of the file in bytes. */
   readonly bytes: number;
 }
 
@@ -59,7 +59,7 @@ export class PrefixStore {
     return store;
   }
 
-  /** Number of files that can be found. */
+  /** Number of files that find() can return. */
   get fileCount(): number {
     return this.#list.size;
   }

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 import { type Filters, maskWords, type RowKernel } from "./row-kernel.ts";
 
-/** The part of WebAssembly used here; neither the es2023 library nor Node's types declare it. */
+/** The types of WebAssembly that are used here. Neither the es2023 library nor Node's types declare them. */
 declare const WebAssembly: {
   validate(bytes: Uint8Array): boolean;
   readonly Module: new (bytes: Uint8Array) => object;

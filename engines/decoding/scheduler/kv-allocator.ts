@@ -135,7 +135,7 @@ export class KvAllocator<S extends Sequence> {
     const copy = this.#prefixes.findCopy(sequence);
     const copied = copy?.length ?? 0;
     const isOther = (owner: S) => owner !== sequence && owner.state === "running";
-    // A sequence waits only for earlier ones, so two cannot wait for each other.
+    // A sequence waits only for sequences that were admitted earlier, so two cannot wait for each other.
     const isEarlier = (owner: S) => order === 0 || owner.order < order;
     const coming = this.#prefixes.findRunning(sequence, (owner, length) => {
       return isOther(owner) && (owner.computed >= length || (willPrefill(owner) && isEarlier(owner)));

@@ -1,4 +1,4 @@
-// Scheduler limits: the settings of the scheduler and its statistics.
+// Scheduler limits: types of the scheduler's settings and statistics.
 import type { PrefixStatistics } from "../kv/prefix-cache.ts";
 
 export interface StepTarget {

@@ -30,7 +30,7 @@ export interface SequenceOptions {
   readonly maxNewTokens: number;
   /** Whether to continue after an end-of-generation token. */
   readonly ignoreEos: boolean;
-  /** 0 = the base model. */
+  /** Number of the adapter; 0 = the base model. */
   readonly adapter: number;
   /** Lower numbers are served first. */
   readonly priority: number;

@@ -7,7 +7,7 @@ import type { Sequence } from "../scheduler/sequence.ts";
 import { StepTimeModel } from "../scheduler/step-time-model.ts";
 import type { Drafter } from "./drafter.ts";
 
-/** The part of a sequence that the draft model's cache holds. */
+/** State of a sequence in the draft model's KV cache. */
 interface Holding {
   readonly slot: number;
   /** Number of tokens of the sequence in the cache. */

@@ -12,7 +12,7 @@ export interface MtpDrafterOptions {
   readonly maxDepth: number;
   readonly maxSequences: number;
   readonly choose: ChooseDraft;
-  /** Milliseconds. */
+  /** Returns milliseconds; used to time the heads. */
   readonly now: () => number;
 }
 

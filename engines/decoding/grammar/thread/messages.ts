@@ -12,7 +12,7 @@ export interface NumberedSource {
 /** Data that a grammar thread is started with. */
 export interface WorkerSetup {
   readonly modelPath: string;
-  /** Number of logits of the model; the vocabulary may have fewer tokens. */
+  /** Number of logits per position of the model; the vocabulary may have fewer tokens. */
   readonly vocabSize: number;
   readonly endOfGeneration: readonly number[];
   readonly control: SharedArrayBuffer;
