@@ -1,4 +1,4 @@
-// The error that ends abandoned work. No request is answered with it.
+// The error that ends work for which no request waits any more. It is never sent to a client.
 import { ServerError } from "../../../runtime/errors.ts";
 
 export function abandoned(): ServerError {

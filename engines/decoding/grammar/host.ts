@@ -1,5 +1,5 @@
-// Grammar host: constrained decoding of one model. Keeps the compiled grammars and the threads that compile and match.
-// Called by the model's place; it neither matches itself nor waits.
+// Grammar host: constrained decoding for one model. It keeps the compiled grammars and the threads that compile grammars and
+// compute token masks. It is called on the model's thread, where it neither computes masks nor waits.
 import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import { LruMap } from "../../../runtime/collections.ts";
@@ -16,18 +16,18 @@ import { ThreadPool } from "./thread-pool.ts";
 
 export interface GrammarHostOptions {
   readonly modelPath: string;
-  /** Number of logits of the model. */
+  /** Number of logits per position of the model. */
   readonly vocabSize: number;
   readonly endOfGeneration: readonly number[];
-  /** Most open matchers. */
+  /** Maximum number of open matchers. */
   readonly maxMatchers: number;
-  /** Number of threads shared by quick matchers. */
+  /** Maximum number of threads that matchers of quick grammars share. */
   readonly threads?: number;
-  /** Longest time to compile one grammar, in ms. */
+  /** Maximum time to compile one grammar, in ms. */
   readonly compileLimitMs?: number;
-  /** Longest time for one answer, in ms. */
+  /** Maximum time to compute one token mask, in ms. */
   readonly answerLimitMs?: number;
-  /** Most compiled grammars that are kept. */
+  /** Maximum number of compiled grammars in the cache. */
   readonly cacheLimit?: number;
 }
 
@@ -40,7 +40,7 @@ interface KeptGrammar {
   readonly compiled: CompiledGrammar;
 }
 
-/** Interval in which busy threads are checked. */
+/** Interval at which busy threads are checked, in ms. */
 const lookMs = 50;
 
 class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
@@ -50,7 +50,7 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
   readonly #matchers: MatcherThreads;
   readonly #proofs: Proofs;
   readonly #refusals = new RefusedGrammars();
-  /** By digest. */
+  /** Compiled grammars by digest of their source. */
   readonly #grammars: LruMap<string, KeptGrammar>;
   #matcherCount = 0;
   #nextId = 1;
@@ -135,7 +135,7 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
     else this.#matchers.lost(thread);
   }
 
-  /** Runs while a thread has work. */
+  /** Starts the periodic check, which runs while any thread has work. */
   #startWatch(): void {
     this.#watch ??= setInterval(() => this.#look(), lookMs).unref();
   }

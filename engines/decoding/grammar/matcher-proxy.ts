@@ -1,5 +1,5 @@
-// MatcherProxy: the step loop's side of one matcher. The matcher itself works on a grammar thread and can be replayed
-// on another one from the tokens it has seen.
+// MatcherProxy: the step loop's handle of one matcher. The matcher itself runs on a grammar thread. It can be moved to another
+// thread, which replays the tokens that it has seen.
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Allowed, Matcher } from "./matcher.ts";
@@ -7,23 +7,23 @@ import { Pace } from "./pace.ts";
 import { MatcherBuffer, noToken } from "./thread/matcher-buffer.ts";
 import type { NumberedSource } from "./thread/messages.ts";
 
-/** A grammar that has been compiled once. */
+/** A grammar that has been compiled successfully at least once. */
 export interface ProvedGrammar extends NumberedSource {
-  /** Digest of the source. */
+  /** Digest of the grammar's source. */
   readonly digest: string;
-  /** Compile time: processor time if the system tells it. */
+  /** Compile time: processor time if the operating system reports it, else wall-clock time. */
   readonly compileMs: number;
 }
 
-/** Owner of the threads. */
+/** Owner of the grammar threads. */
 export interface MatcherKeeper {
   readonly vocabSize: number;
-  /** An answer has been used; `pace` has counted it. */
+  /** Called when the token mask of a matcher has been used. `pace` already includes its time. */
   answered(matcher: MatcherProxy): void;
   closed(matcher: MatcherProxy): void;
 }
 
-/** The part of a grammar thread that a matcher uses. */
+/** The methods of a grammar thread that a matcher uses. */
 export interface MatcherThread {
   readonly isServing: boolean;
   readonly control: { hurry(): void; wakeSoon(): void };
@@ -35,14 +35,14 @@ export class MatcherProxy implements Matcher {
   readonly id: number;
   readonly grammar: ProvedGrammar;
   readonly pace = new Pace(performance.now());
-  /** Too slow to share a thread with quick matchers. */
+  /** Whether it is too slow to share a thread with quick matchers. */
   isSlow = false;
-  /** Number of its threads that ended for an unknown reason. */
+  /** Number of its threads that have ended for an unknown reason. */
   losses = 0;
   readonly #keeper: MatcherKeeper;
   #buffer: MatcherBuffer;
   #thread: MatcherThread;
-  /** Tokens whose answers have been used, forced ones included. */
+  /** Tokens that the matcher has processed and whose masks have been used, including forced tokens. */
   readonly #history: number[] = [];
   #failure: ServerError | null = null;
   #isClosed = false;
@@ -111,7 +111,7 @@ export class MatcherProxy implements Matcher {
     this.#keeper.closed(this);
   }
 
-  /** Continues on another thread with new memory, because the old thread may still write an answer. */
+  /** Moves the matcher to another thread. It gets a new buffer, because the old thread may still write to the old one. */
   move(thread: MatcherThread): void {
     const history = [...this.#history];
     const { isAnswered } = this.#buffer;
@@ -126,7 +126,7 @@ export class MatcherProxy implements Matcher {
     this.#failure ??= failure;
   }
 
-  /** Appends the last token and the tokens its answer forced. */
+  /** Appends the last accepted token and the tokens that were forced after it. */
   #passOn(history: number[]): void {
     const { token, forced, forcedCount } = this.#buffer;
     if (token !== noToken) history.push(token);

@@ -1,6 +1,6 @@
-// MatcherThreads: assigns matchers to grammar threads. Quick matchers share threads; slow ones, and those of grammars
-// that take long to compile, are kept apart. A thread that ends fails the matcher it worked for; its other matchers
-// move to another thread.
+// MatcherThreads: assigns matchers to grammar threads. Quick matchers share threads. Slow matchers, and matchers of grammars
+// that take long to compile, run on separate threads. If a thread ends, the matcher that it was working for fails, and its
+// other matchers move to another thread.
 import { ServerError } from "../../../runtime/errors.ts";
 import { abandoned } from "./abandoned.ts";
 import { slowAnswerMs, slowCompileMs } from "./limits.ts";
@@ -8,21 +8,23 @@ import type { MatcherProxy, ProvedGrammar } from "./matcher-proxy.ts";
 import type { GrammarThread } from "./thread.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 
-/** Number of threads that may end under a matcher for an unknown reason before the matcher is blamed. */
+/**
+ * Number of threads of a matcher that may end for an unknown reason. After one more, the matcher is assumed to be the cause.
+ */
 const maxLosses = 2;
-/** Time that one sequence may take for slow answers in total. */
+/** Maximum total time that one sequence may take for slow token masks. */
 const slowLimitMs = 10_000;
 
 export interface MatcherThreadsOptions {
   readonly pool: ThreadPool;
   /**
-   * Most threads for matchers of quick grammars, and the same number for grammars that take long to compile. Twice this
-   * number if an idle thread has compiled the grammar already.
+   * Maximum number of threads for matchers of quick grammars, and also the maximum number for matchers of grammars that take
+   * long to compile. Twice this number is allowed if an idle thread has already compiled the grammar.
    */
   readonly maxShared: number;
   readonly compileLimitMs: number;
   readonly answerLimitMs: number;
-  /** Called for each grammar that was too slow to follow. */
+  /** Called for each grammar whose token masks took too long to compute. */
   readonly onTooSlow: (grammar: ProvedGrammar, error: ServerError) => void;
 }
 
@@ -33,14 +35,17 @@ export class MatcherThreads {
     this.#options = options;
   }
 
-  /** The thread for another matcher of a grammar; compiles the grammar there if necessary. */
+  /** Returns the thread for a new matcher of a grammar. Compiles the grammar on that thread if necessary. */
   place(grammar: ProvedGrammar, isSlow: boolean): GrammarThread {
     const thread = isSlow ? this.#slowThread(grammar) : this.#sharedThread(grammar);
     void thread.compile(grammar);
     return thread;
   }
 
-  /** A matcher's answer has been used. */
+  /**
+   * Checks the limits of a matcher after its token mask has been used. Isolates a slow matcher, and fails one that took too
+   * much time in total.
+   */
   answered(matcher: MatcherProxy): void {
     const { loadMs, slowMs: takenMs } = matcher.pace;
     if (takenMs > slowLimitMs) this.#refuse(matcher, `more than ${slowLimitMs / 1000} s in all`);
@@ -48,8 +53,8 @@ export class MatcherThreads {
   }
 
   /**
-   * A thread has worked for `busyMs` on `task` (a matcher or a grammar). Isolates the matcher or ends the thread above
-   * the limits.
+   * Checks a thread that has worked for `busyMs` on `task` (the id of a matcher or a grammar). Above the limits, isolates the
+   * matcher or ends the thread.
    */
   look(thread: GrammarThread, task: number, busyMs: number): void {
     if (busyMs < slowAnswerMs) return;
@@ -63,7 +68,7 @@ export class MatcherThreads {
     else if (busyMs >= compileLimitMs) thread.refuse(task, compileLimitMs);
   }
 
-  /** A thread has ended: its matchers move to other threads, except the one it worked for. */
+  /** Moves the matchers of a thread that has ended to other threads. The matcher that it was working for fails. */
   lost(thread: GrammarThread): void {
     const { current } = thread.control;
     for (const matcher of [...thread.matchers.values()]) {
@@ -74,7 +79,7 @@ export class MatcherThreads {
     }
   }
 
-  /** Separates a slow matcher from the others. `isBusy`: its thread works for it now. */
+  /** Moves a slow matcher to another thread than the other matchers. `isBusy`: its thread is working for it now. */
   #isolate(matcher: MatcherProxy, isBusy: boolean): void {
     const thread = this.#options.pool.all.find(({ matchers }) => matchers.has(matcher.id));
     matcher.isSlow = true;
@@ -116,8 +121,8 @@ export class MatcherThreads {
   }
 
   /**
-   * Grammars that take long to compile have threads of their own, because other matchers would wait for the
-   * compilation.
+   * Returns the thread for a quick matcher. Grammars that take long to compile get separate threads, because other matchers
+   * would have to wait for the compilation.
    */
   #sharedThread(grammar: ProvedGrammar): GrammarThread {
     const { pool, maxShared } = this.#options;
@@ -126,7 +131,7 @@ export class MatcherThreads {
     const holder = shared.find((thread) => thread.has(grammar));
     if (holder) return holder;
     if (shared.length < maxShared) return pool.claim(grammar);
-    // A few more threads cost less than compiling again.
+    // An additional thread costs less than compiling the grammar again.
     const idleHolder = shared.length < 2 * maxShared ? pool.idleHolder(grammar) : undefined;
     return idleHolder ?? leastBusy(shared.filter(({ isFull }) => !isFull));
   }

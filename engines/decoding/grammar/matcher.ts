@@ -1,5 +1,5 @@
-// Interface of constrained decoding for the model's place. Matchers live on grammar threads, beside the compiled
-// grammars, and work while the forward pass runs.
+// Interface of constrained decoding: compiles grammars and computes the mask of allowed tokens for each sequence. Compiled
+// grammars and matchers are on grammar threads, which work while the forward pass runs on the model's thread.
 import type { GrammarSource } from "../../grammar-source.ts";
 
 /** A compiled grammar. */
@@ -8,34 +8,37 @@ export interface CompiledGrammar {
   open(): Matcher;
 }
 
-/** The tokens that may come next. Views: valid until the next accept(). */
+/** The tokens that may come next. The arrays are views and valid until the next accept(). */
 export interface Allowed {
-  /** Tokens that come next in any case; the matcher has accepted them. */
+  /** Tokens that must come next. The matcher has already accepted them. */
   readonly forced: Int32Array;
-  /** Tokens that may follow them: a bit each, the lowest bit of word 0 first. */
+  /** Mask of the tokens that may come after the forced tokens: one bit per token; token 0 is the lowest bit of word 0. */
   readonly mask: Int32Array;
 }
 
-/** Follows the tokens of one sequence. */
+/** Tracks the tokens of one sequence and computes which tokens its grammar allows next. */
 export interface Matcher {
-  /** The request field that demands the grammar. */
+  /** The request field that contains the grammar. */
   readonly param: string | undefined;
   /**
-   * Whether the answer to the last accept() has come, or will probably come before the end of a forward pass. If not,
-   * the sequence sits out the step.
+   * Whether the token mask after the last accept() is ready, or will probably be ready before the end of a forward pass. If
+   * not, the sequence is left out of the step.
    */
   readonly isReady: boolean;
   /**
-   * Waits for at most this time in ms. Returns whether the answer has come; after false, isReady is false until it
-   * comes.
+   * Waits for the token mask, for at most `limitMs`. Returns whether it is ready. If it returns false, isReady is false until
+   * the mask is ready.
    */
   wait(limitMs: number): boolean;
   /**
-   * The answer; call only after wait() returned true. Throws `model_failed` if the grammar engine has failed,
-   * `unsupported` if the grammar takes too much time.
+   * Returns the allowed tokens. Call it only after wait() has returned true. Throws `model_failed` if the grammar engine has
+   * failed, `unsupported` if the grammar takes too much time.
    */
   allowed(): Allowed;
-  /** Call only after the previous answer has come. */
+  /**
+   * Passes the next token of the sequence to the matcher, which then computes the next mask. Call it only when the previous
+   * mask is ready.
+   */
   accept(token: number): void;
   close(): void;
 }
@@ -43,14 +46,16 @@ export interface Matcher {
 /** The request that asks for a grammar. */
 export interface GrammarAsker {
   readonly client: string;
-  /** Aborted if the request does not need the grammar any more; it is compiled only if another request needs it. */
+  /**
+   * Aborted when the request does not need the grammar any more. The grammar is then compiled only if another request needs it.
+   */
   readonly signal: AbortSignal;
 }
 
 export interface GrammarHost {
   /**
-   * Rejects with `invalid_value` or `unsupported` and what is wrong with the grammar, `queue_full` if too many grammars
-   * wait, `cancelled` if it is aborted.
+   * Compiles a grammar, or returns it from the cache. Rejects with `invalid_value` or `unsupported` and the reason if the
+   * grammar cannot be used, `queue_full` if too many grammars wait, `cancelled` if the asker's signal is aborted.
    */
   compile(source: GrammarSource, asker: GrammarAsker): Promise<CompiledGrammar>;
   dispose(): Promise<void>;

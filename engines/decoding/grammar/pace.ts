@@ -1,19 +1,22 @@
-// Pace of one matcher: whether its next answer will probably come in time, and how much of its thread it takes. Pure:
-// times are arguments.
+// Pace of one matcher: predicts whether its next token mask will be ready in time, and measures how much of its thread's time
+// it takes. No side effects and no clock: times are arguments.
 
-/** Share of a thread's time that one matcher may take permanently; the excess adds up to its load. */
+/** Share of a thread's time that one matcher may take permanently. Time above this share adds up to the matcher's load. */
 const fairShare = 0.25;
-/** Answers up to this time do not count against the client: the thread may have waited for a core. */
+/**
+ * Token masks that take up to this time do not count against the client, because the thread may have waited for a processor
+ * core.
+ */
 const quickMs = 20;
 
 export class Pace {
-  /** Time above the fair share; it decays with time. */
+  /** Time used above the fair share, in ms. It decreases as time passes. */
   loadMs = 0;
-  /** Sum over all answers of the time beyond `quickMs`. */
+  /** Sum over all token masks of the time beyond `quickMs`. */
   slowMs = 0;
   #askedMs = 0;
   #tookMs = 0;
-  /** Waiting time of the last late answer. */
+  /** Time for which the step loop waited for the last token mask that was late. */
   #patienceMs = Infinity;
   #isOverdue = false;
 
@@ -21,12 +24,15 @@ export class Pace {
     this.#askedMs = nowMs;
   }
 
-  /** Whether the next answer will probably come in time; false after a late answer that took longer than the wait. */
+  /**
+   * Whether the next token mask will probably be ready in time. False if one is overdue now, or if the last one took longer
+   * than the step loop last waited in vain.
+   */
   get isInTime(): boolean {
     return !this.#isOverdue && this.#tookMs < this.#patienceMs;
   }
 
-  /** The last answer, which took this time, has been used; the next one is asked for. */
+  /** Records that the last token mask, which took `tookMs`, has been used, and that the next one is requested. */
   ask(tookMs: number, nowMs: number): void {
     this.loadMs = Math.max(this.loadMs + tookMs - fairShare * (nowMs - this.#askedMs), 0);
     this.slowMs += Math.max(tookMs - quickMs, 0);
@@ -35,7 +41,7 @@ export class Pace {
     this.#isOverdue = false;
   }
 
-  /** The answer was needed and has not come. */
+  /** Records that the token mask was needed but was not ready. */
   miss(nowMs: number): void {
     if (!this.#isOverdue) this.#patienceMs = nowMs - this.#askedMs;
     this.#isOverdue = true;

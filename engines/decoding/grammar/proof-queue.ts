@@ -1,6 +1,7 @@
-// Proof queue: grammars that wait for their first compilation or are being compiled. Clients take turns; slow grammars,
-// and for a while all grammars of their clients, wait in the slow lane. The queue bounds their characters; their number
-// is bounded by that of the askers. proofs.ts compiles them.
+// Proof queue: grammars that wait for their first compilation or are being compiled. Clients take turns. Slow grammars, and for
+// a while all grammars of the same clients, wait in the slow lane. The queue limits the total number of characters of the
+// grammars. Their number needs no limit of its own, because the number of waiting requests is limited. proofs.ts compiles the
+// grammars.
 
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ClientPaces } from "../../../runtime/queues/client-paces.ts";
@@ -10,9 +11,9 @@ import type { CompiledGrammar } from "./matcher.ts";
 import type { NumberedSource } from "./thread/messages.ts";
 import type { GrammarThread } from "./thread.ts";
 
-/** Total characters of waiting grammars. A client may have as many as it leaves free for others. */
+/** Maximum total characters of waiting grammars. Each client may have at most as many as remain free for other clients. */
 const maxCharacters = 64 * 2 ** 20;
-/** Retry-After if there is no room. */
+/** Value of the Retry-After header if the queue is full. */
 const retryAfterSeconds = 5;
 
 export type Lane = "quick" | "slow";
@@ -25,21 +26,21 @@ export interface Asker {
 
 export interface Proof extends NumberedSource {
   readonly digest: string;
-  /** The client whose turn it uses: one of the askers. */
+  /** The client in whose turn the grammar is compiled: the client of one of the askers. */
   client: string;
   readonly askers: Set<Asker>;
   lane: Lane;
-  /** The thread that compiles it. */
+  /** The thread that compiles it; null while it waits. */
   thread: GrammarThread | null;
-  /** Stopped; it is compiled from the beginning when the slow lane is free. */
+  /** Whether it was stopped because it is slow. It is compiled again from the beginning when the slow lane is free. */
   isPutBack: boolean;
 }
 
 export class ProofQueue {
-  /** Waiting grammars and grammars that are being compiled. */
+  /** All grammars that wait or are being compiled, by digest. */
   readonly #byDigest = new Map<string, Proof>();
   readonly #waiting: Readonly<Record<Lane, FairQueue<Proof>>> = { quick: new FairQueue(), slow: new FairQueue() };
-  /** Characters of their grammars, by client and in total. */
+  /** Number of characters of these grammars, by client and in total. */
   readonly #charactersOf = new Map<string, number>();
   #characters = 0;
 
@@ -47,7 +48,7 @@ export class ProofQueue {
     return this.#byDigest.get(digest);
   }
 
-  /** Throws `queue_full`. */
+  /** Adds a grammar. Throws `queue_full` if there is no room. */
   add(digest: string, { id, source }: NumberedSource, client: string, lane: Lane): Proof {
     this.#charge(client, source);
     const proof: Proof = { digest, source, id, client, askers: new Set(), lane, thread: null, isPutBack: false };
@@ -56,17 +57,17 @@ export class ProofQueue {
     return proof;
   }
 
-  /** Takes the next grammar of a lane. */
+  /** Takes the next grammar from a lane. */
   take(lane: Lane): Proof | undefined {
     return this.#waiting[lane].take();
   }
 
-  /** Takes the next grammar of the quick lane whose client is trusted by `paces`. */
+  /** Takes the next grammar from the quick lane whose client is trusted according to `paces`. */
   takeTrusted(paces: ClientPaces): Proof | undefined {
     return paces.takeTrusted(this.#waiting.quick);
   }
 
-  /** A client's grammar was slow: its other waiting grammars move to the slow lane. */
+  /** Moves all waiting grammars of a client to the slow lane, because one of its grammars was slow. */
   moveToSlow(client: string): void {
     const { quick, slow } = this.#waiting;
     for (const proof of [...quick.newestOf(client)].reverse()) {
@@ -76,13 +77,13 @@ export class ProofQueue {
     }
   }
 
-  /** Puts it into the slow lane, ahead of all others of its client. */
+  /** Puts a grammar into the slow lane, before all other grammars of its client. */
   putBack(proof: Proof): void {
     proof.lane = "slow";
     this.#waiting.slow.putBack(proof);
   }
 
-  /** It uses another client's turn from now on. */
+  /** Assigns a grammar to the turns of another client. */
   handOver(proof: Proof, client: string): void {
     const isWaiting = proof.thread === null;
     if (isWaiting) this.#waiting[proof.lane].remove(proof);
@@ -92,7 +93,7 @@ export class ProofQueue {
     if (isWaiting) this.#waiting[proof.lane].add(proof, false);
   }
 
-  /** It is compiled, refused or abandoned: it may be added again. */
+  /** Removes a grammar that has been compiled, rejected or abandoned. It may be added again. */
   remove(proof: Proof): void {
     this.#waiting[proof.lane].remove(proof);
     if (this.#byDigest.get(proof.digest) !== proof) return;
@@ -100,7 +101,9 @@ export class ProofQueue {
     this.#add(proof.client, -proof.source.grammar.length);
   }
 
-  /** Throws `queue_full` if the client would have more characters than are left free. */
+  /**
+   * Counts the characters of a new grammar. Throws `queue_full` if the client would then have more characters than remain free.
+   */
   #charge(client: string, { grammar }: GrammarSource): void {
     const ofClient = (this.#charactersOf.get(client) ?? 0) + grammar.length;
     if (ofClient > maxCharacters - this.#characters - grammar.length) throw tooManyWait("characters of grammars");
@@ -121,8 +124,7 @@ export function tooManyWait(what: string): ServerError {
 }
 
 /**
- * The error of a displaced request: its client has the most waiting requests, and another client's request takes the
- * place.
+ * The error of a displaced request: its client has the most waiting requests, so a request of another client took its place.
  */
 export function displacedAsker(): ServerError {
   const message =

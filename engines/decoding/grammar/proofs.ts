@@ -1,7 +1,7 @@
-// Proofs: the first compilation of each grammar. It may abort, hang or fill memory and end its thread, so it runs on a
-// thread without matchers, one grammar at a time. A slow one continues in a lane of its own, one at a time, while quick
-// ones run beside it. A trusted client does not wait for quick grammars of other clients. A grammar without waiting
-// requests is not compiled. Places of askers are shared by client.
+// Proofs: runs the first compilation of each grammar. A compilation may abort, hang or fill the memory and so end its thread.
+// Therefore it runs on a thread without matchers, one grammar at a time. A slow compilation continues in a separate lane, also
+// one at a time, while quick ones run in parallel. A trusted client does not wait for quick grammars of other clients. A
+// grammar for which no request waits is not compiled. The limit of waiting requests is shared fairly between clients.
 
 import type { ServerError } from "../../../runtime/errors.ts";
 import { ClientPaces } from "../../../runtime/queues/client-paces.ts";
@@ -19,7 +19,7 @@ const lanes = ["quick", "slow"] as const;
 
 export interface ProofsOptions {
   readonly pool: ThreadPool;
-  /** Most requests that wait for a grammar; several may wait for the same. */
+  /** Maximum number of requests that wait for grammars. Several requests may wait for the same grammar. */
   readonly maxAskers: number;
   readonly compileLimitMs: number;
   readonly onProved: (grammar: ProvedGrammar) => CompiledGrammar;
@@ -31,7 +31,7 @@ export class Proofs {
   readonly #queue = new ProofQueue();
   readonly #paces = new ClientPaces(slowCompileMs);
   readonly #running: Readonly<Record<Lane, Set<Proof>>> = { quick: new Set(), slow: new Set() };
-  /** All askers, the latest at the end. */
+  /** All waiting requests, the latest at the end. */
   readonly #askers = new Map<Asker, Proof>();
   readonly #shares = new QueueShares();
 
@@ -39,7 +39,10 @@ export class Proofs {
     this.#options = options;
   }
 
-  /** The id of `grammar` must be new. Rejects as GrammarHost.compile() does. */
+  /**
+   * Compiles a grammar for a request, or joins the compilation of the same grammar. The id of `grammar` must be new. Rejects
+   * like GrammarHost.compile().
+   */
   ask(digest: string, grammar: NumberedSource, { client, signal }: GrammarAsker): Promise<CompiledGrammar> {
     return new Promise((resolve, reject) => {
       if (signal.aborted) throw abandoned();
@@ -51,13 +54,14 @@ export class Proofs {
       proof.askers.add(asker);
       this.#askers.set(asker, proof);
       this.#shares.add(client);
-      // After it has joined them: they may have been the only askers of the same grammar.
+      // Only after the new asker has been added: the displaced askers may have been the only ones of the same grammar, which
+      // would then be abandoned.
       for (const one of displaced) this.#leave(one, displacedAsker());
       this.#startNext();
     });
   }
 
-  /** A thread has compiled for this time. */
+  /** Checks a thread that has been compiling for `busyMs`. */
   look(thread: GrammarThread, task: number, busyMs: number): void {
     const { compileLimitMs } = this.#options;
     if (busyMs >= compileLimitMs) thread.refuse(task, compileLimitMs);
@@ -72,7 +76,7 @@ export class Proofs {
     }
   }
 
-  /** Rejects all waiting requests; the caller ends the threads. */
+  /** Rejects all waiting requests. The caller must end the threads. */
   close(reason: ServerError): void {
     for (const lane of lanes) {
       for (let next = this.#queue.take(lane); next !== undefined; next = this.#queue.take(lane))
@@ -80,7 +84,7 @@ export class Proofs {
     }
   }
 
-  /** The requests whose places another asker of a client takes. Throws `queue_full`. */
+  /** Returns the requests that lose their places to a new request of `client`. Throws `queue_full` if no place can be freed. */
   #displacedBy(client: string): readonly Asker[] {
     const free = this.#options.maxAskers - this.#askers.size;
     const displaced = this.#shares.displacedBy(client, 1, free, (other) => this.#newestOf(other));
@@ -92,7 +96,7 @@ export class Proofs {
     for (const asker of [...this.#askers.keys()].reverse()) if (asker.client === client) yield [asker];
   }
 
-  /** Removes an asker that has left or is displaced, unless it has been settled. */
+  /** Removes an asker that has left or was displaced. Does nothing if its promise has been settled. */
   #leave(asker: Asker, reason: ServerError): void {
     const proof = this.#forget(asker);
     if (proof === undefined) return;
@@ -103,7 +107,10 @@ export class Proofs {
     else if (other.client !== proof.client) this.#queue.handOver(proof, other.client);
   }
 
-  /** A compilation in the quick lane continues for a while: it may end before another thread would start. */
+  /**
+   * Abandons a grammar without askers. If it is being compiled in the quick lane, it continues for a while, because it may end
+   * before another thread would start.
+   */
   #abandon(proof: Proof): void {
     if (proof.thread !== null && proof.lane === "quick") return;
     this.#queue.remove(proof);
@@ -139,11 +146,14 @@ export class Proofs {
     proof.thread = null;
     this.#running[proof.lane].delete(proof);
     if (proof.isPutBack) this.#putBack(proof);
-    // The askers go first: a matcher that they open at once stays on this thread.
+    // Lets the askers continue first: if they open a matcher at once, it stays on this thread.
     setImmediate(() => this.#startNext());
   }
 
-  /** Continues as the slow one if there is none; otherwise it waits for the slow lane. */
+  /**
+   * Moves a compilation to the slow lane. It continues if the slow lane is free; if not, it is stopped and waits for the slow
+   * lane.
+   */
   #turnSlow(proof: Proof): void {
     this.#paces.slow(proof.client);
     this.#queue.moveToSlow(proof.client);
@@ -166,7 +176,7 @@ export class Proofs {
 
   #fail(proof: Proof, error: ServerError): void {
     if (proof.isPutBack) return;
-    // Its time is not known: it may have been long.
+    // The time of a failed compilation is unknown and may have been long, so it counts as slow.
     if (proof.lane === "quick") this.#paces.quick(proof.client, slowCompileMs);
     if (error.code === "invalid_value") this.#options.onRefused(proof.digest, error);
     this.#end(proof, error);

@@ -1,23 +1,25 @@
-// Thread pool: the grammar threads of one model. One idle thread is kept ready, so new work seldom waits for a start.
-// The first thread starts on demand.
+// Thread pool: the grammar threads of one model. One idle thread is kept ready, so new work seldom waits for a thread to start.
+// The first thread is started on demand.
 import type { ServerError } from "../../../runtime/errors.ts";
 import { abandoned } from "./abandoned.ts";
 import type { NumberedSource, WorkerSetup } from "./thread/messages.ts";
 import { GrammarThread } from "./thread.ts";
 
-/** Threads that stay when all are idle: the most recently reused one, with its grammars, and a spare one. */
+/**
+ * Number of threads that are kept when all are idle: the most recently reused one, with its compiled grammars, and a spare one.
+ */
 const restingCount = 2;
-/** Further idle threads stay for this time: work may come back. */
+/** Time for which other idle threads are kept, because more work may come. */
 const surplusMs = 5000;
-/** No spare thread is started for this time after a failed start. */
+/** Time after a failed start during which no spare thread is started. */
 const restAfterFailureMs = 5000;
-/** The most recently reused thread takes no other grammar for this time. */
+/** Time for which the most recently reused thread is reserved for the grammars it has compiled. */
 const reservedMs = 5000;
 
 export class ThreadPool {
   readonly #setup: Omit<WorkerSetup, "control">;
   readonly #onLost: (thread: GrammarThread) => void;
-  /** Threads that have not ended. */
+  /** Threads that are running. */
   readonly #threads = new Set<GrammarThread>();
   /** Ended threads whose workers have not exited yet. */
   readonly #leaving = new Set<Promise<void>>();
@@ -25,7 +27,7 @@ export class ThreadPool {
   #failedMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
 
-  /** `onLost` is called for each thread that has ended. */
+  /** `onLost` is called with each thread that has ended. */
   constructor(setup: Omit<WorkerSetup, "control">, onLost: (thread: GrammarThread) => void) {
     this.#setup = setup;
     this.#onLost = onLost;
@@ -36,8 +38,8 @@ export class ThreadPool {
   }
 
   /**
-   * An idle thread: one that has compiled `grammar`, else the least recently reused one, else a new one. Throws
-   * `model_failed` if the system cannot start one.
+   * Returns an idle thread: one that has compiled `grammar`, else the least recently reused one, else a new one. Throws
+   * `model_failed` if the operating system cannot start a thread.
    */
   claim(grammar?: NumberedSource): GrammarThread {
     const holder = grammar && this.idleHolder(grammar);
@@ -46,14 +48,14 @@ export class ThreadPool {
     return idle.find(({ isReady }) => isReady) ?? idle[0] ?? this.#start();
   }
 
-  /** An idle thread that has compiled `grammar`, if any. */
+  /** Returns an idle thread that has compiled `grammar`, or undefined. */
   idleHolder(grammar: NumberedSource): GrammarThread | undefined {
     return this.all.find((thread) => thread.isIdle && !thread.isSlow && thread.has(grammar));
   }
 
   /**
-   * Starts the spare thread if there is none and the system allows it. Not while another thread starts: a start takes 0.6 s of
-   * processor time, and two at once slow all requests on two cores.
+   * Starts the spare thread if there is none and the operating system allows it. Does nothing while another thread starts: a
+   * start takes 0.6 s of processor time, and two simultaneous starts slow all requests on two cores.
    */
   keepSpare(nowMs: number): void {
     const hasFailed = nowMs - this.#failedMs < restAfterFailureMs;
@@ -62,12 +64,15 @@ export class ThreadPool {
     try {
       this.#start();
     } catch {
-      // The next request that needs a thread tries again and gets the error.
+      // The next request that needs a thread tries to start one and gets the error.
       this.#failedMs = nowMs;
     }
   }
 
-  /** Ends idle threads that are not needed. Returns whether all others may stay as they are. */
+  /**
+   * Ends idle threads that are not needed. Returns true if all remaining threads are ready and idle, so nothing is left to
+   * check.
+   */
   trim(nowMs: number): boolean {
     for (const thread of this.#threads) if (thread.isIdle && (thread.isFull || thread.isSlow)) thread.end(abandoned());
     const idle = this.#idle();
@@ -90,8 +95,8 @@ export class ThreadPool {
   }
 
   /**
-   * Idle threads for any work: not the thread reserved for its grammars, nor low-priority threads with a grammar that
-   * took long to compile.
+   * Returns the idle threads that may get any work. Excludes the thread that is reserved for its grammars, and low-priority
+   * threads with a grammar that took long to compile.
    */
   #claimable(): GrammarThread[] {
     const reservedFromMs = Math.max(performance.now() - reservedMs, ...this.all.map((thread) => thread.lastReuseMs));

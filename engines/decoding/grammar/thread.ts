@@ -1,5 +1,5 @@
-// Grammar thread, the model's side: its worker, the grammars compiled there, the time of its current work, and its end.
-// An ended thread is never restarted; `onEnd` tells the owner.
+// Grammar thread: the model thread's handle of one grammar worker. It tracks the compiled grammars of the worker, the time of
+// its current work, and its end. A worker that has ended is never restarted; `onEnd` notifies the owner.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
 import { lowerPriority, processorMs } from "../../../runtime/thread/system-thread.ts";
@@ -8,13 +8,13 @@ import type { MatcherProxy } from "./matcher-proxy.ts";
 import { Control } from "./thread/control.ts";
 import type { NumberedSource, WorkerOrder, WorkerReport, WorkerSetup } from "./thread/messages.ts";
 
-/** Reading a large vocabulary takes a second on an idle machine. */
+/** Maximum time until a thread is ready. Reading a large vocabulary takes a second on an idle machine. */
 const startLimitMs = 60_000;
-/** Most time counted between two checks: the whole process may have stood still. */
+/** Maximum time counted between two checks, because the whole process may have been stopped in between. */
 const longestLookMs = 1000;
-/** A working thread may get as little as this share of a core. */
+/** Minimum share of a processor core that a working thread is assumed to get. */
 const leastShare = 0.1;
-/** JavaScript heap of a thread: a vocabulary takes some 0.4 KiB a token, and three times that while it is read. */
+/** JavaScript heap of a thread: a vocabulary takes some 0.4 KiB per token, and three times that while it is read. */
 const heapMiB = 256;
 const heapBytesPerToken = 2048;
 
@@ -26,17 +26,17 @@ interface Compilation {
 
 export class GrammarThread {
   readonly control = new Control();
-  /** By id; ids of grammars and matchers are different. */
+  /** Matchers by id. No grammar has the same id as a matcher. */
   readonly matchers = new Map<number, MatcherProxy>();
-  /** It compiles a source for the first time. */
+  /** Whether it is compiling a source for the first time. */
   isProving = false;
-  /** It holds too much memory and gets no new work. */
+  /** Whether it uses too much memory and gets no new work. */
   isFull = false;
-  /** Resolves when its worker has exited. */
+  /** Resolves when the worker has exited. */
   readonly gone: Promise<void>;
   readonly #worker: Worker;
   readonly #onEnd: (thread: GrammarThread) => void;
-  /** Grammars by id. */
+  /** Ids of the compiled grammars. */
   readonly #compiled = new Set<number>();
   readonly #compilations = new Map<number, Compilation>();
   readonly #startedMs = performance.now();
@@ -44,21 +44,22 @@ export class GrammarThread {
   #isSlow = false;
   #isLow = false;
   #hasEnded = false;
-  /** The system's thread id; null until it is known. */
+  /** The operating system's thread id; null until it is known. */
   #number: number | null = null;
-  /** Grammars that had a matcher here. */
+  /** Ids of the grammars that have had a matcher on this thread. */
   readonly #opened = new Set<number>();
   #lastReuseMs = Number.NEGATIVE_INFINITY;
   #lastMatcherMs = 0;
   /**
-   * The last check: the piece of work, the processor time when it was first seen, and the wall-clock time since then.
+   * State of the last check: the number of the current piece of work, the processor time when that work was first seen, the
+   * wall-clock time since then, and the time of the check.
    */
   #begunSeen = 0;
   #firstMs: number | null = null;
   #sinceMs = 0;
   #lookedMs = 0;
 
-  /** Throws `model_failed` if the system cannot start a thread. */
+  /** Starts a worker. Throws `model_failed` if the operating system cannot start a thread. */
   constructor(setup: Omit<WorkerSetup, "control">, onEnd: (thread: GrammarThread) => void) {
     const workerData: WorkerSetup = { ...setup, control: this.control.memory };
     this.#onEnd = onEnd;
@@ -73,12 +74,12 @@ export class GrammarThread {
     return this.#isReady;
   }
 
-  /** Whether its matchers are slow ones. */
+  /** Whether it serves slow matchers only. */
   get isSlow(): boolean {
     return this.#isSlow;
   }
 
-  /** From now on it serves slow matchers only. */
+  /** Makes it serve slow matchers only from now on, at low priority. */
   slowDown(): void {
     this.#isSlow = true;
     this.giveWay();
@@ -89,18 +90,18 @@ export class GrammarThread {
     return this.#isLow;
   }
 
-  /** Lowers its priority for good. */
+  /** Lowers its priority permanently. */
   giveWay(): void {
     this.#isLow = true;
     if (this.#number !== null) lowerPriority(this.#number);
   }
 
-  /** Whether it can answer its matchers now. */
+  /** Whether it can compute token masks now: it is ready and not compiling. */
   get isServing(): boolean {
     return this.#isReady && this.#compilations.size === 0;
   }
 
-  /** It has no user and no abandoned work. */
+  /** Whether it has no users and no abandoned work. */
   get isIdle(): boolean {
     const isNeeded = this.isProving || this.matchers.size > 0 || this.#compilations.size > 0;
     return !isNeeded && this.control.current === 0;
@@ -110,14 +111,14 @@ export class GrammarThread {
     return this.#compilations.has(grammar);
   }
 
-  /** Whether it has compiled the grammar, or is compiling it. */
+  /** Whether it has compiled the grammar or is compiling it. */
   has({ id }: NumberedSource): boolean {
     return this.#compiled.has(id) || this.#compilations.has(id);
   }
 
   /**
-   * Compiles a grammar if it has not yet; resolves to the time taken in ms. Rejects with what is wrong with the
-   * grammar; the thread has ended then.
+   * Compiles a grammar unless it has been compiled. Resolves to the time taken in ms. If the grammar cannot be compiled,
+   * rejects with the reason; the thread has then ended.
    */
   compile({ id, source }: NumberedSource): Promise<number> {
     const known = this.#compilations.get(id);
@@ -130,14 +131,14 @@ export class GrammarThread {
   }
 
   /**
-   * Checks its current work: `task` is a matcher or a grammar (0: none), `busyMs` the processor time since it was first
-   * seen.
+   * Returns its current work: `task` is the id of a matcher or a grammar (0: none), `busyMs` the processor time since this work
+   * was first seen. Ends the thread if it was not ready in time.
    */
   look(nowMs: number): { readonly task: number; readonly busyMs: number } {
     if (!this.#isReady && nowMs - this.#startedMs > startLimitMs) {
       this.end(failure(`it has not started within ${startLimitMs / 1000} s`));
     }
-    // Read in this order, so work that begins in between counts as new.
+    // The order of these reads matters: work that begins between them counts as new.
     const task = this.control.current;
     const { begun } = this.control;
     const isSame = begun === this.#begunSeen;
@@ -151,14 +152,14 @@ export class GrammarThread {
     return { task, busyMs: Math.max(usedMs - this.#firstMs, this.#sinceMs * leastShare) };
   }
 
-  /** Refuses a grammar that exceeded its compile time, and ends. */
+  /** Rejects a grammar that exceeded its compile time, and ends the thread. */
   refuse(grammar: number, limitMs: number): void {
     this.#fail(grammar, `it takes more than ${limitMs / 1000} s to compile`);
   }
 
   open(matcher: MatcherProxy, history: Int32Array): void {
     const { id, grammar, buffer } = matcher;
-    // Several matchers at once probably belong to one request.
+    // Several simultaneous matchers probably belong to one request, so they do not count as reuse.
     const isInUse = [...this.matchers.values()].some((other) => other.grammar.id === grammar.id);
     if (this.#opened.has(grammar.id) && !isInUse) this.#lastReuseMs = performance.now();
     this.matchers.set(id, matcher);
@@ -178,21 +179,22 @@ export class GrammarThread {
   }
 
   /**
-   * Comparator: least recently reused thread first, then least recently closed matcher. A grammar that was requested twice is
-   * likely to be requested again.
+   * Comparator: least recently reused thread first, then the thread whose last matcher was closed earliest. A grammar that was
+   * requested twice is likely to be requested again.
    */
   static byLastReuse(this: void, a: GrammarThread, b: GrammarThread): number {
     return a.#lastReuseMs - b.#lastReuseMs || a.#lastMatcherMs - b.#lastMatcherMs;
   }
 
   /**
-   * When a matcher was last opened for a grammar that had one here before, by performance.now(); -Infinity if never.
+   * Time, by performance.now(), at which a matcher was last opened for a grammar that had a matcher here before; -Infinity if
+   * never.
    */
   get lastReuseMs(): number {
     return this.#lastReuseMs;
   }
 
-  /** Ends it in any state; pending compilations are rejected with `reason`. */
+  /** Ends the thread in any state. Pending compilations are rejected with `reason`. */
   end(reason: ServerError): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
@@ -227,7 +229,10 @@ export class GrammarThread {
     }
   }
 
-  /** The grammar engine has failed, perhaps on a grammar that is being compiled. */
+  /**
+   * Ends the thread because the grammar engine has failed. If it was compiling a grammar, that compilation is rejected with
+   * `invalid_value`.
+   */
   #fail(grammar: number | null, reason: string): void {
     const source = grammar === null ? undefined : this.#compilations.get(grammar)?.source;
     if (grammar !== null && source) this.#settle(grammar, refusal(source, reason));
@@ -263,7 +268,7 @@ function startCompilation(source: GrammarSource): Compilation {
   const done = new Promise<number>((resolve, reject) => {
     settle = (result) => (typeof result === "number" ? resolve(result) : reject(result));
   });
-  // A matcher's thread compiles known grammars again, so there may be no waiting request.
+  // There may be no waiting request: a thread compiles a known grammar again for a matcher. So a rejection may be unhandled.
   done.catch(() => undefined);
   return { source, done, settle };
 }

@@ -1,26 +1,26 @@
-// KV budget: turns the configured KV memory into tokens per sequence, or into a pool that all sequences share.
+// KV budget: converts the configured KV memory into a number of tokens per sequence, or into a pool that all sequences share.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ModelSpec } from "../../engine.ts";
 
 export interface KvShape {
   readonly layers: number;
-  /** Elements of K plus V of one token in one layer. */
+  /** Number of elements of one token's K and V in one layer. */
   readonly elementsPerLayer: number;
   readonly bytesPerElement: number;
   readonly trainedContext: number;
 }
 
-/** Part of the free memory that the KV cache takes if no budget is given. Chosen by hand. */
+/** Share of the free memory that the KV cache takes if no budget is configured. Chosen by hand. */
 const defaultShare = 0.25;
-/** llama.cpp allocates each sequence's context in steps of this many tokens. */
+/** llama.cpp allocates the context of each sequence in multiples of this number of tokens. */
 const contextStep = 256;
 
-/** Bytes of KV of a token in all layers. */
+/** Bytes of KV of one token in all layers. */
 export function kvBytesPerToken(shape: KvShape): number {
   return shape.layers * shape.elementsPerLayer * shape.bytesPerElement;
 }
 
-/** Tokens of KV that llama.cpp allocates for a sequence of up to `tokens`. */
+/** Number of tokens for which llama.cpp allocates KV if a sequence may have up to `tokens` tokens. */
 export function allocatedTokens(tokens: number): number {
   return Math.ceil(tokens / contextStep) * contextStep;
 }
@@ -32,7 +32,7 @@ export interface KvMemory {
   readonly gpuBytes: number | null;
 }
 
-/** Tokens of all sequences together within `spec.kvBudget`. Throws `config_invalid` if no memory is left. */
+/** Total number of tokens of all sequences that fit into `spec.kvBudget`. Throws `config_invalid` if no memory is left. */
 export function budgetTokens(spec: ModelSpec, shape: KvShape, memory: KvMemory): number {
   const budget = spec.kvBudget;
   if (budget !== null && "tokens" in budget) return budget.tokens;
@@ -60,8 +60,9 @@ function mebibytes(bytes: number): string {
 }
 
 /**
- * Most tokens of each of `spec.maxSequences` sequences with equal shares of the budget, up to the model's (or configured)
- * length. Throws `config_invalid` if a share is smaller than one context step.
+ * Maximum number of tokens per sequence if `spec.maxSequences` sequences share the budget equally. It is limited to the
+ * configured length, or to the model's length if none is configured. Throws `config_invalid` if a share is smaller than one
+ * context step.
  */
 export function tokensPerSequence(
   spec: ModelSpec,
@@ -79,18 +80,18 @@ export function tokensPerSequence(
 
 /** KV memory that all sequences share. */
 export interface KvPool {
-  /** Block b of every sequence is on thread b % threads. */
+  /** Number of blocks on each thread. Block b of every sequence is on thread b % threads. */
   readonly blocksPerThread: number;
   /**
-   * Most tokens of one sequence: the model's (or configured) length, up to the size of the pool. Without paging, up to an
-   * equal share of the pool, so that all sequences always fit.
+   * Maximum number of tokens of one sequence: the configured or model's length, at most the size of the pool. Without paging,
+   * at most an equal share of the pool, so that all sequences always fit.
    */
   readonly sequenceTokens: number;
 }
 
 /**
- * The whole budget as one pool of whole blocks on each of `threads` threads. Throws `config_invalid` if one context step
- * does not fit.
+ * Makes one pool of the whole budget, with whole blocks on each of `threads` threads. Throws `config_invalid` if one context
+ * step does not fit.
  */
 export function kvPool(spec: ModelSpec, shape: KvShape, memory: KvMemory, threads = 1): KvPool {
   const { blockTokens, maxModelLength } = spec;
@@ -105,7 +106,7 @@ export function kvPool(spec: ModelSpec, shape: KvShape, memory: KvMemory, thread
       { param: "kv_cache" },
     );
   }
-  // Rounded down, unless the least tokens would not fit.
+  // Rounded down, unless the minimum number of tokens would then not fit.
   const blocksPerThread = Math.max(
     Math.floor(totalTokens / blockTokens / threads),
     Math.ceil(leastTokens / blockTokens / threads),

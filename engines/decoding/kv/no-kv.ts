@@ -1,4 +1,5 @@
-// No KV: the KV cache of encoders, which keep nothing between steps. There is room for every sequence the model can take.
+// No KV: implements the KV cache for encoders, which keep nothing between steps. There is always room for a sequence, up to the
+// maximum sequence length.
 import assert from "node:assert/strict";
 import type { Capacity, KvCache, SavedKv } from "../../engine.ts";
 

@@ -1,26 +1,26 @@
-// Page table: which pages of a pool of KV memory hold which blocks of which slot, and which pages are shared with saved
-// copies and other slots. Bookkeeping only: it touches no KV memory, but lists the pages to copy before the next write.
+// Page table: records which pages of a pool of KV memory hold which blocks of which slot, and which pages are shared with saved
+// copies and other slots. It does not access KV memory: it only lists the pages to copy before the next write.
 import assert from "node:assert/strict";
 
 export interface PageShape {
   readonly slots: number;
-  /** Most tokens of one sequence. */
+  /** Maximum number of tokens of one sequence. */
   readonly sequenceTokens: number;
   readonly blockTokens: number;
   /** Each thread has its own pages; block b of every sequence is on thread b % threads. */
   readonly threads: number;
-  /** Size of the pool, which slots and copies share. */
+  /** Size of the pool. Slots and saved copies share it. */
   readonly pagesPerThread: number;
 }
 
-/** Page `from` of a thread must be copied to page `to`. */
+/** Instruction to copy page `from` of a thread to page `to`. */
 export interface PageCopy {
   readonly thread: number;
   readonly from: number;
   readonly to: number;
 }
 
-/** Pages that outlive their slot, until they are dropped. */
+/** A saved copy: pages that are kept, whatever happens to their slot, until they are dropped. */
 export class SavedPages {
   readonly tokens: number;
   /** Page of each block. */
@@ -33,25 +33,31 @@ export class SavedPages {
 }
 
 /**
- * Each slot and each copy counts one reference to each of its pages. Only the holder of the single reference writes a page,
- * so sharing and saving copy nothing: the first write behind the shared tokens does.
+ * Reference-counted pages with copy on write. Each slot and each saved copy has one reference to each of its pages. Only the
+ * holder of the only reference may write a page. So sharing and saving copy nothing; the first write after the shared tokens
+ * copies a page.
  */
 export class PageTable {
-  /** Copies to make before the next write, in this order: a later one may overwrite the source of an earlier one. */
+  /**
+   * Pages to copy before the next write. The order matters, because a later copy may overwrite the source of an earlier one.
+   */
   readonly copies: PageCopy[] = [];
   readonly #shape: PageShape;
-  /** By slot: its pages by block, and their number, reserved ones included. */
+  /** By slot: its pages by block, and the number of its blocks, including reserved ones. */
   readonly #pages: Int32Array[];
   readonly #blocks: Int32Array;
-  /** By slot: its tokens, and how many of the first ones no later row replaces (rejected drafts are replaced). */
+  /**
+   * By slot: the number of its tokens, and the number of settled tokens: the first tokens that no later row replaces (rejected
+   * drafts are replaced).
+   */
   readonly #tokens: Int32Array;
   readonly #settled: Int32Array;
-  /** By thread and page. */
+  /** Number of references, by thread and page. */
   readonly #references: Int32Array;
   /** By thread: a stack of free pages, and its height. */
   readonly #free: Int32Array;
   readonly #freeCount: Int32Array;
-  /** By thread: pages that the current call needs. */
+  /** By thread: number of pages that the current call needs. */
   readonly #needed: Int32Array;
   readonly #saved = new Set<SavedPages>();
 
@@ -64,13 +70,13 @@ export class PageTable {
     this.#settled = new Int32Array(slots);
     this.#references = new Int32Array(threads * pagesPerThread);
     this.#free = new Int32Array(threads * pagesPerThread);
-    // The lowest pages are taken first, so that unneeded memory is never touched.
+    // The lowest pages are taken first, so that memory that is never needed is never touched.
     for (let i = 0; i < this.#free.length; i++) this.#free[i] = pagesPerThread - 1 - (i % pagesPerThread);
     this.#freeCount = new Int32Array(threads).fill(pagesPerThread);
     this.#needed = new Int32Array(threads);
   }
 
-  /** Blocks that any sequence can take: the free pages of the thread with the fewest, times the threads. */
+  /** Number of blocks that any sequence can take: the number of threads times the free pages of the thread with the fewest. */
   get freeBlocks(): number {
     let fewest = at(this.#freeCount, 0);
     for (let thread = 1; thread < this.#shape.threads; thread++) {
@@ -79,29 +85,31 @@ export class PageTable {
     return fewest * this.#shape.threads;
   }
 
-  /** Page of each block of the slot, numbered within its thread. A view, valid for blocks with tokens. */
+  /**
+   * Page of each block of the slot, numbered within its thread. Returns a view; only entries of blocks with tokens are valid.
+   */
   pages(slot: number): Int32Array {
     const pages = this.#pages[slot];
     assert.ok(pages, `no slot ${slot}`);
     return pages;
   }
 
-  /** Tokens the slot holds. */
+  /** Number of tokens that the slot holds. */
   length(slot: number): number {
     return at(this.#tokens, slot);
   }
 
   /**
-   * Makes room for the first `tokens` tokens of the slot, so that a write() up to there that keeps the settled tokens
-   * succeeds. False, and nothing changes, if there are too few pages.
+   * Reserves pages for the first `tokens` tokens of the slot. A later write() up to that length succeeds if it keeps the
+   * settled tokens. Returns false and changes nothing if there are too few pages.
    */
   reserve(slot: number, tokens: number): boolean {
     return this.#makeRoom(slot, at(this.#settled, slot), tokens);
   }
 
   /**
-   * Prepares a write of tokens start..end of the slot; tokens it held from `start` on are dropped. The next write begins at
-   * `settled` or later. False, and nothing changes, if pages were not reserved and there are too few.
+   * Prepares a write of tokens start..end of the slot. Drops the tokens that the slot held from `start` on. The next write must
+   * begin at `settled` or later. Returns false and changes nothing if pages were not reserved and there are too few.
    */
   write(slot: number, start: number, end: number, settled = end): boolean {
     const inRange = start >= 0 && start <= this.length(slot) && start <= end && settled <= end;
@@ -112,12 +120,12 @@ export class PageTable {
     return true;
   }
 
-  /** To be called when all `copies` have been made. */
+  /** Call it when all `copies` have been made. */
   clearCopies(): void {
     this.copies.length = 0;
   }
 
-  /** Gives back everything the slot has. */
+  /** Releases all pages of the slot. */
   release(slot: number): void {
     const pages = this.pages(slot);
     for (let block = at(this.#blocks, slot) - 1; block >= 0; block--) this.#drop(block, at(pages, block));
@@ -126,14 +134,14 @@ export class PageTable {
     this.#settled[slot] = 0;
   }
 
-  /** Lets slot `to` share the first `tokens` tokens of slot `from`, replacing its content. */
+  /** Replaces the content of slot `to` by the first `tokens` tokens of slot `from`, and shares their pages. */
   copyPrefix(from: number, to: number, tokens: number): void {
     assert.ok(from !== to && tokens <= this.length(from), `${tokens} tokens of a slot that holds ${this.length(from)}`);
     this.#share(to, this.pages(from), tokens);
     this.#settled[from] = Math.max(at(this.#settled, from), tokens);
   }
 
-  /** Refers to everything the slot holds. */
+  /** Saves the first `tokens` tokens of a slot (default: all) by sharing their pages. */
   save(slot: number, tokens = this.length(slot)): SavedPages {
     assert.ok(tokens <= this.length(slot), `${tokens} tokens of a slot with ${this.length(slot)}`);
     const saved = new SavedPages(tokens, this.pages(slot).slice(0, this.#blocksOf(tokens)));
@@ -142,7 +150,7 @@ export class PageTable {
     return saved;
   }
 
-  /** New pages for `tokens` tokens that are about to be written; null if there are too few. */
+  /** Takes new pages for `tokens` tokens that are about to be written; null if there are too few. */
   take(tokens: number): SavedPages | null {
     const pages = new Int32Array(this.#blocksOf(tokens));
     if (!this.#fits(pages, 0, 0, pages.length)) return null;
@@ -157,14 +165,14 @@ export class PageTable {
     for (const [block, page] of saved.pages.entries()) this.#drop(block, page);
   }
 
-  /** Puts the first `tokens` tokens of a copy into a slot, replacing its content. */
+  /** Replaces the content of a slot by the first `tokens` tokens of a saved copy. */
   restore(slot: number, saved: SavedPages, tokens: number): void {
     const isKept = this.#saved.has(saved) && tokens <= saved.tokens;
     assert.ok(isKept, `${tokens} tokens of a copy that has ${saved.tokens} or was dropped`);
     this.#share(slot, saved.pages, tokens);
   }
 
-  /** Throws unless every page is free or has one reference for each slot and copy that holds it. */
+  /** Throws unless every page is free or has exactly one reference for each slot and saved copy that holds it. */
   checkIntegrity(): void {
     const references = new Int32Array(this.#references.length);
     for (const [slot, pages] of this.#pages.entries()) {
@@ -190,7 +198,10 @@ export class PageTable {
     }
   }
 
-  /** Gives the slot an unshared page, with its content, for every block with one of the tokens from..to. */
+  /**
+   * Makes sure that every block with one of the tokens from..to has an unshared page; a page that was shared keeps its content.
+   * Returns false and changes nothing if there are too few pages.
+   */
   #makeRoom(slot: number, from: number, to: number): boolean {
     if (from >= to) return true;
     const pages = this.pages(slot);
@@ -207,7 +218,7 @@ export class PageTable {
     return true;
   }
 
-  /** Whether there is a free page for each of the blocks first..end that is missing (from `have` on) or shared. */
+  /** Whether there are enough free pages for the blocks first..end that have no page (from `have` on) or a shared one. */
   #fits(pages: Int32Array, first: number, have: number, end: number): boolean {
     this.#needed.fill(0);
     for (let block = first; block < end; block++) {
@@ -218,7 +229,7 @@ export class PageTable {
     return true;
   }
 
-  /** Replaces a shared page by an unshared one with the same content. */
+  /** Replaces a shared page by an unshared page with the same content. */
   #own(pages: Int32Array, block: number): void {
     const from = at(pages, block);
     const to = this.#take(block);
@@ -227,7 +238,7 @@ export class PageTable {
     this.copies.push({ thread: block % this.#shape.threads, from, to });
   }
 
-  /** Replaces the content of the slot by the first `tokens` tokens of `pages`. */
+  /** Replaces the content of the slot by the first `tokens` tokens of `pages`, which are shared. */
   #share(slot: number, pages: Int32Array, tokens: number): void {
     this.release(slot);
     const blocks = this.#blocksOf(tokens);
@@ -242,7 +253,7 @@ export class PageTable {
     this.#settled[slot] = tokens;
   }
 
-  /** A free page for a block, with one reference. */
+  /** Takes a free page for a block and gives it one reference. */
   #take(block: number): number {
     const thread = block % this.#shape.threads;
     const top = add(this.#freeCount, thread, -1);
@@ -276,7 +287,7 @@ function at(array: Int32Array, index: number): number {
   return array[index] as number;
 }
 
-/** Adds to an element and returns its new value. */
+/** Adds `amount` to an element and returns the new value. */
 function add(array: Int32Array, index: number, amount: number): number {
   const value = at(array, index) + amount;
   array[index] = value;

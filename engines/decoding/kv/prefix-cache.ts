@@ -1,14 +1,14 @@
-// Prefix cache: the KV of ended sequences, kept as copies for sequences with the same prefix (a system prompt, the turns of
-// a chat), and an index of the prompts that running sequences compute. Copies share the KV memory with running sequences
-// and are evicted to make room for them.
+// Prefix cache: keeps copies of the KV of ended sequences, for sequences with the same prefix (a system prompt, the turns of a
+// chat). It also indexes the prompts that running sequences compute. Copies use the same KV memory as running sequences and are
+// evicted to make room for them.
 import type { Capabilities, KvCache, LoadedModel, SavedKv } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
 import { type Match, PrefixIndex } from "./prefix-index.ts";
 
-/** The parts of a loaded model that KV memory depends on. */
+/** The properties of a loaded model that KV memory depends on. */
 export type KvModel = Pick<LoadedModel, "capacity" | "capabilities" | "kv">;
 
-/** KV of an ended sequence. */
+/** A copy of the KV of an ended sequence. */
 export interface CachedPrefix {
   readonly adapter: number;
   readonly tokens: Int32Array;
@@ -19,14 +19,14 @@ export interface PrefixStatistics {
   lookups: number;
   hits: number;
   evictions: number;
-  /** Prompt tokens found in the cache. */
+  /** Number of prompt tokens found in the cache. */
   reusedTokens: number;
 }
 
 export interface PrefixCacheOptions {
-  /** Most copies; 0 = none, and running sequences share nothing either. */
+  /** Maximum number of copies. 0: no copies, and running sequences do not share KV either. */
   readonly limit: number;
-  /** Told of each copy that is about to be evicted. */
+  /** Called with each copy that is about to be evicted. */
   readonly onEvict: ((prefix: CachedPrefix) => void) | null;
 }
 
@@ -38,7 +38,7 @@ export class PrefixCache<S extends Sequence> {
   readonly #limit: number;
   readonly #onEvict: PrefixCacheOptions["onEvict"];
   readonly #copies = new PrefixIndex<CachedPrefix>();
-  /** The latest used last. */
+  /** Least recently used first. */
   readonly #byUse = new Set<CachedPrefix>();
   readonly #running = new PrefixIndex<S>();
 
@@ -54,14 +54,17 @@ export class PrefixCache<S extends Sequence> {
     return this.#byUse.size;
   }
 
-  /** Whether evicting copies can make room for `tokens` more tokens. Only false is certain: blocks may be shared. */
+  /**
+   * Whether evicting copies may make room for `tokens` more tokens. False is certain; true is not, because copies may share
+   * blocks with running sequences.
+   */
   canMakeRoomFor(tokens: number): boolean {
     let blocks = this.#kv.freeBlocks;
     for (const copy of this.#byUse) blocks += this.#blocksOf(copy.tokens.length);
     return this.#blocksOf(tokens) <= blocks;
   }
 
-  /** Whether running sequences can share KV, or wait for each other's. */
+  /** Whether running sequences may share KV with each other, and wait for a shared prefix. */
   get #sharesRunning(): boolean {
     return this.#limit > 0 && this.#capabilities.copyPrefix;
   }
@@ -70,7 +73,7 @@ export class PrefixCache<S extends Sequence> {
     return this.#limit > 0 && this.#capabilities.saveState;
   }
 
-  /** Makes the prompt of a sequence that has got a slot known to others. */
+  /** Adds the prompt of a sequence that has got a slot to the index of running prompts. */
   addRunning(sequence: S): void {
     if (this.#sharesRunning && !sequence.isPooled) this.#running.add(sequence, sequence.promptLength);
   }
@@ -79,17 +82,17 @@ export class PrefixCache<S extends Sequence> {
     this.#running.remove(sequence);
   }
 
-  /** The usable running sequence with the longest prefix in common with one that starts; null: none. */
+  /** Returns the usable running sequence with the longest common prefix with `sequence`; null: none. */
   findRunning(sequence: S, isUsable: (source: S, length: number) => boolean): Match<S> | null {
     if (this.#running.size === 0) return null;
     return this.#running.longest(sequence, sequence.total - 1, isUsable);
   }
 
-  /** The copy with the longest prefix of a prompt, now the latest used; null: none. */
+  /** Returns the copy with the longest common prefix with a prompt, and marks it as the most recently used; null: none. */
   findCopy(sequence: Pick<S, "tokens" | "adapter" | "total">): Match<CachedPrefix> | null {
     if (this.#byUse.size === 0) return null;
     const { truncate } = this.#capabilities;
-    // The last token is always fed: its logits give the next token.
+    // The last token must always be fed, because its logits give the next token.
     const found = this.#copies.longest(
       sequence,
       sequence.total - 1,
@@ -99,7 +102,7 @@ export class PrefixCache<S extends Sequence> {
     return found;
   }
 
-  /** Counts a lookup that found `reused` tokens of a sequence. */
+  /** Counts a cache lookup for a sequence, which found `reused` tokens. */
   count(sequence: S, reused: number): void {
     if (this.#limit === 0) return;
     this.statistics.lookups++;
@@ -108,7 +111,7 @@ export class PrefixCache<S extends Sequence> {
     sequence.cachedTokens = Math.min(reused, sequence.promptLength);
   }
 
-  /** Copies the KV of a sequence that is about to lose its slot, unless a copy has it already. */
+  /** Copies the KV of a sequence that is about to lose its slot, unless a copy already contains it. */
   keep({ adapter, tokens, computed, slot, isPooled }: S): void {
     if (!this.keepsCopies || isPooled || computed === 0) return;
     const wanted = { adapter, tokens };
@@ -119,13 +122,13 @@ export class PrefixCache<S extends Sequence> {
       this.#use(related.holder);
       return;
     }
-    // The new copy includes the related one, a prefix of it.
+    // The related copy is a prefix of the new copy, so it is no longer needed.
     if (related !== null) this.#drop(related.holder);
     const saved = this.#makeRoomFor(() => this.#kv.save(slot, computed));
     if (saved !== null) this.#add({ adapter, tokens: tokens.slice(0, computed), saved });
   }
 
-  /** Adds a copy made by an export() of a model like this one. False if there is no room for it. */
+  /** Adds a copy from bytes that KvCache.export() returned for an identical model. Returns false if there is no room for it. */
   import(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
     if (!this.keepsCopies || !this.canMakeRoomFor(tokens.length)) return false;
     const saved = this.#makeRoomFor(() => this.#kv.import(bytes, tokens.length));
@@ -133,20 +136,20 @@ export class PrefixCache<S extends Sequence> {
     return saved !== null;
   }
 
-  /** Evicts the least recently used copy. False if there is none. */
+  /** Evicts the least recently used copy. Returns false if there is none. */
   evict(): boolean {
     const [oldest] = this.#byUse;
     return this.#evict(oldest);
   }
 
-  /** Evicts the most recently used copy. False if there is none. */
+  /** Evicts the most recently used copy. Returns false if there is none. */
   evictLatest(): boolean {
     return this.#evict([...this.#byUse].at(-1));
   }
 
   /**
-   * Drops all copies of an adapter that is being freed, without onEvict: its prompts will not come back, and writing all of
-   * them to disk would delay other sequences.
+   * Drops all copies of an adapter that is being unloaded. Does not call onEvict, because its prompts will not come back and
+   * writing all copies to disk would delay other sequences.
    */
   dropAdapter(adapter: number): void {
     for (const copy of [...this.#byUse]) if (copy.adapter === adapter) this.#drop(copy);

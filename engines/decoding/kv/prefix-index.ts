@@ -1,7 +1,9 @@
-// Prefix index: finds the holder of the longest common prefix. A chain of hashes, each over a block of tokens and all blocks
-// before it, leads to candidate holders, whose tokens are then compared.
+// Prefix index: finds the holder of the longest common prefix. It uses a chain of hashes, each over a block of tokens and all
+// blocks before it, to find candidates, then compares their tokens.
 
-/** Tokens of a block. Feeding a shorter prefix is faster than finding, saving and restoring it. Chosen by hand. */
+/**
+ * Number of tokens in a block. Feeding a shorter prefix takes less time than finding, saving and restoring it. Chosen by hand.
+ */
 export const indexBlockTokens = 16;
 
 export interface TokenHolder {
@@ -11,7 +13,7 @@ export interface TokenHolder {
 
 export interface Match<H> {
   readonly holder: H;
-  /** Tokens in common. */
+  /** Number of tokens in common. */
   readonly length: number;
 }
 
@@ -23,7 +25,7 @@ export class PrefixIndex<H extends TokenHolder> {
     return this.#lengths.size;
   }
 
-  /** Adds the first `length` tokens of a holder; they must not change while it is indexed. */
+  /** Adds the first `length` tokens of a holder to the index. They must not change while they are indexed. */
   add(holder: H, length: number): void {
     this.#lengths.set(holder, length);
     for (const hash of blockHashes(holder, length)) {
@@ -33,7 +35,7 @@ export class PrefixIndex<H extends TokenHolder> {
     }
   }
 
-  /** Does nothing if the holder is not indexed. */
+  /** Removes a holder from the index. Does nothing if it is not indexed. */
   remove(holder: H): void {
     const length = this.#lengths.get(holder);
     if (length === undefined) return;
@@ -46,8 +48,8 @@ export class PrefixIndex<H extends TokenHolder> {
   }
 
   /**
-   * The usable holder with the longest common prefix within the first `limit` tokens, at least a block long; the one added
-   * first if several are equal.
+   * Returns the usable holder with the longest common prefix within the first `limit` tokens of `wanted`; null if no common
+   * prefix is at least a block long. If several are equal, the one that was added first.
    */
   longest(wanted: TokenHolder, limit: number, isUsable: (holder: H, length: number) => boolean): Match<H> | null {
     const levels: Set<H>[] = [];
@@ -59,7 +61,7 @@ export class PrefixIndex<H extends TokenHolder> {
     for (let level = levels.length - 1; level >= 0; level--) {
       let best: Match<H> | null = null;
       for (const holder of levels[level] as Set<H>) {
-        // Compared at the longer level already.
+        // Already compared at the next longer level.
         if (levels[level + 1]?.has(holder)) continue;
         const length = commonLength(holder.tokens, wanted.tokens, Math.min(this.#lengths.get(holder) ?? 0, limit));
         const isLonger = length >= indexBlockTokens && length > (best?.length ?? 0);
@@ -71,7 +73,7 @@ export class PrefixIndex<H extends TokenHolder> {
   }
 }
 
-/** A hash for each whole block, over the adapter and all tokens up to the block's end. */
+/** Yields a hash for each whole block, over the adapter and all tokens up to the end of the block. */
 function* blockHashes({ tokens, adapter }: TokenHolder, length: number): Generator<number> {
   let low = 0x811c9dc5 ^ adapter;
   let high = 0x2545f491 + adapter;
@@ -79,7 +81,7 @@ function* blockHashes({ tokens, adapter }: TokenHolder, length: number): Generat
     const token = tokens[i] as number;
     low = Math.imul(low ^ token, 0x01000193) ^ (low >>> 15);
     high = Math.imul(high + token, 0x85ebca6b) ^ (high >>> 13);
-    // 53 bits: the most a number holds exactly.
+    // 53 bits: the maximum that a number holds exactly.
     if ((i + 1) % indexBlockTokens === 0) yield (high >>> 0) * 2 ** 21 + (low >>> 11);
   }
 }

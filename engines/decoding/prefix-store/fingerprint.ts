@@ -1,16 +1,16 @@
-// Fingerprint: tells model files apart by their content without reading all of it, because KV of one model is noise to
-// another. Computed when a model has been loaded, so the parts it reads are in the page cache already.
+// Fingerprint: identifies the content of model files without reading all of it. It is needed because the KV of one model is
+// useless for another. It is computed after a model has been loaded, so the parts that it reads are already in the page cache.
 import { createHash } from "node:crypto";
 import { type FileHandle, open } from "node:fs/promises";
 import { shardPaths } from "../../files/gguf/shards.ts";
 
-/** Holds the metadata and the table of tensors, except for large vocabularies. */
+/** Bytes read at the start of each file. They contain the metadata and the table of tensors, except for large vocabularies. */
 const headBytes = 4 * 2 ** 20;
-/** Samples of each file: at least one for every layer, because models may differ in one layer only. */
+/** Number of samples per file. There is at least one for every layer, because models may differ in one layer only. */
 const sampleCount = 128;
 const sampleBytes = 16 * 1024;
 
-/** The sha256, in hex, of the sizes, the heads, and samples up to the very end of the model's files. */
+/** Returns the sha256, in hex, of the sizes of the model's files, their first bytes, and samples up to their very end. */
 export async function modelFingerprint(path: string): Promise<string> {
   const hash = createHash("sha256");
   for (const shard of shardPaths(path)) {

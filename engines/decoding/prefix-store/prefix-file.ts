@@ -1,55 +1,55 @@
-// Prefix file: the format of one file of the store: the model of the KV, its tokens, the KV, and checksums. Called by
-// prefix-folder.ts on the store's own thread: every call waits for the disk. It follows no link and checks everything
-// that a file says.
+// Prefix file: the format of one file of the store. A file contains a description of the model, the tokens, the KV, and
+// checksums. Called by prefix-folder.ts on the store's own thread, because every call waits for the disk. It does not follow
+// symbolic links, and it validates everything that it reads.
 import { createHash, type Hash } from "node:crypto";
 import { closeSync, constants, fstatSync, futimesSync, openSync, readSync, writeSync } from "node:fs";
 import type { PrefixKey } from "./prefix-list.ts";
 
-/** The model and engine that a KV belongs to: an engine has a layout of its own. */
+/** The model and the engine that a KV belongs to. Each engine has its own layout of KV. */
 export interface StoreModel {
-  /** See fingerprint.ts. */
+  /** Fingerprint of the model's files (see fingerprint.ts). */
   readonly fingerprint: string;
-  /** KvCache.layout of the engine. */
+  /** Layout of the engine's KV (KvCache.layout). */
   readonly layout: string;
 }
 
-/** A computed prefix. */
+/** The tokens of a prefix and its KV. */
 export interface PrefixContent extends PrefixKey {
-  /** Its KV in the engine's own form. */
+  /** Its KV in the engine's own format. */
   readonly bytes: Uint8Array;
 }
 
-/** A file of the store that is not valid; the message says why. */
+/** Thrown for an invalid file of the store; the message is the reason. */
 export class DamagedFile extends Error {}
 
-// The file:
+// File layout, by byte offset:
 //   0  magic
 //   8  version, bytes of the description, number of tokens, 0      u32 each
 //  24  bytes of the KV                                            u64
 //  32  description as JSON, tokens as i32
 //      sha256 of all above
 //      the KV
-//      sha256 of all above but the first sha256
-// Numbers are in the machine's own order, like those in the KV: another machine's file has another version.
+//      sha256 of all above except the first sha256
+// Numbers have the byte order of the machine, like those in the KV. With another byte order the version does not match.
 const magic = Buffer.from("troupeKV");
 const version = 1;
 const fixedBytes = 32;
 const digestBytes = 32;
 const maxDescriptionBytes = 64 * 1024;
-/** Bytes of one read, write or call of the hash. */
+/** Maximum bytes of one read, write or hash update. */
 const pieceBytes = 2 ** 20;
 
 const readFlags = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 const createFlags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | (constants.O_NOFOLLOW ?? 0);
-/** Prompts are private: readable by the owner only. */
+/** File mode: only the owner may read, because prompts are private. */
 const ownerOnly = 0o600;
 
-/** Bytes of the file that would be written. */
+/** Returns the size in bytes of the file that writePrefixFile() would write. */
 export function prefixFileBytes(model: StoreModel, content: PrefixContent): number {
   return sizeOf(describe(model, content.adapter).length, content.tokens.length, content.bytes.length);
 }
 
-/** Creates a file; throws if the name is taken. */
+/** Creates a prefix file. Throws if the file exists. */
 export function writePrefixFile(path: string, model: StoreModel, content: PrefixContent): void {
   const { tokens, bytes } = content;
   const description = describe(model, content.adapter);
@@ -86,13 +86,16 @@ export interface PrefixHead extends PrefixKey {
   readonly fileBytes: number;
 }
 
-/** A file's content without its KV. Throws DamagedFile, or the system's error if it cannot be read. */
+/** Reads and checks a file without its KV. Throws DamagedFile, or the system's error if the file cannot be read. */
 export function readPrefixHead(path: string, model: StoreModel): PrefixHead {
   const { adapter, tokens, fileBytes } = withFile(path, (file) => readHead(file, model));
   return { adapter, tokens, fileBytes };
 }
 
-/** The tokens and the KV of a file with a correct checksum; marks the file as used. Throws as readPrefixHead. */
+/**
+ * Reads the tokens and the KV of a file, verifies the checksums, and marks the file as recently used. Throws like
+ * readPrefixHead().
+ */
 export function readPrefixFile(path: string, model: StoreModel): PrefixContent {
   return withFile(path, (file) => {
     const { adapter, tokens, dataBytes, hash } = readHead(file, model);
@@ -105,7 +108,7 @@ export function readPrefixFile(path: string, model: StoreModel): PrefixContent {
   });
 }
 
-/** The first bytes of a file, and the numbers in them. */
+/** The fixed-length start of a file, and views of the numbers in it. */
 class FixedHead {
   readonly bytes = new Uint8Array(fixedBytes);
   readonly counts = new Uint32Array(this.bytes.buffer, 8, 4);

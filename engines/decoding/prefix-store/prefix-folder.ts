@@ -1,6 +1,6 @@
-// Prefix folder: a subfolder for each model, a file for each prefix. Their total size is bounded; the least recently
-// used files of any model go first. Runs on the store's own thread. Other processes may use the same folder; files with
-// other names are never touched.
+// Prefix folder: stores prefixes on disk in a subfolder for each model and a file for each prefix. The total size is limited:
+// the least recently used files of any model are removed first. Runs on the store's own thread. Other processes may use the
+// same folder. Files with other names are never touched.
 import { createHash, randomBytes } from "node:crypto";
 import { lstatSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -20,22 +20,22 @@ import type { ListedPrefix } from "./prefix-list.ts";
 
 export interface PrefixStoreOptions {
   readonly folder: string;
-  /** Most bytes of all files together. */
+  /** Maximum bytes of all files together. */
   readonly maxBytes: number;
 }
 
 const modelFolderName = /^[0-9a-f]{32}$/;
 const fileName = /^[0-9a-f]{32}\.troupe-kv$/;
-/** A file that is being written, or whose writer died. */
+/** Name of a file that is being written, or whose writer has died. */
 const partName = /^[0-9a-f]{32}\.troupe-kv\.[0-9a-f]{8}\.part$/;
-/** A part that has not grown for this time has no writer any more. */
+/** A partial file that has not grown for this time is abandoned: its writer has died. */
 const abandonedMs = 60_000;
 const ownerOnly = 0o700;
 
 export interface WrittenFile {
   readonly name: string;
   readonly fileBytes: number;
-  /** Files of this model that were removed to make room. */
+  /** Names of the files of this model that were removed to make room. */
   readonly removed: readonly string[];
 }
 
@@ -49,10 +49,13 @@ interface FoundFile {
 export class PrefixFolder {
   readonly #options: PrefixStoreOptions;
   readonly #model: StoreModel;
-  /** Folder of this model's files. */
+  /** Path of the folder with this model's files. */
   readonly #home: string;
 
-  /** Throws config_invalid if the folder cannot be used. */
+  /**
+   * Opens the model's folder and creates it if it does not exist. Removes abandoned files, and files above the size limit.
+   * Throws config_invalid if the folder cannot be used.
+   */
   constructor(options: PrefixStoreOptions, model: StoreModel) {
     this.#options = options;
     this.#model = model;
@@ -67,7 +70,9 @@ export class PrefixFolder {
     this.#makeRoom(0, null);
   }
 
-  /** The prefixes of this model. Unreadable files stay until their turn to make room. */
+  /**
+   * Returns the prefixes of this model. Unreadable files are left out, but remain on disk until they are removed to make room.
+   */
   list(): ListedPrefix[] {
     return this.#find(fileName)
       .filter(({ path }) => path.startsWith(this.#home))
@@ -77,7 +82,7 @@ export class PrefixFolder {
       });
   }
 
-  /** Reads a prefix. Throws why a file cannot be read; removes a damaged one. */
+  /** Reads a prefix. Throws an error with the reason if the file cannot be read. Removes a damaged file. */
   read(name: string): PrefixContent {
     try {
       return readPrefixFile(join(this.#home, name), this.#model);
@@ -89,8 +94,8 @@ export class PrefixFolder {
   }
 
   /**
-   * Writes a prefix under a temporary name, and renames it when it is complete. If room is needed, the file
-   * `expendable` goes first. Throws why it cannot be written.
+   * Writes a prefix under a temporary name, and renames it when it is complete. If room is needed, the file `expendable` is
+   * removed first. Throws an error with the reason if it cannot be written.
    */
   write(content: PrefixContent, expendable: string | null): WrittenFile {
     const { fingerprint, layout } = this.#model;
@@ -123,8 +128,8 @@ export class PrefixFolder {
   }
 
   /**
-   * Removes files until `bytes` fit: `expendable` first, then the least recently used. Returns the removed files of
-   * this model.
+   * Removes files until `bytes` more bytes fit: `expendable` first, then the least recently used. Returns the names of the
+   * removed files of this model.
    */
   #makeRoom(bytes: number, expendable: string | null): string[] {
     const files = [...this.#find(fileName), ...this.#find(partName)];
@@ -141,7 +146,7 @@ export class PrefixFolder {
     return removed;
   }
 
-  /** The files of all models whose names match. */
+  /** Returns the files of all models whose names match `kind`. */
   #find(kind: RegExp): FoundFile[] {
     return namesIn(this.#options.folder, modelFolderName)
       .map((name) => join(this.#options.folder, name))
@@ -164,7 +169,7 @@ function foundFile(folder: string, name: string): FoundFile[] {
   return stat?.isFile() ? [{ path, name, bytes: stat.size, usedMs: stat.mtimeMs }] : [];
 }
 
-/** Whether it is a folder of our user, and no link: another user's folder may contain anything. */
+/** Whether it is a folder of the current user and not a symbolic link. A folder of another user may contain anything. */
 function isOurs(folder: string): boolean {
   const stat = lstatSync(folder, { throwIfNoEntry: false });
   if (stat === undefined || !stat.isDirectory()) return false;
@@ -175,7 +180,7 @@ function removeFile(path: string): void {
   try {
     rmSync(path, { force: true });
   } catch {
-    // It still counts, and is tried again when its turn comes.
+    // The file still counts towards the total size. Its removal is tried again later.
   }
 }
 

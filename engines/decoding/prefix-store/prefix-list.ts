@@ -1,20 +1,20 @@
-// Prefix list: the prefixes in the store, sorted by adapter and tokens, so the neighbours of a prompt share the longest
-// prefixes with it. Used by prefix-store.ts; it knows no files.
+// Prefix list: the prefixes in the store, sorted by adapter and tokens. In this order, the neighbours of a prompt have the
+// longest common prefixes with it. Used by prefix-store.ts. It does not access files.
 
-/** What a prefix was computed from; the sort key. */
+/** The adapter and the tokens that a prefix was computed from; the sort key. */
 export interface PrefixKey {
-  /** Version of the adapter it was computed with; empty for the base model. */
+  /** Version of the adapter that the prefix was computed with; empty for the base model. */
   readonly adapter: string;
   readonly tokens: Int32Array;
 }
 
-/** A computed prefix and its file. */
+/** A computed prefix and the name and size of its file. */
 export interface ListedPrefix extends PrefixKey {
   readonly name: string;
   readonly fileBytes: number;
 }
 
-/** Prefixes of which none is a prefix of another. */
+/** A list of prefixes in which no prefix is the beginning of another. */
 export class PrefixList {
   readonly #sorted: ListedPrefix[] = [];
 
@@ -22,7 +22,10 @@ export class PrefixList {
     return this.#sorted.length;
   }
 
-  /** Adds a prefix that the list does not cover. It replaces the prefix that it covers, if any, which is returned. */
+  /**
+   * Adds a prefix that the list does not cover. If the new prefix begins with a prefix in the list, it replaces that one.
+   * Returns the replaced prefix, or null.
+   */
   add(prefix: ListedPrefix): ListedPrefix | null {
     const covered = this.coveredBy(prefix);
     const at = this.#placeOf(prefix);
@@ -36,22 +39,25 @@ export class PrefixList {
     if (at >= 0) this.#sorted.splice(at, 1);
   }
 
-  /** Whether the list has this prefix or a longer one that begins with it. */
+  /** Whether the list contains this prefix or a longer one that begins with it. */
   covers(key: PrefixKey): boolean {
     const next = this.#sorted[this.#placeOf(key)];
     return next !== undefined && beginsWith(next, key);
   }
 
   /**
-   * The stored prefix that `key` begins with. Every prefix between the two in this order begins with it too, so it is
-   * the one before, or none.
+   * Returns the prefix in the list that `key` begins with; null: none. Every prefix between the two in the sort order also
+   * begins with it, so only the previous entry needs to be checked.
    */
   coveredBy(key: PrefixKey): ListedPrefix | null {
     const previous = this.#sorted[this.#placeOf(key) - 1];
     return previous !== undefined && beginsWith(key, previous) ? previous : null;
   }
 
-  /** The prefix with the longest common beginning, the smaller file of two; null if nothing is common. */
+  /**
+   * Returns the prefix with the longest common beginning; the one with the smaller file if two are equal; null if no token is
+   * in common.
+   */
   longest(key: PrefixKey): { readonly prefix: ListedPrefix; readonly length: number } | null {
     const at = this.#placeOf(key);
     const [best] = this.#sorted
@@ -61,7 +67,7 @@ export class PrefixList {
     return best !== undefined && best.length > 0 ? best : null;
   }
 
-  /** Index of the first prefix that does not come before `key`. */
+  /** Returns the index of the first prefix that does not come before `key`. */
   #placeOf(key: PrefixKey): number {
     let low = 0;
     let high = this.#sorted.length;
@@ -86,7 +92,7 @@ function comesBefore(a: PrefixKey, b: PrefixKey): boolean {
   return length === a.tokens.length || (a.tokens[length] as number) < (b.tokens[length] as number);
 }
 
-/** Length of the common beginning; -1 under different adapters, whose KV differs. */
+/** Returns the number of common first tokens; -1 if the adapters differ, because then the KV differs. */
 function commonLength(a: PrefixKey, b: PrefixKey): number {
   if (a.adapter !== b.adapter) return -1;
   const limit = Math.min(a.tokens.length, b.tokens.length);

@@ -1,6 +1,6 @@
-// Prefix store: the KV of prompts in files that outlive the process, as the step loop sees them. Finding is immediate,
-// reading is asynchronous, writing is deferred. A thread of its own does disk work and checksums. If it cannot read or
-// write, prefixes are missing; no request gets an error.
+// Prefix store: the step loop's interface to the KV of prompts in files that outlive the process. Finding is immediate, reading
+// is asynchronous, writing is deferred. A separate thread does disk work and checksums. If it cannot read or write, prefixes
+// are not found and are computed again; no request gets an error.
 import type { PrefixContent, StoreModel } from "./prefix-file.ts";
 import type { PrefixStoreOptions } from "./prefix-folder.ts";
 import { beginsWith, type ListedPrefix, type PrefixKey, PrefixList } from "./prefix-list.ts";
@@ -9,30 +9,30 @@ import { WriteQueue } from "./write-queue.ts";
 
 export type { PrefixStoreOptions } from "./prefix-folder.ts";
 
-/** A file of the store that a prompt can begin with. */
+/** A file of the store whose tokens have a common beginning with a prompt. */
 export interface StoredPrefix {
   readonly name: string;
-  /** Tokens in the file. */
+  /** Number of tokens in the file. */
   readonly tokens: number;
-  /** Length of the common beginning of the prompt and the file. */
+  /** Number of first tokens that the prompt and the file have in common. */
   readonly usable: number;
-  /** Bytes of the file. */
+  /** Size of the file in bytes. */
   readonly bytes: number;
 }
 
-/** Shorter prefixes are computed faster than they are read. */
+/** Minimum number of tokens of a prefix to store or find. Computing a shorter prefix takes less time than reading it. */
 const leastTokens = 64;
-/** Most pending writes. Each is a copy of the KV of a sequence, in main memory. */
+/** Maximum bytes of pending writes. Each write is a copy of the KV of a sequence in main memory. */
 const maxWaitingBytes = 512 * 2 ** 20;
 
 export class PrefixStore {
-  /** Counts since the start; losses are files that were missing, damaged or unreadable. */
+  /** Counts since the start. `losses`: files that were missing, damaged or unreadable. */
   readonly counts = { reads: 0, losses: 0, writes: 0, failedWrites: 0 };
   readonly #thread: StoreThread;
   #notice: (message: string) => void;
   readonly #list = new PrefixList();
   readonly #queue = new WriteQueue(maxWaitingBytes);
-  /** The prefix being written; its bytes have been transferred to the thread. */
+  /** The prefix that is being written. Its bytes have been transferred to the store's thread. */
   #writing: PrefixKey | null = null;
   readonly #reading = new Map<string, Promise<PrefixContent | null>>();
   #lastRead: Promise<void> = Promise.resolve();
@@ -44,7 +44,10 @@ export class PrefixStore {
     this.#notice = notice;
   }
 
-  /** Throws config_invalid if the folder cannot be used. `notice` gets later problems, for the log. */
+  /**
+   * Opens the store. Throws config_invalid if the folder cannot be used. `notice` is called with the messages of later
+   * problems, for the log.
+   */
   static async open(
     options: PrefixStoreOptions,
     model: StoreModel,
@@ -56,17 +59,20 @@ export class PrefixStore {
     return store;
   }
 
-  /** Number of files that can be found. */
+  /** Number of files that find() can return. */
   get fileCount(): number {
     return this.#list.size;
   }
 
-  /** Number of writes that were dropped for later ones. */
+  /** Number of pending writes that were dropped to make room for later ones. */
   get droppedWrites(): number {
     return this.#queue.droppedCount;
   }
 
-  /** The file with the longest common beginning, of at least 64 tokens. All of `tokens` may be usable. */
+  /**
+   * Returns the file with the longest common beginning of at least 64 tokens; null: none. The common beginning may be all of
+   * `tokens`.
+   */
   find(adapter: string, tokens: Int32Array): StoredPrefix | null {
     const found = this.#list.longest({ adapter, tokens });
     if (found === null || found.length < leastTokens) return null;
@@ -75,20 +81,20 @@ export class PrefixStore {
   }
 
   /**
-   * The tokens and the bytes that were put; null if they are gone or damaged, and then they are not found again.
+   * Reads the tokens and the bytes of a file. Returns null if it is missing, damaged or unreadable; it is then not found again.
    * Simultaneous reads of a file share one result, so callers must not change it.
    */
   read({ name }: StoredPrefix): Promise<PrefixContent | null> {
     const underWay = this.#reading.get(name);
     if (underWay !== undefined) return underWay;
-    // One at a time: each is as large as a sequence's KV, and is imported between two steps.
+    // Only one read at a time, because each result is as large as the KV of a sequence, and is imported between two steps.
     const reading = this.#lastRead.then(() => this.#read(name)).finally(() => this.#reading.delete(name));
     this.#reading.set(name, reading);
     this.#lastRead = reading.then(() => undefined);
     return reading;
   }
 
-  /** Whether put() would do anything: the prefix is long enough, and the store has no longer one. */
+  /** Whether put() would store this prefix: it is long enough, and neither the store nor the queue has it or a longer one. */
   wants(adapter: string, tokens: Int32Array): boolean {
     const key = { adapter, tokens };
     const isBeingWritten = this.#writing !== null && beginsWith(this.#writing, key);
@@ -96,8 +102,8 @@ export class PrefixStore {
   }
 
   /**
-   * Writes a wanted prefix later. The store owns `bytes` from now on. If too many writes wait, the oldest are dropped:
-   * before the process ends, alternate put and flush.
+   * Queues a prefix to be written, if wants() returns true for it. The store owns `bytes` from now on. If too many writes are
+   * pending, the oldest are dropped. So before the process ends, call flush() after each put().
    */
   put(adapter: string, tokens: Int32Array, bytes: Uint8Array): void {
     if (!this.wants(adapter, tokens)) return;
@@ -110,7 +116,7 @@ export class PrefixStore {
     await this.#idle;
   }
 
-  /** Ends the thread; pending writes are lost. */
+  /** Ends the thread. Pending writes are lost. */
   async dispose(): Promise<void> {
     this.#queue.clear();
     this.#notice = () => {};
@@ -136,7 +142,7 @@ export class PrefixStore {
   }
 
   async #write({ adapter, tokens, bytes }: PrefixContent): Promise<void> {
-    // Bytes in memory that others use too cannot be transferred.
+    // If the underlying buffer contains other data too, it cannot be transferred, so the bytes are copied.
     const own = bytes.buffer instanceof ArrayBuffer && bytes.length === bytes.buffer.byteLength;
     const moved = own ? bytes : new Uint8Array(bytes);
     const expendable = this.#list.coveredBy({ adapter, tokens })?.name ?? null;
@@ -153,14 +159,17 @@ export class PrefixStore {
     }
   }
 
-  /** Makes a prefix findable, and removes the file of the shorter one that it begins with. */
+  /** Adds a prefix to the list, and removes the file of a shorter prefix that it begins with. */
   async #enlist(prefix: ListedPrefix): Promise<void> {
     const superfluous = this.#list.covers(prefix) ? prefix : this.#list.add(prefix);
-    // Behind pending reads: a file that was found can still be read.
+    // The thread removes the file after the pending reads, so a file that was found can still be read.
     if (superfluous !== null) await this.#thread.ask({ kind: "remove", name: superfluous.name });
   }
 
-  /** Logged once: a full disk would fail for every prompt. */
+  /**
+   * Reports a message unless it equals the previous one. A full disk, for example, would give the same message for every
+   * prompt.
+   */
   #say(message: string): void {
     if (message !== this.#lastNotice) this.#notice(message);
     this.#lastNotice = message;

@@ -1,5 +1,6 @@
-// Store thread, from outside: starts it, sends it tasks and returns its answers, which come in the order of the tasks.
-// Used by prefix-store.ts. After its end every answer is the reason.
+// Store thread: the main thread's handle of the prefix store's worker thread. It starts the worker, sends it tasks and returns
+// the answers, which come in the order of the tasks. Used by prefix-store.ts. After the worker has ended, every answer is an
+// error with the reason.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord } from "../../../runtime/errors.ts";
 import type { ListedPrefix } from "./prefix-list.ts";
@@ -8,11 +9,11 @@ import type { StoreAnswer, StoreInit, StoreTask } from "./store-worker.ts";
 export class StoreThread {
   readonly #worker: Worker;
   readonly #waiting: ((answer: StoreAnswer) => void)[] = [];
-  /** The reason for its end. */
+  /** Set when the worker has ended: the answer to all further tasks, with the reason. */
   #ended: StoreAnswer | null = null;
 
   private constructor(init: StoreInit) {
-    // Its buffers lie outside of its heap.
+    // Large data is in buffers outside of the JavaScript heap, so a small young generation is enough.
     this.#worker = new Worker(new URL("./store-worker.js", import.meta.url), {
       workerData: init,
       resourceLimits: { maxYoungGenerationSizeMb: 2 },
@@ -28,7 +29,7 @@ export class StoreThread {
     });
   }
 
-  /** Opens the folder. Throws config_invalid if it cannot be used. */
+  /** Starts the worker, which opens the folder. Throws config_invalid if the folder cannot be used. */
   static async start(init: StoreInit): Promise<{ thread: StoreThread; prefixes: readonly ListedPrefix[] }> {
     const thread = new StoreThread(init);
     const answer = await thread.#answer();
@@ -38,19 +39,22 @@ export class StoreThread {
     throw new Error(answer.kind === "failed" ? answer.reason : `the store's thread began with "${answer.kind}"`);
   }
 
-  /** Never rejects. The caller must not use the buffers in `moved` any more. */
+  /**
+   * Sends a task and returns its answer. Never rejects. The buffers in `moved` are transferred: the caller must not use them
+   * any more.
+   */
   ask(task: StoreTask, moved: readonly ArrayBuffer[] = []): Promise<StoreAnswer> {
     if (this.#ended) return Promise.resolve(this.#ended);
     this.#worker.postMessage(task, moved);
     return this.#answer();
   }
 
-  /** Ends it at once. */
+  /** Ends the worker at once. */
   async stop(): Promise<void> {
     await this.#worker.terminate();
   }
 
-  /** The next answer without a waiter. Only pending answers keep the process alive. */
+  /** Returns the answer to the task that was sent last. The worker keeps the process alive only while answers are pending. */
   #answer(): Promise<StoreAnswer> {
     this.#worker.ref();
     return new Promise((resolve) => this.#waiting.push(resolve));

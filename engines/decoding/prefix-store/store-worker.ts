@@ -1,12 +1,12 @@
-// Entry of the store's thread: opens the folder, then reads and writes one task after another and answers in order.
-// Reading waits for the disk and hashes every byte, which the step loop must not do.
+// Entry point of the store's worker thread: opens the folder, then reads and writes one task after another and answers in the
+// same order. Reading waits for the disk and hashes every byte, so it must not run in the step loop.
 import { parentPort, workerData } from "node:worker_threads";
 import { type ErrorRecord, toErrorRecord } from "../../../runtime/errors.ts";
 import type { PrefixContent, StoreModel } from "./prefix-file.ts";
 import { PrefixFolder, type PrefixStoreOptions, type WrittenFile } from "./prefix-folder.ts";
 import type { ListedPrefix } from "./prefix-list.ts";
 
-/** Start data of the thread. */
+/** Data that the thread is started with. */
 export interface StoreInit {
   readonly options: PrefixStoreOptions;
   readonly model: StoreModel;
@@ -62,7 +62,7 @@ function answer(task: StoreTask, store: PrefixFolder): void {
   }
 }
 
-/** Results have memory of their own, which is transferred. */
+/** Sends a read prefix. Its buffers contain nothing else, so they are transferred instead of copied. */
 function sendContent(content: PrefixContent): void {
   send({ kind: "read", content }, [content.bytes.buffer as ArrayBuffer, content.tokens.buffer as ArrayBuffer]);
 }

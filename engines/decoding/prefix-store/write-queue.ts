@@ -1,10 +1,10 @@
-// Write queue: prefixes that wait for the disk, bounded in bytes, because the model may compute them faster than the
-// disk writes. Used by prefix-store.ts; it writes nothing itself.
+// Write queue: prefixes that wait to be written to disk. Its size in bytes is limited, because the model may compute prefixes
+// faster than the disk writes. Used by prefix-store.ts. It writes nothing itself.
 import type { PrefixContent } from "./prefix-file.ts";
 import { beginsWith, type PrefixKey } from "./prefix-list.ts";
 
 export class WriteQueue {
-  /** Prefixes dropped unwritten to make room. */
+  /** Number of prefixes that were dropped without being written, to make room. */
   droppedCount = 0;
   readonly #maxBytes: number;
   #waiting: PrefixContent[] = [];
@@ -21,14 +21,14 @@ export class WriteQueue {
     return this.#waiting.reduce((sum, { bytes }) => sum + bytes.length, 0);
   }
 
-  /** Whether a waiting prefix begins with all of this one. */
+  /** Whether a waiting prefix begins with all tokens of `key`. */
   covers(key: PrefixKey): boolean {
     return this.#waiting.some((other) => beginsWith(other, key));
   }
 
   /**
-   * Replaces the waiting prefixes it covers. The oldest are dropped above the limit of bytes; a single one may be
-   * larger.
+   * Adds a prefix, and removes waiting prefixes that it begins with. Above the limit of bytes, the oldest are dropped; but a
+   * single prefix may be larger than the limit.
    */
   push(content: PrefixContent): void {
     this.#waiting = this.#waiting.filter((other) => !beginsWith(content, other));

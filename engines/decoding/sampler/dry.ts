@@ -1,31 +1,35 @@
-// DRY penalty ("don't repeat yourself") of one sequence: its recent tokens, prompt included, and the search for tokens
-// that would continue a repetition. Called by SamplingState; linear in the look-back for each token, whatever the
+// DRY penalty ("don't repeat yourself") of one sequence: keeps the latest tokens, including the prompt, and searches them for
+// tokens that would continue a repetition. Called by SamplingState. Each token takes time linear in the look-back, whatever the
 // tokens are.
 import type { Dry } from "../../generation.ts";
 
 /** Number of latest tokens that are searched for repetitions. */
 export const DRY_LOOK_BACK = 4096;
 
-/** Largest penalty: far beyond any logit, yet finite, so a token can still be chosen if it is the only one left. */
+/** Maximum penalty. It is far larger than any logit but finite, so a token can still be chosen if no other is left. */
 const MAX_PENALTY = 1e9;
 
 /**
- * If the sequence ends in `length` tokens that occurred before, the token after that occurrence loses `multiplier *
- * base^(length - allowedLength)`, from `length >= allowedLength` on; the longest such repetition counts. A breaker
- * token ends a run: no repetition crosses it, and it is never penalised itself.
+ * If the sequence ends in `length` tokens that also occurred earlier, the token that followed the earlier occurrence would
+ * continue a repetition. If `length >= allowedLength`, `multiplier * base^(length - allowedLength)` is subtracted from the
+ * logit of that token. The longest repetition of each token counts. Repetitions do not extend across breaker tokens, and
+ * breaker tokens are never penalised.
  */
 export class DryPenalty {
   readonly #multiplier: number;
   readonly #base: number;
   readonly #allowedLength: number;
   readonly #breakers: ReadonlySet<number>;
-  /** The latest tokens, #count of them; its size is twice the look-back, so tokens are seldom moved. */
+  /**
+   * The latest tokens; the first #count entries are valid. The array has twice the size of the look-back, so tokens are seldom
+   * moved.
+   */
   readonly #tokens = new Int32Array(2 * DRY_LOOK_BACK);
   #count = 0;
-  /** Tokens since the last breaker. */
+  /** Number of tokens since the last breaker token. */
   #run = 0;
   readonly #matches = new Int32Array(DRY_LOOK_BACK);
-  /** By token: length of the longest repetition it would extend. */
+  /** By token: length of the longest repetition that it would continue. */
   readonly #longest = new Map<number, number>();
 
   constructor(dry: Dry, prompt: Int32Array, breakers: Int32Array) {
@@ -55,9 +59,9 @@ export class DryPenalty {
   }
 
   /**
-   * The Z algorithm over the tokens read backwards: matches[i] is the number of equal tokens if the sequence is
-   * compared, from its end, with itself without its last i tokens. [left, right) is the match that reaches furthest
-   * back; inside it earlier results hold.
+   * Finds all repetitions with the Z algorithm over the tokens in reverse order. matches[i] is the number of equal tokens if
+   * the sequence and the sequence without its last i tokens are compared from their ends. [left, right) is the match that
+   * extends furthest back; earlier results can be reused inside it.
    */
   #findRepetitions(): void {
     const tokens = this.#tokens;

@@ -1,25 +1,26 @@
-// Penalties of one sequence that depend on its seen tokens: repetition, presence and frequency. Called by SamplingState
-// on a row before temperature is applied; changes only the logits of seen tokens.
+// Penalties of one sequence that depend on its previous tokens: repetition, presence and frequency. SamplingState applies them
+// to a row of logits before temperature. Only the logits of previous tokens change.
 import type { Sampling } from "../../generation.ts";
 
 const INITIAL_ROOM = 256;
 
 /**
- * Repetition covers prompt and output: a positive logit is divided by the penalty, a negative one multiplied. Presence
- * and frequency cover the output only: a token generated `count` times loses `presence + frequency * count`.
+ * The repetition penalty counts prompt and output tokens: a positive logit is divided by the penalty, a negative one is
+ * multiplied by it. The presence and frequency penalties count output tokens only: a token that was generated `count` times
+ * loses `presence + frequency * count`.
  */
 export class Penalties {
   readonly #repetition: number;
   readonly #presence: number;
   readonly #frequency: number;
-  /** By token: 1 + its place in #ids and #counts; 0 = not seen. */
+  /** By token: its index in #ids and #counts, plus 1; 0 = not seen. */
   readonly #place: Int32Array;
   #ids = new Int32Array(INITIAL_ROOM);
-  /** How often each was generated; 0 = only in the prompt. */
+  /** Number of times that each token in #ids was generated; 0 = it occurs only in the prompt. */
   #counts = new Int32Array(INITIAL_ROOM);
   #seen = 0;
 
-  /** The penalties of `sampling`; null if they are all neutral. */
+  /** Creates the penalties for `sampling`; null if all of them are neutral. */
   static of(sampling: Sampling, vocabSize: number, prompt: Int32Array): Penalties | null {
     const { repetitionPenalty, presencePenalty, frequencyPenalty } = sampling;
     if (repetitionPenalty === 1 && presencePenalty === 0 && frequencyPenalty === 0) return null;

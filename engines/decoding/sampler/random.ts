@@ -1,5 +1,5 @@
-// Random numbers of every draw: sfc32, small, quick and without known defects, seeded by splitmix64. One generator for
-// each sequence, so a seed gives the same tokens whatever else runs. Not for secrets.
+// Random number generator for sampling: sfc32, which is small, fast and without known defects, seeded by splitmix64. Each
+// sequence has its own generator, so a seed gives the same tokens whatever other sequences run. Not for cryptography.
 
 const WARM_UP = 12;
 
@@ -9,7 +9,7 @@ export class Random {
   #c: number;
   #counter = 1;
 
-  /** The generator of `seed`, an integer of which 64 bits count. */
+  /** Creates the generator for a seed. Only the low 64 bits of `seed` count. */
   constructor(seed: bigint) {
     const first = splitmix64(seed, 1n);
     this.#a = Number(first & 0xffffffffn) | 0;
@@ -18,12 +18,12 @@ export class Random {
     for (let i = 0; i < WARM_UP; i++) this.#word();
   }
 
-  /** A uniform number, 0 <= u < 1, of 53 bits. */
+  /** Returns a uniform random number 0 <= u < 1 with 53 bits. */
   next(): number {
     return ((this.#word() >>> 5) * 2 ** 26 + (this.#word() >>> 6)) / 2 ** 53;
   }
 
-  /** The result of next() after `ahead` more calls; the state does not change. */
+  /** Returns the result that next() would give after `ahead` more calls. The state does not change. */
   peek(ahead: number): number {
     const [a, b, c, counter] = [this.#a, this.#b, this.#c, this.#counter];
     for (let i = 0; i < ahead; i++) this.next();
@@ -45,7 +45,7 @@ export class Random {
   }
 }
 
-/** The `nth` output of splitmix64 from `seed`. */
+/** Returns the `nth` output of splitmix64 for `seed`. */
 function splitmix64(seed: bigint, nth: bigint): bigint {
   let z = BigInt.asUintN(64, seed + nth * 0x9e3779b97f4a7c15n);
   z = BigInt.asUintN(64, (z ^ (z >> 30n)) * 0xbf58476d1ce4e5b9n);

@@ -1,5 +1,5 @@
-// Reference kernel: plain sampling with sorts and Math.exp. It defines the results that the SIMD kernel is tested
-// against, and serves if there is no SIMD. Clarity before speed; Sampler.create() picks it.
+// Reference kernel: sampling in plain TypeScript with sorts and Math.exp, written for clarity rather than speed. It defines the
+// results against which the SIMD kernel is tested, and Sampler.create() uses it if WebAssembly has no SIMD.
 import { type Filters, maskWords, type RowKernel } from "./row-kernel.ts";
 
 export class ReferenceKernel implements RowKernel {
@@ -70,7 +70,7 @@ export class ReferenceKernel implements RowKernel {
     return likeliest.length;
   }
 
-  /** The ids that top-k, top-p and min-p leave, ascending. */
+  /** Returns the token ids that remain after top-k, top-p and min-p, in ascending order. */
   #filter({ topK, topP, minP }: Filters, weigh: (id: number) => number): number[] {
     let ids = this.#possible();
     if (topK > 0 || topP < 1) ids = this.#byLikelihood(ids);
@@ -99,7 +99,7 @@ function sum(ids: readonly number[], weigh: (id: number) => number): number {
   return ids.reduce((all, id) => all + weigh(id), 0);
 }
 
-/** The shortest head of `ids`, at least one, that weighs `target`. */
+/** Returns the first ids, as few as possible but at least one, whose total weight reaches `target`. */
 function nucleus(ids: readonly number[], target: number, weigh: (id: number) => number): number[] {
   let weight = 0;
   const end = ids.findIndex((id) => {

@@ -1,9 +1,9 @@
-// Sampler: chooses every next token, for every engine. The step loop opens a state for each sequence and samples each
-// row of logits, synchronously, on the model's thread. It never awaits, logs or reads a clock.
+// Sampler: chooses every next token, for all engines. The step loop opens a state for each sequence and samples each row of
+// logits synchronously on the model's thread. The sampler never awaits, logs or reads a clock.
 //
-// Order: logit bias; repetition, presence and frequency penalties; DRY; a grammar's mask; temperature; top-k; top-p; min-p;
-// one draw.
-// Logprobs are the model's own distribution: before all of these.
+// Order of operations: logit bias; repetition, presence and frequency penalties; DRY; the grammar's mask; temperature; top-k;
+// top-p; min-p; one draw.
+// Logprobs describe the model's own distribution, before all of these operations.
 import assert from "node:assert/strict";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Sampling } from "../../generation.ts";
@@ -14,7 +14,10 @@ import { WasmKernel } from "./wasm-kernel.ts";
 
 export type { SamplingState } from "./state.ts";
 
-/** Natural logarithms of probabilities; `ids` and `logprobs` hold the `count` likeliest tokens, likeliest first. */
+/**
+ * Natural logarithms of probabilities. The first `count` entries of `ids` and `logprobs` are the likeliest tokens, likeliest
+ * first.
+ */
 export interface TokenLogprobs {
   readonly chosen: number;
   readonly count: number;
@@ -33,8 +36,8 @@ export class Sampler {
   };
 
   /**
-   * The sampler of one model: with the SIMD kernel, or with the plain one if WebAssembly has no SIMD. SAMPLER_SIMD=0
-   * forces the plain one, SAMPLER_SIMD=1 refuses it.
+   * Creates the sampler of one model. It uses the SIMD kernel, or the plain one if WebAssembly has no SIMD. SAMPLER_SIMD=0
+   * forces the plain kernel; with SAMPLER_SIMD=1, throws `config_invalid` if there is no SIMD.
    */
   static create(vocabSize: number): Sampler {
     return new Sampler(chooseKernel(vocabSize, process.env.SAMPLER_SIMD ?? ""));
@@ -46,16 +49,16 @@ export class Sampler {
   }
 
   /**
-   * A state for choice `choice` of a request, whose seed is `sampling.seed + choice`. `breakers` are the token ids that
-   * end a DRY run. Throws `invalid_value` if the settings do not fit the model.
+   * Opens the state of choice `choice` of a request; its seed is `sampling.seed + choice`. `breakers`: ids of the tokens that
+   * end a DRY repetition. Throws `invalid_value` if the settings do not fit the model.
    */
   open(sampling: Sampling, choice: number, prompt: Int32Array, breakers: Int32Array): SamplingState {
     return new SamplingState(this.vocabSize, { sampling, choice, prompt, breakers });
   }
 
   /**
-   * Chooses the next token of `state` from row `row` of a step's logits, and records it in the state. `mask` has a bit
-   * for each token, set if a grammar allows it; null: no grammar. Throws `model_failed` if no token can be chosen.
+   * Chooses the next token of `state` from row `row` of a step's logits, and records it in the state. `mask` has one bit per
+   * token, set if the grammar allows the token; null: no grammar. Throws `model_failed` if no token can be chosen.
    */
   sample(state: SamplingState, logits: Float32Array, row: number, mask: Int32Array | null): number {
     const kernel = this.#kernel;
@@ -71,8 +74,8 @@ export class Sampler {
   }
 
   /**
-   * The token that sample() would choose after `ahead` more tokens if these were its logits, with the random number it
-   * will use; -1 if none. Changes nothing. Penalties are the current ones.
+   * Predicts the token that sample() would choose after `ahead` more tokens if it had these logits. Uses the random number that
+   * sample() will use, but the current penalties and no grammar. Returns -1 if no token can be chosen. Changes no state.
    */
   foresee(state: SamplingState, logits: Float32Array, row: number, ahead: number): number {
     const kernel = this.#kernel;
@@ -81,14 +84,14 @@ export class Sampler {
     return state.greedy ? kernel.argmax() : kernel.draw(state.filters, state.random.peek(ahead));
   }
 
-  /** Records a token that was given, not sampled: penalties count it as output. */
+  /** Records a token that was not sampled (forced by a grammar). Penalties count it as output. */
   force(state: SamplingState, token: number): void {
     state.record(token);
   }
 
   /**
-   * The logprob of a token that was given, not sampled, and of the `top` likeliest, by row `row` of a step's logits.
-   * Valid until the next call.
+   * Returns the logprobs of `token`, which was not sampled, and of the `top` likeliest tokens, from row `row` of a step's
+   * logits. Valid until the next call.
    */
   observe(logits: Float32Array, row: number, token: number, top: number): TokenLogprobs {
     assert(top >= 0 && top <= MAX_TOP_LOGPROBS, `${top} of at most ${MAX_TOP_LOGPROBS} alternatives`);
@@ -98,17 +101,17 @@ export class Sampler {
     return this.#logprobs;
   }
 
-  /** Logprobs of the last sample() whose state asked for them. Reused: valid until the next call. */
+  /** Logprobs of the last sample() call whose state requested them. The object is reused: valid until the next call. */
   get lastLogprobs(): TokenLogprobs {
     return this.#logprobs;
   }
 
-  /** Copies row `row` of the logits into the kernel. Returns its start. */
+  /** Copies row `row` of the logits into the kernel. Returns the index of its first logit. */
   #load(logits: Float32Array, row: number): number {
     const start = row * this.vocabSize;
     assert(start + this.vocabSize <= logits.length, `row ${row} of ${logits.length / this.vocabSize} rows of logits`);
-    // The one allocation: a view of some 100 bytes, as only set() copies at memory speed. Not kept, because the memory
-    // is borrowed.
+    // This view of some 100 bytes is the only allocation: only set() copies at memory speed. It is not kept, because the memory
+    // of the logits is borrowed.
     this.#kernel.row.set(logits.subarray(start, start + this.vocabSize));
     return start;
   }
@@ -120,7 +123,7 @@ export class Sampler {
     this.#kernel.restrict();
   }
 
-  /** Writes the likeliest tokens' logprobs from the row before edits; returns its log-sum. */
+  /** Writes the logprobs of the likeliest tokens; call it before the row is edited. Returns the log-sum of the row. */
   #measure(limit: number): number {
     const { topIds, topLogits } = this.#kernel;
     const found = this.#logprobs;

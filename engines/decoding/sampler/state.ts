@@ -1,5 +1,5 @@
-// SamplingState: the sampling settings, random numbers and penalties of one sequence. Made by Sampler.open() and used
-// by that sampler only.
+// SamplingState: the sampling settings, random numbers and penalties of one sequence. Sampler.open() creates it, and only that
+// sampler uses it.
 import { randomBytes } from "node:crypto";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Sampling } from "../../generation.ts";
@@ -8,18 +8,21 @@ import { Penalties } from "./penalties.ts";
 import { Random } from "./random.ts";
 import type { Filters } from "./row-kernel.ts";
 
-/** A temperature below this is greedy: a lead of 1e-4 in the logits would already make a token e^10 times likelier. */
+/**
+ * A temperature below this means greedy sampling. At this temperature, a logit that is larger by 1e-4 already makes a token
+ * e^10 times likelier.
+ */
 const GREEDY_BELOW = 1e-5;
 
-/** Most alternatives a state may ask logprobs for. */
+/** Maximum number of likeliest tokens whose logprobs can be requested. */
 export const MAX_TOP_LOGPROBS = 20;
 
-/** A sequence as the sampler sees it. `choice` is its index among the request's choices. */
+/** Start data of a sampling state. `choice` is the index among the choices of the request. */
 interface SequenceStart {
   readonly sampling: Sampling;
   readonly choice: number;
   readonly prompt: Int32Array;
-  /** Token ids that end a DRY run. */
+  /** Ids of the tokens that end a DRY repetition. */
   readonly breakers: Int32Array;
 }
 

@@ -1,10 +1,10 @@
-// WasmKernel: the typed boundary to the SIMD kernel (kernel/, AssemblyScript): loads it and makes views of its memory.
-// Called by Sampler.create(). The kernel's memory never grows after prepare(), so the views stay valid.
+// WasmKernel: typed wrapper of the SIMD kernel (kernel/, AssemblyScript). It loads the kernel and creates views of its memory.
+// Called by Sampler.create(). The kernel's memory does not grow after prepare(), so the views stay valid.
 import { readFileSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 import { type Filters, maskWords, type RowKernel } from "./row-kernel.ts";
 
-/** The part of WebAssembly used here; neither the es2023 library nor Node's types declare it. */
+/** The types of WebAssembly that are used here. Neither the es2023 library nor Node's types declare them. */
 declare const WebAssembly: {
   validate(bytes: Uint8Array): boolean;
   readonly Module: new (bytes: Uint8Array) => object;
@@ -36,7 +36,7 @@ export class WasmKernel implements RowKernel {
   readonly topLogits: Float32Array;
   readonly #exports: Exports;
 
-  /** A kernel with its own memory for rows of `vocabSize`; null if WebAssembly has no SIMD. */
+  /** Creates a kernel with its own memory for rows of `vocabSize` logits; null if WebAssembly has no SIMD. */
   static create(vocabSize: number): WasmKernel | null {
     compiled ??= compile();
     return compiled && new WasmKernel(compiled, vocabSize);
@@ -76,7 +76,10 @@ export class WasmKernel implements RowKernel {
   }
 }
 
-/** The compiled module beside this file; null if SIMD is missing. Compiled once: models share it. */
+/**
+ * Compiles the WebAssembly file in this folder; null if SIMD is missing. It is compiled only once, because all models share the
+ * module.
+ */
 function compile(): object | null {
   const file = new URL("./sampler.wasm", import.meta.url);
   let bytes: Uint8Array;

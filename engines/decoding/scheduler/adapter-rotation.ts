@@ -1,33 +1,42 @@
-// Adapter rotation: picks the adapter of the next step on engines whose rows must all have one adapter (the base model
-// counts as one). An adapter keeps the engine for a quantum of steps, then the one that waited longest gets it. It is told
-// durations and reads no clock.
+// Adapter rotation: picks the adapter of the next step on engines that can run only one adapter per step (the base model counts
+// as an adapter). An adapter runs for a quantum of several steps. Then the adapter that has waited longest runs. Callers pass
+// in durations; the rotation reads no clock.
 import type { Sequence } from "./sequence.ts";
 import type { StepTimeModel } from "./step-time-model.ts";
 
 /**
- * A quantum lasts this many times as long as a switch, so that switches take a ninth of the time. It is counted in steps of
- * mean duration, equally many for every adapter, so that every sequence keeps the same pace. The first step of a quantum
- * serves prompts first and the second decodes, hence the least.
+ * Length of a quantum relative to the time of one adapter switch: 8 means that switches take a ninth of the time. A quantum is
+ * counted in steps of mean duration and has the same number of steps for every adapter, so every sequence decodes at the same
+ * pace. A quantum has at least two steps, because its first step serves prompts first and its second step decodes.
  */
 const quantumPerSwitch = 8;
 const leastSteps = 2;
-/** Longest round of all adapters: with many adapters, or beside long prompts, quanta end early. Chosen by hand. */
+/**
+ * Maximum time of one round over all adapters. With many adapters or long prompts, quanta end early to stay within it. Chosen
+ * by hand.
+ */
 const roundMs = 1000;
-/** Idle looks at an adapter whose sequences all wait for grammar masks, before it loses its quantum. Chosen by hand. */
+/**
+ * Number of times that an adapter is checked while all its sequences wait for grammar masks, before its quantum ends. Chosen by
+ * hand.
+ */
 const mostLooks = 4;
-/** Estimate of a switch until one has been seen, and the weight of each newly seen one. Chosen by hand. */
+/** Initial estimate of the time of a switch, and the weight of each new measurement in the estimate. Chosen by hand. */
 const assumedSwitchMs = 8;
 const smoothing = 0.2;
-/** Weight of each quantum in the mean step: small, so that adapters with longer steps get hardly fewer. Chosen by hand. */
+/**
+ * Weight of each quantum in the mean step time. It is small so that adapters with longer steps get hardly fewer steps. Chosen
+ * by hand.
+ */
 const meanSmoothing = 0.05;
 
 export class AdapterRotation {
   adapter = 0;
-  /** Steps that ran with another adapter than the step before. */
+  /** Number of steps that ran with a different adapter from the step before. */
   switches = 0;
-  /** Adapters that had something to run when the current one was chosen; 1 if the current one is alone. */
+  /** Number of adapters with runnable sequences when the current adapter was chosen; at least 1. */
   count = 1;
-  /** The number of each adapter's last quantum. */
+  /** Sequence number of each adapter's most recent quantum. */
   readonly #lastTurn = new Map<number, number>();
   #turns = 0;
   #steps = 0;
@@ -35,25 +44,28 @@ export class AdapterRotation {
   #looks = 0;
   #steppedAdapter = 0;
   #switchMs = assumedSwitchMs;
-  /** Mean step over the quanta of all adapters; 0 before the first. */
+  /** Mean step time over the quanta of all adapters, in ms; 0 before the first quantum. */
   #meanStepMs = 0;
 
-  /** Several adapters have something to run. */
+  /** Whether several adapters have runnable sequences. */
   get isShared(): boolean {
     return this.count > 1;
   }
 
-  /** The next step has another adapter than the step before. */
+  /** Whether the next step has a different adapter from the step before. */
   get isSwitch(): boolean {
     return this.adapter !== this.#steppedAdapter;
   }
 
-  /** Longest step that keeps the round within `roundMs`. */
+  /**
+   * Maximum time of the next step that keeps the round within `roundMs`, in ms; Infinity if only one adapter has runnable
+   * sequences.
+   */
   get longestStepMs(): number {
     return this.isShared ? Math.max(this.#longestMs - this.#elapsedMs, 0) : Infinity;
   }
 
-  /** Picks the adapter of the next step. Idempotent until that step has run. */
+  /** Picks the adapter of the next step. Repeated calls before that step give the same result. */
   choose(running: readonly Sequence[]): void {
     const adapters = new Set<number>();
     for (const one of running) {
@@ -64,7 +76,10 @@ export class AdapterRotation {
     if (next !== this.adapter) this.#begin(next);
   }
 
-  /** The current adapter has no row in this step: gives its quantum to the next one. False if waiting is better. */
+  /**
+   * Moves on to the next adapter because the current one has no row in this step. Returns false if there is no other adapter,
+   * or if it is better to wait for the current one.
+   */
   pass(running: readonly Sequence[]): boolean {
     const isHeld = running.some((one) => one.adapter === this.adapter && awaitsGrammarOnly(one));
     if (isHeld && this.#looks++ < mostLooks) return false;
@@ -74,7 +89,7 @@ export class AdapterRotation {
     return true;
   }
 
-  /** Closes a step. Returns its duration without the switch; 0 if that is not known well enough to learn from. */
+  /** Ends a step. Returns its duration without the adapter switch, in ms; 0 if the duration is too uncertain to learn from. */
   endStep(decodeTokens: number, promptTokens: number, stepMs: number, cost: StepTimeModel): number {
     const isSwitch = this.isSwitch;
     if (isSwitch && promptTokens === 0 && cost.decodeMs(decodeTokens) > 0) {
@@ -90,7 +105,7 @@ export class AdapterRotation {
     return isSwitch && promptTokens === 0 ? 0 : ownMs;
   }
 
-  /** An adapter is gone; its number never comes back. */
+  /** Forgets an adapter that has been unloaded. Its number is never used again. */
   forget(adapter: number): void {
     this.#lastTurn.delete(adapter);
   }
@@ -101,12 +116,15 @@ export class AdapterRotation {
     return isSpent || this.#elapsedMs >= this.#longestMs;
   }
 
-  /** Time of a quantum, without its switch, that keeps the round within `roundMs`. */
+  /** Maximum time of a quantum, without its switch, that keeps the round within `roundMs`. */
   get #longestMs(): number {
     return Math.max(roundMs / this.count - this.#switchMs, this.#switchMs);
   }
 
-  /** The other adapter with something to run whose last quantum is longest ago; the current one if there is none. */
+  /**
+   * Returns the runnable adapter, other than the current one, whose last quantum was longest ago; the current adapter if there
+   * is none.
+   */
   #next(running: readonly Sequence[]): number {
     let next = this.adapter;
     let oldest = Infinity;

@@ -1,15 +1,23 @@
-// KV allocator: fills the slot of an admitted sequence from swapped KV, a cached copy or a running sequence, reserves room
-// for the rest, and swaps the KV of preempted sequences to main memory.
+// KV allocator: fills the slot of an admitted sequence with known KV (from its own swapped KV, a cached copy, or a running
+// sequence) and reserves room for the remaining tokens. It also swaps the KV of preempted sequences to main memory.
 import type { KvCache } from "../../engine.ts";
 import type { KvModel, PrefixCache } from "../kv/prefix-cache.ts";
 import type { Match } from "../kv/prefix-index.ts";
 import type { Sequence } from "./sequence.ts";
 
-/** Tokens reserved beyond a sequence's own when it gets a slot, so that it does not lose the slot at once. Chosen by hand. */
+/**
+ * Tokens reserved in addition to the current tokens of a sequence when it gets a slot, so that it is not preempted again at
+ * once. Chosen by hand.
+ */
 const headroomTokens = 64;
-/** Largest part of a swapped sequence that is computed again if the rest is shared. Chosen by hand. */
+/**
+ * Maximum share of a swapped sequence that is computed again in order to share the rest with other sequences. Chosen by hand.
+ */
 const mostComputedAgain = 1 / 8;
-/** A shorter shared prefix is computed sooner than it is waited for. Chosen by hand. */
+/**
+ * Minimum length of a shared prefix for which a sequence waits until another sequence has computed it. A shorter prefix is
+ * computed twice. Chosen by hand.
+ */
 const leastAwaitedTokens = 64;
 
 export class KvAllocator<S extends Sequence> {
@@ -19,10 +27,10 @@ export class KvAllocator<S extends Sequence> {
   readonly #canSwap: boolean;
   readonly #swapLimitBytes: number;
   #swappedBytes = 0;
-  /** Of the last swapped sequence: an estimate for the next. */
+  /** Bytes per token of the last swapped sequence: an estimate for the next one. */
   #bytesPerToken = 0;
 
-  /** `swapBytes`: most KV of preempted sequences that is kept in main memory; the rest is computed again. */
+  /** `swapBytes`: maximum bytes of KV of preempted sequences that are kept in main memory. Other KV is computed again. */
   constructor({ capacity, capabilities, kv }: KvModel, prefixes: PrefixCache<S>, swapBytes: number) {
     this.#blockTokens = capacity.blockTokens;
     this.#kv = kv;
@@ -32,8 +40,8 @@ export class KvAllocator<S extends Sequence> {
   }
 
   /**
-   * Fills the empty slot of a sequence with known KV and reserves room for its tokens; or blocks it while a running
-   * sequence computes the same prefix. False, with the slot still empty, if memory is short.
+   * Fills the empty slot of a sequence with known KV and reserves room for its tokens. If a running sequence is computing the
+   * same prefix, blocks the sequence instead. Returns false, with the slot still empty, if memory is short.
    */
   place(sequence: S): boolean {
     if (sequence.swapped !== null && !this.#isMostlyShared(sequence)) return this.#placeSwapped(sequence);
@@ -44,7 +52,7 @@ export class KvAllocator<S extends Sequence> {
     return true;
   }
 
-  /** Whether a blocked sequence still has its shared prefix ahead of it; unblocks it if not. */
+  /** Returns whether a blocked sequence must still wait for its shared prefix. Unblocks it if not. */
   awaitsPrefix(sequence: S): boolean {
     const { sharedPrefixOwner: owner, sharedPrefixTokens } = sequence;
     if (owner !== null && willPrefill(owner) && owner.computed < sharedPrefixTokens) return true;
@@ -53,7 +61,10 @@ export class KvAllocator<S extends Sequence> {
     return false;
   }
 
-  /** Room for the first `tokens` tokens of a sequence, `have` of which are there; evicts cached copies if needed. */
+  /**
+   * Reserves room for the first `tokens` tokens of a sequence, of which the slot already holds `have`. Evicts cached copies if
+   * needed. Returns false if memory is short.
+   */
   reserve({ slot }: S, tokens: number, have: number): boolean {
     if (this.#kv.reserve(slot, tokens)) return true;
     if (!this.#prefixes.canMakeRoomFor(tokens - have)) return false;
@@ -61,17 +72,20 @@ export class KvAllocator<S extends Sequence> {
     return false;
   }
 
-  /** Room for drafted tokens; evicts nothing for a guess. */
+  /** Reserves room for drafted tokens. Evicts no cached copies, because drafts may turn out wrong. */
   reserveFree({ slot }: S, tokens: number): boolean {
     return this.#kv.reserve(slot, tokens);
   }
 
-  /** Whether the KV of a sequence survives the loss of its slot, as far as is known: as bytes, or as a cached copy. */
+  /** Whether the KV of a sequence can probably be kept if it loses its slot, either swapped out or as a cached copy. */
   canKeep({ computed, isPooled }: S): boolean {
     return computed === 0 || this.#hasSwapRoom(computed) || (this.#prefixes.keepsCopies && !isPooled);
   }
 
-  /** Whether a sequence may fit once `victims` have lost their slots. Optimistic: counts shared blocks twice. */
+  /**
+   * Whether a sequence may fit after `victims` have lost their slots. Optimistic, because blocks that victims share are counted
+   * several times.
+   */
   canFit(sequence: S, victims: readonly S[]): boolean {
     const shared = this.#prefixes.findRunning(sequence, (owner) => owner !== sequence)?.length ?? 0;
     let tokens = wantedTokens(sequence) - shared;
@@ -79,7 +93,7 @@ export class KvAllocator<S extends Sequence> {
     return tokens <= 0 || this.#prefixes.canMakeRoomFor(tokens);
   }
 
-  /** Swaps out the KV of a sequence that is about to lose its slot, if there is room. The slot stays as it is. */
+  /** Swaps out the KV of a sequence that is about to lose its slot, if there is room. Does not release the slot. */
   swapOut(sequence: S): void {
     const { computed, slot } = sequence;
     if (computed === 0 || !this.#hasSwapRoom(computed)) return;
@@ -106,19 +120,22 @@ export class KvAllocator<S extends Sequence> {
     sequence.swappedTokens = 0;
   }
 
-  /** Throws unless the swapped bytes are those of the sequences without a slot. */
+  /** Throws unless the counted swapped bytes equal the sum over the sequences without a slot. */
   checkIntegrity(slotless: readonly S[]): void {
     const bytes = slotless.reduce((sum, { swapped }) => sum + (swapped?.length ?? 0), 0);
     if (bytes !== this.#swappedBytes) throw new Error(`${bytes} bytes swapped out, ${this.#swappedBytes} counted`);
   }
 
-  /** Puts the longest known prefix into the slot and returns its length; or sets the owner that is computing it. */
+  /**
+   * Puts the longest known prefix into the slot and returns its length. If a running sequence is computing a longer one, blocks
+   * the sequence on it and returns 0.
+   */
   #fillFromOthers(sequence: S): number {
     const { slot, order } = sequence;
     const copy = this.#prefixes.findCopy(sequence);
     const copied = copy?.length ?? 0;
     const isOther = (owner: S) => owner !== sequence && owner.state === "running";
-    // A sequence waits only for earlier ones, so two cannot wait for each other.
+    // A sequence waits only for sequences that were admitted earlier, so two cannot wait for each other.
     const isEarlier = (owner: S) => order === 0 || owner.order < order;
     const coming = this.#prefixes.findRunning(sequence, (owner, length) => {
       return isOther(owner) && (owner.computed >= length || (willPrefill(owner) && isEarlier(owner)));
@@ -147,7 +164,7 @@ export class KvAllocator<S extends Sequence> {
     const wanted = wantedTokens(sequence);
     if (!this.#prefixes.canMakeRoomFor(wanted)) return false;
     while (this.#kv.freeBlocks < this.#blocksOf(wanted)) if (!this.#prefixes.evict()) return false;
-    // An engine may be short of more than blocks.
+    // Importing can fail even with enough free blocks, because an engine may lack other memory.
     while (!this.#swapIn(sequence)) {
       if (this.#prefixes.evict()) continue;
       this.forget(sequence);
@@ -156,7 +173,7 @@ export class KvAllocator<S extends Sequence> {
     return this.#reserveAll(sequence, sequence.swappedTokens);
   }
 
-  /** Puts the swapped KV into the slot; forget() drops it afterwards. False if there is no room. */
+  /** Puts the swapped KV into the slot. Returns false if there is no room. The swapped bytes stay until forget(). */
   #swapIn({ slot, swapped, swappedTokens }: S): boolean {
     const saved = swapped && this.#kv.import(swapped, swappedTokens);
     if (saved === null) return false;
@@ -165,7 +182,10 @@ export class KvAllocator<S extends Sequence> {
     return true;
   }
 
-  /** Whether others hold nearly all that was swapped out: sharing it takes no memory. */
+  /**
+   * Whether other sequences or cached copies hold nearly all of the swapped tokens. If so, sharing is better than swapping in,
+   * because it takes no memory.
+   */
   #isMostlyShared(sequence: S): boolean {
     if (mustComputeAll(sequence)) return false;
     const { swappedTokens } = sequence;
@@ -175,7 +195,10 @@ export class KvAllocator<S extends Sequence> {
     return enough > 0 && (shared ?? 0) >= enough;
   }
 
-  /** Room for all tokens of a sequence whose slot holds the first `have`. If memory is short, the slot is emptied. */
+  /**
+   * Reserves room for all tokens of a sequence whose slot holds the first `have` tokens. Empties the slot and returns false if
+   * memory is short.
+   */
   #reserveAll(sequence: S, have: number): boolean {
     if (!this.reserve(sequence, wantedTokens(sequence), have)) {
       this.#kv.release(sequence.slot);
@@ -199,12 +222,12 @@ function wantedTokens({ total, tokens }: Sequence): number {
   return Math.min(total + headroomTokens, tokens.length);
 }
 
-/** Its output depends on every token of its prompt. */
+/** Whether all prompt tokens must be fed, because the output depends on the result at each of them. */
 function mustComputeAll({ isPooled, wantsPromptLogits }: Sequence): boolean {
   return isPooled || wantsPromptLogits;
 }
 
-/** It computes its prompt, now or behind another sequence with the same prefix. */
+/** Whether the sequence computes its prompt now, or will after another sequence has computed their common prefix. */
 function willPrefill({ state, blockedBy }: Sequence): boolean {
   return state === "running" && !blockedBy.has("reader") && !blockedBy.has("grammar");
 }

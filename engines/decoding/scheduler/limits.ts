@@ -1,36 +1,48 @@
-// Scheduler limits: the settings of the scheduler and its statistics.
+// Scheduler limits: types of the scheduler's settings and statistics.
 import type { PrefixStatistics } from "../kv/prefix-cache.ts";
 
 export interface StepTarget {
-  /** A step with decodes may take this many times as long as the decodes alone. */
+  /** Maximum time of a step with decodes and prompts, as a multiple of the time of the decodes only. */
   readonly decodeSlowdown: number;
-  /** A step without decodes may take this long: cancels and new requests wait for it. */
+  /**
+   * Maximum time of a step without decodes, in ms. It is bounded because cancellations and new requests wait for the end of the
+   * step.
+   */
   readonly maxStepMs: number;
 }
 
 export interface StepLimits extends StepTarget {
-  /** Tokens in one step, decodes and prompt chunks together. */
+  /** Maximum number of tokens in one step, decodes and prompt chunks together. */
   readonly maxBatchTokens: number;
-  /** Tokens of one prompt in one step. */
+  /** Maximum number of tokens of one prompt in one step. */
   readonly maxPrefillChunkTokens: number;
-  /** Decode-only steps while a prompt waits. */
+  /** Maximum number of consecutive decode-only steps while a prompt waits. */
   readonly maxDecodeStepsBeforePrefill: number;
 }
 
 export interface SchedulerLimits extends StepLimits {
-  /** Finished sequences whose KV is cached for sequences with the same prefix; 0 = none, and running ones share nothing. */
+  /**
+   * Maximum number of finished sequences whose KV is cached for sequences with the same prefix. 0: no cache, and running
+   * sequences do not share KV either.
+   */
   readonly prefixCacheEntries: number;
-  /** Sequences without a slot: waiting and preempted. */
+  /** Maximum number of sequences without a slot, waiting and preempted together. */
   readonly maxQueue: number;
-  /** Longest wait of a request for its first slot; 0 = no limit. */
+  /** Maximum time that a request waits for its first slot, in ms; 0: no limit. */
   readonly queueTimeoutMs: number;
-  /** How long a client waits for a slot before another one with more slots gives one up; 0 = until an answer ends. */
+  /**
+   * Time that a client waits before a client with more slots must give one up, in ms. 0: slots are only freed when sequences
+   * end.
+   */
   readonly slotShareMs: number;
-  /** Most bytes of KV of preempted sequences that are kept; the rest is computed again. */
+  /** Maximum bytes of KV of preempted sequences that are kept in main memory. Other KV is computed again. */
   readonly swapBytes: number;
 }
 
-/** How often sequences lost their slots: to waiting ones while paused, to others' KV memory, to clients with fewer slots. */
+/**
+ * Number of preemptions by cause. reader: the client read too slowly. memory: other sequences needed the KV memory. share: a
+ * client with fewer slots got the slot.
+ */
 export type Preemptions = Record<"reader" | "memory" | "share", number>;
 
 export interface SchedulerStatistics {
@@ -38,7 +50,7 @@ export interface SchedulerStatistics {
   readonly running: number;
   readonly preempted: number;
   readonly preemptions: Readonly<Preemptions>;
-  /** Steps with another adapter than the step before, on engines with one adapter a step. */
+  /** Number of steps with a different adapter from the step before, on engines that run one adapter per step. */
   readonly adapterSwitches: number;
   readonly prefixes: Readonly<PrefixStatistics>;
 }

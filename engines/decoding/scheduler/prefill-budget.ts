@@ -1,27 +1,33 @@
-// Prefill budget: how many prompt tokens the next step takes, when prompts go before decodes, and when they have the step
-// to themselves. It is told durations and reads no clock.
+// Prefill budget: decides how many prompt tokens the next step takes, when prompts go before decodes, and when a step contains
+// only prompts. Callers pass in durations; it reads no clock.
 import type { AdapterRotation } from "./adapter-rotation.ts";
 import type { StepLimits } from "./limits.ts";
 import type { Sequence } from "./sequence.ts";
 import type { StepTimeModel } from "./step-time-model.ts";
 
-/** The only prompt may take this many times its allowance if that completes it. Chosen by hand. */
+/** If there is only one prompt, it may exceed its allowance by up to this factor if it is then complete. Chosen by hand. */
 const loneRestFactor = 2;
-/** Longest hold of decodes, in steps of `maxStepMs`: 32 prompts that come at once start together. Chosen by hand. */
+/**
+ * Maximum time for which decodes are held back, in steps of `maxStepMs`. It is large enough that 32 prompts that arrive
+ * together start to decode together. Chosen by hand.
+ */
 const longestHoldSteps = 32;
 
 export class PrefillBudget<S extends Sequence> {
-  /** Chunks of a prompt end on multiples of this from position 0, whatever the load, or at the prompt's end. */
+  /**
+   * Prompt chunks end at multiples of this number of tokens, counted from position 0, or at the end of the prompt. This does
+   * not depend on the load.
+   */
   readonly grain: number;
   readonly #cost: StepTimeModel;
   readonly #limits: StepLimits;
   readonly #rotation: AdapterRotation | null;
-  /** Longest chunk that makes prefill faster. */
+  /** Chunk length, in tokens, above which prefill does not get faster. */
   readonly #bestChunk: number;
-  /** Steps, and their time, since a waiting prompt was last fed. */
+  /** Number and total time of the steps since a waiting prompt was last fed. */
   #decodeOnlySteps = 0;
   #decodeOnlyMs = 0;
-  /** The only runnable sequence, if there is one, and for how long it has been the only one. */
+  /** The runnable sequence if there is exactly one, and the time for which it has been the only one. */
   #lone: S | null = null;
   #aloneMs = 0;
   #isHolding = false;
@@ -41,14 +47,14 @@ export class PrefillBudget<S extends Sequence> {
     this.grain = Math.min(chunkTokens.least, limits.maxPrefillChunkTokens, limits.maxBatchTokens);
   }
 
-  /** Takes note of what can run in the next step. */
+  /** Records which sequences can run in the next step. */
   begin(decodes: readonly S[], prompts: readonly S[]): void {
     const lone = decodes.length + prompts.length > 1 ? null : (decodes[0] ?? prompts[0] ?? null);
     if (lone !== this.#lone) this.#aloneMs = 0;
     this.#lone = lone;
   }
 
-  /** Closes a step. `promptWaits`: a prompt could have run and was not fed. */
+  /** Ends a step. `promptWaits`: a prompt could have run but was not fed. */
   endStep(stepMs: number, promptWaits: boolean): void {
     if (this.#isHolding) this.#heldMs += stepMs;
     this.#aloneMs = this.#lone === null ? 0 : this.#aloneMs + stepMs;
@@ -57,9 +63,10 @@ export class PrefillBudget<S extends Sequence> {
   }
 
   /**
-   * Whether prompts go first and get at least one grain: on an adapter's first step, because they have waited for the
-   * other adapters; after `maxDecodeStepsBeforePrefill` steps; and once decodes have had half the time that a grain takes.
-   * So a long prompt takes at most about twice as long as alone.
+   * Whether prompts go before decodes and get at least one grain of tokens. This is so in three cases: in the first step of an
+   * adapter's quantum, because its prompts have waited for the other adapters; after `maxDecodeStepsBeforePrefill` decode
+   * steps; and after decodes have run for half the time of a grain. So with decodes, a long prompt takes at most about twice as
+   * long as without.
    */
   get isDue(): boolean {
     if (this.#rotation?.isSwitch) return true;
@@ -67,7 +74,10 @@ export class PrefillBudget<S extends Sequence> {
     return this.#decodeOnlySteps > 0 && this.#decodeOnlyMs >= this.#cost.promptMs(this.grain) / 2;
   }
 
-  /** Prompt tokens for a step beside `decodes` decodes; at least one grain if prompts are due or have the step alone. */
+  /**
+   * Returns the maximum number of prompt tokens in a step with `decodes` decodes. It is at least one grain if prompts are due
+   * or if there are no decodes.
+   */
   allowance(decodes: number, prompts: readonly S[], isDue: boolean): number {
     const allowance = this.#cost.promptAllowance(decodes, this.#rotation?.longestStepMs ?? Infinity) ?? 0;
     if (decodes > 0) return isDue ? Math.max(allowance, this.grain) : allowance;
@@ -75,11 +85,13 @@ export class PrefillBudget<S extends Sequence> {
   }
 
   /**
-   * Whether decodes sit out the next step, so that the batch fills first: beside a crowd of new prompts a few decodes cost
-   * a pass over the weights and yield little. A hold begins when the prompts do not fit beside the decodes and lasts until
-   * all of them are fed, later ones included; sequences that finish prefill first wait for the others. It takes at most a
-   * step of `maxStepMs` for each prompt it began with, times the prompts' share of all that could run then: many decodes do
-   * not wait for a few prompts, and none for a long one. No hold while adapters take turns: those decodes have just waited.
+   * Returns whether the next step leaves out the decodes so that the batch fills up with prompts first. If many prompts arrive
+   * together, a few decodes cost a pass over the weights and yield little.
+   * A hold begins when the prompts do not fit into a step with the decodes. It lasts until all prompts are fed, including later
+   * ones, so sequences that finish prefill first wait for the others. Its maximum time is one `maxStepMs` for each prompt it
+   * began with, times the prompts' share of all runnable sequences. So many decodes do not wait for a few prompts, and no
+   * decode waits for a single long prompt. There is no hold while adapters take turns, because the decodes have just waited for
+   * the other adapters.
    */
   holdsDecodes(decodes: number, prompts: readonly S[]): boolean {
     const count = this.#rotation?.isShared ? 0 : prompts.length;
@@ -95,8 +107,9 @@ export class PrefillBudget<S extends Sequence> {
   }
 
   /**
-   * Tokens for the only prompt: all that is left if that is at most twice the allowance, because another pass for the rest
-   * would delay it by more than it delays a new request; longer chunks if it has run alone for long.
+   * Returns the maximum number of tokens of a prompt that is the only one. It is the whole rest of the prompt if that is at
+   * most twice the allowance, because a second pass would delay the prompt by more than the longer step delays a new request. A
+   * prompt that has run without others for long gets longer chunks.
    */
   #loneAllowance([only, other]: readonly S[], allowance: number): number {
     if (only === undefined || other !== undefined || this.#rotation?.isShared) return 0;

@@ -1,17 +1,17 @@
-// Prefill order: the order in which the prompts of running sequences get their share of a step. Clients take turns, so a
-// client with many long prompts delays no other client. Within a client, steps alternate between order of admission, so
-// that long prompts progress, and shortest rest first, so that short prompts need not wait for long ones.
+// Prefill order: the order in which the prompts of running sequences get tokens of a step. Clients take turns, so a client with
+// many long prompts delays no other client. Within a client, steps alternate between two orders: order of admission, so that
+// long prompts progress, and shortest remaining prompt first, so that short prompts need not wait for long ones.
 import { DefaultMap } from "../../../runtime/collections.ts";
 import type { Sequence } from "./sequence.ts";
 
 export class PrefillOrder<S extends Sequence> {
-  /** The step in which each client with prompts last got tokens. */
+  /** For each client with prompts, the step in which it last got tokens. */
   readonly #lastFed = new Map<string, number>();
   #step = 0;
   #shortestFirst = false;
   #hasFed = false;
 
-  /** Sorts prompts, given in order of admission, for one step. */
+  /** Returns the prompts in the order in which the next step feeds them. `prompts` must be in order of admission. */
   arrange(prompts: S[]): readonly S[] {
     this.#step++;
     // A step that fed no prompt does not change the order.
@@ -24,13 +24,16 @@ export class PrefillOrder<S extends Sequence> {
     return byClient.size <= 1 ? prompts : this.#inTurns(byClient, prompts.length);
   }
 
-  /** A prompt got tokens in this step. */
+  /** Records that a prompt got tokens in this step. */
   fed({ client }: S): void {
     this.#hasFed = true;
     this.#lastFed.set(client, this.#step);
   }
 
-  /** The first prompt of each client, then the second of each, and so on; the client fed longest ago leads. */
+  /**
+   * Returns the first prompt of each client, then the second of each, and so on. The client that was fed longest ago comes
+   * first.
+   */
   #inTurns(byClient: Iterable<[string, readonly S[]]>, count: number): readonly S[] {
     const fedAt = (client: string): number => this.#lastFed.get(client) ?? 0;
     const lanes = [...byClient].sort(([a], [b]) => fedAt(a) - fedAt(b)).map(([, lane]) => lane);

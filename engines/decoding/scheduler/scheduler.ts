@@ -1,6 +1,7 @@
-// Scheduler: picks the tokens of the next forward pass. There is no prefill phase and no decode phase: each step spends a
-// token budget on letting every sequence's computed tokens catch up with its total. It waits for nothing, reads no clock
-// and does no I/O: the step loop tells the time with advance(), then calls schedule -> (engine, sampler) -> accept -> endStep.
+// Scheduler: picks the tokens of the next forward pass. There is no separate prefill or decode phase: each step spends a token
+// budget on tokens that sequences have but the engine has not computed yet. The scheduler never waits, reads no clock and does
+// no I/O. The step loop tells it the time with advance(), then calls schedule, runs the engine and the sampler, and calls
+// accept and endStep.
 import type { Batch } from "../../batch.ts";
 import { type CachedPrefix, type KvModel, PrefixCache } from "../kv/prefix-cache.ts";
 import { AdapterRotation } from "./adapter-rotation.ts";
@@ -17,28 +18,38 @@ import { StepTimeModel } from "./step-time-model.ts";
 
 export type Finish = "none" | "stop" | "length";
 
-/** A shorter pause is jitter on the way to the reader and costs no slot. Chosen by hand. */
+/**
+ * A sequence loses its slot to a waiting one only if its client has stopped reading for this time. A shorter pause is network
+ * jitter. Chosen by hand.
+ */
 export const pauseGraceMs = 100;
-/** A longer pause costs the slot even if no sequence waits: an idle slot may cost the engine a row a step. Chosen by hand. */
+/**
+ * A sequence whose client has stopped reading for this time loses its slot even if no sequence waits, because an idle slot may
+ * cost the engine a row in each step. Chosen by hand.
+ */
 export const longestPauseMs = 2000;
-/** Longer runs of tokens behind a prompt are fed like a prompt. Chosen by hand. */
+/**
+ * Maximum number of forced tokens after the prompt that are fed as a decode. A longer run is fed like a prompt. Chosen by hand.
+ */
 const maxForcedRow = 32;
 
-/** Progress of one adapter's sequences; one for all if steps mix adapters. */
+/** Scheduling state of one adapter's sequences. There is a single one if steps can mix adapters. */
 interface Progress<S extends Sequence> {
   readonly order: PrefillOrder<S>;
-  /** Where the round over the decodes starts, modulo their number, if the budget does not hold them all. */
+  /**
+   * Index of the first decode of the next step, modulo their number. It matters only if the budget does not hold all decodes.
+   */
   decodeStart: number;
-  /** Prompt tokens fed since the last step of decodes, on engines whose steps cannot have both. */
+  /** Prompt tokens fed since the last step of decodes. Used on engines whose steps cannot contain both. */
   tokensSinceDecodes: number;
 }
 
 export class Scheduler<S extends Sequence> {
   readonly cost: StepTimeModel;
   readonly prefixes: PrefixCache<S>;
-  /** Sequence of each row of the batch last scheduled. */
+  /** Sequence of each row of the most recently scheduled batch. */
   readonly rows: S[] = [];
-  /** Prompt tokens in that batch. */
+  /** Number of prompt tokens in the most recently scheduled batch. */
   promptTokensInStep = 0;
   readonly #model: KvModel;
   readonly #limits: SchedulerLimits;
@@ -47,14 +58,17 @@ export class Scheduler<S extends Sequence> {
   readonly #slots: SlotTable<S>;
   readonly #shares: SlotShares<S>;
   readonly #kv: KvAllocator<S>;
-  /** null if a step mixes adapters. */
+  /** null if a step can mix adapters. */
   readonly #rotation: AdapterRotation | null;
   readonly #budget: PrefillBudget<S>;
   readonly #progress = new Map<number, Progress<S>>();
   readonly #preemptions: Preemptions = { reader: 0, memory: 0, share: 0 };
-  /** Adapters that no further sequence names. */
+  /** Retired adapters: no new sequence uses them. */
   readonly #leaving = new Set<number>();
-  /** Runnable sequences as the step began: with a token or a few behind their prompts to feed; and the others. */
+  /**
+   * Runnable sequences at the start of the step. #decodes: sequences with one token or a few forced tokens to feed after their
+   * prompts. #prompts: all others.
+   */
   readonly #decodes: S[] = [];
   readonly #prompts: S[] = [];
   #decodeTokens = 0;
@@ -63,7 +77,7 @@ export class Scheduler<S extends Sequence> {
   #nowMs = 0;
   #lastOrder = 0;
 
-  /** `onEvict` is told of each cached prefix that is about to be dropped. */
+  /** `onEvict` is called with each cached prefix that is about to be evicted. */
   constructor(
     model: KvModel & { readonly tokens: { readonly endOfGeneration: readonly number[] } },
     limits: SchedulerLimits,
@@ -96,8 +110,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Tells the time, in ms of a clock that never goes back: before each step, and before add() and setPaused(). Returns the
-   * sequences that have waited too long for their first slot; they are finished.
+   * Sets the current time, in ms of a monotonic clock. Call it before each step, and before add() and setPaused(). Ends the
+   * sequences that have waited too long for their first slot, and returns them.
    */
   advance(nowMs: number): readonly S[] {
     this.#nowMs = nowMs;
@@ -111,7 +125,10 @@ export class Scheduler<S extends Sequence> {
     }
   }
 
-  /** When the passing of time alone changes something, by the clock of advance(); Infinity if it does not. */
+  /**
+   * The next time at which advance() would change something without any other event, on the same clock; Infinity if there is
+   * none.
+   */
   get nextChangeMs(): number {
     const { oldest, size } = this.#queue;
     const paused = this.#slots.longestPaused();
@@ -123,10 +140,11 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Queues one sequence, or several of one request, all or none; `request` is shared by sequences that are added one by
-   * one. Returns the sequences of other clients that lost their places to them (see QueueShares): whole requests that had
-   * not begun, and preempted sequences; they are finished. Throws `context_length_exceeded`, `unsupported`,
-   * `invalid_value` or `queue_full`.
+   * Queues one sequence or several sequences of one request: either all or none. Sequences of one request that are added one by
+   * one must pass the same `request`.
+   * Returns the sequences of other clients that lost their places in the queue to the new ones (see QueueShares): whole
+   * requests that had not begun, and preempted sequences. They have been ended. Throws `context_length_exceeded`,
+   * `unsupported`, `invalid_value` or `queue_full`.
    */
   add(sequences: S | readonly S[], request: SequenceRequest = { hasBegun: false }): readonly S[] {
     const added = sequences instanceof Sequence ? [sequences] : sequences;
@@ -145,7 +163,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Removes a sequence in any state. The KV of its output is cached, unless it has failed: then the engine may have, too.
+   * Removes a sequence in any state. Caches its KV if its prompt is complete, unless the sequence has failed, because then the
+   * engine may have failed, too.
    */
   cancel(sequence: S, hasFailed = false): void {
     const { state, computed, promptLength } = sequence;
@@ -154,8 +173,9 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Blocks a sequence whose reader is behind. It keeps its slot for a while, then it is preempted. Unblocked again, it is
-   * its client's next to get a slot, and all its tokens, prompt and output, are fed again.
+   * Blocks a sequence whose client reads too slowly, or unblocks it. A blocked sequence keeps its slot for a while and is then
+   * preempted. When a preempted sequence is unblocked, it is the next of its client to get a slot, and all its tokens, prompt
+   * and output, are fed again unless their KV was kept.
    */
   setPaused(sequence: S, isPaused: boolean): void {
     if (sequence.isPaused === isPaused) return;
@@ -174,26 +194,30 @@ export class Scheduler<S extends Sequence> {
     setBlock(sequence, "grammar", awaits);
   }
 
-  /** The sequences that decode in the next step; none if prompts want the rest of that step. Valid until schedule(). */
+  /** Returns the sequences that decode in the next step; none if prompts take the rest of that step. Valid until schedule(). */
   nextDecodes(): readonly S[] {
     this.#rotation?.choose(this.#slots.running);
     this.#collect();
     return this.#prompts.length > 0 ? [] : this.#decodes;
   }
 
-  /** Fills the batch with the next step. Returns false if there is nothing to run. */
+  /** Fills the batch with the rows of the next step. Returns false if there is nothing to run. */
   schedule(batch: Batch): boolean {
     this.#admit();
     this.#step++;
     this.#rotation?.choose(this.#slots.running);
-    // There may be no KV memory for any of an adapter's sequences until those of another have run.
+    // The sequences of one adapter may all lack KV memory until those of another adapter have run, so the other adapters are
+    // tried.
     for (let tries = this.#rotation?.count ?? 1; !this.#fill(batch); tries--) {
       if (tries <= 1 || !this.#rotation?.pass(this.#slots.running)) return false;
     }
     return true;
   }
 
-  /** Takes the token sampled behind a sequence's last one. Returns how that ends it; a stop token is not appended. */
+  /**
+   * Appends a sampled token to a sequence, and ends the sequence if the token is a stop token or the last one allowed. A stop
+   * token is not appended. Returns why the sequence ended, or "none".
+   */
   accept(sequence: S, token: number): Finish {
     const isStop = !sequence.ignoreEos && this.#endTokens.has(token);
     if (!isStop) {
@@ -205,17 +229,17 @@ export class Scheduler<S extends Sequence> {
     return isStop ? "stop" : "length";
   }
 
-  /** The token accepted last was drafted: its KV is in the cache already. */
+  /** Marks the most recently accepted token as computed. It was drafted, so the step has already written its KV. */
   acceptDraft(sequence: S): void {
     sequence.computed++;
   }
 
-  /** Gives up the logits behind a sequence's last token, which is fed again. Capability `truncate`. */
+  /** Discards the logits after a sequence's last token, so that the token is fed again. Requires the capability `truncate`. */
   feedAgain(sequence: S): void {
     sequence.computed--;
   }
 
-  /** Closes the step that took `stepMs` milliseconds. */
+  /** Ends a step that took `stepMs` milliseconds. */
   endStep(stepMs: number): void {
     const { promptTokensInStep: promptTokens } = this;
     const ownMs = this.#rotation?.endStep(this.#decodeTokens, promptTokens, stepMs, this.cost) ?? stepMs;
@@ -223,12 +247,12 @@ export class Scheduler<S extends Sequence> {
     this.#budget.endStep(stepMs, promptTokens === 0 && this.#prompts.length > 0);
   }
 
-  /** No further sequence names an adapter: the KV of its sequences is not cached when they end. */
+  /** Marks an adapter that no new sequence uses. The KV of its sequences is not cached when they end. */
   retireAdapter(adapter: number): void {
     this.#leaving.add(adapter);
   }
 
-  /** Forgets an adapter that no sequence names, and its cached prefixes; onEvict is not told. */
+  /** Forgets an adapter that no sequence uses, and drops its cached prefixes without calling onEvict. */
   dropAdapter(adapter: number): void {
     this.#leaving.delete(adapter);
     this.prefixes.dropAdapter(adapter);
@@ -236,7 +260,10 @@ export class Scheduler<S extends Sequence> {
     this.#progress.delete(adapter);
   }
 
-  /** Throws unless every sequence is in the one collection of its state, and slots, tokens and bytes balance. */
+  /**
+   * Throws unless every sequence is in exactly the collection of its state, and the counts of slots, tokens and bytes are
+   * consistent.
+   */
   checkIntegrity(): void {
     this.#slots.checkIntegrity();
     this.#queue.checkIntegrity();
@@ -246,7 +273,8 @@ export class Scheduler<S extends Sequence> {
     if (this.#slotlessCount > this.#slotlessLimit) throw new Error(`${this.#slotlessCount} sequences have no slot`);
   }
 
-  // Admit: free slots first, then those of paused sequences, then one of a client with more slots than a waiting one.
+  // Admission. Waiting sequences get free slots first, then the slots of paused sequences, then a slot of a client that has
+  // more slots than theirs.
 
   #admit(): void {
     for (const one of [...this.#slots.running]) {
@@ -263,7 +291,10 @@ export class Scheduler<S extends Sequence> {
     if (this.#queue.size > 0 && this.#shares.isDue(this.#nowMs)) this.#admitByShare();
   }
 
-  /** The next waiting sequence: by priority, but ahead of all a client that has waited for its share (see SlotShares). */
+  /**
+   * Takes the next waiting sequence by priority. If a client has waited for its share of slots (see SlotShares), its sequence
+   * comes first, whatever the priority.
+   */
   #takeNext(): S {
     const overdue = this.#queue.hasPriorities ? this.#shares.overdue(this.#queue.next(), this.#nowMs) : null;
     if (overdue === null) return this.#queue.take() as S;
@@ -271,7 +302,7 @@ export class Scheduler<S extends Sequence> {
     return overdue;
   }
 
-  /** Gives a sequence a free slot and its KV. False, and it has neither, if memory is short. */
+  /** Gives a sequence a free slot and KV memory. If memory is short, returns false; the sequence then has neither. */
   #start(sequence: S): boolean {
     this.#slots.give(sequence);
     if (!this.#kv.place(sequence)) {
@@ -286,7 +317,7 @@ export class Scheduler<S extends Sequence> {
     return true;
   }
 
-  /** Gives a client that is owed a slot one of another client's, or several if its KV needs them. */
+  /** Gives a slot of another client to the client that is owed one, or several slots if its sequence needs more KV memory. */
   #admitByShare(): void {
     const claimant = this.#shares.claimant(this.#queue.next(), this.#nowMs);
     if (claimant === null) return;
@@ -304,7 +335,7 @@ export class Scheduler<S extends Sequence> {
     }
   }
 
-  // Fill: one step's rows, prompts first or decodes first.
+  // Filling the batch: the rows of one step, prompts first or decodes first.
 
   #fill(batch: Batch): boolean {
     batch.clear();
@@ -325,12 +356,15 @@ export class Scheduler<S extends Sequence> {
       this.#decode(batch, progress, maxBatchTokens - batch.tokenCount);
       if (!isDue) this.#prefill(batch, progress, Math.min(this.#allowance(false), maxBatchTokens - batch.tokenCount));
     }
-    // The first step after a hold feeds decodes.
+    // The first step after a hold must feed decodes.
     if (isHolding) progress.tokensSinceDecodes = Infinity;
     return batch.rowCount > 0;
   }
 
-  /** Prompts get steps in a row until they have cost what prompts may cost beside decodes in one step; then decodes get one. */
+  /**
+   * Fills a step with either prompts or decodes. Prompts get consecutive steps until they have cost as much time as prompts may
+   * cost in one mixed step; then decodes get one step.
+   */
   #fillOneKind(batch: Batch, progress: Progress<S>, isDue: boolean): void {
     if (this.#decodes.length === 0) progress.tokensSinceDecodes = 0;
     this.#prefill(batch, progress, this.#allowance(isDue) - progress.tokensSinceDecodes);
@@ -340,7 +374,10 @@ export class Scheduler<S extends Sequence> {
     this.#decode(batch, progress, this.#limits.maxBatchTokens);
   }
 
-  /** Sorted before any row is added: a prompt that this step leaves one token short must not join it again as a decode. */
+  /**
+   * Sorts the runnable sequences into #decodes and #prompts. This must happen before any row is added: if this step feeds a
+   * prompt up to its second last token, the sequence must not join the same step as a decode.
+   */
   #collect(): void {
     this.#decodes.length = 0;
     this.#prompts.length = 0;
@@ -358,7 +395,10 @@ export class Scheduler<S extends Sequence> {
     return progress;
   }
 
-  /** Adapters that take turns mix in any case: a quantum may be too short for steps of each kind. */
+  /**
+   * Whether a step may mix prompts and decodes. Always true while adapters take turns, because a quantum may be too short for
+   * separate steps.
+   */
   get #mixesLengths(): boolean {
     return this.#model.capabilities.mixesLengths || this.#rotation?.isShared === true;
   }
@@ -368,7 +408,7 @@ export class Scheduler<S extends Sequence> {
     return Math.min(allowance, this.#limits.maxBatchTokens);
   }
 
-  // Prefill: chunks of prompts, and of sequences that are fed again.
+  // Prefill: chunks of prompts, and of sequences whose tokens are fed again.
 
   #prefill(batch: Batch, { order }: Progress<S>, allowance: number): void {
     if (allowance <= 0 || this.#prompts.length === 0) return;
@@ -394,7 +434,7 @@ export class Scheduler<S extends Sequence> {
       return total <= (batch.rowCount === 0 ? maxBatchTokens : left) ? total : computed;
     }
     const length = Math.min(left, maxPrefillChunkTokens);
-    // Logits of every token take a row each; the chunk's last one has its own.
+    // Each token takes one row of logits. The row of the last token of the chunk is already reserved.
     if (wantsPromptLogits && computed < promptLength) {
       return Math.min(computed + Math.min(length, 1 + this.#logitsRowsLeft), total);
     }
@@ -402,7 +442,7 @@ export class Scheduler<S extends Sequence> {
     return end >= total ? total : end - (end % this.#budget.grain);
   }
 
-  // Decode: one token of each sequence and its draft; a budget too small for all takes them in turn.
+  // Decode: one token of each sequence and its draft. If the budget is too small for all sequences, they take turns.
 
   #decode(batch: Batch, progress: Progress<S>, budget: number): void {
     const count = this.#decodes.length;
@@ -412,10 +452,10 @@ export class Scheduler<S extends Sequence> {
       const sequence = this.#decodes[(progress.decodeStart + added) % count] as S;
       if (sequence.state !== "running") continue;
       const { pending } = sequence;
-      // Tokens that came at once may be more than a step takes: then they are fed in parts.
+      // Several forced tokens may exceed the budget of a step. They are then fed in parts.
       if (left === 0 || (pending > left && this.#decodeTokens > 0)) break;
       const length = Math.min(pending, left);
-      // The others' tokens come before this one's draft.
+      // The tokens of other sequences have precedence over this sequence's draft.
       const spare = Math.max(left - pending - (count - added - 1), 0);
       sequence.draftCount = Math.min(sequence.draftCount, spare, this.#logitsRowsLeft);
       if (!this.#addRow(batch, sequence, sequence.computed + length)) continue;
@@ -425,9 +465,12 @@ export class Scheduler<S extends Sequence> {
     if (added < count) progress.decodeStart = (progress.decodeStart + added) % count;
   }
 
-  /** False if KV memory is short: the sequence sits out. */
+  /**
+   * Adds the row of a sequence that feeds its tokens up to `to`, and its draft. Returns false if KV memory is short; the
+   * sequence is then left out of this step.
+   */
   #addRow(batch: Batch, sequence: S, to: number): boolean {
-    // A row before this one may have taken its memory.
+    // An earlier row of this step may have preempted this sequence.
     if (sequence.state !== "running") return false;
     const { slot, tokens, computed, draft, adapter } = sequence;
     const hasDraft = sequence.draftCount > 0 && this.#kv.reserveFree(sequence, to + sequence.draftCount);
@@ -444,9 +487,13 @@ export class Scheduler<S extends Sequence> {
     return true;
   }
 
-  // Preempt: a sequence loses its slot for KV memory, for its slow reader, or for a client with fewer slots.
+  // Preemption: a sequence loses its slot because other sequences need KV memory, its client reads too slowly, or a client has
+  // fewer slots.
 
-  /** Room for `tokens` tokens: evicts cached prefixes, then preempts less important sequences outside this step. */
+  /**
+   * Reserves room for `tokens` tokens. If memory is short, evicts cached prefixes, then preempts less important sequences that
+   * are not in this step.
+   */
   #reserve(sequence: S, tokens: number): boolean {
     while (!this.#kv.reserve(sequence, tokens, sequence.computed)) {
       const victim = this.#slots.leastImportant(sequence, this.#step);
@@ -456,7 +503,7 @@ export class Scheduler<S extends Sequence> {
     return true;
   }
 
-  /** Preempts the sequence that has been paused longest. False if none has been paused for `pausedMs`. */
+  /** Preempts the sequence that has been paused longest. Returns false if no sequence has been paused for `pausedMs`. */
   #preemptPaused(pausedMs: number): boolean {
     const sequence = this.#slots.longestPaused();
     if (sequence === null || this.#nowMs - sequence.pausedMs < pausedMs) return false;
@@ -474,7 +521,10 @@ export class Scheduler<S extends Sequence> {
     this.#preemptions[cause]++;
   }
 
-  /** Queues a sequence that was queued before: as its client's next, or `atFront` if it lacks memory; beside the queue if paused. */
+  /**
+   * Queues a sequence that has been queued before. It becomes the next of its client, or is first of its priority if `atFront`
+   * (it lacks KV memory). A paused sequence is kept outside the queue.
+   */
   #requeue(sequence: S, atFront: boolean): void {
     sequence.state = sequence.isPaused ? "preempted" : "waiting";
     if (sequence.isPaused) this.#queue.addPreempted(sequence);
@@ -489,7 +539,7 @@ export class Scheduler<S extends Sequence> {
     this.#slots.take(sequence);
   }
 
-  /** Ends a sequence in any state. The engine forgets it at once. */
+  /** Ends a sequence in any state, and frees its slot and its KV memory at once. */
   #finish(sequence: S): void {
     const { state } = sequence;
     if (state === "finished") return;
@@ -511,7 +561,10 @@ export class Scheduler<S extends Sequence> {
     return this.#queue.size + this.#queue.preempted.size;
   }
 
-  /** A sequence with a free slot ahead of it only waits for the next step and does not count. */
+  /**
+   * Maximum number of sequences without a slot. A sequence for which a slot is free only waits for the next step, so it does
+   * not count towards `maxQueue`.
+   */
   get #slotlessLimit(): number {
     return this.#limits.maxQueue + this.#slots.freeCount;
   }
@@ -522,15 +575,15 @@ function setBlock({ blockedBy }: Sequence, block: "reader" | "grammar", isBlocke
   else blockedBy.delete(block);
 }
 
-/** Logits of a row that feeds a sequence up to `to`. */
+/** Number of logits rows that are needed from a batch row that feeds a sequence up to `to`. */
 function logitsWanted({ isPooled, wantsPromptLogits, computed, promptLength, total }: Sequence, to: number): number {
   if (isPooled) return 0;
   return wantsPromptLogits && computed < promptLength ? to - computed : Number(to === total);
 }
 
 /**
- * It has one token to feed, or a few that came at once behind its prompt. A pooled sequence has no next token, so its
- * prompt's last token is prefill.
+ * Whether a sequence is fed as a decode: it has one token left to feed, or a few forced tokens after its prompt. The last
+ * prompt token of a pooled sequence counts as prefill, because no token is generated after it.
  */
 function isDecode({ isPooled, total, computed, promptLength }: Sequence): boolean {
   const pending = total - computed;

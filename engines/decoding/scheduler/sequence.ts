@@ -1,47 +1,49 @@
-// Sequence: a prompt and its output as the scheduler sees them, with the state that only the scheduler changes.
+// Sequence: a prompt and its output, with the scheduling state that only the scheduler changes.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { LoadedModel } from "../../engine.ts";
 
 /**
- * waiting: queued for a slot. running: holds a slot. preempted: its reader is behind and it has no slot, only its tokens.
- * finished: holds nothing.
+ * waiting: queued for a slot. running: holds a slot. preempted: lost its slot because its client reads too slowly; only its
+ * tokens are kept, and its KV if it is cached. finished: holds nothing.
  */
 export type SequenceState = "waiting" | "running" | "preempted" | "finished";
 
 /**
- * Why a sequence sits out: its reader is behind, its grammar's next mask is not ready, or another sequence is computing the
- * prefix they share. Several can hold at once.
+ * Reasons for which a running sequence is not fed. reader: its client reads too slowly. grammar: its grammar's next token mask
+ * is not ready. prefix: another sequence is computing the prefix that both share. Several can apply at once.
  */
 export type Block = "reader" | "grammar" | "prefix";
 
-/** A request, shared by its sequences: its choices, or the inputs of an embedding. */
+/** State that all sequences of one request share. They are its choices, or the inputs of an embedding request. */
 export interface SequenceRequest {
-  /** A sequence of the request has had a slot. */
+  /** Whether any sequence of the request has had a slot. */
   hasBegun: boolean;
 }
 
 export interface SequenceOptions {
-  /** Clients take turns. */
+  /** Identifies the client. Clients take turns in the queue. */
   readonly client: string;
-  /** The queue timeout applies. False for all but the first choice of a request, which come after it. */
+  /** Whether the queue timeout applies. True only for the first choice of a request; the others are queued after it. */
   readonly hasQueueLimit: boolean;
   readonly prompt: Int32Array;
-  /** Most tokens to generate: >= 1, or 0 if the prompt is pooled. */
+  /** Maximum number of tokens to generate: at least 1, or 0 if the prompt is pooled. */
   readonly maxNewTokens: number;
-  /** Continue after an end-of-generation token. */
+  /** Whether to continue after an end-of-generation token. */
   readonly ignoreEos: boolean;
-  /** 0 = the base model. */
+  /** Number of the adapter; 0 = the base model. */
   readonly adapter: number;
-  /** Lower numbers are served sooner. */
+  /** Lower numbers are served first. */
   readonly priority: number;
-  /** No token is generated: the hidden states of the prompt are pooled. */
+  /** Whether the hidden states of the prompt are pooled (embeddings). No token is generated then. */
   readonly isPooled: boolean;
-  /** The logits of every prompt token are wanted. */
+  /** Whether the logits of every prompt token are needed. */
   readonly wantsPromptLogits: boolean;
 }
 
 export class Sequence {
-  /** Prompt, then output. [0, computed) is in the KV cache, [computed, total) is still to be fed. */
+  /**
+   * Prompt tokens, then output tokens. The KV cache holds tokens [0, computed); tokens [computed, total) have yet to be fed.
+   */
   readonly tokens: Int32Array;
   readonly promptLength: number;
   readonly client: string;
@@ -53,31 +55,34 @@ export class Sequence {
   readonly wantsPromptLogits: boolean;
   state: SequenceState = "waiting";
   readonly blockedBy = new Set<Block>();
-  /** The engine's slot while running, else -1. */
+  /** The engine's slot while running; -1 in other states. */
   slot = -1;
   computed = 0;
   total: number;
-  /** It was preempted for its reader and has had no slot since: another client may take its place in the queue. */
+  /**
+   * True if it was preempted because of a slow client and has had no slot since. Requests of other clients may then take its
+   * place in the queue.
+   */
   wasPreempted = false;
   request: SequenceRequest = { hasBegun: false };
-  /** When it was last queued and last paused, by the scheduler's clock. */
+  /** Times at which it was last queued and last paused, by the scheduler's clock. */
   queuedMs = 0;
   pausedMs = 0;
-  /** Rank among all sequences that ever got a slot; lower = earlier, 0 = none yet. */
+  /** Rank in order of first admission, lower = earlier; 0 = not admitted yet. */
   order = 0;
-  /** The step it was last fed in. */
+  /** Number of the step in which it was last fed. */
   step = 0;
-  /** Prompt tokens whose KV was found when it first got a slot; -1 before that. */
+  /** Number of prompt tokens whose KV was found when it first got a slot; -1 before that. */
   cachedTokens = -1;
-  /** The running sequence that computes the first sharedPrefixTokens tokens of this prompt, while blockedBy has "prefix". */
+  /** While blockedBy has "prefix": the running sequence that computes the first sharedPrefixTokens tokens of this prompt. */
   sharedPrefixOwner: Sequence | null = null;
   sharedPrefixTokens = 0;
-  /** KV of the first swappedTokens tokens while it has no slot, if it was kept. */
+  /** KV of the first swappedTokens tokens, swapped out while it has no slot; null if none was kept. */
   swapped: Uint8Array | null = null;
   swappedTokens = 0;
   /**
-   * The first draftCount tokens may follow `tokens[total - 1]`: written by a drafter before a step, verified and cleared by
-   * that step. Allocated by the first drafter.
+   * Its first draftCount tokens are guesses of the tokens after `tokens[total - 1]`. A drafter writes them before a step, and
+   * that step verifies and clears them. Allocated by the first drafter that needs it.
    */
   draft: Int32Array | null = null;
   draftCount = 0;
@@ -96,12 +101,12 @@ export class Sequence {
     this.wantsPromptLogits = options.wantsPromptLogits;
   }
 
-  /** Tokens the engine has yet to see. 1 while decoding. */
+  /** Number of tokens that have yet to be fed: 1 while decoding. */
   get pending(): number {
     return this.total - this.computed;
   }
 
-  /** The reader is behind. */
+  /** Whether it is blocked because its client reads too slowly. */
   get isPaused(): boolean {
     return this.blockedBy.has("reader");
   }
@@ -111,13 +116,16 @@ export class Sequence {
   }
 }
 
-/** Sequences whose readers are behind matter least, then higher priority numbers, then later ones. */
+/**
+ * Whether `one` is less important than `other`. Paused sequences are least important, then higher priority numbers, then later
+ * admission.
+ */
 export function mattersLess(one: Sequence, other: Sequence): boolean {
   if (one.isPaused !== other.isPaused) return one.isPaused;
   return one.priority === other.priority ? one.order > other.order : one.priority > other.priority;
 }
 
-/** Throws `invalid_value`, `context_length_exceeded` or `unsupported` for a sequence that this model can never run. */
+/** Validates a sequence. Throws `invalid_value`, `context_length_exceeded` or `unsupported` if this model can never run it. */
 export function checkSequence(
   { promptLength, tokens, adapter, isPooled }: Sequence,
   { capacity, capabilities }: Pick<LoadedModel, "capacity" | "capabilities">,

@@ -1,11 +1,11 @@
-// Slot table: which sequences hold which slots of the engine, and which of them are the first to lose theirs.
+// Slot table: records which sequence holds which slot of the engine, and decides which sequence loses its slot first.
 import { mattersLess, type Sequence } from "./sequence.ts";
 
 export class SlotTable<S extends Sequence> {
-  /** Longest admitted first. */
+  /** In order of first admission. */
   readonly running: S[] = [];
   readonly #count: number;
-  /** Lowest slot last, so that pop() gives it. */
+  /** Free slots in descending order, so that pop() returns the lowest. */
   readonly #free: number[];
 
   constructor(count: number) {
@@ -25,7 +25,7 @@ export class SlotTable<S extends Sequence> {
     this.running.splice(before < 0 ? this.running.length : before, 0, sequence);
   }
 
-  /** Takes a sequence's slot, and what the sequence had computed with it. */
+  /** Takes the slot of a sequence and resets its computed tokens and draft. */
   take(sequence: S): void {
     this.running.splice(this.running.indexOf(sequence), 1);
     this.#free.push(sequence.slot);
@@ -37,7 +37,10 @@ export class SlotTable<S extends Sequence> {
     sequence.draftCount = 0;
   }
 
-  /** The running sequence outside step `step` that matters least; null if none matters less than `than`. */
+  /**
+   * Returns the least important running sequence that holds KV and is not in step `step`; null if none is less important than
+   * `than`.
+   */
   leastImportant(than: S, step: number): S | null {
     let least = than;
     for (const one of this.running) {

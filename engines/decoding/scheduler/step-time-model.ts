@@ -1,31 +1,41 @@
-// Step time model: estimates how long a step takes, as a pass over the weights plus a cost per decode token plus a cost per
-// prompt token, learnt from the steps that ran. The scheduler asks how many prompt tokens may join the decodes of a step,
-// speculation what drafts cost. It is told durations and reads no clock.
+// Step time model: estimates the duration of a step as the time of a pass over the weights, plus a cost per decode token, plus
+// a cost per prompt token. All three are learnt from measured steps. The scheduler uses it to decide how many prompt tokens may
+// join the decodes of a step, and speculation to find the cost of drafts. Callers pass in durations; it reads no clock.
 import type { StepTarget } from "./limits.ts";
 
 /**
- * Factor on the weight of all earlier steps: a least-squares fit over some dozen steps. With 0.9 to 0.98, drafts over the
- * measured decode times of five engines yield as many tokens as with a table of times by size (bench scheduler).
+ * Decay of the weight of earlier steps: each new step multiplies it by this factor, so the least-squares fit covers some dozen
+ * steps. With 0.9 to 0.98, drafts over the measured decode times of five engines yield as many tokens as with a table of times
+ * by size (bench scheduler).
  */
 const memory = 0.92;
-/** Disturbances only lengthen steps, so a step is believed up to this many times its estimate. Chosen by hand. */
+/** A measured time is limited to this many times its estimate, because disturbances only lengthen steps. Chosen by hand. */
 const believedFactor = 2;
-/** Weight of the newest prompt, by whether it took longer or less than estimated: slow first steps are soon forgotten. */
+/**
+ * Weight of the newest prompt measurement if it was slower or faster than the estimate. The faster one has more weight, so that
+ * slow first steps are soon forgotten.
+ */
 const slowerWeight = 0.2;
 const fasterWeight = 0.5;
-/** Part of a token's share of a step that one more token is assumed to cost, until step sizes differ. Chosen by hand. */
+/**
+ * Assumed cost of one more token, as a share of the mean step time per token. Used until steps of different sizes have been
+ * measured. Chosen by hand.
+ */
 const assumedShare = 0.25;
-/** Weight of that assumption, in squared tokens of deviation per step. */
+/** Weight of the assumed cost of a token, in squared tokens of deviation per step. */
 const assumptionWeight = 3e-3;
-/** Factor on the largest seen step with each later one: it halves in some 34 steps. Chosen by hand. */
+/** Decay of the largest measured step size: it halves in some 34 steps. Chosen by hand. */
 const sizeMemory = 0.98;
-/** Longest step of a sequence that runs alone, in multiples of `maxStepMs`. Chosen by hand. */
+/** Maximum time of a step of a sequence that runs without others, in multiples of `maxStepMs`. Chosen by hand. */
 const longestLoneSteps = 4;
 
 export class StepTimeModel {
   readonly #target: StepTarget;
   readonly #maxDecodeTokens: number;
-  /** Of decode-only steps, decayed: weight; means of tokens and milliseconds; sums of squared deviations and products. */
+  /**
+   * Decayed statistics of decode-only steps: total weight, mean tokens, mean milliseconds, sum of squared deviations, and sum
+   * of products of deviations.
+   */
   #weight = 0;
   #meanTokens = 0;
   #meanMs = 0;
@@ -44,7 +54,10 @@ export class StepTimeModel {
     else this.#observeDecodes(decodeTokens, stepMs);
   }
 
-  /** Milliseconds of a step of `tokens` decode tokens, drafts included; 0 for no tokens, and while no step has been seen. */
+  /**
+   * Estimated milliseconds of a step of `tokens` decode tokens, drafts included. 0 for no tokens, or if no step has been
+   * measured yet.
+   */
   decodeMs(tokens: number): number {
     if (this.#weight === 0 || tokens === 0) return 0;
     const count = Math.min(tokens, this.#maxDecodeTokens);
@@ -52,14 +65,14 @@ export class StepTimeModel {
     return Math.max(line, this.#meanMs * Math.min(count / this.#meanTokens, 1));
   }
 
-  /** Most decode tokens of a recent step: the time of larger steps is a guess. */
+  /** Maximum number of decode tokens in recent steps. The estimated time of larger steps is a guess. */
   get mostDecodeTokens(): number {
     return Math.round(this.#mostTokens);
   }
 
   /**
-   * Prompt tokens that keep a step beside `decodes` decodes within its target, and within `mostMs`; null while no prompt
-   * has been seen.
+   * Returns the maximum number of prompt tokens in a step with `decodes` decodes that keeps it within the step target and
+   * within `mostMs`; null if no prompt has been measured yet.
    */
   promptAllowance(decodes: number, mostMs = Infinity): number | null {
     if (this.#msPerPromptToken === 0) return null;
@@ -68,20 +81,20 @@ export class StepTimeModel {
   }
 
   /**
-   * Prompt tokens for a step of a sequence that has run alone for `aloneMs`. The step may take half of that time, at most
-   * `longestLoneSteps` times `maxStepMs`: a new request waits for it.
+   * Returns the maximum number of prompt tokens in a step of a sequence that has run without others for `aloneMs`. The step may
+   * take half of that time, but at most `longestLoneSteps` times `maxStepMs`, because a new request must wait for its end.
    */
   loneAllowance(aloneMs: number): number {
     if (this.#msPerPromptToken === 0) return 0;
     return this.#promptTokensIn(Math.min(aloneMs / 2, this.#target.maxStepMs * longestLoneSteps), 0);
   }
 
-  /** Milliseconds of `tokens` prompt tokens; Infinity while no prompt has been seen. */
+  /** Estimated milliseconds of `tokens` prompt tokens; Infinity if no prompt has been measured yet. */
   promptMs(tokens: number): number {
     return this.#msPerPromptToken === 0 ? Infinity : tokens * this.#msPerPromptToken;
   }
 
-  /** Prompt tokens that take as long as a pass over the weights; 0 while no prompt has been seen. */
+  /** Number of prompt tokens that take as long as a pass over the weights; 0 if no prompt has been measured yet. */
   get passTokens(): number {
     return this.#msPerPromptToken === 0 ? 0 : this.#besidesPromptMs(0) / this.#msPerPromptToken;
   }
@@ -90,12 +103,18 @@ export class StepTimeModel {
     return Math.max(Math.floor((stepMs - this.#besidesPromptMs(decodes)) / this.#msPerPromptToken), 0);
   }
 
-  /** Time of a step with prompt tokens apart from those: a pass over the weights, as for one decode token. */
+  /**
+   * Estimated time of a step without the cost of its prompt tokens. A step without decodes still makes one pass over the
+   * weights, so it counts as one decode token.
+   */
   #besidesPromptMs(decodes: number): number {
     return this.decodeMs(Math.max(decodes, 1));
   }
 
-  /** Slope of the fit. A prompt's tokens are the best guess until step sizes differ. */
+  /**
+   * Slope of the fit: cost of one more decode token, in ms. Until step sizes differ, the cost of a prompt token is the best
+   * guess.
+   */
   get #msPerToken(): number {
     const share = this.#meanMs / this.#meanTokens;
     const assumed = this.#msPerPromptToken === 0 ? share * assumedShare : Math.min(this.#msPerPromptToken, share);

@@ -1,12 +1,12 @@
-// Acceptance: how often drafted tokens turn out right, by level (0 and up): the length of a match, or the position in a
-// draft. A sequence's own record counts most, then the record of all sequences, then a prior.
+// Acceptance: estimates how often drafted tokens are right, by level (0 and up). A level is a range of match lengths, or a
+// position in a draft. The statistics of the sequence count most, then those of all sequences, then a prior.
 
-/** Number of latest attempts that count, roughly. */
+/** Approximate number of latest attempts that count: for one sequence, and for all sequences. */
 const ownTries = 32;
 const sharedTries = 512;
 /**
- * This number of a sequence's own attempts weighs as much as the record of all; this number of all attempts weighs as
- * much as the prior.
+ * Number of a sequence's own attempts that weigh as much as the statistics of all sequences, and number of attempts of all
+ * sequences that weigh as much as the prior.
  */
 const sharedWeight = 4;
 const priorWeight = 8;
@@ -27,18 +27,18 @@ class Tally {
     this.#tries[level] = (this.#tries[level] as number) * this.#decay + 1;
   }
 
-  /** The share of hits if `weight` further attempts had the share `otherwise`. */
+  /** Returns the share of hits if `weight` more attempts, with the share of hits `otherwise`, were added. */
   share(level: number, otherwise: number, weight: number): number {
     return ((this.#hits[level] as number) + weight * otherwise) / ((this.#tries[level] as number) + weight);
   }
 }
 
-/** The record of all sequences of a model. */
+/** Acceptance statistics over all sequences of a model. */
 export class SharedAcceptance {
   readonly #priors: readonly number[];
   readonly #tally: Tally;
 
-  /** `priors`: the chance at each level before any attempt. */
+  /** `priors`: the assumed chance of each level before any attempt. */
   constructor(priors: readonly number[]) {
     this.#priors = priors;
     this.#tally = new Tally(priors.length, sharedTries);
@@ -57,7 +57,7 @@ export class SharedAcceptance {
   }
 }
 
-/** The record of one sequence. */
+/** Acceptance statistics of one sequence. */
 export class Acceptance {
   readonly #shared: SharedAcceptance;
   readonly #tally: Tally;
@@ -67,7 +67,7 @@ export class Acceptance {
     this.#tally = new Tally(shared.levels, ownTries);
   }
 
-  /** Chance that a token drafted at this level is sampled. */
+  /** Chance that a token drafted at this level is the token that is sampled. */
   chance(level: number): number {
     return this.#tally.share(level, this.#shared.chance(level), sharedWeight);
   }

@@ -1,25 +1,25 @@
-// Depth of drafts: the number of tokens to draft for each sequence of the next step, so that the whole batch yields the
-// most expected tokens per millisecond; 0 if plain decoding yields more. Pure.
+// Draft depth: chooses the number of tokens to draft for each sequence in the next step, so that the whole batch has the most
+// expected tokens per millisecond. The number is 0 if plain decoding is better. It has no side effects.
 import type { StepTimeModel } from "../scheduler/step-time-model.ts";
 
 /** A source of drafts. */
 export interface DraftSource {
-  /** Chance that the draft's token `position` (from 0) is right if all before it are. */
+  /** Chance that token `position` (from 0) of the draft is right if all tokens before it are right. */
   chance(position: number): number;
 }
 
-/** Least expected gain over plain decoding, because estimates err. */
+/** Minimum ratio of the expected rate to that of plain decoding; above 1, because estimates err. */
 const worthwhile = 1.1;
-/** A token with a lower chance of use is never drafted. */
+/** A token is not drafted if the chance that it will be used is lower. */
 const leastGain = 0.02;
-/** Largest ratio of a step's decode tokens to those of measured steps: the time of larger steps is unknown. */
+/** Maximum ratio of the decode tokens of a step to those of measured steps, because the time of larger steps is unknown. */
 const growth = 2;
 
 interface DepthLimits {
   readonly maxSequences: number;
-  /** Most tokens of a draft. */
+  /** Maximum number of tokens of a draft. */
   readonly maxDepth: number;
-  /** Most decode tokens of a step, drafts included. */
+  /** Maximum number of decode tokens of a step, drafts included. */
   readonly maxDecodeTokens: number;
 }
 
@@ -27,17 +27,20 @@ export class DepthPlan {
   /** The chosen depth of each sequence, in the order of add(). */
   readonly depths: Int32Array;
   readonly #stepTimes: StepTimeModel;
-  /** Time to draft one token for each of n sequences, if a model has to run for it. */
+  /** Time to draft one token for each of n sequences with a drafter that runs a model, in ms. */
   readonly #draftingMs: (sequences: number) => number;
   readonly #limits: DepthLimits;
   #count = 0;
   readonly #rooms: Int32Array;
   readonly #isCostly: Uint8Array;
-  /** Expected tokens from position p of sequence i, at i * maxDepth + p: the chance that all up to there are right. */
+  /**
+   * Expected number of tokens from position p of sequence i, at index i * maxDepth + p. It equals the chance that all tokens up
+   * to position p are right.
+   */
   readonly #gains: Float64Array;
-  /** Sequences in the order in which their drafts grew by a token. */
+  /** Index of the sequence of each pick. Each pick adds one token to the draft of a sequence. */
   readonly #picks: Int32Array;
-  /** By position: the number of sequences for which a model drafts a token there. */
+  /** By position in the draft: the number of sequences for which a model drafts a token at that position. */
   readonly #costlyAt: Int32Array;
 
   constructor(cost: StepTimeModel, limits: DepthLimits, draftingMs: (sequences: number) => number) {
@@ -56,7 +59,7 @@ export class DepthPlan {
     this.#count = 0;
   }
 
-  /** Adds a sequence that can have up to `room` drafted tokens; `isCostly` if a model has to run for them. */
+  /** Adds a sequence with room for `room` drafted tokens. `isCostly`: a model must run to draft them. */
   add(source: DraftSource, room: number, isCostly: boolean): void {
     const { maxDepth } = this.#limits;
     const index = this.#count++;
@@ -71,8 +74,8 @@ export class DepthPlan {
   }
 
   /**
-   * Chooses the depths of a step of `decodes` sequences, the added ones included. The gains of one sequence fall with
-   * the position, so the best batch of each size always takes the largest remaining gain.
+   * Chooses the depths for a step of `decodes` sequences, including the added ones. The gains of a sequence decrease with the
+   * position, so taking the largest remaining gain each time gives the best batch of each size.
    */
   choose(decodes: number): void {
     this.depths.fill(0, 0, this.#count);
@@ -99,7 +102,7 @@ export class DepthPlan {
     while (picks > bestPicks) this.#shorten(this.#picks[--picks] as number);
   }
 
-  /** The sequence that gains most by another token, or -1. */
+  /** Returns the index of the sequence that gains most from one more drafted token; -1 if none gains enough. */
   #largestGain(): number {
     let largest = leastGain;
     let found = -1;
@@ -117,7 +120,7 @@ export class DepthPlan {
     return this.#gains[index * this.#limits.maxDepth + (this.depths[index] as number)] as number;
   }
 
-  /** Drafts another token of a sequence. Returns the time for that, beside the step itself. */
+  /** Adds one token to the draft of a sequence. Returns the time to draft it, without the verifying step, in ms. */
   #takeNext(index: number): number {
     const position = this.depths[index] as number;
     this.depths[index] = position + 1;

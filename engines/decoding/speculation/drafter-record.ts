@@ -1,12 +1,14 @@
-// DrafterRecord: how often a drafter's tokens were right for one sequence, by position in the draft. Used by
+// DrafterRecord: statistics of how often a drafter's tokens were right for one sequence, by position in the draft. Used by
 // Speculation.
 import { Acceptance, SharedAcceptance } from "./acceptance.ts";
 import type { DraftSource } from "./depth.ts";
 
-/** Prior chances by position, each if all before it are right; later positions have the last one. */
+/**
+ * Assumed chance of each position before any attempt, if all tokens before it are right. Later positions have the last value.
+ */
 const priors = [0.7, 0.7, 0.7, 0.7, 0.65, 0.65, 0.6, 0.6];
 
-/** The drafter's record over all sequences of a model. */
+/** Creates the statistics of the drafter over all sequences of a model. */
 export function sharedDrafterAcceptance(): SharedAcceptance {
   return new SharedAcceptance(priors);
 }
@@ -22,7 +24,7 @@ export class DrafterRecord implements DraftSource {
     return this.#acceptance.chance(levelOf(position));
   }
 
-  /** The first `accepted` tokens of a draft were right; tokens behind a wrong one prove nothing. */
+  /** Learns from a verified draft, whose first `accepted` tokens were right. Tokens after the first wrong one are ignored. */
   learn(drafted: number, accepted: number): void {
     const verified = Math.min(accepted + 1, drafted);
     for (let place = 0; place < verified; place++) this.#acceptance.learn(levelOf(place), place < accepted);

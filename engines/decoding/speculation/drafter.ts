@@ -1,23 +1,26 @@
-// Drafter: the interface between the policy of speculative decoding and a model that drafts: a smaller one, or the
-// model's own MTP heads. (Prompt lookup needs no model: prompt-lookup.ts.)
+// Drafter: the interface between speculative decoding and a model that drafts, which is a smaller model or the model's own MTP
+// heads. Prompt lookup needs no model and does not implement it (prompt-lookup.ts).
 import type { Sequence } from "../scheduler/sequence.ts";
 
 export interface Drafter {
-  /** Most tokens of a draft; Infinity: no bound. */
+  /** Maximum number of tokens of a draft; Infinity: no limit. */
   readonly maxDepth: number;
-  /** Time to draft one token for each of `sequences`; 0 while unknown, and for no sequences. */
+  /** Time to draft one token for each of `sequences` sequences, in ms; 0 if unknown, and for no sequences. */
   tokenMs(sequences: number): number;
-  /** Number of tokens of a sequence that have to be read before its next one can be drafted; Infinity: never. */
+  /**
+   * Number of tokens of a sequence that the drafter must read before it can draft the next token; Infinity: it cannot draft for
+   * this sequence.
+   */
   backlog(sequence: Sequence): number;
   /**
-   * Drafts up to `depths[i]` tokens behind the last token of `sequences[i]`, which the model has not seen yet: fills
-   * its `draft`, which has room for them, and `draftCount`. 0 if there is nothing to draft, or a backlog that takes
-   * longer than `patienceMs` to read: each call then reads a part of it.
+   * Drafts up to `depths[i]` tokens after the last token of `sequences[i]`, which the target model has not processed yet.
+   * Writes them to `draft`, which has enough room, and their number to `draftCount`. The number is 0 if there is nothing to
+   * draft, or if reading the backlog takes longer than `patienceMs`; each call then reads a part of the backlog.
    */
   draft(sequences: readonly Sequence[], depths: Int32Array, patienceMs: number): void;
-  /** The first `accepted` tokens of a sequence's last draft were right. */
+  /** Reports that the first `accepted` tokens of a sequence's last draft were right. */
   observe(sequence: Sequence, accepted: number): void;
-  /** A sequence has ended or lost its slot. */
+  /** Forgets a sequence that has ended or lost its slot. */
   forget(sequence: Sequence): void;
   dispose(): void;
 }

@@ -1,24 +1,24 @@
-// ModelDrafter: drafts with a smaller model. Its KV cache, slot by slot like the target model's, catches up with a
-// sequence when a draft is wanted; drafts are its likeliest tokens, one batched step a position. Called by Speculation
-// only.
+// ModelDrafter: drafts with a smaller model. Its KV cache has the same slots as that of the target model, and reads a
+// sequence's missing tokens when a draft is wanted. Drafts are the likeliest tokens of the smaller model; each position takes
+// one batched step. Called only by Speculation.
 import { Batch } from "../../batch.ts";
 import type { LoadedModel } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
 import { StepTimeModel } from "../scheduler/step-time-model.ts";
 import type { Drafter } from "./drafter.ts";
 
-/** The part of a sequence that the draft model's cache holds. */
+/** State of a sequence in the draft model's KV cache. */
 interface Holding {
   readonly slot: number;
-  /** Tokens of the sequence in the cache. */
+  /** Number of tokens of the sequence in the cache. */
   read: number;
-  /** Drafted tokens behind them, which belong to the sequence if they are accepted. */
+  /** Number of drafted tokens in the cache after them. The tokens belong to the sequence if they are accepted. */
   drafted: number;
 }
 
-/** Tokens of a backlog read in one call before their time is known, and at least. */
+/** Number of backlog tokens read in one call before their time is known; also the minimum after that. */
 const leastBacklogTokens = 32;
-/** Up to this number of tokens a sequence, a step counts as one of decodes. */
+/** A step with at most this number of tokens per sequence is measured as a decode step. */
 const fewTokens = 4;
 
 export class ModelDrafter implements Drafter {
@@ -30,10 +30,10 @@ export class ModelDrafter implements Drafter {
   readonly #now: () => number;
   readonly #holdings = new Map<Sequence, Holding>();
   readonly #ownerOf: (Sequence | null)[];
-  /** Index in `sequences` of each row of the batch. */
+  /** For each row of the batch, the index of its sequence in `sequences`. */
   readonly #rowOwner: Int32Array;
 
-  /** The vocabulary has `vocabSize` tokens in common with the target model's. `now` is in milliseconds. */
+  /** `vocabSize`: number of tokens that the vocabularies of both models have in common. `now` returns milliseconds. */
   constructor(model: LoadedModel, vocabSize: number, now: () => number) {
     const { maxSequences, maxBatchTokens } = model.capacity;
     this.#model = model;
@@ -53,14 +53,14 @@ export class ModelDrafter implements Drafter {
     if (sequence.slot >= this.#ownerOf.length || sequence.total >= this.#model.capacity.sequenceTokens) return Infinity;
     const holding = this.#holdings.get(sequence);
     const read = holding?.slot === sequence.slot ? holding.read : 0;
-    // The last token is read again if it was read before: its logits are needed.
+    // The last token is read again even if it has been read, because its logits are needed.
     return Math.max(sequence.total - read, 1);
   }
 
   draft(sequences: readonly Sequence[], depths: Int32Array, patienceMs: number): void {
     for (const sequence of sequences) sequence.draftCount = 0;
     this.#batch.clear();
-    // Sequences that are up to date draft while others read.
+    // Sequences with a short backlog draft in this call, while the others read.
     this.#addBacklogs(sequences, 1, fewTokens, Infinity);
     this.#addBacklogs(sequences, fewTokens + 1, Infinity, this.#backlogTokens(patienceMs));
     this.#step(sequences);
@@ -93,8 +93,8 @@ export class ModelDrafter implements Drafter {
   }
 
   /**
-   * Rows of the tokens that the cache lacks of each sequence, if they are `least` to `most`, with logits if the row has
-   * all of them. At most `budget` tokens together.
+   * Adds rows of the tokens that the cache lacks, for each sequence that lacks `least` to `most` tokens; at most `budget`
+   * tokens in total. A row has logits if it reaches the last token of its sequence.
    */
   #addBacklogs(sequences: readonly Sequence[], least: number, most: number, budget: number): void {
     let left = Math.min(budget, this.#model.capacity.maxBatchTokens - this.#batch.tokenCount);
@@ -114,7 +114,10 @@ export class ModelDrafter implements Drafter {
     }
   }
 
-  /** Rows of the last drafted token of each sequence that wants more than `drafted`. False if there is none. */
+  /**
+   * Adds a row of the last drafted token of each sequence that wants more than `drafted` tokens. Returns false if there is no
+   * such sequence.
+   */
   #addDrafts(sequences: readonly Sequence[], depths: Int32Array, drafted: number): boolean {
     this.#batch.clear();
     for (let i = 0; i < sequences.length; i++) {
@@ -132,7 +135,7 @@ export class ModelDrafter implements Drafter {
     return this.#batch.rowCount > 0;
   }
 
-  /** Runs the batch; each row with logits adds a token to its sequence's draft. */
+  /** Runs the batch. Each row with logits adds a token to the draft of its sequence. */
   #step(sequences: readonly Sequence[]): void {
     const { rowCount, tokenCount, logitsCount } = this.#batch;
     if (rowCount === 0) return;
@@ -157,7 +160,7 @@ export class ModelDrafter implements Drafter {
     return best - start;
   }
 
-  /** The target model's vocabulary may be longer by unused tokens. */
+  /** Whether the draft model knows all tokens from..to. The target model's vocabulary may have additional unused tokens. */
   #isKnown({ tokens }: Sequence, from: number, to: number): boolean {
     for (let i = from; i < to; i++) if ((tokens[i] as number) >= this.#model.card.vocabSize) return false;
     return true;

@@ -1,18 +1,18 @@
-// MtpDrafter: drafts with the model's own multi-token-prediction (MTP) heads, which read everything the model reads.
-// Called by Speculation only.
+// MtpDrafter: drafts with the model's own multi-token-prediction (MTP) heads, which process all tokens that the model
+// processes. Called only by Speculation.
 import type { MtpHeads } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
 import { StepTimeModel } from "../scheduler/step-time-model.ts";
 import type { Drafter } from "./drafter.ts";
 
-/** Picks the token behind a sequence and its drafts so far, from row `row` of the heads' logits; -1: none. */
+/** Picks the token after a sequence and the draft so far, from row `row` of the heads' logits; -1: none. */
 export type ChooseDraft = (sequence: Sequence, logits: Float32Array, row: number) => number;
 
 export interface MtpDrafterOptions {
   readonly maxDepth: number;
   readonly maxSequences: number;
   readonly choose: ChooseDraft;
-  /** Milliseconds. */
+  /** Returns milliseconds; used to time the heads. */
   readonly now: () => number;
 }
 
@@ -54,7 +54,7 @@ export class MtpDrafter implements Drafter {
   dispose(): void {}
 }
 
-/** Picks the likeliest token of a vocabulary of this size. */
+/** Returns a function that picks the likeliest token of a vocabulary of this size. */
 export function chooseLikeliest(vocabSize: number): ChooseDraft {
   return (_sequence, logits, row) => {
     const start = row * vocabSize;

@@ -1,4 +1,4 @@
-// Choice of the drafter: a smaller model, else the model's own MTP heads. Called by Speculation.
+// Selects the drafter: the smaller model if one is configured, else the model's own MTP heads. Called by Speculation.
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { MtpHeads } from "../../engine.ts";
@@ -7,7 +7,10 @@ import { ModelDrafter } from "./model-drafter.ts";
 import { chooseLikeliest, MtpDrafter } from "./mtp-drafter.ts";
 import type { SpeculationParts } from "./options.ts";
 
-/** Null if the model has neither. Throws config_invalid if the smaller model cannot draft. */
+/**
+ * Opens the drafter; null if there is neither a smaller model nor MTP heads. Throws config_invalid if the smaller model cannot
+ * draft.
+ */
 export function openDrafter(parts: SpeculationParts): Drafter | null {
   const { model, draft, now = () => performance.now() } = parts;
   if (draft === null) return model.mtp ? openMtp(model.mtp, parts, now) : null;

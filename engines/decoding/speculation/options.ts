@@ -1,30 +1,36 @@
-// Options of speculative decoding that a model's place gets.
+// Options of speculative decoding, which are passed to the thread or process that runs the model.
 import type { EngineName, LoadedModel, ModelSpec } from "../../engine.ts";
 import type { StepTimeModel } from "../scheduler/step-time-model.ts";
 import type { ChooseDraft } from "./mtp-drafter.ts";
 
 export interface SpeculationOptions {
-  /** Draft from the sequence's own earlier tokens (prompt lookup). */
+  /** Whether to draft from the sequence's own earlier tokens (prompt lookup). */
   readonly promptLookup: boolean;
-  /** Most tokens of a draft. */
+  /** Maximum number of tokens of a draft. */
   readonly maxDraftTokens: number;
   /** A smaller draft model with the same vocabulary; null: none. */
   readonly draftModel: { readonly engine: EngineName; readonly spec: ModelSpec } | null;
-  /** Tokens that MTP heads draft a step, if the model was loaded with them; null: the number they were trained for. */
+  /**
+   * Number of tokens that MTP heads draft in a step, if the model was loaded with them; null: the number that they were trained
+   * for.
+   */
   readonly mtpTokens: number | null;
-  /** Heads draft their likeliest tokens, or else the tokens that would be sampled from their logits. */
+  /**
+   * How MTP heads pick tokens: "greedy" picks the likeliest ones, the other values pick the tokens that would be sampled from
+   * the heads' logits.
+   */
   readonly mtpSampling: "auto" | "greedy" | "probabilistic";
 }
 
 export interface SpeculationParts {
   readonly model: LoadedModel;
-  /** Has the model's number of slots; Speculation disposes it. */
+  /** The smaller draft model, with the same number of slots as the model; null: none. Speculation disposes it. */
   readonly draft: LoadedModel | null;
   readonly options: SpeculationOptions;
-  /** Step times of the model, measured by the scheduler. */
+  /** Estimates of the model's step times, from the measurements of the scheduler. */
   readonly cost: StepTimeModel;
-  /** Picks the drafts of the model's heads with the sampler; by default they are the likeliest tokens. */
+  /** Picks the drafted tokens from the MTP heads' logits with the sampler. Default: the likeliest tokens. */
   readonly choose?: ChooseDraft;
-  /** Milliseconds; times the drafter. */
+  /** Returns milliseconds; used to time the drafter. */
   readonly now?: () => number;
 }

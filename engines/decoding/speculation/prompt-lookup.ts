@@ -1,23 +1,27 @@
-// Prompt lookup: drafts from one sequence's own past: if its last tokens occurred before, the same tokens may follow
-// again. It costs next to nothing, so it guesses every token, drafted or not, and learns from each how reliable it is.
-// Used by Speculation; it runs no model.
+// Prompt lookup: drafts from the earlier tokens of the same sequence. If its last tokens occurred before, the tokens that
+// followed them may follow again. This costs next to nothing, so it predicts every token, whether a draft is used or not, and
+// learns from each prediction how reliable it is. Used by Speculation. It runs no model.
 import type { Sequence } from "../scheduler/sequence.ts";
 import { Acceptance, SharedAcceptance } from "./acceptance.ts";
 import { TokenIndex } from "./token-index.ts";
 
-/** Levels of acceptance: level i is for matches of levelStart[i] tokens and more. */
+/** Levels of acceptance: level i is for matches of at least levelStart[i] tokens. `priors` are the assumed chances. */
 const levelStart = [2, 3, 4, 5, 7, 9, 13, 17, 33];
 const priors = [0.3, 0.45, 0.6, 0.7, 0.78, 0.85, 0.9, 0.94, 0.96];
-/** Most tokens over which a new match is compared; longer matches are not more reliable. */
+/** Maximum length up to which a new match is compared, because longer matches are not more reliable. */
 const longestMatch = 40;
 /**
- * A copy that breaks off after this number of tokens probably continues a little further in its source: edited text.
+ * If the sequence has copied at least this number of earlier tokens and then differs, it probably continues the copy a little
+ * later in the source. This happens when a text is repeated with edits.
  */
 const copyLength = 8;
-/** How far behind the break the continuation is searched, and for how many tokens. */
+/**
+ * Number of tokens after the break in which the continuation is searched, and number of new tokens for which the search goes
+ * on.
+ */
 const resumeReach = 24;
 
-/** The record of all sequences' lookups of a model. */
+/** Creates the statistics of prompt lookup over all sequences of a model. */
 export function sharedLookupAcceptance(): SharedAcceptance {
   return new SharedAcceptance(priors);
 }
@@ -26,11 +30,17 @@ export class PromptLookup {
   readonly #sequence: Sequence;
   readonly #index: TokenIndex;
   readonly #acceptance: Acceptance;
-  /** Position of the expected next token; 0: none. Below `total`: it may be the last token's own position. */
+  /**
+   * Position of the earlier token that is expected to come next; 0: none. It is below `total`, so it can be the position of the
+   * last token.
+   */
   #cursor = 0;
-  /** Number of tokens before the cursor that equal the sequence's last ones. */
+  /** Number of tokens before the cursor that equal the last tokens of the sequence. */
   #matched = 0;
-  /** Position where a long copy broke off, and the position up to which its continuation is searched; 0: none. */
+  /**
+   * Position in the source at which a long copy ended (0: none), and the position in the sequence up to which its continuation
+   * is searched.
+   */
   #brokenAt = 0;
   #resumeUntil = 0;
 
@@ -40,7 +50,7 @@ export class PromptLookup {
     this.#acceptance = new Acceptance(shared);
   }
 
-  /** Reads at most `budget` new tokens of the sequence. Returns their number. */
+  /** Reads at most `budget` new tokens of the sequence. Returns the number of tokens read. */
   follow(budget: number): number {
     const { total } = this.#sequence;
     const count = Math.min(total - this.#index.length, budget);
@@ -48,17 +58,20 @@ export class PromptLookup {
     return count;
   }
 
-  /** Whether it has a draft behind the sequence's last token. */
+  /** Whether there is a draft for the position after the last token of the sequence. */
   get hasDraft(): boolean {
     return this.#cursor > 0 && this.#index.length === this.#sequence.total;
   }
 
-  /** Chance that the draft's token `position` (from 0) is right if all before it are. */
+  /** Chance that token `position` (from 0) of the draft is right if all tokens before it are right. */
   chance(position: number): number {
     return this.#acceptance.chance(levelOf(this.#matched + position));
   }
 
-  /** Writes the first `count` tokens of the draft. A draft that reaches the sequence's end continues in itself. */
+  /**
+   * Writes the first `count` tokens of the draft. If the draft reaches the end of the sequence, it repeats itself from its
+   * beginning.
+   */
   write(draft: Int32Array, count: number): void {
     const { tokens, total } = this.#sequence;
     const known = Math.min(count, total - this.#cursor);
@@ -66,7 +79,7 @@ export class PromptLookup {
     for (let i = known; i < count; i++) draft[i] = draft[i - known] as number;
   }
 
-  /** Reads the sequence's next token: compares it with the expected one and finds the next expectation. */
+  /** Reads the next token of the sequence, compares it with the expected one, and finds the next expected token. */
   #take(): void {
     const { tokens, promptLength } = this.#sequence;
     const position = this.#index.length;
@@ -87,7 +100,7 @@ export class PromptLookup {
     this.#matched = earlier === 0 ? 0 : this.#matchLength(earlier, position + 1);
   }
 
-  /** Continues the copy that broke off, if the last two tokens occur a little behind the break. */
+  /** Continues an interrupted copy if the last two tokens occur a little after the break in the source. */
   #resume(position: number): boolean {
     if (this.#brokenAt === 0 || position >= this.#resumeUntil) return false;
     const { tokens } = this.#sequence;

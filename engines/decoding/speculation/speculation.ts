@@ -1,6 +1,7 @@
-// Speculation: speculative decoding. Before each step it drafts tokens for decoding sequences, if they are expected to
-// pay; the step verifies them beside everything else, and the results improve the next drafts. The step loop calls
-// prepare() before each schedule and observe() for each verified draft. Drafts never change what is sampled.
+// Speculation: speculative decoding. Before each step it drafts tokens for decoding sequences if this is expected to be faster.
+// The step verifies the drafts together with its other tokens, and the results improve the estimates for later drafts. The step
+// loop calls prepare() before each schedule() and observe() for each verified draft. Drafts never change which tokens are
+// sampled.
 import type { Sequence } from "../scheduler/sequence.ts";
 import type { StepTimeModel } from "../scheduler/step-time-model.ts";
 import { DepthPlan, type DraftSource } from "./depth.ts";
@@ -12,29 +13,32 @@ import { PromptLookup, sharedLookupAcceptance } from "./prompt-lookup.ts";
 
 /** Totals since the start. */
 export interface SpeculationStatistics {
-  /** Drafts that were verified. */
+  /** Number of verified drafts. */
   drafts: number;
-  /** Their tokens, and the number of right ones. */
+  /** Number of tokens in the verified drafts, and number of the right ones. */
   proposed: number;
   accepted: number;
-  /** Drafts that no step verified. */
+  /** Number of drafts that no step verified. */
   dropped: number;
-  /** Right tokens by position in the draft. */
+  /** Number of right tokens by position in the draft. */
   readonly acceptedAt: Int32Array;
 }
 
-/** Most tokens that prompt lookup reads before one step; the rest of a long prompt follows before later steps. */
+/** Maximum number of tokens that prompt lookup reads before one step. The rest of a long prompt is read before later steps. */
 const lookupTokensPerStep = 4096;
-/** A drafter that does not pay is tried again after this number of steps, doubled each time. */
+/**
+ * Number of steps after which a drafter that did not speed up decoding is tried again. The number is doubled after each failed
+ * trial.
+ */
 const shortestIdle = 32;
 const longestIdle = 1024;
 
-/** State of one sequence. */
+/** Speculation state of one sequence. */
 interface Follower {
   readonly sequence: Sequence;
   readonly lookup: PromptLookup | null;
   readonly record: DrafterRecord | null;
-  /** Whether the drafter made its current draft. */
+  /** Whether the current draft comes from the drafter (not from prompt lookup). */
   isDrafters: boolean;
 }
 
@@ -47,16 +51,16 @@ export class Speculation {
   readonly #lookupAcceptance = sharedLookupAcceptance();
   readonly #drafterAcceptance = sharedDrafterAcceptance();
   readonly #followers = new WeakMap<Sequence, Follower>();
-  /** The sequences of the plan, in its order. */
+  /** Sequences of the current plan, in the plan's order. */
   readonly #planned: Follower[] = [];
-  /** The sequences that the drafter drafts for, and their depths. */
+  /** Sequences for which the drafter must draft, and their depths. */
   readonly #forDrafter: Sequence[] = [];
   readonly #drafterDepths: Int32Array;
-  /** Steps since the drafter's last draft, and the number after which it is tried again. */
+  /** Number of steps since the drafter's last draft, and the number after which it is tried again. */
   #idleSteps = 0;
   #idleLimit = shortestIdle;
 
-  /** Null if the model cannot roll back, or there is no source of drafts. */
+  /** Creates the speculation of a model; null if the model cannot roll back or has no source of drafts. */
   static create(parts: SpeculationParts): Speculation | null {
     const { model, draft, options } = parts;
     const hasSource = options.promptLookup || draft !== null || Boolean(model.mtp);
@@ -89,8 +93,9 @@ export class Speculation {
   }
 
   /**
-   * Drafts for the sequences that decode in the next step; `others` decode beside them without drafts. Call it before
-   * each schedule(), also with no sequences: drafts that the previous step did not verify are withdrawn.
+   * Drafts tokens for the sequences that decode in the next step. `others`: number of sequences that decode in the same step
+   * without drafts. Call it before each schedule(), even with no sequences, because it withdraws drafts that the previous step
+   * did not verify.
    */
   prepare(decodes: readonly Sequence[], others = 0): void {
     for (const { sequence } of this.#planned) {
@@ -108,7 +113,9 @@ export class Speculation {
     if (this.#drafter !== null) this.#runDrafter(this.#drafter, this.#stepTimes.decodeMs(width));
   }
 
-  /** A step verified a sequence's `drafted` tokens: the first `accepted` equal the sampled ones. */
+  /**
+   * Records that a step verified the `drafted` tokens of a sequence, of which the first `accepted` equal the sampled tokens.
+   */
   observe(sequence: Sequence, drafted: number, accepted: number): void {
     if (drafted === 0) return;
     const { statistics } = this;
@@ -122,7 +129,7 @@ export class Speculation {
     this.#drafter?.observe(sequence, accepted);
   }
 
-  /** A sequence has ended or lost its slot. */
+  /** Forgets a sequence that has ended or lost its slot. */
   forget(sequence: Sequence): void {
     sequence.draftCount = 0;
     this.#followers.delete(sequence);
@@ -133,13 +140,13 @@ export class Speculation {
     this.#drafter?.dispose();
   }
 
-  /** Adds a sequence to the plan if it has a draft. Returns the number of tokens its lookup read. */
+  /** Adds a sequence to the plan if it has a source of drafts. Returns the number of tokens that prompt lookup read. */
   #consider(follower: Follower, budget: number): number {
     const { sequence, lookup } = follower;
     sequence.draftCount = 0;
     follower.isDrafters = false;
     const taken = lookup?.follow(budget) ?? 0;
-    // The step itself samples one token more than the draft has.
+    // The step samples one token in addition to the draft.
     const room = Math.min(this.#options.maxDraftTokens, sequence.tokens.length - sequence.total - 1);
     const source = room > 0 ? this.#sourceOf(follower) : null;
     if (source === null) return taken;
@@ -150,14 +157,17 @@ export class Speculation {
     return taken;
   }
 
-  /** A long match is as good as the drafter and costs nothing. */
+  /**
+   * Returns the source of drafts with the higher chance for the first token; null: none. Prompt lookup is preferred if equal,
+   * because it costs nothing.
+   */
   #sourceOf({ sequence, lookup, record }: Follower): DraftSource | null {
     const matched = lookup?.hasDraft ? lookup : null;
     if (record === null || this.#drafter?.backlog(sequence) === Infinity) return matched;
     return matched !== null && matched.chance(0) >= record.chance(0) ? matched : record;
   }
 
-  /** Writes the free drafts, and collects the drafter's work. */
+  /** Writes the drafts of prompt lookup, and collects the sequences for which the drafter must draft. */
   #write(): void {
     this.#forDrafter.length = 0;
     for (let i = 0; i < this.#planned.length; i++) {
@@ -175,7 +185,10 @@ export class Speculation {
     }
   }
 
-  /** A long-idle drafter is tried on one sequence, and rests twice as long if it still does not pay. */
+  /**
+   * Runs the drafter. If no sequence needs it for long, it is tried on one sequence; if the trial does not pay off, the next
+   * one comes after twice the time.
+   */
   #runDrafter(drafter: Drafter, stepMs: number): void {
     const isTrial = this.#forDrafter.length === 0;
     if (isTrial) {
@@ -187,13 +200,13 @@ export class Speculation {
       this.#forDrafter.push(nearest);
     }
     drafter.draft(this.#forDrafter, this.#drafterDepths, stepMs);
-    // A sequence with a backlog reads first: its trial continues.
+    // The drafter may only have read a part of a backlog. The trial then continues in the next step.
     if (!this.#forDrafter.some(hasDraft)) return;
     this.#idleSteps = 0;
     this.#idleLimit = isTrial ? Math.min(this.#idleLimit * 2, longestIdle) : shortestIdle;
   }
 
-  /** The sequence with the shortest backlog in the drafter. */
+  /** Returns the sequence with the shortest backlog in the drafter. */
   #nearest(drafter: Drafter): Sequence | null {
     let nearest: Sequence | null = null;
     for (const { sequence, isDrafters } of this.#planned) {

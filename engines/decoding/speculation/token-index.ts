@@ -1,23 +1,27 @@
-// Token index: the positions of short runs of tokens in one sequence: a hash table that grows with it, a few probes a
-// token. Used by prompt lookup. It keeps positions, not tokens, and never reads beyond the indexed ones.
+// Token index: finds the positions of short runs of tokens in one sequence. It is a hash table that grows with the sequence and
+// takes a few probes per token. Used by prompt lookup. It stores positions, not tokens, and never reads tokens that have not
+// been indexed.
 
-/** Lengths of the indexed runs. */
+/** Maximum and minimum length of the indexed runs of tokens. */
 export const longestRun = 4;
 export const shortestRun = 2;
 const runLengths = longestRun - shortestRun + 1;
-/** Slots of the table for each entry; keeps probes short. */
+/** Minimum number of table slots per entry. A larger table keeps the probes short. */
 const spaciousness = 2;
 const smallestTable = 256;
 
 export class TokenIndex {
   readonly #tokens: Int32Array;
-  /** Random, so that clients cannot choose tokens that all collide. */
+  /** Random, so that clients cannot choose tokens whose hashes all collide. */
   readonly #seed = Math.trunc(Math.random() * 2 ** 31) | 1;
   #length = 0;
-  /** End of a run's latest occurrence, times 4, plus its length minus the shortest; 0 = free. */
+  /**
+   * Each entry is the end position of a run's latest occurrence, times 4, plus the run's length minus the shortest length; 0 =
+   * free.
+   */
   #table: Int32Array;
 
-  /** `tokens` may be longer than the indexed part: `expected` tokens soon. */
+  /** `tokens` may be longer than the part to index. `expected`: number of tokens that will soon be indexed. */
   constructor(tokens: Int32Array, expected: number) {
     this.#tokens = tokens;
     let size = smallestTable;
@@ -31,8 +35,8 @@ export class TokenIndex {
   }
 
   /**
-   * Indexes the next token. Returns the position behind the latest earlier occurrence of the longest run that ends with
-   * it; 0 if no such run occurred before.
+   * Indexes the next token. Looks for the longest run that ends with this token and occurred earlier, and returns the position
+   * after its latest earlier occurrence; 0 if there is none.
    */
   add(): number {
     const end = this.#length + 1;
@@ -46,7 +50,7 @@ export class TokenIndex {
     return found;
   }
 
-  /** The end of the last occurrence of the run that ends before `end`, or 0; records `end` in its place. */
+  /** Records `end` as the latest end of a run. Returns the previous end of the same run, or 0. */
   #replace(run: number, end: number): number {
     const table = this.#table;
     const entry = entryOf(run, end);

@@ -1,5 +1,5 @@
-// Control: memory shared by one grammar thread and the model's thread: wake-ups, the current work, and whether the
-// thread has ended. Each side makes one on the same memory.
+// Control: memory shared by one grammar thread and the model's thread. It contains wake-ups, the current work, and whether the
+// grammar thread has ended. Each of the two threads creates its own Control on the same memory.
 
 const word = { signal: 0, isAsleep: 1, current: 2, begun: 3, hasEnded: 4 };
 const wordCount = 5;
@@ -17,23 +17,32 @@ export class Control {
     this.#words = new Int32Array(memory);
   }
 
-  /** The matcher or grammar that the thread works on; 0: none. It keeps its value if that work ended the thread. */
+  /**
+   * Id of the matcher or grammar that the grammar thread is working on; 0: none. It keeps its value if that work ends the
+   * thread.
+   */
   get current(): number {
     return Atomics.load(this.#words, word.current);
   }
 
-  /** Number of pieces of work that the thread has begun. */
+  /** Number of pieces of work that the grammar thread has begun. */
   get begun(): number {
     return Atomics.load(this.#words, word.begun);
   }
 
-  /** Thread: the counter goes first, so the model's side never takes an earlier piece of work for this one. */
+  /**
+   * Called by the grammar thread when it begins a piece of work. The counter is increased first, so the model's thread never
+   * mistakes an earlier piece of work for this one.
+   */
   begin(task: number): void {
     Atomics.add(this.#words, word.begun, 1);
     Atomics.store(this.#words, word.current, task);
   }
 
-  /** Thread: call it before the result is handed over, else a later end of the thread would be blamed on this work. */
+  /**
+   * Called by the grammar thread when it has finished a piece of work. Call it before the result is handed over; if the thread
+   * ended in between, this work would be taken for the cause.
+   */
   done(): void {
     Atomics.store(this.#words, word.current, 0);
   }
@@ -42,7 +51,7 @@ export class Control {
     return Atomics.load(this.#words, word.hasEnded) === 1;
   }
 
-  /** Number of wake-ups. */
+  /** Number of wake-ups so far. */
   get signal(): number {
     return Atomics.load(this.#words, word.signal);
   }
@@ -52,8 +61,8 @@ export class Control {
   }
 
   /**
-   * Wakes the thread at the end of the caller's current turn: once for all tokens of a step, because waking a sleeping
-   * thread costs more than anything else here.
+   * Wakes the grammar thread at the end of the caller's current turn of the event loop. All tokens of a step share one wake-up,
+   * because waking a sleeping thread costs more than anything else here.
    */
   wakeSoon(): void {
     if (this.#isWakeDue) return;
@@ -61,19 +70,19 @@ export class Control {
     queueMicrotask(this.#wakeIfDue);
   }
 
-  /** Wakes it now if a wake-up is due. */
+  /** Wakes the grammar thread now if a wake-up is pending. */
   hurry(): void {
     this.#wakeIfDue();
   }
 
-  /** Makes the thread look for work. */
+  /** Wakes the grammar thread, which then checks for work. */
   wake(): void {
     this.#isWakeDue = false;
     Atomics.add(this.#words, word.signal, 1);
     if (Atomics.load(this.#words, word.isAsleep) === 1) Atomics.notify(this.#words, word.signal);
   }
 
-  /** Sleeps until the number of wake-ups exceeds `seen`. */
+  /** Called by the grammar thread: sleeps until the number of wake-ups exceeds `seen`. */
   sleep(seen: number): void {
     Atomics.store(this.#words, word.isAsleep, 1);
     Atomics.wait(this.#words, word.signal, seen);

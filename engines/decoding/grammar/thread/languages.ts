@@ -1,5 +1,6 @@
-// Languages: the grammar engine with the vocabulary it sees, one for each set of control tokens that are shown as text.
-// Most grammars show none; the calls of a model have one format, so there is one further set.
+// Languages: pairs of the grammar engine and the vocabulary it sees. There is one for each set of control tokens that grammars
+// treat as text. Most grammars treat no control tokens as text. The tool calls of a model have one format, so usually only one
+// more set is needed.
 import type { CompiledGrammar } from "@mlc-ai/web-xgrammar";
 import type { GrammarSource } from "../../../grammar-source.ts";
 import { GrammarEngine } from "./library.ts";
@@ -8,12 +9,12 @@ import type { MatcherBuffer } from "./matcher-buffer.ts";
 import { Matching } from "./matching.ts";
 import type { WorkerSetup } from "./messages.ts";
 
-/** Most sets of shown tokens; each costs the memory of the vocabulary. */
+/** Maximum number of sets of control tokens that are treated as text. Each set takes as much memory as a vocabulary. */
 const maxShown = 3;
 
 export class Languages {
   readonly #plain: Language;
-  /** By their shown tokens, the last used at the end. */
+  /** Languages by their control tokens that are treated as text, least recently used first. */
   readonly #shown = new Map<string, Language>();
 
   static async load({ modelPath, vocabSize, endOfGeneration }: WorkerSetup): Promise<Languages> {
@@ -49,7 +50,7 @@ export class Languages {
     return language;
   }
 
-  /** Grammars compiled in it keep the memory they need. */
+  /** Drops the least recently used language. Grammars compiled in it remain usable, because they keep the memory they need. */
   #dropOldest(): void {
     for (const [key, language] of this.#shown) {
       this.#shown.delete(key);
@@ -74,7 +75,7 @@ class Language {
   }
 }
 
-/** A grammar with the language it is compiled in. */
+/** A compiled grammar and the language that it was compiled in. */
 export class Compiled {
   readonly #language: Language;
   readonly #grammar: CompiledGrammar;

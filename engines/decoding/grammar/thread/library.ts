@@ -1,12 +1,12 @@
-// The grammar engine (@mlc-ai/web-xgrammar, WebAssembly) on the thread that loads it: loading, its view of the
-// vocabulary, and the reasons it gives before it aborts. Only grammar threads load it: after a failure it must not be
-// used again.
+// GrammarEngine: loads and wraps the library @mlc-ai/web-xgrammar (WebAssembly). It gives the library the vocabulary, and
+// collects the reasons that the library prints before it aborts. Only grammar threads load the library, because it must not be
+// used again after a failure.
 import type { CompiledGrammar, GrammarCompiler, GrammarMatcher } from "@mlc-ai/web-xgrammar";
 import type { GrammarSource } from "../../../grammar-source.ts";
 
 type Library = typeof import("@mlc-ai/web-xgrammar");
 
-/** The part of WebAssembly used here; neither the es2023 library nor Node's types declare it. */
+/** The types of WebAssembly that are used here. Neither the es2023 library nor Node's types declare them. */
 interface WasmMemory {
   readonly buffer: ArrayBuffer;
   grow(pages: number): number;
@@ -14,9 +14,9 @@ interface WasmMemory {
 declare const WebAssembly: { readonly Memory: { readonly prototype: WasmMemory } };
 
 const pageBytes = 65_536;
-/** Memory of grammars and matchers, beside the vocabulary's. */
+/** Maximum memory of grammars and matchers, in addition to that of the vocabulary. */
 const memoryLimitBytes = 256 * 2 ** 20;
-/** Above this the thread is replaced as soon as it has no user. */
+/** If the memory exceeds this, the thread is replaced as soon as it has no users. */
 const memoryFullBytes = memoryLimitBytes / 2;
 
 export class GrammarEngine {
@@ -25,7 +25,10 @@ export class GrammarEngine {
   readonly #meter: MemoryMeter;
   readonly #lastWords: string[];
 
-  /** `pieces` are the bytes of each token, empty if it is not text; `ends` may come where the grammar may end. */
+  /**
+   * Loads the engine for a vocabulary. `pieces`: the bytes of each token; empty if the token is not text. `ends`: tokens that
+   * are allowed when the grammar may end.
+   */
   static async load(pieces: readonly Uint8Array[], ends: readonly number[]): Promise<GrammarEngine> {
     const lastWords: string[] = [];
     console.error = (...words: unknown[]) => lastWords.push(words.join(" "));
@@ -44,7 +47,10 @@ export class GrammarEngine {
     this.#lastWords = lastWords;
   }
 
-  /** The same engine, with its memory and its end, for a vocabulary of other pieces. */
+  /**
+   * Returns an engine for a vocabulary with other pieces. It shares the library and the memory limit with this one, and fails
+   * together with it.
+   */
   async withPieces(pieces: readonly Uint8Array[], ends: readonly number[]): Promise<GrammarEngine> {
     this.#lastWords.length = 0;
     const compiler = await compilerFor(this.#library, pieces, ends);
@@ -55,13 +61,13 @@ export class GrammarEngine {
     return this.#meter.grownBytes > memoryFullBytes;
   }
 
-  /** May throw any value: `explain` turns it into a reason for the client. */
+  /** Compiles a grammar. May throw any value; `explain` converts it to a reason for the client. */
   compile(source: GrammarSource): Promise<CompiledGrammar> {
     this.#lastWords.length = 0;
     return this.#compiler.compileGrammar(source.grammar);
   }
 
-  /** Frees the engine's caches; compiled grammars remain usable. */
+  /** Frees the caches of the engine. Compiled grammars remain usable. */
   dispose(): void {
     this.#compiler.dispose();
   }
@@ -70,7 +76,7 @@ export class GrammarEngine {
     return this.#library.GrammarMatcher.createGrammarMatcher(grammar);
   }
 
-  /** The engine's own reason for an error. */
+  /** Returns the reason for an error that the engine has thrown, in the engine's words if it printed any. */
   explain(thrown: unknown): string {
     if (this.#meter.hasRefused) return `it takes more than ${memoryLimitBytes / 2 ** 20} MiB of memory`;
     const words = this.#lastWords.map(withoutPlace).filter((line) => !line.startsWith("Aborted("));
@@ -80,23 +86,23 @@ export class GrammarEngine {
 }
 
 async function compilerFor(library: Library, pieces: readonly Uint8Array[], ends: readonly number[]) {
-  // Typed as strings, which cannot hold every byte sequence; the binding takes raw bytes.
+  // The library declares the vocabulary as strings, which cannot represent every byte sequence, but it accepts raw bytes.
   const vocabulary = pieces as unknown as string[];
   const info = await library.TokenizerInfo.createTokenizerInfo(vocabulary, "raw", false, pieces.length, [...ends]);
-  // Not the engine's own cache: it has no bound.
+  // `false` turns off the engine's own cache, because its size is unlimited.
   const compiler = await library.GrammarCompiler.createGrammarCompiler(info, false);
   info.dispose();
   return compiler;
 }
 
-/** Removes the position in the engine's source from its message. */
+/** Removes the position in the engine's source code from its message. */
 function withoutPlace(line: string): string {
   return line.replace(/^\[FATAL\] \S+:\d+: /, "").trim();
 }
 
 /**
- * The package is a script in a folder of modules: imported as a module it writes itself to the global object. It reads
- * its own address from `location` until its WebAssembly is set up.
+ * Loads the library. The package is a script in a folder of ES modules; when it is imported as a module, it writes itself to
+ * the global object. It reads its own address from `location` until its WebAssembly is set up.
  */
 async function loadLibrary(): Promise<Library> {
   const name = "@mlc-ai/web-xgrammar";
@@ -110,8 +116,8 @@ async function loadLibrary(): Promise<Library> {
 }
 
 /**
- * Bounds the engine's memory, the only one that grows on its thread: its own bound is 2 GiB, and a grammar whose text
- * never ends fills any memory.
+ * Limits the memory of the engine, which is the only WebAssembly memory that grows on its thread. The engine's own limit is 2
+ * GiB, and a grammar whose text never ends fills any memory.
  */
 class MemoryMeter {
   grownBytes = 0;
@@ -128,13 +134,16 @@ class MemoryMeter {
     };
   }
 
-  /** From now on it may grow by at most this. */
+  /** Allows the memory to grow by at most `bytes` from now on. */
   limit(bytes: number): void {
     this.grownBytes = 0;
     this.#limitBytes = bytes;
   }
 
-  /** The engine asks for more than it needs first, and for less after a refusal. */
+  /**
+   * Counts growth and throws above the limit. `hasRefused` is set for each call, because the engine first requests more memory
+   * than it needs, and less after a rejection.
+   */
   #count(bytes: number): void {
     this.hasRefused = this.grownBytes + bytes > this.#limitBytes;
     if (this.hasRefused) throw new RangeError("the grammar engine's memory is full");

@@ -1,27 +1,27 @@
-// MaskedVocabulary: the vocabulary as a grammar thread needs it: which tokens are text, which end a generation, and how
-// text is tokenised. Each grammar thread makes one from the model's file, and another for each set of control tokens
-// that count as the text of their names.
+// MaskedVocabulary: the vocabulary as the grammar engine sees it: which tokens are text, which tokens end a generation, and how
+// text is tokenised. Each grammar thread creates one from the model's file, and one more for each set of control tokens that
+// grammars treat as text (their names).
 import { readModelMetadata } from "../../../files/gguf/metadata.ts";
 import { FixedTokens } from "../../../text/tokenizer/fixed-tokens.ts";
 import { createVocabulary, type Vocabulary } from "../../../text/tokenizer/vocabulary.ts";
 
 export class MaskedVocabulary {
-  /** The bytes of each token; empty if a grammar must never allow it as text. */
+  /** The bytes of each token; empty if a grammar must never allow the token as text. */
   readonly pieces: readonly Uint8Array[];
   readonly endTokens: readonly number[];
-  /** End-of-generation tokens as a mask of the vocabulary's size. */
+  /** Mask of the end-of-generation tokens, one bit per token of the vocabulary. */
   readonly ends: Int32Array;
-  /** All tokens that any mask may allow. */
+  /** Mask of all tokens that a grammar may ever allow. */
   readonly #usable: Int32Array;
   readonly #vocabulary: Vocabulary;
   readonly #shown: FixedTokens;
-  /** Proper prefixes of the texts that should be one token. */
+  /** Proper prefixes of all texts that are always encoded as one token. */
   readonly #beginnings: ReadonlySet<string>;
   readonly #longestBeginning: number;
 
   static async read(path: string, vocabSize: number, endOfGeneration: readonly number[]): Promise<MaskedVocabulary> {
     const { tokenizer } = await readModelMetadata(path);
-    // Text encoded here follows other text, so no space is put in front.
+    // The text to encode always follows other text, so no space is added before it.
     const vocabulary = createVocabulary({ ...tokenizer, addSpacePrefix: false });
     const size = Math.min(vocabulary.size, vocabSize);
     const ends = endOfGeneration.filter((token) => token < size);
@@ -49,8 +49,8 @@ export class MaskedVocabulary {
   }
 
   /**
-   * The same vocabulary with these control tokens as the text of their names; end-of-generation tokens stay as they
-   * are.
+   * Returns the same vocabulary, but with these control tokens treated as the text of their names. End-of-generation tokens are
+   * not changed.
    */
   showing(tokens: readonly number[]): MaskedVocabulary {
     const size = this.pieces.length;
@@ -60,7 +60,10 @@ export class MaskedVocabulary {
     return new MaskedVocabulary(this.#vocabulary, size, this.endTokens, shown);
   }
 
-  /** Shown tokens, and tokens that the model's file defines as text, are one token each. */
+  /**
+   * Encodes text. The names of control tokens that are treated as text, and the texts of user-defined tokens, are encoded as
+   * one token each.
+   */
   encode(text: string): Int32Array {
     const tokens = this.#shown
       .split(text)
@@ -68,7 +71,10 @@ export class MaskedVocabulary {
     return Int32Array.from(tokens);
   }
 
-  /** `text` without an end that may become the text of one of these tokens: the continuation is not known yet. */
+  /**
+   * Returns `text` without a trailing part that may be the beginning of a text that is encoded as one token, because the
+   * following text is not known yet.
+   */
   settled(text: string): string {
     for (let length = Math.min(this.#longestBeginning, text.length); length > 0; length--) {
       if (this.#beginnings.has(text.slice(-length))) return text.slice(0, -length);
@@ -76,13 +82,14 @@ export class MaskedVocabulary {
     return text;
   }
 
-  /** Writes the usable tokens of `mask` to `target`, which may be longer. */
+  /** Writes the usable tokens of `mask` to `target`, which may be the longer array. */
   restrict(mask: Int32Array, target: Int32Array): void {
     for (let i = 0; i < this.#usable.length; i++) target[i] = (mask[i] as number) & (this.#usable[i] as number);
   }
 
   /**
-   * Whether `mask` allows a longer token that begins with this one. Quick if the mask allows few tokens, or nearly all.
+   * Whether `mask` allows a token with more bytes than token `than`. If the text of `than` is forced, every such token begins
+   * with it. Fast if the mask allows few tokens, or nearly all.
    */
   allowsLonger(mask: Int32Array, than: number): boolean {
     const length = this.#length(than);

@@ -1,18 +1,19 @@
-// MatcherBuffer: memory shared by a matcher's proxy and its grammar thread: the token of the question, and the answer.
-// One side owns it at a time: the thread while `asked` and `answered` differ, the model's thread while they agree.
+// MatcherBuffer: memory shared by a matcher's proxy and its grammar thread. It contains a question (the token that was
+// accepted) and its answer (the forced tokens and the token mask). Only one thread may access the contents at a time: the
+// grammar thread while `asked` and `answered` differ, the model's thread while they are equal.
 
-/** Most tokens that one answer forces. */
+/** Maximum number of forced tokens in one answer. */
 export const maxForced = 64;
-/** In place of a token in the first question. */
+/** Used instead of a token in the first question of a matcher. */
 export const noToken = -1;
 
-/** Words of a buffer. */
+/** Indexes of the 32-bit words in the buffer. */
 const word = { asked: 0, answered: 1, token: 2, refused: 3, tookUs: 4, forcedCount: 5, forced: 6, mask: 6 + maxForced };
 
 export class MatcherBuffer {
   readonly memory: SharedArrayBuffer;
   readonly forced: Int32Array;
-  /** A bit for each token, the lowest of word 0 first. */
+  /** One bit per token; token 0 is the lowest bit of word 0. */
   readonly mask: Int32Array;
   readonly #words: Int32Array;
 
@@ -28,7 +29,10 @@ export class MatcherBuffer {
     this.mask = this.#words.subarray(word.mask);
   }
 
-  /** Model's side: the same answer, or question, in new memory that this one's thread never writes to. */
+  /**
+   * Called on the model's thread: copies the answer, or asks the same question, in new memory to which the old grammar thread
+   * never writes.
+   */
   copy(isAnswered: boolean): MatcherBuffer {
     const words = this.#words.length;
     const copy = new MatcherBuffer(new SharedArrayBuffer(words * Int32Array.BYTES_PER_ELEMENT));
@@ -45,7 +49,7 @@ export class MatcherBuffer {
     return this.#words[word.token] as number;
   }
 
-  /** Time that the thread worked on the last answer, in ms. */
+  /** Time that the grammar thread took for the last answer, in ms. */
   get tookMs(): number {
     return (this.#words[word.tookUs] as number) / 1000;
   }
@@ -54,24 +58,24 @@ export class MatcherBuffer {
     return this.#words[word.forcedCount] as number;
   }
 
-  /** Whether the grammar forbids the token of the question. */
+  /** Whether the grammar does not allow the token of the question. */
   get isRefused(): boolean {
     return this.#words[word.refused] === 1;
   }
 
-  /** Model's side. */
+  /** Called on the model's thread: asks for the tokens that may come after `token`. */
   ask(token: number): void {
     this.#words[word.token] = token;
     Atomics.add(this.#words, word.asked, 1);
   }
 
-  /** Model's side: returns when the answer has come, when the thread has ended, or after `limitMs`. */
+  /** Called on the model's thread: waits until the answer is there, the grammar thread has ended, or `limitMs` have passed. */
   wait(limitMs: number): void {
     const answered = Atomics.load(this.#words, word.answered);
     if (answered !== Atomics.load(this.#words, word.asked)) Atomics.wait(this.#words, word.answered, answered, limitMs);
   }
 
-  /** Grammar thread: hands over the contents of `forced` and `mask`. */
+  /** Called on the grammar thread: hands over the contents of `forced` and `mask`. */
   answer(forcedCount: number, tookMs: number): void {
     this.#words[word.forcedCount] = forcedCount;
     this.#words[word.tookUs] = Math.min(tookMs * 1000, 2 ** 31 - 1);
@@ -79,13 +83,13 @@ export class MatcherBuffer {
     this.rouse();
   }
 
-  /** Grammar thread. */
+  /** Called on the grammar thread: answers that the grammar does not allow the token of the question. */
   refuse(tookMs: number): void {
     this.#words[word.refused] = 1;
     this.answer(0, tookMs);
   }
 
-  /** Grammar thread: ends a wait. */
+  /** Called on the grammar thread: ends a wait() of the model's thread. */
   rouse(): void {
     Atomics.notify(this.#words, word.answered);
   }

@@ -1,10 +1,10 @@
-// Matching: one matcher on its grammar thread. Takes the token of the question and answers which tokens come next.
-// Called by worker.ts. Any error of the grammar engine ends the thread.
+// Matching: one matcher on its grammar thread. It takes the token in the matcher's buffer, and writes the forced tokens and the
+// mask of allowed tokens after it. Called by worker.ts. Any error of the grammar engine ends the thread.
 import type { GrammarMatcher } from "@mlc-ai/web-xgrammar";
 import type { MaskedVocabulary } from "./masked-vocabulary.ts";
 import { type MatcherBuffer, maxForced, noToken } from "./matcher-buffer.ts";
 
-/** Characters of forced text considered for one answer: encoding a text of a million takes a second. */
+/** Maximum number of characters of forced text considered at once: encoding a text of a million characters takes a second. */
 const maxForcedCharacters = 32 * maxForced;
 
 export class Matching {
@@ -20,12 +20,12 @@ export class Matching {
     this.buffer = buffer;
   }
 
-  /** Takes tokens that have been answered before. */
+  /** Replays tokens that the matcher has processed before, on another thread. */
   replay(tokens: Int32Array): void {
     for (const token of tokens) this.#matcher.acceptToken(token);
   }
 
-  /** Works the answer out without handing it over. */
+  /** Computes the answer without handing it over. */
   async work(): Promise<void> {
     const { token } = this.buffer;
     this.#forcedCount = 0;
@@ -35,7 +35,7 @@ export class Matching {
     else this.#forcedCount = await this.#jumpForward();
   }
 
-  /** Hands the answer over, with the time it took. */
+  /** Hands over the answer and the time it took. */
   answer(tookMs: number): void {
     if (this.#isRefused) this.buffer.refuse(tookMs);
     else this.buffer.answer(this.#forcedCount, tookMs);
@@ -46,15 +46,15 @@ export class Matching {
   }
 
   /**
-   * Takes the text that must come next, token by token, and writes the mask for the tokens after it. Returns the number
-   * of tokens. The last token is left to the model if a longer token could replace it and text after it: the model
-   * would spell that text differently.
+   * Accepts the text that must come next, token by token, and writes the mask for the tokens after it. Returns the number of
+   * accepted tokens. The last token is left to the model if a longer token could cover it together with the following text,
+   * because the model would tokenise that text differently.
    */
   async #jumpForward(): Promise<number> {
     const text = this.#matcher.findJumpForwardString();
     const part = wholeCharacters(text.slice(0, maxForcedCharacters));
     const tokens = this.#vocabulary.encode(this.#vocabulary.settled(part));
-    // The text after a cut may change the token before it.
+    // If the text was cut, the text after the cut may change the last token before it.
     const settledCount = text.length > maxForcedCharacters ? tokens.length - 1 : tokens.length;
     const { forced } = this.buffer;
     let count = 0;
@@ -64,7 +64,7 @@ export class Matching {
         await this.#writeMask();
         if (this.#vocabulary.allowsLonger(this.buffer.mask, token)) return count;
       }
-      // Refused if the tokenizer spells this text with other tokens.
+      // Fails if the tokenizer encodes this text with other tokens than the grammar allows.
       if (!this.#matcher.acceptToken(token)) break;
       forced[count] = token;
     }
@@ -78,8 +78,8 @@ export class Matching {
 }
 
 /**
- * The text up to its last character if that has several bytes: the engine cuts where bytes differ, perhaps within a
- * character, and the token of half a character is not reliable.
+ * Returns the text without its last character if that is not ASCII. The engine cuts the text at the first byte that is not
+ * forced, which may be within a character, and the token of an incomplete character is not reliable.
  */
 function wholeCharacters(text: string): string {
   return text.replace(/\P{ASCII}$/u, "");

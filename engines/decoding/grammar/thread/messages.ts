@@ -1,18 +1,18 @@
-// Messages between thread.ts (the model's side of a grammar thread) and worker.ts (the thread itself). Tokens and masks
-// do not travel as messages: see matcher-buffer.ts.
+// Messages between thread.ts (the model thread's handle of a grammar thread) and worker.ts (the grammar thread itself). Tokens
+// and masks are not sent as messages: see matcher-buffer.ts.
 import type { ErrorRecord } from "../../../../runtime/errors.ts";
 import type { GrammarSource } from "../../../grammar-source.ts";
 
-/** A source with the number by which grammar threads know it. */
+/** A grammar source with its id on grammar threads. */
 export interface NumberedSource {
   readonly id: number;
   readonly source: GrammarSource;
 }
 
-/** Start data of a grammar thread. */
+/** Data that a grammar thread is started with. */
 export interface WorkerSetup {
   readonly modelPath: string;
-  /** Number of logits of the model; the vocabulary may have fewer tokens. */
+  /** Number of logits per position of the model; the vocabulary may have fewer tokens. */
   readonly vocabSize: number;
   readonly endOfGeneration: readonly number[];
   readonly control: SharedArrayBuffer;
@@ -20,7 +20,7 @@ export interface WorkerSetup {
 
 export type WorkerOrder =
   | { readonly type: "compile"; readonly grammar: number; readonly source: GrammarSource }
-  /** A matcher that has seen the tokens of `history` and answers in `buffer` from now on. */
+  /** Opens a matcher that has processed the tokens of `history`. From now on it answers in `buffer`. */
   | {
       readonly type: "open";
       readonly matcher: number;
@@ -32,11 +32,11 @@ export type WorkerOrder =
   | { readonly type: "forget"; readonly grammar: number };
 
 export type WorkerReport =
-  /** `thread`: the system's thread id; null if unknown. */
+  /** The thread has started. `thread`: the operating system's thread id; null if unknown. */
   | { readonly type: "ready"; readonly thread: number | null }
-  /** `isFull`: the thread holds much memory and should be replaced when it is idle. */
+  /** A grammar has been compiled. `isFull`: the thread uses much memory and should be replaced when it is idle. */
   | { readonly type: "compiled"; readonly grammar: number; readonly tookMs: number; readonly isFull: boolean }
-  /** The thread ends: the grammar engine has failed on a grammar (null: on other work). */
+  /** The thread ends because the grammar engine has failed, either on a grammar or on other work (`grammar` is null). */
   | { readonly type: "failed"; readonly grammar: number | null; readonly reason: string }
-  /** The thread ends before it has started. */
+  /** The thread ends because it could not start. */
   | { readonly type: "unusable"; readonly error: ErrorRecord };

@@ -1,6 +1,6 @@
-// Entry of a grammar thread: compiles grammars and answers for matchers. It never returns to its event loop: it sleeps
-// on its control words and takes messages synchronously, so one wake-up serves many matchers. It ends with the first
-// failure of the grammar engine, and with the thread that started it.
+// Entry point of a grammar thread: compiles grammars and computes token masks for matchers. It never returns to its event loop.
+// Instead it sleeps on its control words and receives messages synchronously, so one wake-up serves many matchers. It ends at
+// the first failure of the grammar engine, or when the thread that started it ends.
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import { toErrorRecord } from "../../../../runtime/errors.ts";
 import { processorMs, threadNumber } from "../../../../runtime/thread/system-thread.ts";
@@ -19,9 +19,12 @@ const control = new Control(setup.control);
 const thread = threadNumber();
 const grammars = new Map<number, Compiled>();
 const matchings = new Map<number, Matching>();
-/** After a slower answer messages come first: the matcher of the next question may have moved. */
+/**
+ * If an answer took longer than this, messages are processed before the next answer, because the next matcher may have been
+ * moved to another thread meanwhile.
+ */
 const longAnswerMs = 20;
-/** The grammar being compiled. */
+/** Id of the grammar that is being compiled; null: none. */
 let compiling: number | null = null;
 
 const languages = await load();
@@ -40,7 +43,7 @@ async function load(): Promise<Languages | null> {
   }
 }
 
-/** Returns when the grammar engine has failed. */
+/** Processes messages and answers until the grammar engine fails. */
 async function serve(languages: Languages): Promise<void> {
   try {
     for (;;) {
@@ -54,7 +57,10 @@ async function serve(languages: Languages): Promise<void> {
   }
 }
 
-/** Messages up to the first compilation: answers of matchers come between two compilations. */
+/**
+ * Processes the messages up to the first compilation, so that matchers get answers between two compilations. Returns the number
+ * of messages.
+ */
 async function takeOrders(languages: Languages): Promise<number> {
   let count = 0;
   for (let received = receiveMessageOnPort(port); received; received = receiveMessageOnPort(port)) {
@@ -74,7 +80,7 @@ async function answerAll(): Promise<number> {
     matching.answer(tookMs);
     count++;
     if (tookMs <= longAnswerMs) continue;
-    // Other matchers come before its next answer.
+    // Moves this matcher to the end, so that other matchers are served before its next answer.
     matchings.delete(matcher);
     matchings.set(matcher, matching);
     return count;
@@ -120,12 +126,12 @@ async function open({ matcher, grammar, buffer, history }: OrderOf<"open">): Pro
   matchings.set(matcher, matching);
 }
 
-/** Processor time of this thread so far in ms; otherwise performance.now(). */
+/** Returns the processor time of this thread in ms; performance.now() if it is unknown. */
 function workedMs(): number {
   return (thread === null ? null : processorMs(thread)) ?? performance.now();
 }
 
-/** Does a piece of work that the model's thread can watch; returns the time it took. */
+/** Does a piece of work whose duration the model's thread can check. Returns the time it took. */
 async function timed(task: number, work: () => Promise<void>): Promise<number> {
   const started = performance.now();
   control.begin(task);
@@ -134,7 +140,7 @@ async function timed(task: number, work: () => Promise<void>): Promise<number> {
   return performance.now() - started;
 }
 
-/** The first answer of a new grammar counts as compiling: some grammars fail only there. */
+/** Computes the first answer of a new grammar as part of its compilation, because some grammars fail only at this point. */
 async function tryOut(grammar: Compiled): Promise<void> {
   const buffer = MatcherBuffer.create(setup.vocabSize);
   buffer.ask(noToken);

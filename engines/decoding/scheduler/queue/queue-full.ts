@@ -1,4 +1,5 @@
-// Errors of a full queue: thrown by the scheduler, and by GenerationQueue for requests that the scheduler would refuse.
+// Errors of a full queue. They are thrown by the scheduler, and by GenerationQueue for requests that the scheduler would
+// reject.
 import { ServerError } from "../../../../runtime/errors.ts";
 
 export function queueFull(maxQueue: number, retryAfterSeconds?: number): ServerError {
@@ -6,7 +7,10 @@ export function queueFull(maxQueue: number, retryAfterSeconds?: number): ServerE
   return new ServerError("queue_full", message, { retryAfterSeconds });
 }
 
-/** For an answer whose reader is behind and whose place another client's request took. */
+/**
+ * Error of a request that was preempted because its client read too slowly, and whose place in the queue went to another
+ * client's request.
+ */
 export function displacedWhilePreempted(maxQueue: number): ServerError {
   const message =
     "the client read this answer too slowly, so it lost its slot; the queue is full " +
@@ -14,7 +18,7 @@ export function displacedWhilePreempted(maxQueue: number): ServerError {
   return new ServerError("reader_stalled", message);
 }
 
-/** For a request that waited and whose place another client's request took. */
+/** Error of a waiting request whose place in the queue went to another client's request. */
 export function displacedWhileWaiting(maxQueue: number): ServerError {
   const message =
     `the queue is full (max_queue ${maxQueue} sequences), and this client has most of the sequences in it: ` +

@@ -1,44 +1,46 @@
-// Slot shares: counts the slots of each client and decides when a slot passes from one client to another. It is told the
-// time and reads no clock.
+// Slot shares: counts the slots of each client and decides when a slot passes from one client to another. Callers pass in the
+// time; it reads no clock.
 import { mattersLess, type Sequence } from "../sequence.ts";
 
-/** Most slots that change hands in one share period, however many clients wait. Chosen by hand. */
+/** Maximum number of slots that pass between clients in one share period, however many clients wait. Chosen by hand. */
 const changesPerPeriod = 16;
-/** Looks for a claimant in one share period. Chosen by hand. */
+/** Number of searches for a claimant in one share period. Chosen by hand. */
 const looksPerPeriod = 64;
-/** The part of a share period that a client without any slot waits. Chosen by hand. */
+/** Waiting time of a client without any slot, as a part of the share period. Chosen by hand. */
 const firstSlotPart = 1 / 32;
 /**
- * A sequence whose KV cannot be kept is prefilled again. The client that gets its slot must have waited this many times as
- * long as that prefill takes, and the same time passes before the next such change. So at most a ninth of the time is spent
- * on prefilling again.
+ * A sequence whose KV cannot be kept must be prefilled again. The client that gets its slot must have waited for this many
+ * times the duration of that prefill, and the next such change must wait for the same time. So at most a ninth of the time is
+ * spent on repeated prefills.
  */
 const waitPerLoss = 8;
 
 interface Client {
-  /** In the scheduler, with and without a slot. */
+  /** Number of its sequences in the scheduler, with and without a slot. */
   sequences: number;
   slots: number;
-  /** When it last got a slot, or was postponed. */
+  /** Time at which it last got a slot or was postponed. */
   servedMs: number;
-  /** The slots that others gave up were too few for it. */
+  /** Whether other clients gave up slots but its sequence still did not fit. */
   isPostponed: boolean;
 }
 
 /**
- * A slot normally changes hands when an answer ends. Without a share period, long answers of one client would keep others
- * waiting for as long as they last. A client waits from when its next sequence was queued, or from when it last got a
- * slot, whichever is later. It is owed a slot when it has waited for a period, or for a small part of one if it has no slot
- * at all, and another client has at least two slots more. Then a sequence of the client that has most gives its slot up: the
- * one that matters least, as for memory (see mattersLess).
- * With a difference of two the two clients are no further apart afterwards than before, so a slot that has changed hands
- * gives no one a claim to take it back. The client with the fewest slots goes first, then the one that waits longest. So a
- * client gets one slot in a period, and a burst of clients gets them one after another. Clients that have one slot each
- * never take turns within an answer: a newcomer waits for an answer to end, and after a period it is the first to get that
- * slot.
+ * Fair sharing of slots between clients. A slot normally passes to another client when a sequence ends. Without a share period,
+ * long outputs of one client would keep other clients waiting for as long as they last.
  *
- * Between clients priority does not count here: otherwise one client could keep all slots by asking for a high one. Within a
- * client it does: each claims for its next sequence by priority.
+ * A client's wait begins when its next sequence was queued or when the client last got a slot, whichever is later. The client
+ * is owed a slot if it has waited for a share period (for a small part of one if it has no slot) and another client has at
+ * least two slots more. Then a sequence of the client with the most slots loses its slot: the least important one, as in
+ * preemption for memory (see mattersLess).
+ *
+ * The difference of two prevents slots from moving back and forth: after the change, the loser has no claim to take the slot
+ * back. The client with the fewest slots goes first, then the one that has waited longest. So a client gets one slot in a
+ * period, and many new clients get theirs one after another. Clients that have one slot each never take turns within a
+ * sequence. A new client then waits until a sequence ends, and after a share period it is the first to get the free slot.
+ *
+ * Priority does not count between clients, because a client could otherwise keep all slots by requesting a high priority.
+ * Within a client it does count: a client claims a slot for its next sequence by priority.
  */
 export class SlotShares<S extends Sequence> {
   readonly #periodMs: number;
@@ -46,23 +48,26 @@ export class SlotShares<S extends Sequence> {
   readonly #clients = new Map<string, Client>();
   #nextLookMs = 0;
   #nextChangeMs = 0;
-  /** Until then no sequence loses KV that would have to be computed again. */
+  /** Before this time, no sequence loses KV that would have to be computed again. */
   #nextLossMs = 0;
 
-  /** `periodMs`: 0 = no slot changes hands. `lossMs`: time to compute again what cannot be kept of a sequence's KV. */
+  /**
+   * `periodMs`: share period; 0 = slots never pass between clients. `lossMs`: time to compute again the KV of a sequence that
+   * cannot be kept.
+   */
   constructor(periodMs: number, lossMs: (sequence: S) => number) {
     this.#periodMs = periodMs > 0 ? periodMs : Infinity;
     this.#lossMs = lossMs;
   }
 
-  /** A sequence has entered the scheduler. */
+  /** Counts a sequence that has entered the scheduler. */
   add({ client }: S): void {
     const known = this.#clients.get(client);
     if (known !== undefined) known.sequences++;
     else this.#clients.set(client, { sequences: 1, slots: 0, servedMs: -Infinity, isPostponed: false });
   }
 
-  /** A sequence has left the scheduler. */
+  /** Stops counting a sequence that has left the scheduler. */
   remove({ client }: S): void {
     if (--this.#of(client).sequences === 0) this.#clients.delete(client);
   }
@@ -78,14 +83,17 @@ export class SlotShares<S extends Sequence> {
     this.#of(client).slots--;
   }
 
-  /** What others gave up was too little for a claimant: its client waits for another period. */
+  /** Makes a claimant's client wait for another period, because its sequence did not fit although others gave up slots. */
   postpone({ client }: S, nowMs: number): void {
     const known = this.#of(client);
     known.servedMs = nowMs;
     known.isPostponed = true;
   }
 
-  /** When time alone may give a slot to one of `next`, the next sequence of each client; Infinity if it cannot. */
+  /**
+   * Returns the earliest time at which one of `next` may be owed a slot, if nothing else changes; Infinity if none can be.
+   * `next`: the next sequence of each client.
+   */
   nextChangeMs(next: Iterable<S>): number {
     if (this.#periodMs === Infinity) return Infinity;
     const most = this.#mostSlots();
@@ -97,12 +105,15 @@ export class SlotShares<S extends Sequence> {
     return Math.max(earliestMs, this.#nextLookMs, this.#nextChangeMs);
   }
 
-  /** Whether it is time to look for a claimant. */
+  /** Whether it is time to search for a claimant. */
   isDue(nowMs: number): boolean {
     return this.#periodMs !== Infinity && nowMs >= this.#nextLookMs && nowMs >= this.#nextChangeMs;
   }
 
-  /** Which of `next`, the next sequence of each client, is owed another client's slot; null if none is. */
+  /**
+   * Returns the claimant: the sequence of `next` that is owed another client's slot; null if there is none. `next`: the next
+   * sequence of each client.
+   */
   claimant(next: Iterable<S>, nowMs: number): S | null {
     this.#nextLookMs = nowMs + this.#periodMs / looksPerPeriod;
     const mostSlots = this.#mostSlots() - 2;
@@ -111,13 +122,19 @@ export class SlotShares<S extends Sequence> {
     return first(next, isOwed, (one, other) => this.#isOwedMore(one, other));
   }
 
-  /** Which of `next` is owed the next free slot, whatever the others' priority; null if none has waited for a period. */
+  /**
+   * Returns the sequence of `next` that has waited for a period and is owed the next free slot, whatever the priorities; null
+   * if there is none.
+   */
   overdue(next: Iterable<S>, nowMs: number): S | null {
     const isOwed = (one: S): boolean => nowMs - this.#waitsSince(one) >= this.#periodMs;
     return this.#periodMs === Infinity ? null : first(next, isOwed, (one, other) => this.#isOwedMore(one, other));
   }
 
-  /** All sequences that may lose their slots to a claimant, until its client has as many as theirs but one. */
+  /**
+   * Returns all sequences that may lose their slots to a claimant: each client gives up slots only while it has at least two
+   * more than the claimant's client.
+   */
   victims(running: readonly S[], claimant: S, nowMs: number): S[] {
     const leastSlots = this.#of(claimant.client).slots + 1;
     const left = new Map<string, number>();
@@ -131,7 +148,7 @@ export class SlotShares<S extends Sequence> {
       });
   }
 
-  /** The running sequence that loses its slot to a claimant; null if none may. */
+  /** Returns the running sequence that loses its slot to a claimant; null if none may. */
   victim(running: Iterable<S>, claimant: S, nowMs: number): S | null {
     const losesSooner = (one: S, other: S): boolean => {
       const difference = this.#of(one.client).slots - this.#of(other.client).slots;
@@ -140,14 +157,14 @@ export class SlotShares<S extends Sequence> {
     return first(running, (one) => this.#canPreempt(one, claimant, nowMs), losesSooner);
   }
 
-  /** A sequence is about to lose its slot to a claimant. */
+  /** Records that a sequence is about to lose its slot to a claimant. */
   onPreempt(sequence: S, nowMs: number): void {
     this.#nextChangeMs = nowMs + this.#periodMs / changesPerPeriod;
     const lossMs = this.#lossMs(sequence);
     if (lossMs > 0) this.#nextLossMs = nowMs + lossMs * waitPerLoss;
   }
 
-  /** Throws unless the counts match the sequences. */
+  /** Throws unless the counts match the given sequences. */
   checkIntegrity(running: readonly S[], slotless: readonly S[]): void {
     const all = [...running, ...slotless];
     const isRight = ([client, { sequences, slots }]: [string, Client]): boolean =>
@@ -158,14 +175,17 @@ export class SlotShares<S extends Sequence> {
     }
   }
 
-  /** Not before the claimant has waited long enough for what is lost. */
+  /**
+   * Whether a sequence may lose its slot to a claimant. If KV is lost, the claimant must have waited long enough in relation to
+   * the loss.
+   */
   #canPreempt(sequence: S, claimant: S, nowMs: number): boolean {
     if (this.#of(sequence.client).slots < this.#of(claimant.client).slots + 2) return false;
     const neededMs = this.#lossMs(sequence) * waitPerLoss;
     return neededMs === 0 || (nowMs >= this.#nextLossMs && nowMs - this.#waitsSince(claimant) >= neededMs);
   }
 
-  /** How long its client waits before another one gives up a slot. */
+  /** Time that the client of a sequence waits before another client must give up a slot. */
   #waitMs({ client }: S): number {
     const { slots, isPostponed } = this.#of(client);
     return slots === 0 && !isPostponed ? this.#periodMs * firstSlotPart : this.#periodMs;
@@ -193,7 +213,7 @@ export class SlotShares<S extends Sequence> {
   }
 }
 
-/** The first of `items` in the order of `comesBefore` that satisfies `isWanted`; null if none does. */
+/** Returns the item that satisfies `isWanted` and comes first in the order of `comesBefore`; null if none satisfies it. */
 function first<T>(
   items: Iterable<T>,
   isWanted: (item: T) => boolean,

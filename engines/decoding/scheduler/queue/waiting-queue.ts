@@ -1,7 +1,8 @@
-// Waiting queue: the sequences without a slot. Those that wait are served by priority, lower numbers first; within a
-// priority, sequences that lacked KV memory come first, oldest first, then clients take turns, each with its preempted
-// sequences first. next() and takeAhead() serve clients that are owed a slot, whose sequences pass those of others whatever
-// the priority. Sequences preempted for their readers stand beside the queue; their places count for their clients, too.
+// Waiting queue: the sequences without a slot. Waiting sequences are served by priority, lower numbers first. Within a
+// priority, sequences that lacked KV memory come first, oldest first. Then clients take turns, each with its preempted
+// sequences first. next() and takeAhead() serve clients that are owed a slot; their sequences come first, whatever the
+// priority. Sequences that were preempted because of slow clients are kept outside the queue, but they count towards the limit
+// of queued sequences of their clients.
 import { FairQueue } from "../../../../runtime/queues/fair-queue.ts";
 import { QueueShares } from "../../../../runtime/queues/queue-shares.ts";
 import type { Sequence, SequenceRequest } from "../sequence.ts";
@@ -12,21 +13,21 @@ interface Front<S> {
 }
 
 export class WaitingQueue<S extends Sequence> {
-  /** Preempted for their readers, the latest last. */
+  /** Sequences that were preempted because their clients read too slowly, the latest last. */
   readonly preempted = new Set<S>();
-  /** Sequences that had their turn but lacked KV memory; sorted. */
+  /** Sequences that had their turn but lacked KV memory, in the order in which they are served. */
   readonly #front: Front<S>[] = [];
-  /** Sorted by priority; none is empty. */
+  /** Sorted by priority. No queue is empty. */
   readonly #queues: { readonly priority: number; readonly queue: FairQueue<S> }[] = [];
-  /** Counts the sequences whose places others may take (see mayBeDisplaced). */
+  /** Counts the sequences whose places in the queue other clients may take (see mayBeDisplaced). */
   readonly #shares = new QueueShares();
 
-  /** Sequences that wait for a slot. */
+  /** Number of sequences that wait for a slot. */
   get size(): number {
     return this.#queues.reduce((sum, { queue }) => sum + queue.size, this.#front.length);
   }
 
-  /** The sequence that waits longest among those whose wait has a limit. */
+  /** The sequence that has waited longest, among the sequences with a limited waiting time. */
   get oldest(): S | undefined {
     let oldest: S | undefined;
     const consider = (one: S | undefined): void => {
@@ -38,8 +39,8 @@ export class WaitingQueue<S extends Sequence> {
   }
 
   /**
-   * The sequences that lose their places to `count` more of a client if `free` places are left; null if too few can. They
-   * are still here.
+   * Returns the sequences that lose their places if a client adds `count` sequences and `free` places are left; null if too few
+   * places can be freed. Does not remove them.
    */
   displacedBy(client: string, count: number, free: number): readonly S[] | null {
     return this.#shares.displacedBy(client, count, free, (other) => this.#newestRequests(other));
@@ -50,7 +51,7 @@ export class WaitingQueue<S extends Sequence> {
     this.#queueOf(sequence.priority).add(sequence, hasLimit);
   }
 
-  /** Adds a sequence ahead of all others of its client; its wait has no limit any more. */
+  /** Adds a sequence ahead of all others of its client. Its waiting time is no longer limited. */
   putBack(sequence: S): void {
     this.#count(sequence);
     this.#queueOf(sequence.priority).putBack(sequence);
@@ -63,7 +64,7 @@ export class WaitingQueue<S extends Sequence> {
     this.#front.sort(({ sequence: a }, { sequence: b }) => a.priority - b.priority || rankOf(a) - rankOf(b));
   }
 
-  /** Adds a sequence whose reader is behind, or takes it out of the queue. */
+  /** Adds a sequence whose client reads too slowly. Removes it from the queue if it is there. */
   addPreempted(sequence: S): void {
     this.remove(sequence);
     sequence.wasPreempted = true;
@@ -87,7 +88,7 @@ export class WaitingQueue<S extends Sequence> {
     return this.#queues.length > 1 || this.#front.some(({ sequence }) => sequence.priority !== one);
   }
 
-  /** The next sequence of each client, its first by priority. O(clients), times the priorities of each. */
+  /** Yields the next sequence of each client: its first by priority. Takes O(clients × priorities). */
   *next(): Generator<S> {
     const clients = new Set<string>();
     for (const sequence of this.#byPriority()) {
@@ -97,14 +98,14 @@ export class WaitingQueue<S extends Sequence> {
     }
   }
 
-  /** Takes one of next() ahead of all others, as its client's turn. */
+  /** Takes a sequence from next() before all others. It counts as its client's turn. */
   takeAhead(sequence: S): void {
     if (!this.#removeFront(sequence)) this.#find(sequence)?.takeAhead(sequence);
     this.#removeEmpty();
     this.#uncount(sequence);
   }
 
-  /** Removes a waiting or preempted sequence. False if it is not here. */
+  /** Removes a waiting or preempted sequence. Returns false if it is not in this queue. */
   remove(sequence: S): boolean {
     const isRemoved =
       this.preempted.delete(sequence) || this.#removeFront(sequence) || this.#find(sequence)?.remove(sequence) === true;
@@ -113,13 +114,13 @@ export class WaitingQueue<S extends Sequence> {
     return isRemoved;
   }
 
-  /** The sequences that wait for a slot. */
+  /** Iterates over the sequences that wait for a slot. */
   *[Symbol.iterator](): Generator<S> {
     for (const { sequence } of this.#front) yield sequence;
     for (const { queue } of this.#queues) yield* queue;
   }
 
-  /** Throws unless every sequence is in the one collection of its state, without a slot and without KV. */
+  /** Throws unless every sequence is in exactly the collection of its state, and has no slot and no computed tokens. */
   checkIntegrity(): void {
     for (const { queue } of this.#queues) queue.checkIntegrity();
     if (this.#queues.some(({ queue }) => queue.size === 0)) throw new Error("a queue is kept though it is empty");
@@ -135,7 +136,7 @@ export class WaitingQueue<S extends Sequence> {
     this.#shares.checkIntegrity([...waiting, ...this.preempted].filter(mayBeDisplaced).map(({ client }) => client));
   }
 
-  /** Sequences that lack memory and the next of each client in each queue, by priority. */
+  /** Yields the sequences that lack memory and the next sequence of each client in each queue, by priority. */
   *#byPriority(): Generator<S> {
     let at = 0;
     for (const { priority, queue } of this.#queues) {
@@ -155,8 +156,9 @@ export class WaitingQueue<S extends Sequence> {
   }
 
   /**
-   * What a client may lose, request by request: first preempted sequences, the latest first; then sequences that have not
-   * begun or were preempted, the least important priority first and the newest first.
+   * Yields the sequences of a client that may lose their places, one request at a time. Preempted sequences come first, the
+   * latest first. Then follow sequences of requests that have not begun, and sequences that were preempted, lowest priority and
+   * newest first.
    */
   *#newestRequests(client: string): Generator<readonly S[]> {
     const preempted = [...this.preempted].reverse().filter((one) => one.client === client);
@@ -203,12 +205,15 @@ function byRequest<S extends Sequence>(sequences: readonly S[]): Map<SequenceReq
   return requests;
 }
 
-/** It has had no slot yet, or none since it was preempted for its reader. */
+/**
+ * Whether a sequence may lose its place in the queue: it has had no slot yet, or none since it was preempted because of a slow
+ * client.
+ */
 function mayBeDisplaced({ order, wasPreempted }: Sequence): boolean {
   return order === 0 || wasPreempted;
 }
 
-/** Sequences that ran come first, the earliest first. */
+/** Sort key: sequences that have run come first, the earliest first. */
 function rankOf({ order }: Sequence): number {
   return order === 0 ? Number.MAX_SAFE_INTEGER : order;
 }
