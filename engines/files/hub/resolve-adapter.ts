@@ -24,7 +24,7 @@ export interface AdapterFetchOptions extends Omit<FetchOptions, "cacheDirectory"
 export interface AdapterPlace {
   /** Absolute path of a PEFT folder or a GGUF file. */
   readonly path: string;
-  /** Revision of a hub source; null for a path. */
+  /** Revision on the hub; null for a local path. */
   readonly revision: string | null;
 }
 

@@ -17,7 +17,7 @@ export interface LoraPair {
   readonly b: FloatSpan;
   /**
    * Number of heads whose rows are interleaved in the model's file but not in b. In the file, row 2i of a head is row i
-   * of that head in b, and row 2i + 1 is the row half a head further in b. 0: both have the same order.
+   * of that head in b, and row 2i + 1 is row i + (half the rows of a head). 0: both have the same order.
    */
   readonly turnedHeads: number;
 }
