@@ -37,7 +37,7 @@ const physicalBatchTokens = 512;
  * whole vocabulary for each of these tokens.
  */
 const pooledPassTokens = 64;
-/** llama.cpp rounds a pool up to a multiple of this many tokens. */
+/** llama.cpp rounds the size of a pool up to a multiple of this number of tokens. */
 const poolStep = 256;
 /**
  * Size of the room for copies in a pool without a configured size, as a fraction of what all slots together can fill.

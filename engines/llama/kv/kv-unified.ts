@@ -15,7 +15,7 @@ export interface UnifiedOptions {
   readonly capacity: Capacity;
   readonly layout: string;
   readonly bytesPerToken: number;
-  /** Most native sequences; see nativeSequences(). */
+  /** Maximum number of native sequences; see nativeSequences(). */
   readonly maxSequenceIds: number;
 }
 

@@ -35,8 +35,8 @@ export class LlamaHeads implements MtpHeads {
     this.#catchUpAll(targets, depths);
     let drafting = this.#addNewest(targets, depths);
     while (drafting > 0 && this.feeder.decode()) drafting = this.#choose(targets, depths, drafting, choose);
-    // The drafted tokens and the newest one are removed. The newest one is fed again after the next step, which
-    // verifies it.
+    // Removes the drafted tokens and the newest token. The newest token is fed again later, because the next step
+    // completes the pair of state and token at its position.
     for (const { slot, total } of targets) if (this.follows(slot, total)) this.feeder.remove(slot, total - 1);
   }
 
