@@ -70,7 +70,7 @@ export class Batch {
 export interface StepOutput {
   /** Shape [row][vocabSize]: one row per token with logits. */
   readonly logits: Float32Array;
-  /** First row in `logits` of each batch row, or -1. Indexed by batch row. */
+  /** For each batch row: its first row in `logits`; -1 if it has none. */
   readonly logitsRow: Int32Array;
   /**
    * Shape [row][pooledLength]: one row per pooled output, from the hidden states after the output norm.
@@ -78,6 +78,6 @@ export interface StepOutput {
    * token's state; rank: scores.
    */
   readonly pooled: Float32Array;
-  /** Row in `pooled` of each batch row, or -1. Indexed by batch row. */
+  /** For each batch row: its row in `pooled`; -1 if it has none. */
   readonly pooledRow: Int32Array;
 }

@@ -27,7 +27,7 @@ export interface ModelSpec {
   readonly maxModelLength: number | null;
   /** Limit on the KV memory of all sequences together; null: 25 % of the memory free at load. */
   readonly kvBudget: KvBudget | null;
-  /** Number type of the KV cache; `auto`: the engine's choice. */
+  /** Number type of the KV cache; `auto`: chosen by the engine. */
   readonly kvType: "auto" | "f16" | "f32" | "q8_0" | "q4_0" | "bf16";
   /** Number of tokens in a KV block; a multiple of 4. */
   readonly blockTokens: number;
@@ -40,7 +40,7 @@ export interface ModelSpec {
    * Maximum number of logits rows in one step in addition to one per sequence; used for drafts and for prompt logprobs.
    */
   readonly extraLogitsRows: number;
-  /** Compute threads; 0: one per physical core. */
+  /** Number of compute threads; 0: one per physical core. */
   readonly threads: number;
   /** true: map the model file into memory; false: read it. */
   readonly mmap: boolean;
@@ -97,7 +97,7 @@ export interface MixtureSpec {
   readonly topAdapters: number | null;
   /** Whether a softmax is applied to the remaining weights: to the `topAdapters` highest, or to all if that is null. */
   readonly normalisesTop: boolean;
-  /** Factor on every weight. */
+  /** Factor by which every adapter weight is multiplied. */
   readonly globalWeight: number;
   /** Weight of every adapter in the first pass; 0: the first pass runs the base model. */
   readonly firstPassWeight: number;
@@ -187,7 +187,7 @@ export interface Capabilities {
   readonly truncate: boolean;
   /** KvCache.copyPrefix() is available. */
   readonly copyPrefix: boolean;
-  /** Sequence states can be saved and restored: KvCache.save() and the methods after it. */
+  /** Sequence states can be saved and restored: KvCache.save() and the methods below it. */
   readonly saveState: boolean;
   /** true: the model predicts tokens. false: it is an encoder, which has only pooled outputs. */
   readonly generates: boolean;
@@ -243,7 +243,7 @@ export interface KvCache {
    * if there is no room for the copy. This method and those below need capability saveState.
    */
   save(slot: number, tokens?: number): SavedKv | null;
-  /** Frees a copy, which must not be used afterwards. */
+  /** Frees a copy. The copy must not be used afterwards. */
   drop(saved: SavedKv): void;
   /**
    * Puts the first `tokens` tokens of a copy into an empty slot. Models without capability truncate can restore only

@@ -87,7 +87,7 @@ export interface Dry {
   readonly multiplier: number;
   readonly base: number;
   readonly allowedLength: number;
-  /** Texts that end a run. */
+  /** Texts at which a repeated run of tokens ends. */
   readonly sequenceBreakers: readonly string[];
 }
 
@@ -129,7 +129,7 @@ export interface SealedContent {
   readonly demand: string | null;
 }
 
-/** A request with opened content. */
+/** A request whose content has been parsed. */
 export type OpenRequest = GenerateRequest & RequestContent;
 
 export interface GenerateRequest {
@@ -202,7 +202,7 @@ export interface Usage {
   /** Number of prompt tokens whose KV came from the prefix cache. */
   readonly cachedTokens: number;
   readonly completionTokens: number;
-  /** Completion tokens spent on reasoning. */
+  /** Number of completion tokens that were reasoning. */
   readonly reasoningTokens: number;
   readonly promptSeconds: number;
   readonly completionSeconds: number;
@@ -242,7 +242,7 @@ export type GenerateEvent =
    * no token precedes it.
    */
   | { readonly type: "prompt"; readonly logprobs: LogprobRecords }
-  /** The model's reasoning before its answer. */
+  /** Part of the model's reasoning, which precedes the final answer. */
   | { readonly type: "reasoning"; readonly choice: number; readonly text: string }
   | {
       readonly type: "text";

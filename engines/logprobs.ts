@@ -7,7 +7,7 @@ export const maxVocabulary = 2 ** 24;
 /** Number of floats in a record before its alternatives: token id, its logprob, number of alternatives. */
 export const recordHead = 3;
 
-/** Logprobs of `count` tokens, in order. */
+/** Logprob records of `count` consecutive tokens. */
 export interface LogprobRecords {
   readonly count: number;
   /** One record per token, `[id, logprob, n, n x (id, logprob)]`, with the likeliest alternative first. */

@@ -22,7 +22,7 @@ const trialType = z.union([
   z.object({ failure: z.string() }),
 ]);
 const recordType = z.object({
-  /** `at` in milliseconds since 1970. */
+  /** `at`: time of the trial in milliseconds since 1970. */
   trials: z.array(z.object({ key: z.string(), at: z.number() }).and(trialType)),
 });
 

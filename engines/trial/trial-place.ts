@@ -103,7 +103,7 @@ class TimedModel {
     return Math.min(trialContext, this.#model.capacity.sequenceTokens);
   }
 
-  /** Runs a workload once; its time is recorded if `counts`. */
+  /** Runs a workload once; if `counts`, its time is recorded. */
   run(workload: Workload, counts: boolean): void {
     this.#makeRoom(workload);
     rest();

@@ -94,7 +94,7 @@ function keptTensors({ tensors }: TensorTable, { keptLayers, tokens, keptTokens 
     if (layer !== null) return layer < keptLayers ? [tensor] : [];
     const { name, shape, bytes } = tensor;
     if (!/^(?:token_embd|output)\.(?:weight|bias)$/.test(name) || shape.at(-1) !== tokens) return [tensor];
-    // The rows of the embedding are contiguous, so the first tokens are its first bytes.
+    // The rows of the embedding are contiguous, so the rows of the first tokens are its first bytes.
     return [{ ...tensor, shape: [...shape.slice(0, -1), keptTokens], bytes: (bytes / tokens) * keptTokens }];
   });
 }

@@ -3,9 +3,9 @@
 import { agreedFile } from "./choice/quantized-file.ts";
 
 export interface HubSource {
-  /** `owner/name`. */
+  /** Repository name: `owner/name`. */
   readonly repo: string;
-  /** A branch, a tag or a commit. */
+  /** Name of a branch or tag, or a commit id. */
   readonly revision: string;
   /** A file of the repository, or a quantisation; null: chosen by preference. */
   readonly wanted: string | null;

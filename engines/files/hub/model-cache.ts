@@ -13,7 +13,7 @@ const cachedFileType = z.object({
   /** Path of the file inside the package. */
   member: z.string(),
   bytes: z.int(),
-  /** Hex. */
+  /** sha256 of the file in hex. */
   sha256: z.string(),
 });
 const manifestType = z.object({ files: z.array(cachedFileType) });

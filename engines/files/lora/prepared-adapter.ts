@@ -1,4 +1,4 @@
-// Prepared adapter: a LoRA adapter in the form that engines load. Plain data, made by prepare.ts.
+// Prepared adapter: a LoRA adapter in the format that engines load. Plain data, created by prepare.ts.
 //
 // The file is a GGUF adapter in llama.cpp's format: general.type "adapter", adapter.type "lora", and two F16 tensors
 // for each changed matrix, named as in the model's file:

@@ -13,7 +13,7 @@ import { bindThreadPools, type StartThreads } from "./thread-pool.ts";
 
 /** Compute devices that the libraries use. */
 interface Devices {
-  /** "cpu", "cuda", "metal" or "vulkan". */
+  /** Compute backend: "cpu", "cuda", "metal" or "vulkan". */
   readonly backend: string;
   /** Number of cores for computing, without the efficiency cores of a hybrid CPU. */
   readonly mathCores: number;

@@ -56,7 +56,7 @@ export class NativeContext {
     return this.#context;
   }
 
-  /** Runs ONE pass over the view's tokens. */
+  /** Runs ONE forward pass over the tokens in `view`. */
   decode(view: NativeBatchView): void {
     const status = this.#run(view);
     if (status !== 0) throw decodeError(status, view.batch.n_tokens);

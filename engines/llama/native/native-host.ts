@@ -8,7 +8,7 @@ import type { NativeDevice, NativeFindings, NativeProbe } from "./probe-place.ts
 
 /** Results are determined on first use and then kept, except free memory, which is read again after `devicesKeptMs`. */
 export interface NativeHost {
-  /** Backend of the GPU: "cuda", "metal" or "vulkan"; null: none. */
+  /** Backend of the GPU: "cuda", "metal" or "vulkan"; null: there is no GPU. */
   gpu(): Promise<string | null>;
   /** Returns the devices of the GPU's backend. */
   devices(): Promise<readonly NativeDevice[]>;

@@ -9,7 +9,7 @@ export interface NativeProbe {
 }
 
 export interface NativeFindings {
-  /** "cuda", "metal" or "vulkan"; null: none. */
+  /** Backend of the GPU: "cuda", "metal" or "vulkan"; null: there is no GPU. */
   readonly gpu: string | null;
   /** Devices of the GPU's backend. */
   readonly devices?: readonly NativeDevice[];

@@ -11,7 +11,7 @@ export interface ThreadPool {
   free(): void;
 }
 
-/** Starts a pool of `threads` threads, the calling thread included. */
+/** Starts a pool of `threads` threads; the calling thread is one of them. */
 export type StartThreads = (threads: number) => ThreadPool;
 
 const cpuDevice = 0;

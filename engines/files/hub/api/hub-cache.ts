@@ -1,4 +1,4 @@
-// Hub cache layout, that of the hub's Python library, so that each finds the other's files:
+// Hub cache layout. It is the layout of the hub's Python library, so both programs share downloaded files:
 //   models--owner--name/refs/<revision>           commit of the revision at the last request
 //   models--owner--name/blobs/<etag>              the bytes
 //   models--owner--name/snapshots/<commit>/<path> -> ../../blobs/<etag>

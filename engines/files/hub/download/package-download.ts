@@ -8,7 +8,7 @@ import { ServerError } from "../../../../runtime/errors.ts";
 import type { FetchOptions } from "./fetch-options.ts";
 
 export interface WheelDownload {
-  /** `package` or `package==version`, both validated. */
+  /** Package to download, `package` or `package==version`. Its parts have been validated. */
   readonly requirement: string;
   /** Target folder of the wheel; the installer's temporary files are also written to it. */
   readonly directory: string;

@@ -25,7 +25,7 @@ export interface MixtureOptions {
   /** Path of the model's GGUF file, from which names, shapes and architecture are read. */
   readonly modelPath: string;
   readonly limits: Pick<AdapterLimits, "maxRank" | "maxBytes">;
-  /** Folder for prepared adapters. */
+  /** Folder to which prepared adapters are written. */
   readonly folder: string;
   /** Value for MixtureSpec.keptAfter. */
   readonly keptAfter: number | null;
