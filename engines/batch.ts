@@ -1,5 +1,5 @@
-// Batch and StepOutput: input and output of one forward pass. Both are reused for every step: no reference to their
-// arrays may be kept beyond the next step.
+// Batch and StepOutput: input and output of one forward pass. Both are reused by every step, so callers must not keep
+// references to their arrays beyond the next step.
 
 /**
  * Rows of one forward pass, as parallel arrays. Row r feeds `length[r]` tokens of the sequence in slot `slot[r]`, the
@@ -10,9 +10,9 @@ export class Batch {
   readonly position: Int32Array;
   readonly offset: Int32Array;
   readonly length: Int32Array;
-  /** Number of the row's last tokens with logits: 0, 1, or more to verify a draft. */
+  /** Number of tokens at the end of the row that get logits: 0, 1, or more to verify a draft. */
   readonly logitsCount: Int32Array;
-  /** 1: the row asks for the pooled hidden states of its tokens, and no logits. */
+  /** 1: the row needs the pooled hidden states of its tokens, and no logits. */
   readonly wantPooled: Uint8Array;
   /** Adapter id of the row; 0: the base model. */
   readonly adapter: Int32Array;
@@ -41,8 +41,8 @@ export class Batch {
   }
 
   /**
-   * Appends a row that feeds `source[from .. to)` at positions from..to of the sequence in `slot`, and returns the
-   * row's index. The step drops the slot's content from position `from` on.
+   * Appends a row that feeds `source[from .. to)` at positions from..to of the sequence in `slot`. Returns the row's
+   * index. The step drops the slot's tokens from position `from` on.
    */
   addRow(slot: number, source: Int32Array, from: number, to: number, logitsCount: number, adapter: number): number {
     const row = this.rowCount++;
@@ -57,7 +57,7 @@ export class Batch {
     return row;
   }
 
-  /** Extends the last row by drafted tokens, with logits for each. */
+  /** Appends drafted tokens to the last row and requests logits for each of them. */
   extendRow(draft: Int32Array, count: number): void {
     const row = this.rowCount - 1;
     for (let i = 0; i < count; i++) this.tokens[this.tokenCount++] = draft[i] as number;
@@ -70,13 +70,14 @@ export class Batch {
 export interface StepOutput {
   /** Shape [row][vocabSize]: one row per token with logits. */
   readonly logits: Float32Array;
-  /** First row in `logits` of each batch row, or -1. Indexed by batch row. */
+  /** For each batch row: its first row in `logits`; -1 if it has none. */
   readonly logitsRow: Int32Array;
   /**
-   * Shape [row][pooledLength]: one row per pooled output, from the hidden states behind the output norm. mean: their
-   * sum over the row's tokens; cls: the first; last: the last; rank: scores.
+   * Shape [row][pooledLength]: one row per pooled output, from the hidden states after the output norm.
+   *    mean: the sum over the row's tokens (not divided by their number); cls: the first token's state; last: the last
+   * token's state; rank: scores.
    */
   readonly pooled: Float32Array;
-  /** Row in `pooled` of each batch row, or -1. Indexed by batch row. */
+  /** For each batch row: its row in `pooled`; -1 if it has none. */
   readonly pooledRow: Int32Array;
 }

@@ -1,92 +1,110 @@
-// Engine contract: the interface of an engine, which loads a model and runs forward passes. One scheduler and one
-// sampler drive every engine through it. Engines know neither HTTP nor actors nor each other.
+// Engine contract: the interface of an engine, which loads a model and runs forward passes. The scheduler and the
+// sampler use every engine through it. Engines know nothing of HTTP, of actors or of each other.
 import type { Batch, StepOutput } from "./batch.ts";
 
 /** `llama`: llama.cpp's native libraries; `wasm`: this project's own engine, without native code. */
 export type EngineName = "llama" | "wasm";
 
 /**
- * Bound on the KV memory of a model. `fraction`, 0..1: share of a GPU's total memory that the weights, the KV cache and
- * all other programs may fill together; without a GPU, share of the main memory free at load.
+ * Limit on the KV memory of a model, in bytes, in tokens, or as a fraction (0..1). With a GPU, `fraction` is the share
+ * of its total memory that the weights, the KV cache and all other programs together may fill. Without a GPU, it is the
+ * share of the main memory free at load that the KV cache may fill.
  */
 export type KvBudget = { readonly bytes: number } | { readonly tokens: number } | { readonly fraction: number };
 
-/** What to load, and with which settings. Paths are local: engines/files/hub finds and downloads models. */
+/** The model to load and its settings. Paths are local: engines/files/hub finds and downloads models. */
 export interface ModelSpec {
-  /** GGUF file; of a split model, its first file. */
+  /** Path of the GGUF file; for a split model, of its first file. */
   readonly path: string;
-  /** Most sequences held at once: the number of slots. */
+  /** Maximum number of sequences held at once: the number of slots. */
   readonly maxSequences: number;
-  /** Most tokens of one step, prompt chunks and decodes together. */
+  /** Maximum number of tokens in one step, prompt chunks and decodes together. */
   readonly maxBatchTokens: number;
-  /** Most tokens, prompt plus output, of one sequence; null: the context length of the model's training. */
+  /**
+   * Maximum length of a sequence in tokens, prompt plus output; null: the context length that the model was trained
+   * for.
+   */
   readonly maxModelLength: number | null;
-  /** Bound on the KV memory of all sequences together; null: 25 % of the memory free at load. */
+  /** Limit on the KV memory of all sequences together; null: 25 % of the memory free at load. */
   readonly kvBudget: KvBudget | null;
-  /** Number type of the KV cache; `auto`: the engine's choice. */
+  /** Number type of the KV cache; `auto`: chosen by the engine. */
   readonly kvType: "auto" | "f16" | "f32" | "q8_0" | "q4_0" | "bf16";
-  /** Tokens of a KV block; a multiple of 4. */
+  /** Number of tokens in a KV block; a multiple of 4. */
   readonly blockTokens: number;
-  /** true: sequences share one pool of KV memory; false: each has its own; null: the engine's choice. */
+  /**
+   * true: sequences share one pool of KV memory; false: each sequence has its own KV memory; null: chosen by the
+   * engine.
+   */
   readonly pagedKv: boolean | null;
-  /** Most logits rows of one step beyond one per sequence, for drafts and the logprobs of prompts. */
+  /**
+   * Maximum number of logits rows in one step in addition to one per sequence; used for drafts and for prompt logprobs.
+   */
   readonly extraLogitsRows: number;
-  /** Compute threads; 0: one per physical core. */
+  /** Number of compute threads; 0: one per physical core. */
   readonly threads: number;
-  /** Map the model file into memory instead of reading it. */
+  /** true: map the model file into memory; false: read it. */
   readonly mmap: boolean;
-  /** Layers put on a GPU, if there is one; -1: all, 0: none. */
+  /** Number of layers put on a GPU, if there is one; -1: all, 0: none. */
   readonly gpuLayers: number;
   /**
-   * Writing 1 to byte 0, from another thread, aborts the running forward pass, for unloading; null: the process is
-   * killed instead.
+   * Abort flag, used for unloading: another thread writes 1 to byte 0 to abort the running forward pass. null: the
+   * process is killed instead.
    */
   readonly abortFlag: SharedArrayBuffer | null;
   /**
-   * Path of a file whose lock is held during each pass, so that models on the same cores take turns; null: the model
-   * shares its cores with no other.
+   * Path of a lock file. The lock is held during each pass, so that models on the same cores take turns. null: no other
+   * model uses these cores.
    */
   readonly computeLock: string | null;
-  /** Kind that the model must have; null or absent: any. Checked by the caller after the load. */
+  /** Required kind of the model; null or absent: any. The caller checks it after the load. */
   readonly kind?: "text" | "embedding" | null;
-  /** Have the model's prediction heads loaded, or those of an assistant made for it; left out, it has none. */
+  /**
+   * Source of the multi-token prediction heads: the model's own file or an assistant made for the model; null or
+   * absent: none are loaded.
+   */
   readonly mtp?: MtpSpec | null;
-  /** Bounds on the LoRA adapters loaded later; null or absent: no adapters. */
+  /** Limits on the LoRA adapters that are loaded later; null or absent: no adapters. */
   readonly adapters?: AdapterLimits | null;
-  /** X-LoRA: adapters that a classifier weights per token; null or absent: none. Cannot be combined with `adapters`. */
+  /**
+   * X-LoRA: adapters that a classifier weights for each token; null or absent: none. Cannot be combined with
+   * `adapters`.
+   */
   readonly mixture?: MixtureSpec | null;
 }
 
 /**
- * X-LoRA (arXiv 2402.07148). A first pass of the base model gives each token's hidden state behind the output norm. A
- * classifier turns it into one weight per adapter and changed matrix. A second pass runs with the adapters weighted so.
+ * X-LoRA (arXiv 2402.07148): two forward passes per token. The first pass runs the base model and gives each token's
+ * hidden state after the output norm. From that state a classifier computes one weight per adapter and adapted matrix.
+ * The second pass applies the adapters with these weights.
  */
 export interface MixtureSpec {
   /** Paths of prepared adapters (engines/files/lora), in the order of the classifier's classes. */
   readonly adapters: readonly string[];
   /** Linear layers of the classifier, in order. */
   readonly classifier: readonly ClassifierLayer[];
-  /** A ReLU between the classifier's layers. */
+  /** Whether a ReLU follows each classifier layer but the last. */
   readonly rectifies: boolean;
   /** true: the classifier's outputs are [layer][adapter]; false: [adapter], one weight per adapter for all layers. */
   readonly layerwise: boolean;
   /**
-   * Layer index in those outputs by name (in the model file) of each matrix that any adapter changes; absent names: 0.
+   * Layer index in the classifier's outputs, keyed by matrix name in the model file, for each matrix that any adapter
+   * changes. Absent names have index 0.
    */
   readonly layers: Readonly<Record<string, number>>;
-  /** A layer's weights become softmax(weights / temperature); null: no softmax. */
+  /** Temperature of the softmax over a layer's weights: softmax(weights / temperature); null: no softmax. */
   readonly temperature: number | null;
-  /** Only the adapters with this many highest weights count; null: all. */
+  /** Number of highest weights that are used; the other adapters are ignored. null: all are used. */
   readonly topAdapters: number | null;
-  /** The remaining weights go through a softmax: those of `topAdapters`, or all of them. */
+  /** Whether a softmax is applied to the remaining weights: to the `topAdapters` highest, or to all if that is null. */
   readonly normalisesTop: boolean;
-  /** Factor on every weight. */
+  /** Factor by which every adapter weight is multiplied. */
   readonly globalWeight: number;
-  /** Weight of every adapter in the first pass; 0: the base model. */
+  /** Weight of every adapter in the first pass; 0: the first pass runs the base model. */
   readonly firstPassWeight: number;
   /**
-   * A sequence keeps the weights of the last of this many tokens fed singly, and then needs no first pass; 0: it keeps
-   * those of its prompt's last token; null: never.
+   * Number of tokens, fed one at a time after the prompt, after which a sequence's adapter weights stay fixed: it keeps
+   * the weights of the last of them and needs no first pass any more. 0: it keeps the weights of the prompt's last
+   * token. null: every token gets its own weights.
    */
   readonly keptAfter: number | null;
 }
@@ -100,34 +118,34 @@ export interface ClassifierLayer {
   readonly bias: Float32Array | null;
 }
 
-/** Bounds on the LoRA adapters of one model. */
+/** Limits on the LoRA adapters of one model. */
 export interface AdapterLimits {
   readonly maxAdapters: number;
-  /** Highest rank of a matrix. */
+  /** Maximum rank of an adapted matrix. */
   readonly maxRank: number;
-  /** Bytes of all adapters together, in prepared form. */
+  /** Maximum size of all adapters together, in bytes of their prepared form. */
   readonly maxBytes: number;
 }
 
-/** Multi-token prediction (MTP): where its weights are. */
+/** Multi-token prediction (MTP): location of its weights. */
 export interface MtpSpec {
-  /** Path of the assistant's GGUF file; null: the model's own file has the MTP heads. */
+  /** Path of the assistant's GGUF file; null: the MTP heads are in the model's own file. */
   readonly path: string | null;
 }
 
-/** Receives the completed fraction of the load, 0..1. */
+/** Called with the completed fraction of the load, 0..1. */
 export type LoadProgress = (fraction: number) => void;
 
 export interface Engine {
   /**
-   * Loads a model on the calling thread, which then runs all its steps. Rejects with ServerError `model_file_invalid`
-   * if the file is damaged or llama.cpp cannot run it, `unsupported` if the wasm engine cannot, and `config_invalid` if
-   * the spec does not fit the model or the machine.
+   * Loads a model on the calling thread; all steps of the model must run on this thread. Rejects with ServerError
+   * `model_file_invalid` if the file is damaged or llama.cpp cannot run it, `unsupported` if the wasm engine cannot run
+   * it, and `config_invalid` if the spec does not fit the model or the machine.
    */
   load(spec: ModelSpec, onProgress: LoadProgress): Promise<LoadedModel>;
 }
 
-/** Facts about a loaded model for users and clients. Plain data. */
+/** Description of a loaded model for users and clients. Plain data. */
 export interface ModelCard {
   readonly path: string;
   readonly description: string;
@@ -136,105 +154,111 @@ export interface ModelCard {
   readonly vocabSize: number;
   readonly parameterCount: number;
   readonly tensorBytes: number;
-  /** Bytes of memory of the weights, copies in other layouts included. */
+  /** Memory of the weights in bytes, including copies in other layouts. */
   readonly weightBytes: number;
   readonly trainedContext: number;
-  /** Bytes of the KV cache of all sequences together. */
+  /** Size of the KV cache of all sequences together, in bytes. */
   readonly kvCacheBytes: number;
 }
 
-/** Limits of a loaded model; the scheduler admits work against them. */
+/** Limits of a loaded model. The scheduler admits work only within them. */
 export interface Capacity {
   readonly maxSequences: number;
   readonly maxBatchTokens: number;
-  /** Most tokens of one sequence, prompt plus output. */
+  /** Maximum length of a sequence in tokens, prompt plus output. */
   readonly sequenceTokens: number;
-  /** Most logits rows of one step; at least one per sequence. */
+  /** Maximum number of logits rows in one step; at least one per sequence. */
   readonly maxLogitsRows: number;
-  /** Tokens of a KV block. */
+  /** Number of tokens in a KV block. */
   readonly blockTokens: number;
-  /** KV blocks of all sequences together. */
+  /** Number of KV blocks of all sequences together. */
   readonly kvBlocks: number;
 }
 
-/** How the hidden states of a sequence become one vector; `rank` gives scores instead. */
+/** Method that reduces the hidden states of a sequence to one vector; `rank` gives scores instead of a vector. */
 export type Pooling = "mean" | "cls" | "last" | "rank";
 
 /**
- * Features of a loaded model. Callers must check them: a sliding-window or recurrent model cannot roll back, for
- * example.
+ * Features of a loaded model. Callers must check them before use; for example, a sliding-window or recurrent model
+ * cannot drop the tail of a sequence.
  */
 export interface Capabilities {
-  /** The tail of a sequence can be dropped. */
+  /** The last tokens of a sequence can be dropped. */
   readonly truncate: boolean;
   /** KvCache.copyPrefix() is available. */
   readonly copyPrefix: boolean;
-  /** Sequence states can be saved and restored: KvCache.save() and the methods after it. */
+  /** Sequence states can be saved and restored: KvCache.save() and the methods below it. */
   readonly saveState: boolean;
-  /** The model predicts tokens. False: an encoder, which only has pooled outputs. */
+  /** true: the model predicts tokens. false: it is an encoder, which has only pooled outputs. */
   readonly generates: boolean;
-  /** Pooling of the pooled outputs; null: the model has none. */
+  /** Pooling method of the pooled outputs; null: the model has no pooled outputs. */
   readonly pooling: Pooling | null;
-  /** Floats of one pooled output. */
+  /** Number of floats in a pooled output. */
   readonly pooledLength: number;
-  /** A sequence must be fed whole, as one row, because its tokens also attend to later ones. */
+  /** true: a sequence must be fed whole, as one row, because its tokens also attend to later ones. */
   readonly wholeSequences: boolean;
   /**
-   * One pass computes rows of different lengths. False: a step has either decodes, or prompt chunks of equal length.
+   * true: one pass computes rows of different lengths. false: a step has either decodes, or prompt chunks of equal
+   * length.
    */
   readonly mixesLengths: boolean;
-  /** Chunk size in tokens: prefill is slow below `least`, and gets no faster above `best`. */
+  /**
+   * Prefill chunk size in tokens: prefill is slow with chunks shorter than `least`, and no faster with chunks longer
+   * than `best`.
+   */
   readonly chunkTokens: { readonly least: number; readonly best: number };
-  /** Number of different adapters in one step; 0: no adapters. */
+  /** Maximum number of different adapters in one step; 0: adapters are not supported. */
   readonly adaptersPerStep: number;
 }
 
-/** Tokens with a meaning for decoding. Text is the text workers' concern. */
+/** Tokens that affect decoding. Conversion between tokens and text is done by the text workers. */
 export interface TokenClasses {
   /** Ids of the tokens that end a generation. */
   readonly endOfGeneration: readonly number[];
 }
 
-/** Copy of a slot's content, opaque to all but the engine that made it. */
+/** Copy of a slot's content; only the engine that made it can read it. */
 export type SavedKv = object;
 
 /**
- * KV cache by slot. A slot is the scheduler's number of a running sequence, 0 <= slot < maxSequences. Memory is counted
- * in blocks. If sequences share one pool, a slot has only the blocks reserved for it.
+ * KV cache by slot. A slot is the number that the scheduler gives to a running sequence, 0 <= slot < maxSequences.
+ * Memory is counted in blocks. If sequences share one pool, a slot has only the blocks reserved for it.
  */
 export interface KvCache {
-  /** Blocks that reserve() and import() can still take. */
+  /** Number of blocks available to reserve() and import(). */
   readonly freeBlocks: number;
-  /** Identifies the format of export() bytes besides the model: engine, number type, layout, version. */
+  /** Identifies the format of export() bytes: engine, number type, layout and version. The model is not part of it. */
   readonly layout: string;
   /**
-   * Makes room for the first `tokens` tokens of a slot, and keeps its content. Returns false and changes nothing if too
-   * few blocks are free. Call before every step that feeds tokens up to that position.
+   * Reserves blocks for the first `tokens` tokens of a slot; the slot's content stays. Returns false and changes
+   * nothing if too few blocks are free. Call before every step that feeds tokens up to that position.
    */
   reserve(slot: number, tokens: number): boolean;
   /** Frees the slot's content and blocks. */
   release(slot: number): void;
-  /** Copies the first `tokens` tokens of slot `from` to the empty slot `to`. Capability copyPrefix. */
+  /** Copies the first `tokens` tokens of slot `from` to the empty slot `to`. Needs capability copyPrefix. */
   copyPrefix(from: number, to: number, tokens: number): void;
   /**
-   * Copies the first `tokens` tokens of a slot (default: all) and drops those behind them. Returns null if there is no
-   * room. This method and those below need capability saveState.
+   * Copies the first `tokens` tokens of a slot (default: all). The slot's tokens after these are dropped. Returns null
+   * if there is no room for the copy. This method and those below need capability saveState.
    */
   save(slot: number, tokens?: number): SavedKv | null;
-  /** Frees a copy, which must not be used afterwards. */
+  /** Frees a copy. The copy must not be used afterwards. */
   drop(saved: SavedKv): void;
   /**
-   * Puts the first `tokens` tokens of a copy into an empty slot; a model without capability truncate restores only
+   * Puts the first `tokens` tokens of a copy into an empty slot. Models without capability truncate can restore only
    * whole copies.
    */
   restore(slot: number, saved: SavedKv, tokens: number): void;
-  /** The content of a copy as separate bytes, which outlive the copy and the process. */
+  /** Returns the content of a copy as separate bytes, which outlive the copy and the process. */
   export(saved: SavedKv): Uint8Array;
-  /** Inverse of export() for bytes of the same `layout` with `tokens` tokens; null if there is no room. */
+  /**
+   * Inverse of export(), for bytes with the same `layout` that hold `tokens` tokens. Returns null if there is no room.
+   */
   import(bytes: Uint8Array, tokens: number): SavedKv | null;
 }
 
-/** A sequence to draft for. `tokens` holds `total` tokens; the model has not yet been fed the last one. */
+/** Sequence to draft tokens for. `tokens` holds `total` tokens; the model has not yet been fed the last one. */
 export interface DraftTarget {
   readonly slot: number;
   readonly total: number;
@@ -244,18 +268,22 @@ export interface DraftTarget {
 }
 
 /**
- * Multi-token prediction (MTP): heads that predict tokens from the model's hidden states. They read every step without
- * being asked. Their context of a slot may begin anywhere in it, which affects only the quality of drafts.
+ * Multi-token prediction (MTP): heads that predict tokens from the model's hidden states. They process the results of
+ * every step automatically. Their context for a slot may begin at any position of the sequence; this affects only the
+ * quality of drafts.
  */
 export interface MtpHeads {
-  /** Draft length of the heads' training; longer drafts are possible. */
+  /** Draft length that the heads were trained for; longer drafts are possible. */
   readonly trainedTokens: number;
-  /** Whether the hidden state needed to draft behind the last of `total` tokens is available. */
+  /**
+   * Whether tokens can be drafted after the last of `total` tokens, that is, whether the hidden state needed for it is
+   * available.
+   */
   follows(slot: number, total: number): boolean;
   /**
-   * Drafts up to `depths[i]` tokens for `targets[i]`: fills its `draft` and `draftCount`. `choose` picks a token from
-   * row `row` of the heads' logits, [row][vocabSize]; the target's `draftCount` is the number of tokens drafted before
-   * it.
+   * Drafts up to `depths[i]` tokens for `targets[i]` and stores them in its `draft` and `draftCount`. `choose` picks a
+   * token from row `row` of the heads' logits, shape [row][vocabSize]. While it runs, the target's `draftCount` is the
+   * number of tokens drafted so far.
    */
   propose<T extends DraftTarget>(
     targets: readonly T[],
@@ -264,20 +292,20 @@ export interface MtpHeads {
   ): void;
 }
 
-/** The loaded LoRA adapters, which the rows of a step name by id. */
+/** The loaded LoRA adapters. Rows of a step refer to them by id. */
 export interface AdapterHost {
   /**
    * Loads a prepared adapter (engines/files/lora) under a new id, which must be > 0 and never used before. Steps
-   * continue during the load; rows may name the id once the promise resolves. Rejects with `lora_device_load_failed`,
-   * or with `invalid_lora_adapter` if the adapter changes a matrix that this engine cannot adapt; nothing has changed
-   * then.
+   * continue during the load; rows may use the id after the promise has resolved. Rejects with
+   * `lora_device_load_failed`, or with `invalid_lora_adapter` if the adapter changes a matrix that this engine cannot
+   * adapt. A failed load changes nothing.
    */
   load(id: number, path: string): Promise<void>;
-  /** Frees an adapter that no later row names. Call between steps. */
+  /** Frees an adapter. Call between steps, and only if no later row uses the id. */
   unload(id: number): void;
 }
 
-/** A loaded model. All calls are made on the thread that loaded it, none during a step. */
+/** A loaded model. All calls must be made on the thread that loaded it, and none during a step. */
 export interface LoadedModel {
   readonly card: ModelCard;
   readonly capacity: Capacity;
@@ -285,13 +313,13 @@ export interface LoadedModel {
   readonly tokens: TokenClasses;
   readonly kv: KvCache;
   /**
-   * Token ids of a text from the engine's own tokenizer, with control tokens as plain text. It verifies the text
-   * workers' vocabulary. Null: the engine has no tokenizer.
+   * Tokenizes a text with the engine's own tokenizer; the text of control tokens is read as plain text. Used to verify
+   * the vocabulary of the text workers. null: the engine has no tokenizer.
    */
   readonly tokenize: ((text: string) => Int32Array) | null;
-  /** Null or absent: no MTP. */
+  /** Multi-token prediction heads; null or absent: none. */
   readonly mtp?: MtpHeads | null;
-  /** Null or absent: no adapters. */
+  /** Loaded adapters; null or absent: the model takes no adapters. */
   readonly adapters?: AdapterHost | null;
   /**
    * Runs ONE forward pass, synchronously, on the model's own thread. Throws ServerError `model_failed` if the engine

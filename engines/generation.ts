@@ -1,18 +1,18 @@
-// Generation request and events: the protocol-neutral form of requests, and the closed union of events that answers
-// them. Contains no type of a wire protocol.
+// Generation request and events: requests in a form that is independent of the wire protocol, and the closed union of
+// events with which they are answered.
 import type { ErrorRecord } from "../runtime/errors.ts";
 import type { LogprobRecords } from "./logprobs.ts";
 
 export interface ChatMessage {
   readonly role: string;
-  /** Plain text; the protocol has joined its text parts. */
+  /** Plain text; the protocol layer has already joined its text parts. */
   readonly content: string;
   readonly name?: string;
   /** Assistant messages: the reasoning before the content. */
   readonly reasoning?: string;
-  /** Assistant messages: the calls, in order. */
+  /** Assistant messages: the tool calls, in order. */
   readonly toolCalls?: readonly ToolCall[];
-  /** Messages of role `tool`: id of the call that it answers. */
+  /** Messages of role `tool`: id of the tool call whose result this is. */
   readonly toolCallId?: string;
 }
 
@@ -30,27 +30,27 @@ export interface ToolSpec {
   readonly description: string | null;
   /** JSON schema of the arguments object; null: any object. */
   readonly parameters: unknown;
-  /** The arguments of every call must match the schema: a grammar enforces it. */
+  /** true: a grammar forces the arguments of every call to match the schema. */
   readonly strict: boolean;
 }
 
-/** Tools of a request. A tool choice that names some of them lists only those. */
+/** Tools of a request. If the tool choice names some of the tools, only these are listed. */
 export interface ToolUse {
-  /** At least one. */
+  /** The tools; at least one. */
   readonly specs: readonly ToolSpec[];
-  /** The answer must be a call. */
+  /** true: the model must call a tool. */
   readonly required: boolean;
-  /** An answer may hold several calls. */
+  /** true: the model may make several calls in one response. */
   readonly parallel: boolean;
 }
 
-/** How the next token is chosen. Neutral values switch a stage off. */
+/** Settings that determine how the next token is chosen. Neutral values disable a stage. */
 export interface Sampling {
   /** 0 = greedy. */
   readonly temperature: number;
   /** Keep the k likeliest tokens; 0 = all. */
   readonly topK: number;
-  /** Keep the smallest set of likeliest tokens whose probability reaches this; 1 = all. */
+  /** Keep the smallest set of the likeliest tokens whose total probability reaches this value; 1 = all. */
   readonly topP: number;
   /** Drop tokens with less than this fraction of the likeliest token's probability; 0 = none. */
   readonly minP: number;
@@ -59,11 +59,11 @@ export interface Sampling {
   /** Divides positive and multiplies negative logits of seen tokens; 1 = off. */
   readonly repetitionPenalty: number;
   readonly dry: Dry | null;
-  /** Added to a token's logit, by token id. */
+  /** Values added to the logits, by token id. */
   readonly logitBias: readonly (readonly [token: number, bias: number])[];
   /** Choice i of n uses seed + i; null: random. */
   readonly seed: number | null;
-  /** Number of alternatives reported beside each token (0..20); null: no logprobs. */
+  /** Number of alternatives reported for each token (0..20), in addition to the token itself; null: no logprobs. */
   readonly topLogprobs: number | null;
 }
 
@@ -82,18 +82,18 @@ export const greedySampling: Sampling = {
   topLogprobs: null,
 };
 
-/** "Don't repeat yourself": penalises a token that would extend a repeated run of tokens. */
+/** DRY ("don't repeat yourself") sampling: penalises a token that would extend a repeated run of tokens. */
 export interface Dry {
   readonly multiplier: number;
   readonly base: number;
   readonly allowedLength: number;
-  /** Texts that end a run. */
+  /** Texts at which a repeated run of tokens ends. */
   readonly sequenceBreakers: readonly string[];
 }
 
 /**
- * Constraint on the whole output. Grammar texts are the client's: engines/text/constraints translates them before a
- * grammar engine sees them. `field` is the request field of a schema, for error messages.
+ * Constraint on the whole output. Grammar texts are in the client's notation: engines/text/constraints translates them
+ * for the grammar engine. `field` is the request field that contains a schema, for error messages.
  */
 export type OutputGrammar =
   | { readonly kind: "json" }
@@ -102,7 +102,7 @@ export type OutputGrammar =
   | { readonly kind: "lark"; readonly grammar: string }
   | { readonly kind: "llguidance"; readonly grammar: string };
 
-/** The LoRA adapter of a request: by name, or by revision. */
+/** LoRA adapter chosen by a request: by its name (`alias`), or by its revision (`generation`). */
 export type AdapterSelector = { readonly alias: string } | { readonly generation: string };
 
 export type Prompt =
@@ -113,29 +113,29 @@ export type Prompt =
     }
   | { readonly kind: "text"; readonly text: string };
 
-/** The part of a request that only request preparation reads. May be tens of megabytes. */
+/** Part of a request that is read only when the request is prepared. Its size may be tens of megabytes. */
 export interface RequestContent {
   readonly prompt: Prompt;
   readonly grammar: OutputGrammar | null;
   readonly tools: ToolUse | null;
 }
 
-/** A RequestContent in serialised form. Threads transfer it unread; a text worker opens it. */
+/** A RequestContent in serialised form. Threads pass it on without parsing it; a text worker parses it. */
 export interface SealedContent {
   readonly kind: "sealed";
   readonly isChat: boolean;
   readonly bytes: Uint8Array;
-  /** Digest of its grammar and tools; null: it has none. */
+  /** Digest of the content's grammar and tools; null: it has neither. */
   readonly demand: string | null;
 }
 
-/** A request with opened content. */
+/** A request whose content has been parsed. */
 export type OpenRequest = GenerateRequest & RequestContent;
 
 export interface GenerateRequest {
   /** Model id as configured; resolved by the inference service. */
   readonly model: string;
-  /** null: the base model. */
+  /** Adapter; null: the base model. */
   readonly adapter: AdapterSelector | null;
   /** Client identity for fair queueing. Never the API key itself. */
   readonly client: string;
@@ -147,21 +147,21 @@ export interface GenerateRequest {
   readonly candidates: number;
   /** Lower values are served first; default 0. */
   readonly priority: number;
-  /** null: none, or the content is sealed. */
+  /** Grammar; null: none, or the content is sealed. */
   readonly grammar: OutputGrammar | null;
-  /** null: no tools, or the content is sealed. Chats only. */
+  /** Tools, for chats only; null: none, or the content is sealed. */
   readonly tools: ToolUse | null;
-  /** Alternatives reported beside each prompt token (0..20); null: no logprobs of the prompt. */
+  /** Number of alternatives reported for each prompt token (0..20); null: no logprobs of the prompt. */
   readonly promptLogprobs: number | null;
-  /** Most reasoning tokens, after which the answer is forced to begin; null: no bound. */
+  /** Maximum number of reasoning tokens, after which the final answer is forced to begin; null: no limit. */
   readonly reasoningBudget: number | null;
   readonly stop: readonly string[];
-  /** null: until the context is full. */
+  /** Maximum number of generated tokens; null: until the context is full. */
   readonly maxTokens: number | null;
   readonly ignoreEos: boolean;
-  /** Keep the end of a prompt that is too long, instead of refusing it. */
+  /** true: of a prompt that is too long, only the end is used; false: the request is rejected. */
   readonly truncatePrompt: boolean;
-  /** Streamed answers: label of their latency metrics; null: not streamed. */
+  /** Streamed responses: label of their latency metrics; null: the response is not streamed. */
   readonly series: string | null;
   /** Time of arrival, in milliseconds since 1970. */
   readonly receivedAt: number;
@@ -191,16 +191,18 @@ export interface TemplateArguments {
   readonly reasoningEffort?: string;
 }
 
-/** `tool_calls`: ended by itself or by a stop string, after at least one complete call. */
+/**
+ * Why a choice ended. `tool_calls`: the model stopped by itself or at a stop string, after at least one complete call.
+ */
 export type FinishReason = "stop" | "length" | "tool_calls" | "cancelled";
 
-/** Token counts and times of one request. Times in seconds. */
+/** Token counts and times of one request. Times are in seconds. */
 export interface Usage {
   readonly promptTokens: number;
-  /** Prompt tokens with KV from the prefix cache. */
+  /** Number of prompt tokens whose KV came from the prefix cache. */
   readonly cachedTokens: number;
   readonly completionTokens: number;
-  /** Completion tokens spent on reasoning. */
+  /** Number of completion tokens that were reasoning. */
   readonly reasoningTokens: number;
   readonly promptSeconds: number;
   readonly completionSeconds: number;
@@ -208,25 +210,26 @@ export interface Usage {
   readonly timeline: Timeline;
 }
 
-/** Milestones of a request, in milliseconds since 1970. */
+/** Times of a request's stages, in milliseconds since 1970. */
 export interface Timeline {
-  /** A text worker has started the request. */
+  /** A text worker began to process the request. */
   readonly startedAt: number;
-  /** Its prompt is rendered and encoded; from here on it waits for the model. */
+  /** The prompt was rendered and encoded. From this time on the request waits for the model. */
   readonly queuedAt: number;
-  /** The model has started its prompt. */
+  /** The model began to process the prompt. */
   readonly scheduledAt: number;
   readonly firstTokenAt: number;
   readonly endedAt: number;
 }
 
 /**
- * Events of a request, in order: at most one prompt, begin, the events of its choices, then exactly one of done |
- * error; error may come at any time. The events of a choice are (reasoning | text | call)* (refusal)? finish, where a
- * call is tool_call, tool_arguments*, and either tool_call_end or tool_call_failed; calls of a choice do not overlap.
+ * Events of a request, in this order: at most one prompt, begin, the events of its choices, then exactly one done or
+ * error. An error may come at any time. The events of one choice are (reasoning | text | call)* (refusal)? finish. A
+ * call is tool_call, tool_arguments*, and then either tool_call_end or tool_call_failed; calls of the same choice do
+ * not overlap.
  */
 export type GenerateEvent =
-  /** The first token exists. Sent once, before the events of any choice. */
+  /** The first token was generated. Sent once, before the events of any choice. */
   | {
       readonly type: "begin";
       readonly promptTokens: number;
@@ -235,11 +238,11 @@ export type GenerateEvent =
       readonly adapterGeneration?: string;
     }
   /**
-   * The prompt's own tokens, if their logprobs were requested. The first token has no predecessor: its logprob is
-   * meaningless.
+   * The tokens of the prompt, if their logprobs were requested. The logprob of the first token is meaningless, because
+   * no token precedes it.
    */
   | { readonly type: "prompt"; readonly logprobs: LogprobRecords }
-  /** The model's reasoning before its answer. */
+  /** Part of the model's reasoning, which precedes the final answer. */
   | { readonly type: "reasoning"; readonly choice: number; readonly text: string }
   | {
       readonly type: "text";
@@ -247,7 +250,7 @@ export type GenerateEvent =
       readonly text: string;
       readonly logprobs?: LogprobRecords;
     }
-  /** A call begins, number `call` of its choice, counted from 0. */
+  /** A tool call begins. `call` is its number within the choice, counted from 0. */
   | {
       readonly type: "tool_call";
       readonly choice: number;
@@ -255,16 +258,17 @@ export type GenerateEvent =
       readonly id: string;
       readonly name: string;
     }
-  /** A piece of a call's arguments: JSON text. */
+  /** A part of a call's arguments, which are JSON text. */
   | { readonly type: "tool_arguments"; readonly choice: number; readonly call: number; readonly text: string }
   /** The arguments are complete and valid JSON. */
   | { readonly type: "tool_call_end"; readonly choice: number; readonly call: number }
   /**
-   * Not a valid call: truncated, or not JSON. `text` is everything the model wrote of it. A fold that can still
-   * withdraw the call outputs it as text; otherwise the arguments have already been sent.
+   * The call is not valid: truncated, or not JSON. `text` is everything that the model wrote of the call. If the call
+   * has not been sent to the client yet, the response contains `text` instead; in a stream, the arguments have already
+   * been sent.
    */
   | { readonly type: "tool_call_failed"; readonly choice: number; readonly call: number; readonly text: string }
-  /** The text of a choice does not satisfy the request's constraint, for this reason. */
+  /** The text of a choice does not satisfy the request's constraint; `reason` says why. */
   | { readonly type: "refusal"; readonly choice: number; readonly reason: string }
   | {
       readonly type: "finish";

@@ -1,20 +1,20 @@
-// Logprob records: logprobs of tokens as flat numbers, the form in which they travel between threads and wait for the
-// response writer.
+// Logprob records: token logprobs as flat numbers. They are sent between threads and stored for the response writer in
+// this form.
 
-/** Largest vocabulary: a 32-bit float holds every smaller id exactly. */
+/** Maximum vocabulary size: a 32-bit float represents every smaller id exactly. */
 export const maxVocabulary = 2 ** 24;
 
-/** Floats of a record before its alternatives: token id, its logprob, number of alternatives. */
+/** Number of floats in a record before its alternatives: token id, its logprob, number of alternatives. */
 export const recordHead = 3;
 
-/** Logprobs of `count` tokens, in order. */
+/** Logprob records of `count` consecutive tokens. */
 export interface LogprobRecords {
   readonly count: number;
-  /** For each token `[id, logprob, n, n x (id, logprob)]`, alternatives likeliest first. */
+  /** One record per token, `[id, logprob, n, n x (id, logprob)]`, with the likeliest alternative first. */
   readonly floats: Float32Array;
 }
 
-/** Number of floats of the record at index `at`. */
+/** Returns the number of floats in the record at index `at`. */
 export function recordLength(floats: Float32Array, at: number): number {
   return recordHead + 2 * (floats[at + 2] as number);
 }
@@ -23,10 +23,10 @@ const noFloats = new Float32Array(0);
 const firstBlockFloats = 256;
 const largestBlockFloats = 2 ** 16;
 
-/** Growing list of records in few large blocks. Each record lies in one block. */
+/** Growing list of records, stored in a few large blocks. No record is split between two blocks. */
 export class LogprobList {
   readonly #blocks: Float32Array[] = [];
-  /** The block being filled, the last of #blocks. */
+  /** The block being filled, which is the last of #blocks. */
   #block = noFloats;
   #used = 0;
   #count = 0;
@@ -42,13 +42,13 @@ export class LogprobList {
     this.#count += count;
   }
 
-  /** The records so far, in arrays of whole records. They stay valid when more are added. */
+  /** Returns the records so far as arrays of whole records. The arrays stay valid when more records are added. */
   blocks(): readonly Float32Array[] {
     const last = this.#blocks.length - 1;
     return this.#blocks.map((block, i) => (i === last ? block.subarray(0, this.#used) : block));
   }
 
-  /** All records in one new array. */
+  /** Returns all records in one new array. */
   records(): LogprobRecords {
     const blocks = this.blocks();
     const floats = new Float32Array(blocks.reduce((length, block) => length + block.length, 0));

@@ -1,6 +1,7 @@
-// Compute lock: models that compute on the same cores take turns. llama.cpp's threads spin while they wait for each
-// other, so two models with one thread per core keep preempting each other's threads: two at once measured 50 times
-// slower than in turns. A lock on a file works across processes, and the system releases it when its holder dies.
+// Compute lock: makes models that compute on the same cores take turns. llama.cpp's threads spin while they wait for
+// each other, so two models with one thread per core keep preempting each other's threads: running both at once was
+// measured 50 times slower than taking turns. A lock on a file works across processes, and the system releases it when
+// its holder ends.
 import { closeSync, openSync } from "node:fs";
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
@@ -15,7 +16,7 @@ export interface ComputeLock {
 const exclusive = 2;
 const unlock = 8;
 
-/** The lock at `path`; null if the system has no flock. Each model opens it separately. */
+/** Opens the lock at `path`; null if the system has no flock. Each model opens it separately. */
 export function openComputeLock(path: string): ComputeLock | null {
   if (process.platform === "win32") return null;
   const libc = koffi.load(process.platform === "darwin" ? "libSystem.dylib" : null);
@@ -24,7 +25,7 @@ export function openComputeLock(path: string): ComputeLock | null {
   return {
     acquire: () => {
       while (flock(descriptor, exclusive) !== 0) {
-        // A signal may interrupt the wait; any other error is permanent.
+        // Retry if a signal interrupted the wait; any other error is permanent.
         const errno = koffi.errno();
         if (errno === koffi.os.errno.EINTR) continue;
         throw new ServerError("model_failed", `"${path}" cannot be locked: flock failed with errno ${errno}`);

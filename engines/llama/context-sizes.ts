@@ -1,5 +1,5 @@
-// Context sizes: what to request from llama.cpp, and how much of it the scheduler may use. Pure arithmetic on the spec,
-// the model's traits and the machine's memory.
+// Context sizes: the sizes to request from llama.cpp, and the part of them that the scheduler may use. They are
+// computed from the spec, the model's traits and the machine's memory, without side effects.
 import { ServerError } from "../../runtime/errors.ts";
 import {
   allocatedTokens,
@@ -12,31 +12,36 @@ import type { Capacity, ModelSpec } from "../engine.ts";
 import { nativeSequences } from "./kv/kv-unified.ts";
 import type { ModelTraits } from "./model-traits.ts";
 
-/** Layout of the sequences in memory: a stream each, one shared pool, or none (encoders). */
+/** Memory layout of the sequences: one stream per sequence, one pool shared by all, or no KV memory (encoders). */
 export type MemoryMode = "streams" | "unified" | "none";
 
 export interface ContextSizes {
   readonly mode: MemoryMode;
   readonly capacity: Capacity;
   readonly kvCacheBytes: number;
-  /** KV cache size in tokens, all sequences together. */
+  /** Size of the KV cache in tokens, for all sequences together. */
   readonly contextTokens: number;
   readonly sequences: number;
-  /** Upper bounds in tokens: of one llama_decode call, and of one physical batch. */
+  /** Maximum numbers of tokens: `batchTokens` in one llama_decode call, `passTokens` in one physical batch. */
   readonly batchTokens: number;
   readonly passTokens: number;
   readonly maxOutputs: number;
 }
 
-/** LLAMA_MAX_SEQ of the supported release. */
+/** Maximum number of sequences: LLAMA_MAX_SEQ of the supported release. */
 export const maxNativeSequences = 256;
-/** Tokens of one physical batch; llama.cpp splits larger chunks. */
+/** Number of tokens in a physical batch; llama.cpp splits larger batches. */
 const physicalBatchTokens = 512;
-/** Tokens of a pass with hidden states: llama.cpp also computes the logits of the whole vocabulary for each of them. */
+/**
+ * Maximum number of tokens in a pass with hidden states. It is small, because llama.cpp also computes the logits of the
+ * whole vocabulary for each of these tokens.
+ */
 const pooledPassTokens = 64;
-/** llama.cpp rounds a pool up to a multiple of this many tokens. */
+/** llama.cpp rounds the size of a pool up to a multiple of this number of tokens. */
 const poolStep = 256;
-/** Room for copies in a pool without a configured size, as a fraction of what all slots can fill. */
+/**
+ * Size of the room for copies in a pool without a configured size, as a fraction of what all slots together can fill.
+ */
 const copiesShare = 0.25;
 
 export function contextSizes(spec: ModelSpec, traits: ModelTraits, memory: KvMemory): ContextSizes {
@@ -45,7 +50,8 @@ export function contextSizes(spec: ModelSpec, traits: ModelTraits, memory: KvMem
     throw new ServerError("config_invalid", message, { param: "max_seqs" });
   }
   if (traits.isEncoder) return encoderSizes(spec, traits);
-  // A GPU computes a pool as fast as streams. A model that cannot share cells gains nothing from a pool.
+  // A GPU computes a pool as fast as streams. A model that cannot roll back cannot share cells either, so it gains
+  // nothing from a pool.
   const isPool = (spec.pagedKv ?? memory.gpuBytes !== null) && traits.rollsBack;
   return isPool ? unifiedSizes(spec, traits, memory) : streamsSizes(spec, traits, memory);
 }
@@ -88,24 +94,24 @@ function unifiedSizes(spec: ModelSpec, { kv }: ModelTraits, memory: KvMemory): C
 function generating(spec: ModelSpec, sequenceTokens: number, kvBlocks: number) {
   const { maxSequences, maxBatchTokens, blockTokens } = spec;
   const maxLogitsRows = maxSequences + spec.extraLogitsRows;
-  // Filler rows are added to the scheduler's rows.
+  // Filler tokens, at most one per sequence, are added to the scheduler's tokens.
   const batchTokens = maxBatchTokens + maxSequences;
   return {
     capacity: { maxSequences, maxBatchTokens, sequenceTokens, maxLogitsRows, blockTokens, kvBlocks },
     batchTokens,
     passTokens: Math.min(physicalBatchTokens, batchTokens),
-    // The library requires at least one output per native sequence.
+    // llama.cpp requires at least one output per native sequence.
     maxOutputs: Math.max(maxLogitsRows, maxSequences + 1, pooledPassTokens),
   };
 }
 
-/** An encoder attends to a whole sequence at once and keeps no state. */
+/** Returns the sizes for an encoder, which attends to a whole sequence at once and keeps no state. */
 function encoderSizes(spec: ModelSpec, { kv }: ModelTraits): ContextSizes {
   const { maxSequences, maxBatchTokens, blockTokens } = spec;
   const sequenceTokens = Math.min(spec.maxModelLength ?? kv.trainedContext, kv.trainedContext, maxBatchTokens);
   const wanted = Math.max(sequenceTokens, Math.min(physicalBatchTokens, maxBatchTokens));
-  // llama.cpp plans for an equal number of tokens per sequence. With mean pooling it aborts if the total exceeds a
-  // pass.
+  // llama.cpp plans for an equal number of tokens per sequence. With mean pooling it aborts if this number times the
+  // number of sequences exceeds a pass.
   const passTokens = Math.ceil(wanted / maxSequences) * maxSequences;
   const kvBlocks = Math.ceil(sequenceTokens / blockTokens) * maxSequences;
   const maxLogitsRows = maxSequences;

@@ -1,5 +1,6 @@
-// LlamaEncoder: one loaded llama.cpp encoder (bert and related), a LoadedModel that only has pooled outputs. Called
-// only by the step loop, on the thread that loaded it. Every row is a whole sequence; no state remains after a step.
+// LlamaEncoder: a loaded llama.cpp encoder (bert and related architectures), which is a LoadedModel with pooled outputs
+// only. Called only by the step loop, on the thread that loaded it. Every row is a whole sequence; no state remains
+// after a step.
 import assert from "node:assert/strict";
 import type { Batch, StepOutput } from "../batch.ts";
 import { NoKv } from "../decoding/kv/no-kv.ts";
@@ -12,7 +13,7 @@ export interface EncoderParts {
   readonly card: ModelCard;
   readonly capacity: Capacity;
   readonly capabilities: Capabilities;
-  /** Most tokens of one pass. */
+  /** Maximum number of tokens in one pass. */
   readonly passTokens: number;
 }
 
@@ -25,7 +26,7 @@ export class LlamaEncoder implements LoadedModel {
   readonly #context: NativeContext;
   readonly #native: NativeBatchView;
   readonly #passTokens: number;
-  /** Batch rows of the current pass; a row's native sequence id is its index here. */
+  /** Batch rows in the current pass. The native sequence id of a row is its index in this array. */
   readonly #passRows: Int32Array;
   #passCount = 0;
   readonly #logits = new Float32Array(0);
@@ -82,7 +83,7 @@ export class LlamaEncoder implements LoadedModel {
     const { pooling, pooledLength } = this.capabilities;
     for (let sequence = 0; sequence < count; sequence++) {
       const row = this.#passRows[sequence] as number;
-      // llama.cpp returns the mean; the contract asks for the sum.
+      // llama.cpp returns the mean, but the engine contract requires the sum.
       const factor = pooling === "mean" ? (batch.length[row] as number) : 1;
       const vector = this.#context.pooled(sequence, pooledLength);
       for (let i = 0; i < pooledLength; i++) this.#pooled[row * pooledLength + i] = (vector[i] as number) * factor;

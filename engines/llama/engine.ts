@@ -1,5 +1,5 @@
-// llama.cpp engine: loads a GGUF file, opens model and context, warms them up, and returns a LlamaModel or a
-// LlamaEncoder. Errors carry the last lines of llama.cpp's log, which say what is wrong with a file.
+// llama.cpp engine: loads a GGUF file, opens model and context, runs a warm-up pass, and returns a LlamaModel or a
+// LlamaEncoder. Errors contain the last lines of llama.cpp's log, which say what is wrong with a file.
 import { freemem } from "node:os";
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
@@ -27,10 +27,13 @@ import type { Pointer } from "./native/pointer.ts";
 export type NativeModel = LlamaModel | LlamaEncoder;
 
 const flashAttentionAuto = -1;
-/** ggml computes attention in tiles from 64 rows per sequence on. Speed by chunk length: bench/results/long.md. */
+/**
+ * Chunk lengths in tokens. ggml computes attention in tiles if a sequence has 64 rows or more. Measured speeds by chunk
+ * length: bench/results/long.md.
+ */
 const cpuChunk = { least: 64, best: 256 } as const;
 const gpuChunk = { least: 32, best: 512 } as const;
-// Created once: koffi never frees a type.
+// Created only once, because koffi never frees a type.
 const progressCallback = koffi.pointer(koffi.proto("bool", ["float", "void*"]));
 
 export const llamaEngine = {
@@ -40,15 +43,16 @@ export const llamaEngine = {
     const { pointer: model, weightBytes } = openModel(library, spec, onProgress);
     let loaded: NativeModel;
     try {
-      // A GPU's free memory is read once the weights are on it. In main memory the system drops mapped weights if the
-      // cache needs room.
+      // On a GPU, free memory is measured after the weights are loaded. In main memory it is measured before the load,
+      // because the system drops mapped weights if the KV cache needs room.
       const onCpu = library.backend === "cpu";
       const memory = onCpu ? { freeBytes: freeBeforeBytes, gpuBytes: null } : await library.gpuMemory();
       const found = traitsOf(library.functions, model, spec);
       const { functions } = library;
       const traits = spec.mtp ? mtpTraits(functions, model, found, spec) : found;
       const sizes = contextSizes(spec.mtp ? { ...spec, pagedKv: true } : spec, traits, memory);
-      // The MTP layers take KV memory, but are not part of the model's saved states.
+      // The traits with MTP include the KV memory of the MTP layers, but the model's saved states do not contain those
+      // layers. So the model keeps its own KV traits.
       loaded = openLoaded(library, spec, model, { weightBytes, traits: { ...traits, kv: found.kv }, sizes });
     } catch (error) {
       library.functions.modelFree(model);
@@ -69,14 +73,14 @@ interface OpenModel {
   readonly weightBytes: number;
 }
 
-/** Traits of a model, and the context sizes that follow from them. */
+/** Traits of a model, and the context sizes computed from them. */
 interface Findings {
   readonly weightBytes: number;
   readonly traits: ModelTraits;
   readonly sizes: ContextSizes;
 }
 
-/** Bytes this process may still allocate, container limits included. */
+/** Returns the number of bytes that this process may still allocate, considering container limits. */
 function availableMemory(): number {
   return process.availableMemory?.() ?? freemem();
 }
@@ -104,13 +108,16 @@ function openModel(library: LlamaLibrary, spec: ModelSpec, onProgress: LoadProgr
   }
 }
 
-/** Sum of the model buffers in the log of a load: the mapped file, and copies in the layout of the kernels. Bytes. */
+/**
+ * Returns the total size in bytes of the model buffers in the log of a load: the mapped file, and copies in the layout
+ * of the kernels.
+ */
 function bufferBytes(lines: readonly string[]): number {
   const sizes = lines.map((line) => /model buffer size = +([\d.]+) MiB/.exec(line)?.[1] ?? 0);
   return sizes.reduce<number>((sum, size) => sum + Number(size) * 2 ** 20, 0);
 }
 
-/** The returned NativeModel takes ownership of `model`. */
+/** Opens the context of a loaded model. The returned NativeModel takes ownership of `model`. */
 function openLoaded(library: LlamaLibrary, spec: ModelSpec, model: Pointer, findings: Findings): NativeModel {
   const { functions } = library;
   const params = contextParams(library, spec, findings);
@@ -190,7 +197,7 @@ function contextParams(library: LlamaLibrary, spec: ModelSpec, { traits, sizes }
   params.type_k = kvType;
   params.type_v = kvType;
   params.kv_unified = sizes.mode !== "streams";
-  // A sliding-window layer keeps the tokens behind its window only if MTP needs to drop tails.
+  // A sliding-window layer drops the tokens before its window. They are kept only for MTP, which needs to drop tails.
   params.swa_full = Boolean(spec.mtp);
   params.no_perf = true;
   if (spec.abortFlag) {
@@ -205,8 +212,8 @@ function chunkOf({ backend }: LlamaLibrary): Capabilities["chunkTokens"] {
 }
 
 /**
- * Native pooling is used for encoders only. Hidden states of a generating model are pooled here: llama.cpp pools within
- * one pass, and a row may take several.
+ * Returns the pooling type for llama.cpp. Encoders and `rank` use native pooling. Other hidden states of a generating
+ * model are pooled by this engine, because llama.cpp pools only within one pass and a row may take several passes.
  */
 function nativePooling({ pooling, isEncoder }: ModelTraits): number {
   return pooling !== null && (isEncoder || pooling === "rank") ? poolingType[pooling] : poolingType.none;
@@ -229,7 +236,8 @@ function modelOf(
     pooling,
     pooledLength,
     wholeSequences: isEncoder,
-    // A model without rollback gets no filler tokens: prompt rows fill some of the gaps between sequence ids.
+    // A model without rollback gets no filler tokens, so its prompt rows must fill some of the gaps between sequence
+    // ids.
     mixesLengths: sizes.mode !== "streams" || !rollsBack,
     chunkTokens: isEncoder ? { least: 1, best: capacity.maxBatchTokens } : chunkOf(library),
     adaptersPerStep: spec.adapters && !isEncoder ? 1 : 0,
@@ -254,7 +262,8 @@ function modelOf(
       ? new UnifiedKv(context, pool)
       : new StreamsKv(context, {
           capacity,
-          // States of sliding-window models from older versions hold all tokens and would not fit.
+          // The mark "windows" rejects states of sliding-window models from older versions. They hold all tokens and
+          // would not fit.
           layout: `${layout} of ${capacity.maxSequences}${rollsBack ? "" : ", windows"}`,
           truncates: rollsBack,
           bytesPerToken,
@@ -282,7 +291,10 @@ function card(library: LlamaLibrary, spec: ModelSpec, context: NativeContext, fi
   };
 }
 
-/** Pages the weights in and makes the library allocate its buffers, so that the first request does not pay for it. */
+/**
+ * Runs a first pass, which pages in the weights and makes llama.cpp allocate its buffers, so that the first request
+ * does not wait for it.
+ */
 function warmUp(model: NativeModel): void {
   const batch = new Batch(1, 1);
   model.kv.reserve(0, 1);

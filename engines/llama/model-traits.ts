@@ -1,5 +1,5 @@
-// Model traits: whether a model generates, rolls back and pools, and the size of its KV cache. Read by the loader once
-// the weights are loaded. Models that this engine cannot run are refused here.
+// Model traits: whether a model generates, whether it can roll back, how it pools, and the size of its KV cache. The
+// loader determines them when the weights are loaded. Models that this engine cannot run are rejected here.
 import { ServerError } from "../../runtime/errors.ts";
 import type { KvShape } from "../decoding/kv/kv-budget.ts";
 import type { ModelSpec, Pooling } from "../engine.ts";
@@ -8,15 +8,15 @@ import type { Pointer } from "./native/pointer.ts";
 
 export interface ModelTraits {
   readonly kv: KvShape;
-  /** Attention looks both ways: pooled outputs only, no KV cache. */
+  /** Whether the attention is bidirectional. Such a model has pooled outputs only, and no KV cache. */
   readonly isEncoder: boolean;
-  /** A sequence's tail can be dropped, and cells can be shared. */
+  /** Whether the tail of a sequence can be dropped, and cells can be shared between sequences. */
   readonly rollsBack: boolean;
   readonly pooling: Pooling | null;
   readonly pooledLength: number;
 }
 
-/** Architectures that are encoders although their files do not say so. */
+/** Architectures that are encoders, although their files do not say so. */
 const silentEncoders: ReadonlySet<string> = new Set(["gemma-embedding"]);
 
 export function traitsOf(functions: LlamaFunctions, model: Pointer, spec: ModelSpec): ModelTraits {
@@ -53,7 +53,7 @@ function poolingOf(type: number, isEncoder: boolean): Pooling | null {
     case poolingType.rank:
       return "rank";
     case poolingType.cls:
-      // With causal attention the first token knows nothing of the others.
+      // With causal attention, the first token's state contains nothing of the later tokens, so "cls" is useless.
       return isEncoder ? "cls" : null;
     default:
       return "mean";

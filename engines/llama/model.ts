@@ -1,6 +1,6 @@
-// LlamaModel: one loaded llama.cpp model that generates. Called only by the step loop, on the thread that loaded it.
-// Rows are fed in order of their native sequence ids with gaps filled, because llama.cpp is several times slower
-// otherwise; the scheduler does not see that.
+// LlamaModel: a loaded llama.cpp model that generates. Called only by the step loop, on the thread that loaded it. Rows
+// are fed in the order of their native sequence ids, and gaps between ids are filled, because llama.cpp is several
+// times slower otherwise. The scheduler is not aware of this.
 import assert from "node:assert/strict";
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
@@ -14,20 +14,20 @@ import type { NativeContext } from "./native/native-context.ts";
 import { PooledPasses } from "./pooled-passes.ts";
 import { RowOrder } from "./row-order.ts";
 
-/** Result of loading; LlamaModel takes ownership. */
+/** Parts of a loaded model; LlamaModel takes ownership of them. */
 export interface LoadedParts {
   readonly context: NativeContext;
   readonly kv: SlotKv;
   readonly card: ModelCard;
   readonly capacity: Capacity;
   readonly capabilities: Capabilities;
-  /** Most outputs of a pass, as the context was opened. */
+  /** Maximum number of outputs in a pass, as set when the context was opened. */
   readonly maxOutputs: number;
   readonly heads: LlamaHeads | null;
   readonly adapters: LlamaAdapters | null;
 }
 
-// Token fed for a sequence without a row in a step, only to keep the sequence ids of the pass dense.
+// Token fed to a sequence that has no row in a step, only to keep the sequence ids of the pass dense.
 const fillerToken = 0;
 
 export class LlamaModel implements LoadedModel {
@@ -47,7 +47,7 @@ export class LlamaModel implements LoadedModel {
   readonly #fillerIds: Int32Array;
   readonly #fillerPositions: Int32Array;
   #fillerCount = 0;
-  /** Lowest and highest native id with a one-token row. */
+  /** Lowest and highest native id among the rows of one token. */
   #firstSingle = 0;
   #lastSingle = -1;
   readonly #logitsRow: Int32Array;
@@ -78,7 +78,7 @@ export class LlamaModel implements LoadedModel {
     this.#selectAdapter(batch);
     this.#slots.prepare(batch);
     this.#order.arrange(batch, this.#slots);
-    // Logits last: each pass overwrites the outputs of the one before.
+    // The logits pass runs last, because each pass overwrites the outputs of the previous one.
     this.#pooled.run(batch, this.#order);
     const outputCount = this.#fill(batch);
     if (this.#native.count > 0) this.#context.decode(this.#native);
@@ -102,7 +102,10 @@ export class LlamaModel implements LoadedModel {
     this.#context.dispose();
   }
 
-  /** Selects the step's adapter. llama.cpp applies one set of adapters to a whole pass. */
+  /**
+   * Selects the adapter of a step. All rows must use the same one, because llama.cpp applies one set of adapters to a
+   * whole pass.
+   */
   #selectAdapter(batch: Batch): void {
     const adapter = batch.rowCount > 0 ? at(batch.adapter, 0) : 0;
     for (let row = 1; row < batch.rowCount; row++) {
@@ -116,7 +119,10 @@ export class LlamaModel implements LoadedModel {
     else assert.equal(adapter, 0, "this model takes no adapters");
   }
 
-  /** Writes the rows with logits to native memory, gaps filled. Returns the number of logits rows. */
+  /**
+   * Writes the step's rows, except pooled ones, to native memory and fills the gaps between ids. Returns the number of
+   * logits rows.
+   */
   #fill(batch: Batch): number {
     const { rows, ids, count } = this.#order;
     this.#findSingles(batch);
@@ -127,7 +133,8 @@ export class LlamaModel implements LoadedModel {
     for (let i = 0; i < count; i++) {
       const row = at(rows, i);
       const id = at(ids, i);
-      // A gap between longer rows also ends a pass, but a one-token filler would not join them.
+      // Only gaps between one-token rows are filled. A gap between longer rows also ends a pass, but a one-token filler
+      // would not join them.
       if (lastId >= this.#firstSingle && id <= this.#lastSingle) this.#fillGap(lastId + 1, id);
       lastId = id;
       this.#logitsRow[row] = -1;
@@ -156,7 +163,7 @@ export class LlamaModel implements LoadedModel {
     }
   }
 
-  /** Feeds a filler token to each native sequence from..to that can take one. */
+  /** Feeds a filler token to each native sequence with from <= id < to that can take one. */
   #fillGap(from: number, to: number): void {
     for (let id = from; id < to; id++) {
       const position = this.#slots.fillerPosition(id);
@@ -173,20 +180,20 @@ export class LlamaModel implements LoadedModel {
     }
   }
 
-  /** The native output buffer moves only when it grows; its view is kept until then. */
+  /** Updates the view of the native output buffer. The buffer moves only when it grows; the view is kept until then. */
   #viewLogits(rowCount: number): void {
     const pointer = this.#context.logitsPointer();
     const address = koffi.address(pointer);
     const { vocabSize } = this.card;
     if (address === this.#logitsAddress && rowCount * vocabSize <= this.#logits.length) return;
-    // The buffer always has room for one row per sequence.
+    // The buffer has room for at least one row per sequence.
     const floats = Math.max(rowCount, this.capacity.maxSequences) * vocabSize;
     this.#logits = new Float32Array(koffi.view(pointer, floats * Float32Array.BYTES_PER_ELEMENT));
     this.#logitsAddress = address;
   }
 }
 
-/** Element of a typed array at an index known to be in bounds. */
+/** Returns an element of a typed array at an index known to be in bounds. */
 function at(array: Int32Array, index: number): number {
   return array[index] as number;
 }

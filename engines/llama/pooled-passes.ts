@@ -1,6 +1,6 @@
-// Pooled outputs of a model that generates: hidden states behind the output norm, summed over a row (mean) or of its
-// last token, and scores. llama.cpp computes the logits of every token of such a pass too, so these passes get as few
-// tokens as possible, and at most as many as there are outputs.
+// Pooled outputs of a model that generates: hidden states after the output norm, either summed over a row (mean) or of
+// its last token, and scores. In such a pass llama.cpp also computes the logits of every token. These passes therefore
+// contain as few tokens as possible, and at most as many as the context has outputs.
 import assert from "node:assert/strict";
 import type { Batch } from "../batch.ts";
 import type { Pooling } from "../engine.ts";
@@ -12,7 +12,7 @@ export interface PoolingOptions {
   readonly pooling: Pooling | null;
   readonly pooledLength: number;
   readonly maxSequences: number;
-  /** Most outputs of a pass. */
+  /** Maximum number of outputs in a pass. */
   readonly maxOutputs: number;
 }
 
@@ -22,7 +22,9 @@ export class PooledPasses {
   readonly #context: NativeContext;
   readonly #native: NativeBatchView;
   readonly #options: PoolingOptions;
-  /** By token of the pass: the row of `output` it adds to, and its native sequence. */
+  /**
+   * For each token of the pass: the row of `output` to which it is added; the next array has its native sequence id.
+   */
   readonly #outputOf: Int32Array;
   readonly #sequenceOf: Int32Array;
 
@@ -35,7 +37,7 @@ export class PooledPasses {
     this.#sequenceOf = new Int32Array(options.maxOutputs);
   }
 
-  /** Feeds the rows that ask for pooled outputs. */
+  /** Runs the rows that ask for pooled outputs, and stores these in `output`. */
   run(batch: Batch, order: RowOrder): void {
     let count = 0;
     for (let row = 0; row < batch.rowCount; row++) this.row[row] = batch.wantPooled[row] === 1 ? count++ : -1;
@@ -53,7 +55,7 @@ export class PooledPasses {
     }
   }
 
-  /** Feeds all tokens but the last of each row. */
+  /** Feeds all tokens of each pooled row except the last, without outputs. */
   #feedHeads(batch: Batch, order: RowOrder): void {
     this.#native.clear();
     for (let i = 0; i < order.count; i++) {
@@ -65,7 +67,9 @@ export class PooledPasses {
     if (this.#native.count > 0) this.#context.decode(this.#native);
   }
 
-  /** Feeds the tokens whose hidden states count, as many per pass as there are outputs. */
+  /**
+   * Feeds the tokens whose hidden states enter the result, in as many passes as the maximum number of outputs requires.
+   */
   #feedPooled(batch: Batch, order: RowOrder): void {
     this.#native.clear();
     for (let i = 0; i < order.count; i++) {
@@ -98,7 +102,10 @@ export class PooledPasses {
     for (let token = 0; token < count; token++) this.#add(token, states, token * pooledLength);
   }
 
-  /** Adds a vector, `values` from index `from` on, to the output of the pass's token `token`. */
+  /**
+   * Adds a vector to the output of a token of the pass, given by its index. The vector begins at index `from` of
+   * `values`.
+   */
   #add(token: number, values: Float32Array, from: number): void {
     const { pooledLength } = this.#options;
     const to = (this.#outputOf[token] as number) * pooledLength;

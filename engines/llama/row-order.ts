@@ -1,15 +1,15 @@
-// Row order: the rows of a step by native sequence id, because llama.cpp joins neighbouring ids to one pass. Refilled
-// each step.
+// Row order: the rows of a step sorted by native sequence id, because llama.cpp computes neighbouring ids in one pass.
+// Refilled at every step.
 import type { Batch } from "../batch.ts";
 import type { SlotKv } from "./kv/slot-kv.ts";
 
 export class RowOrder {
-  /** Rows of the batch, lowest native id first; the first `count` are valid. */
+  /** Rows of the batch, in ascending order of native id; only the first `count` are valid. */
   readonly rows: Int32Array;
-  /** Native id of each row. */
+  /** Native id of each of these rows. */
   readonly ids: Int32Array;
   count = 0;
-  /** Row by native id, -1 = none; all -1 between calls. */
+  /** Row of each native id; -1 = none. Between calls all entries are -1. */
   readonly #rowOfId: Int32Array;
 
   constructor(maxSequences: number) {

@@ -1,24 +1,30 @@
-// Engine estimates for a model, and the comparison that picks the faster engine.
+// Measured speeds of the engines for a model, and the comparison that picks the faster engine.
 import type { TrialReport } from "../../runtime/host/system.ts";
 import type { EngineName } from "../engine.ts";
 
-/** Scaled from an excerpt to the whole model by the bytes of their weights. */
+/** Speeds of one engine, scaled from the excerpt to the whole model by the ratio of their weight bytes. */
 export type EngineFigures = TrialReport;
 
 export type TrialFigures = Readonly<Record<EngineName, EngineFigures>>;
 
-/** Prompt tokens per generated token of a chat: the weight of prefill against decode in the choice of the engine. */
+/** Prompt tokens per generated token of a typical chat. It weights prefill against decode when the engine is chosen. */
 const promptTokensPerNewToken = 4;
 
-/** The engine with less time per generated token: its share of prefill, and decode averaged over 1 and 16 sequences. */
+/**
+ * Returns the engine with the lower time per generated token. The time includes a share of prefill; decode is the
+ * average over 1 and 16 sequences.
+ */
 export function quickerEngine({ wasm, llama }: TrialFigures): EngineName {
   return secondsPerNewToken(wasm) <= secondsPerNewToken(llama) ? "wasm" : "llama";
 }
 
-/** First Node that runs wasm faster, and the assumed gain in prefill and batches: bench/results/engine-wasm.md. */
+/**
+ * First Node version that runs wasm faster, and the assumed gain in prefill and batched decode. Source:
+ * bench/results/engine-wasm.md.
+ */
 export const fasterNode = { major: 24, gain: 1.5 } as const;
 
-/** Whether wasm would be the faster engine if prefill and batched decode gained as on `fasterNode`. */
+/** Whether wasm would be the faster engine if prefill and batched decode were as much faster as on `fasterNode`. */
 export function gainsByFasterNode({ wasm, llama }: TrialFigures): boolean {
   const { prompt, sixteenRows } = wasm;
   const { gain } = fasterNode;
@@ -31,7 +37,7 @@ function secondsPerNewToken({ prompt, oneRow, sixteenRows }: EngineFigures): num
   return promptTokensPerNewToken / prompt + written;
 }
 
-/** Log text: "prompt 812, decode 61, 16 at once 402, weights 139 MiB"; speeds in tokens/s. */
+/** Formats speeds (tokens/s) for the log: "prompt 812, decode 61, 16 at once 402, weights 139 MiB". */
 export function describeFigures({ prompt, oneRow, sixteenRows, weightBytes }: EngineFigures): string {
   const decode =
     oneRow === null || sixteenRows === null ? "" : `, decode ${shown(oneRow)}, 16 at once ${shown(sixteenRows)}`;

@@ -1,4 +1,4 @@
-// Trial record: speeds found by earlier trials, in a file of the cache. An unreadable file counts as empty.
+// Trial record: a file in the cache with the results of earlier trials. An unreadable file counts as empty.
 import { createHash } from "node:crypto";
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
@@ -22,24 +22,25 @@ const trialType = z.union([
   z.object({ failure: z.string() }),
 ]);
 const recordType = z.object({
-  /** `at` in milliseconds since 1970. */
+  /** `at`: time of the trial in milliseconds since 1970. */
   trials: z.array(z.object({ key: z.string(), at: z.number() }).and(trialType)),
 });
 
 type TrialRecord = Readonly<z.infer<typeof recordType>>;
 
-/** Result of a trial, or the failure of one that took too long. */
+/** Speeds measured by a trial, or the failure of a trial that took too long. */
 export type TrialOutcome = { readonly figures: TrialFigures } | { readonly failure: string };
 
 const dayMs = 24 * 60 * 60 * 1000;
-/** A failure is kept for a shorter time: the machine may have been busy with something else. */
+/** Times after which results and failures expire. A failure expires sooner, because the machine may have been busy. */
 const keptMs = { figures: 30 * dayMs, failure: dayMs } as const;
 
-/** The oldest are dropped. */
+/** Maximum number of trials kept; above it, the oldest are dropped. */
 const maxTrials = 256;
 
 /**
- * Digest of everything that determines a model's speed: machine, programs, settings, tensor shapes and number types.
+ * Returns a digest of everything that determines a model's speed: machine, programs, settings, tensor shapes and number
+ * types.
  */
 export async function trialKey(spec: ModelSpec, version: string): Promise<string> {
   const { tensors, fields } = await readTensorTable(spec.path);
@@ -52,7 +53,7 @@ export async function trialKey(spec: ModelSpec, version: string): Promise<string
   return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
 }
 
-/** null if there is no record, or it has expired. */
+/** Returns the recorded outcome; null if there is no record, or it has expired. */
 export async function findRecord(path: string, key: string): Promise<TrialOutcome | null> {
   const { trials } = await readRecord(path);
   const found = trials.find((trial) => trial.key === key);
@@ -61,7 +62,7 @@ export async function findRecord(path: string, key: string): Promise<TrialOutcom
   return ageMs >= 0 && ageMs < ("figures" in found ? keptMs.figures : keptMs.failure) ? found : null;
 }
 
-/** Rejects if the file cannot be written. */
+/** Adds an outcome to the file. Rejects if the file cannot be written. */
 export async function keepRecord(path: string, key: string, found: TrialOutcome): Promise<void> {
   const { trials } = await readRecord(path);
   const others = trials.filter((trial) => trial.key !== key);

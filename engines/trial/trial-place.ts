@@ -1,5 +1,5 @@
-// Trial process: times both engines on an excerpt of a model; started by trial.ts. The engines alternate, so that other load
-// on the machine affects both.
+// Trial process: times both engines on an excerpt of a model. Started by trial.ts. The engines alternate, so that other
+// load on the machine affects both.
 import { rm } from "node:fs/promises";
 import { performance } from "node:perf_hooks";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
@@ -10,28 +10,28 @@ import { openEngine } from "../open-engine.ts";
 import type { EngineFigures, TrialFigures } from "./figures.ts";
 
 export interface Trial {
-  /** Spec of the excerpt, whose file does not exist yet. */
+  /** Model spec of the excerpt. Its file does not exist yet: this process writes it. */
   readonly spec: ModelSpec;
   /** Path of the whole model. */
   readonly modelPath: string;
-  /** Most bytes of weights in the excerpt. */
+  /** Maximum size of the excerpt's weights in bytes. */
   readonly excerptBytes: number;
-  /** Time for all measurements of both engines. */
+  /** Time limit for all measurements of both engines together. */
   readonly budgetMs: number;
 }
 
-/** Sequences of the widest decode. */
+/** Number of sequences in the largest decode batch measured. */
 export const trialSequences = 16;
-/** Most tokens of a sequence: the least that llama.cpp allocates. */
+/** Maximum length of a sequence in tokens: the smallest context that llama.cpp allocates. */
 export const trialContext = 256;
 const promptTokens = 64;
-/** Encoder only: texts that fill a pass. */
+/** Number of texts in one pass (encoders only); together they fill the pass. */
 const textsTogether = 4;
 const leastRounds = 2;
-/** The first rounds compile code and fault in memory pages; they are not counted. */
+/** Number of uncounted rounds at the start, which compile code and fault in memory pages. */
 const warmUpRounds = 1;
 
-/** One kind of timed work. */
+/** One kind of work to be timed. */
 interface Workload {
   readonly rows: number;
   readonly tokensPerRow: number;
@@ -39,7 +39,7 @@ interface Workload {
 }
 
 interface Workloads {
-  /** All have the same weight. */
+  /** Prefill workloads; all have the same weight in the result. */
   readonly prompts: readonly Workload[];
   readonly oneRow: Workload | null;
   readonly sixteenRows: Workload | null;
@@ -57,16 +57,17 @@ function workloadsFor(context: number, generates: boolean): Workloads {
   };
 }
 
-/** Rejects with the error of an engine that refuses the excerpt. */
+/** Runs the trial. Rejects with the engine's error if an engine cannot load the excerpt. */
 export async function start({ init }: PlaceContext<Trial>): Promise<TrialFigures> {
   const { spec, modelPath, excerptBytes } = init;
   const excerpt = writeExcerpt(modelPath, spec.path, excerptBytes);
-  // The engines' code loads while the file is written.
+  // The engines' code loads while the excerpt is written.
   const engines = Promise.all([openEngine("wasm"), openEngine("llama")]);
   const [{ share, vocabSize }, [wasmEngine, llamaEngine]] = await Promise.all([excerpt, engines]);
   const loading = [wasmEngine, llamaEngine].map((engine) => engine.load(spec, () => {}));
   const loaded = await Promise.all(loading);
-  // Only the name is removed: llama.cpp has the file mapped. If both processes are killed, no file remains.
+  // Only the file's name is removed: llama.cpp keeps the content mapped. So no file remains, even if the processes are
+  // killed.
   await rm(spec.path).catch(() => undefined);
   const [wasm, llama] = loaded.map((model) => new TimedModel(model, vocabSize)) as [TimedModel, TimedModel];
   const workloads = workloadsFor(Math.min(wasm.context, llama.context), wasm.generates && llama.generates);
@@ -79,12 +80,12 @@ export async function start({ init }: PlaceContext<Trial>): Promise<TrialFigures
   return { wasm: wasm.figures(workloads, share), llama: llama.figures(workloads, share) };
 }
 
-/** A model in one engine, and its best time for each workload. */
+/** A model loaded in one engine, with its best time for each workload. */
 class TimedModel {
   readonly #model: LoadedModel;
   readonly #batch = new Batch(trialSequences, trialContext);
   readonly #tokens: Int32Array;
-  /** Tokens that the sequence in each slot holds. */
+  /** Number of tokens in the sequence of each slot. */
   readonly #held = new Int32Array(trialSequences);
   readonly #bestMs = new Map<Workload, number>();
 
@@ -97,16 +98,16 @@ class TimedModel {
     return this.#model.capabilities.generates;
   }
 
-  /** Most tokens of a sequence. */
+  /** Maximum length of a sequence in tokens. */
   get context(): number {
     return Math.min(trialContext, this.#model.capacity.sequenceTokens);
   }
 
-  /** Runs a workload once; its time is recorded if `counts`. */
+  /** Runs a workload once; if `counts`, its time is recorded. */
   run(workload: Workload, counts: boolean): void {
     this.#makeRoom(workload);
     rest();
-    // A first decode step wakes the threads.
+    // An unmeasured decode step first, because it wakes the engine's threads.
     if (workload.tokensPerRow === 1) this.#step(workload);
     const startMs = performance.now();
     for (let step = 0; step < workload.steps; step++) this.#step(workload);
@@ -127,7 +128,7 @@ class TimedModel {
     };
   }
 
-  /** Empties the slots without room for the workload; a prompt starts in an empty slot. */
+  /** Empties the slots that have too little room for the workload; a prompt always starts in an empty slot. */
   #makeRoom({ rows, tokensPerRow, steps }: Workload): void {
     for (let slot = 0; slot < rows; slot++) {
       const held = this.#held[slot] as number;
@@ -152,7 +153,10 @@ class TimedModel {
   }
 }
 
-/** The wasm engine's threads spin for 2 ms after a pass, on the cores on which the other engine is timed next. */
+/**
+ * Pause before each measurement. The wasm engine's threads spin for 2 ms after a pass, on the cores that the other
+ * engine uses next.
+ */
 const restMs = 4;
 const never = new Int32Array(new SharedArrayBuffer(4));
 

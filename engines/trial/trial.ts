@@ -1,5 +1,5 @@
-// Engine trial: a short-lived process times both engines on an excerpt of the model. The result is recorded by machine,
-// settings and tensor shapes, so that a similar model needs no trial.
+// Engine trial: a short-lived process times both engines on an excerpt of the model. The result is recorded under the
+// machine, the settings and the tensor shapes, so that a similar model needs no trial.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,16 +12,19 @@ import { findRecord, keepRecord, type TrialOutcome, trialKey } from "./record.ts
 import { type Trial, trialContext, trialSequences } from "./trial-place.ts";
 
 const trialModule = new URL("./trial-place.js", import.meta.url);
-/** Weights that exceed the caches of a core, yet are read quickly. */
+/** Maximum size of the excerpt's weights: larger than the caches of a core, yet quick to read. */
 const excerptBytes = 12 * 2 ** 20;
 const budgetMs = 300;
-/** Generous: an excerpt has at least one layer, and a layer of a large model can exceed `excerptBytes`. */
+/**
+ * Time limit of the trial process. It is generous because an excerpt has at least one layer, and a layer of a large
+ * model can exceed `excerptBytes`.
+ */
 const trialLimitMs = 20_000;
 const stopMs = 1000;
 
-/** Path and version of the trial records. */
+/** File of the trial records, and version of this program. */
 export interface TrialRecordOptions {
-  /** null: this user has no folder for it. */
+  /** Path of the record file; null: this user has no folder for it. */
   readonly path: string | null;
   /** Version of this program. */
   readonly version: string;
@@ -29,13 +32,13 @@ export interface TrialRecordOptions {
 
 export interface TrialFindings {
   readonly figures: TrialFigures;
-  /** Measured now, not from a record. */
+  /** true: measured now; false: taken from a record. */
   readonly isNew: boolean;
 }
 
 /**
- * Returns the recorded speeds, or those of a new trial. Rejects like tryEngines; for a day also if the last trial took
- * too long.
+ * Returns the recorded speeds, or runs a new trial. Rejects like tryEngines; it also rejects for a day after a trial
+ * that took too long.
  */
 export async function findTrial(spec: ModelSpec, { path, version }: TrialRecordOptions): Promise<TrialFindings> {
   const key = await trialKey(spec, version);
@@ -45,7 +48,7 @@ export async function findTrial(spec: ModelSpec, { path, version }: TrialRecordO
     const message = `${known.failure} (the last trial was less than a day ago; the next is a day after it)`;
     throw new ServerError("timeout", message);
   }
-  // If the record cannot be written, the next start measures again.
+  // A write error is ignored: the next start then measures again.
   const keep = async (found: TrialOutcome): Promise<void> => {
     if (path !== null) await keepRecord(path, key, found).catch(() => undefined);
   };
@@ -55,13 +58,13 @@ export async function findTrial(spec: ModelSpec, { path, version }: TrialRecordO
     return { figures, isNew: true };
   } catch (error) {
     const { code, message } = toErrorRecord(error);
-    // Other failures are cheap to repeat, and may be fixed by the next start.
+    // Other failures are not recorded, because repeating them is cheap and the next start may succeed.
     if (code === "timeout") await keep({ failure: message });
     throw error;
   }
 }
 
-/** Measures both engines. Rejects if one of them cannot run the excerpt, or the file system has no room for it. */
+/** Measures both engines. Rejects if one of them cannot run the excerpt, or if the disk has no room for it. */
 async function tryEngines(spec: ModelSpec): Promise<TrialFigures> {
   const folder = await mkdtemp(join(tmpdir(), "troupe-trial-"));
   const removeFolder = () => rm(folder, { recursive: true, force: true }).catch(() => undefined);
@@ -83,10 +86,10 @@ async function tryEngines(spec: ModelSpec): Promise<TrialFigures> {
   }
 }
 
-/** Keeps the settings that affect speed; the other values are fixed for the trial. */
+/** Returns the spec for the trial. Settings that affect speed are kept; all other values are fixed. */
 function trialSpec({ kvType, blockTokens, pagedKv, threads, mmap }: ModelSpec, path: string): ModelSpec {
-  // The wasm engine distributes a sequence's blocks over its threads, the first block of each sequence to the first
-  // thread.
+  // The wasm engine distributes a sequence's blocks over its threads and always puts the first block on the first
+  // thread. The number of blocks is therefore rounded up to a multiple of the threads.
   const blocks = roundUp(Math.ceil(trialContext / blockTokens), computeThreads(threads));
   return {
     path,

@@ -1,28 +1,31 @@
-// Cursor over the bytes of a GGUF head: numbers, strings, lists. Used by reader.ts. No length is trusted: each is
-// checked against the file before use, and the memory kept is bounded whatever the file says.
+// Cursor over the bytes of a GGUF head: reads numbers, strings and lists. Used by reader.ts. File contents are not
+// trusted: every length is checked against the file size before use, and memory use has a fixed limit.
 import { ServerError } from "../../../runtime/errors.ts";
 import { damagedFile, truncatedFile } from "./invalid-file.ts";
 
-/** A metadata value; 64-bit integers become numbers, exact up to 2^53. */
+/** A metadata value. 64-bit integers become JS numbers, which are exact up to 2^53. */
 export type GgufValue = number | boolean | string | readonly GgufValue[];
 
-/** Bytes. The largest vocabularies take some 30 MB; a larger head is damaged. */
+/**
+ * Maximum size of a head in bytes. The largest vocabularies take some 30 MB; a head above the limit is treated as
+ * damaged.
+ */
 export const maxHeadBytes = 128 * 1024 * 1024;
-/** Values kept of all lists together; the largest vocabularies have some 1.5 million. */
+/** Maximum number of values kept from all lists together; the largest vocabularies have some 1.5 million. */
 const maxListValues = 4 * 1024 * 1024;
-/** Nesting depth of lists; real files have none nested. */
+/** Maximum nesting depth of lists; real files have no nested lists. */
 const maxListDepth = 8;
 
 const stringType = 8;
 const arrayType = 9;
 const boolType = 7;
-/** Least bytes of a value by type number: u8 i8 u16 i16 u32 i32 f32 bool string array u64 i64 f64. */
+/** Minimum size of a value in bytes, by type number: u8 i8 u16 i16 u32 i32 f32 bool string array u64 i64 f64. */
 const leastBytes: readonly (number | undefined)[] = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8];
 
-/** The head continues behind the window read so far, and so does the file. */
+/** Thrown if the head is longer than the window read so far, and the file has more bytes to read. */
 export class WindowTooSmall extends Error {}
 
-/** Walks a window of the first bytes of a file of `fileBytes` bytes. */
+/** Cursor over a window: the first bytes of a file of `fileBytes` bytes. */
 export class Cursor {
   offset = 0;
   readonly path: string;
@@ -51,7 +54,7 @@ export class Cursor {
     return start;
   }
 
-  /** The bytes from `start` to the current offset. */
+  /** Returns the bytes from `start` to the current offset. */
   slice(start: number): Buffer {
     return this.#bytes.subarray(start, this.offset);
   }
@@ -65,7 +68,7 @@ export class Cursor {
     return this.#bytes.readUInt32LE(start + 4) * 2 ** 32 + this.#bytes.readUInt32LE(start);
   }
 
-  /** A byte order mark is kept: vocabularies have tokens that start with one. */
+  /** Reads a string. A byte order mark is kept, because vocabularies have tokens that start with one. */
   string(): string {
     const length = this.u64();
     const start = this.advance(length);
@@ -73,8 +76,8 @@ export class Cursor {
   }
 
   /**
-   * Reads the number of the following items, each at least `least` bytes long. Throws if the rest of the file cannot
-   * hold them.
+   * Reads the number of items that follow, each at least `least` bytes long. Throws if the rest of the file is too
+   * short for them.
    */
   count(least: number, things: string): number {
     const count = this.u64();

@@ -1,4 +1,4 @@
-// GGUF writer: numbers, strings, the parts of a head and the alignment of tensor data (GGUF specification of ggml).
+// GGUF writer: encodes numbers, strings and the parts of a head, and aligns tensor data (GGUF specification of ggml).
 import type { TensorEntry } from "./reader.ts";
 
 /** "GGUF" as a little-endian number. */
@@ -7,7 +7,7 @@ const version = 3;
 /** Default alignment of tensor data, in bytes. */
 const alignment = 32;
 
-/** The beginning of a file with `tensors` tensors and `pairs` key/value pairs. */
+/** Returns the start of a file with `tensors` tensors and `pairs` key/value pairs. */
 export function preamble(tensors: number, pairs: number): Buffer {
   return Buffer.concat([u32(magic), u32(version), u64(tensors), u64(pairs)]);
 }
@@ -16,7 +16,7 @@ export function tensorEntry({ name, shape, type, offset }: TensorEntry): Buffer 
   return Buffer.concat([text(name), u32(shape.length), ...shape.map(u64), u32(type), u64(offset)]);
 }
 
-/** `offset`, rounded up to the alignment of tensor data. */
+/** Rounds `offset` up to the alignment of tensor data. */
 export function aligned(offset: number): number {
   return Math.ceil(offset / alignment) * alignment;
 }
@@ -33,7 +33,7 @@ export function u64(value: number): Buffer {
   return bytes;
 }
 
-/** A GGUF string: its length in bytes as u64, then UTF-8. */
+/** Encodes a GGUF string: its length in bytes as u64, then UTF-8. */
 export function text(value: string): Buffer {
   const bytes = Buffer.from(value);
   return Buffer.concat([u64(bytes.length), bytes]);

@@ -1,8 +1,8 @@
-// End-of-generation tokens. Files name one or two of them; the others are found by their text, by the same rules as
-// llama.cpp's, so that a model stops at the same token on either engine. For engines without a tokenizer.
+// End-of-generation tokens, for engines without a tokenizer. Files name one or two of them. The others are found by
+// their text, with the same rules as in llama.cpp, so that a model stops at the same token on both engines.
 import type { TokenizerMetadata } from "./metadata.ts";
 
-/** Names of tokens that end a generation whatever the file says. */
+/** Names of tokens that always end a generation, even if the file does not say so. */
 export const endNames: ReadonlySet<string> = new Set([
   ..."<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> <|endoftext|> </s>".split(
     " ",
@@ -14,17 +14,17 @@ export const endNames: ReadonlySet<string> = new Set([
 const infillPadNames = ["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"];
 const infillRepositoryNames = ["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"];
 const infillFileNames = ["<|file_sep|>"];
-/** Names of infill tokens between files; they end a generation too. */
+/** Names of infill tokens that separate files; they also end a generation. */
 export const infillNames: ReadonlySet<string> = new Set([
   ...infillPadNames,
   ...infillRepositoryNames,
   ...infillFileNames,
 ]);
 
-/** Default end token by kind of tokenizer, if the file names none. */
+/** Default end token by tokenizer algorithm, used if the file names none. */
 const defaultEnds: Readonly<Record<string, number>> = { llama: 2, gpt2: 11, whitespace: 11, t5: 1 };
 
-/** Ids of the tokens that end a generation, ascending. */
+/** Returns the ids of the tokens that end a generation, ascending. */
 export function endOfGenerationTokens(tokenizer: TokenizerMetadata): number[] {
   const { tokens } = tokenizer;
   const ids = new Map<string, number>();
@@ -48,11 +48,11 @@ export function endOfGenerationTokens(tokenizer: TokenizerMetadata): number[] {
   return found.filter((token) => !notEnds.has(tokens[token] as string)).sort((a, b) => a - b);
 }
 
-/** Names that end a generation in other vocabularies, but not in one that also has certain other names. */
+/** Returns the names that do not end a generation in this vocabulary because it also has certain other names. */
 function shownNames(names: ReadonlySet<string>): ReadonlySet<string> {
   const shown = new Set<string>();
   const hasCall = names.has("<|call|>") || names.has("<|calls|>");
-  // In such a vocabulary <|end|> only ends one of several messages: the model's turn ends with <|return|>, <|flush|> or
+  // In such a vocabulary <|end|> only ends one of several messages. The model's turn ends with <|return|>, <|flush|> or
   // a call.
   if (hasCall && (names.has("<|return|>") || names.has("<|flush|>"))) shown.add("<|end|>");
   if (names.has("<|tool_response>")) shown.add("</s>");

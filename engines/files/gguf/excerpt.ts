@@ -1,5 +1,6 @@
-// Excerpt of a model file: a smaller model file with its first layers and vocabulary tokens, weights unchanged. The output
-// means nothing; the speed, scaled by the share of the weights, estimates that of the whole model.
+// Excerpt of a model file: a smaller model file with the first layers and the first vocabulary tokens, weights
+// unchanged. Its output is meaningless. Its speed, multiplied by its share of the weights, estimates the speed of the
+// whole model.
 import { type FileHandle, open } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { Cursor } from "./cursor.ts";
@@ -9,18 +10,18 @@ import { readHeadBytes } from "./reader.ts";
 import { readTensorTable, type TensorInfo, type TensorTable } from "./tensors.ts";
 
 export interface Excerpt {
-  /** Bytes of the excerpt's weights divided by those of the whole model. */
+  /** Size of the excerpt's weights divided by the size of the whole model's weights. */
   readonly share: number;
-  /** Tokens of the excerpt's vocabulary. */
+  /** Number of tokens in the excerpt's vocabulary. */
   readonly vocabSize: number;
 }
 
 const u32Type = 4;
 const arrayType = 9;
-/** Fewer would drop the control and byte tokens at the start of a vocabulary. */
+/** Minimum number of tokens: fewer would drop the control and byte tokens at the start of a vocabulary. */
 const leastTokens = 1024;
 
-/** Layers and tokens kept of the model. */
+/** Numbers of layers and tokens that the excerpt keeps. */
 interface Cut {
   readonly architecture: string;
   readonly layers: number;
@@ -29,14 +30,15 @@ interface Cut {
   readonly keptTokens: number;
 }
 
-/** A tensor of the excerpt: the first `bytes` of one of the model's. */
+/** A tensor of the excerpt: the first `bytes` bytes of a tensor of the model. */
 interface KeptTensor extends TensorInfo {
   readonly shape: readonly number[];
 }
 
 /**
- * Writes an excerpt of the model at `path` to `target`: as many layers as fit `maxBytes`, at least one, and the same share
- * of the vocabulary. Throws `model_file_invalid` for a damaged file, `unsupported` for a model without layers.
+ * Writes an excerpt of the model at `path` to `target`. It has as many layers as fit into `maxBytes`, but at least one,
+ * and the same share of the vocabulary. Throws `model_file_invalid` for a damaged file, `unsupported` for a model
+ * without layers.
  */
 export async function writeExcerpt(path: string, target: string, maxBytes: number): Promise<Excerpt> {
   const table = await readTensorTable(path);
@@ -80,7 +82,7 @@ function chooseCut(path: string, { tensors, fields }: TensorTable, maxBytes: num
   return { architecture, layers, keptLayers, tokens, keptTokens };
 }
 
-/** The layer of a tensor; null if all layers share it. */
+/** Returns the layer of a tensor; null if the tensor belongs to no single layer. */
 function layerOf({ name }: TensorInfo): number | null {
   const [, layer] = /^blk\.(\d+)\./.exec(name) ?? [];
   return layer === undefined ? null : Number(layer);
@@ -92,12 +94,12 @@ function keptTensors({ tensors }: TensorTable, { keptLayers, tokens, keptTokens 
     if (layer !== null) return layer < keptLayers ? [tensor] : [];
     const { name, shape, bytes } = tensor;
     if (!/^(?:token_embd|output)\.(?:weight|bias)$/.test(name) || shape.at(-1) !== tokens) return [tensor];
-    // The rows of the embedding are contiguous, so the first tokens are its first bytes.
+    // The rows of the embedding are contiguous, so the rows of the first tokens are its first bytes.
     return [{ ...tensor, shape: [...shape.slice(0, -1), keptTokens], bytes: (bytes / tokens) * keptTokens }];
   });
 }
 
-/** The model's key/value pairs as bytes, with the counts of layers and tokens reduced. */
+/** Returns the model's key/value pairs as bytes, with reduced counts of layers and tokens. */
 function keptPairs(cursor: Cursor, cut: Cut): Buffer[] {
   const { architecture, keptLayers, keptTokens } = cut;
   const counts = new Map([
@@ -124,8 +126,8 @@ function keptPairs(cursor: Cursor, cut: Cut): Buffer[] {
 }
 
 /**
- * Drops the keys of splits and alignment, which do not fit the excerpt, and the chat templates, which the trial does
- * not need.
+ * Whether the excerpt keeps a key. Dropped are the keys of splits and alignment, because they do not fit the excerpt,
+ * and the chat templates, because the trial does not need them.
  */
 function isKept(key: string): boolean {
   return !key.startsWith("split.") && !key.startsWith("tokenizer.chat_template") && key !== "general.alignment";
@@ -137,7 +139,8 @@ function keptList(cursor: Cursor, key: string, { architecture, layers, keptLayer
   let kept = count;
   if (key.startsWith(`${architecture}.`) && count === layers) kept = keptLayers;
   else if (key.startsWith("tokenizer.ggml.") && count === tokens) kept = keptTokens;
-  // Merges may name dropped tokens. Without them no text can be encoded; the trial encodes none.
+  // Merges are dropped, because they may name dropped tokens. The excerpt cannot encode text; the trial does not need
+  // that.
   else if (key === "tokenizer.ggml.merges") kept = 0;
   const start = cursor.offset;
   for (let i = 0; i < kept; i++) cursor.skip(elementType);

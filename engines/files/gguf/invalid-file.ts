@@ -1,5 +1,5 @@
-// Errors of unusable GGUF files. Names and values come from the file, so they are shortened here: a damaged length must
-// not give a message of megabytes.
+// Errors of unusable GGUF files. Names and values in the messages come from the file, so they are shortened here:
+// otherwise a damaged length could give a message of megabytes.
 import { ServerError } from "../../../runtime/errors.ts";
 
 const maxQuoted = 64;
@@ -15,12 +15,12 @@ export function damagedFile(path: string, problem: string): ServerError {
   return new ServerError("model_file_invalid", `${path} is damaged: ${problem}; fetch it again`);
 }
 
-/** A text from the file in quotes, shortened. */
+/** Quotes a text from the file, shortened. */
 export function quote(text: string): string {
   return JSON.stringify(text.length > maxQuoted ? `${text.slice(0, maxQuoted)}…` : text);
 }
 
-/** A key's value for a message; "missing" for an absent key. */
+/** Formats a key's value for a message; "missing" for an absent key. */
 export function describeValue(value: unknown): string {
   if (value === undefined) return "missing";
   if (typeof value === "string") return quote(value);

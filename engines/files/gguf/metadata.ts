@@ -1,4 +1,4 @@
-// Model metadata: the facts of a GGUF file that are needed before an engine loads it: model, chat templates,
+// Model metadata: the facts of a GGUF file that are needed before an engine loads it, such as chat templates and
 // vocabulary. The text workers use it to convert text to tokens and back. Loads no weights and no native code.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { GgufValue } from "./cursor.ts";
@@ -20,25 +20,31 @@ export interface TokenizerMetadata {
   readonly eotId: number | null;
   readonly eomId: number | null;
   readonly unknownId: number | null;
-  /** Ends a text of an encoder. */
+  /** Token that ends a text (encoders only). */
   readonly separatorId?: number | null;
-  /** Padding, next repository and next file of code models that fill in a middle. */
+  /** Infill tokens of code models: padding, next repository and next file. */
   readonly infillPadId?: number | null;
   readonly infillRepositoryId?: number | null;
   readonly infillFileId?: number | null;
-  /** The next three switches are null if the file leaves them to the tokenizer's default. */
+  /** For this switch and the next two, null means that the file leaves the choice to the tokenizer's default. */
   readonly addBos: boolean | null;
   readonly addEos: boolean | null;
   readonly addSpacePrefix: boolean | null;
-  /** Control tokens swallow the white space behind them. Files do not say so; decided by the model's name. */
+  /**
+   * Whether control tokens swallow the white space after them. Determined by the model's name, because files do not say
+   * it.
+   */
   readonly stripsAfterControl: boolean;
-  /** Name of the token that swallows the white space before it, if any. Decided by names too. */
+  /** Name of the token that swallows the white space before it; null or absent: none. Also determined by names. */
   readonly strippedBefore?: string | null;
-  /** "t5" vocabularies only: runs of spaces count as one. */
+  /** "t5" vocabularies only: whether a run of spaces counts as one space. */
   readonly removesExtraSpaces?: boolean | null;
-  /** "t5" vocabularies only: characters replaced before encoding, as compiled by SentencePiece. */
+  /** "t5" vocabularies only: replacements of characters before encoding, as compiled by SentencePiece. */
   readonly charactersMap?: readonly number[] | null;
-  /** "bert" vocabularies only: lower-cases and strips accents; null = yes. */
+  /**
+   * "bert" vocabularies only: this and the next switch say whether text is lower-cased and accents are stripped; null =
+   * yes.
+   */
   readonly lowersCase?: boolean | null;
   readonly stripsAccents?: boolean | null;
 }
@@ -47,16 +53,16 @@ export interface ModelMetadata {
   readonly path: string;
   readonly architecture: string;
   readonly name: string | null;
-  /** Most tokens that the model was trained for. */
+  /** Maximum context length that the model was trained for, in tokens. */
   readonly contextLength: number | null;
-  /** Template source by name; the unnamed template is "default". */
+  /** Chat template sources by name; the unnamed template has the name "default". */
   readonly chatTemplates: ReadonlyMap<string, string>;
   readonly tokenizer: TokenizerMetadata;
 }
 
 const templateKey = "tokenizer.chat_template";
 
-/** Keys needed only to encode text: the longest lists of a file. */
+/** Keys that are needed only to encode text. They hold the longest lists of a file. */
 const encodingKeys: ReadonlySet<string> = new Set([
   "tokenizer.ggml.merges",
   "tokenizer.ggml.scores",
@@ -64,15 +70,15 @@ const encodingKeys: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Reads a model file's metadata. With `forEncoding` false it omits what only encoding needs. Throws ServerError
- * `model_file_invalid` with the problem.
+ * Reads a model file's metadata; without the parts that only encoding needs if `forEncoding` is false. Throws
+ * ServerError `model_file_invalid` with the problem.
  */
 export async function readModelMetadata(path: string, forEncoding = true): Promise<ModelMetadata> {
   const wanted = (key: string) => isWanted(key) && (forEncoding || !encodingKeys.has(key));
   return metadataOf(path, await readHead(path, wanted));
 }
 
-/** As readModelMetadata, from a head already read. */
+/** Like readModelMetadata, for a head that has already been read. */
 export function parseModelMetadata(head: HeadBytes): ModelMetadata {
   return metadataOf(head.path, parseHeadBytes(head, isWanted));
 }
@@ -116,7 +122,7 @@ function readTokenizer(fields: Fields, architecture: string): TokenizerMetadata 
     eotId: fields.token("eot_token_id", tokens.length),
     eomId: fields.token("eom_token_id", tokens.length),
     unknownId: fields.token("unknown_token_id", tokens.length),
-    // The key is spelt this way in the format.
+    // "seperator" is how the GGUF format spells this key.
     separatorId: fields.token("seperator_token_id", tokens.length),
     infillPadId: fields.token("fim_pad_token_id", tokens.length),
     infillRepositoryId: fields.token("fim_rep_token_id", tokens.length),
@@ -138,7 +144,10 @@ function strippedBefore(pre: string, architecture: string, name: string): string
   return /modern-bert/i.test(name) && !/phi-?3/i.test(name) ? "[MASK]" : null;
 }
 
-/** Typed look-ups. An absent key gives null; a value of the wrong type throws `model_file_invalid`. */
+/**
+ * Typed look-ups by key. They return null for an absent key, and throw `model_file_invalid` for a value of the wrong
+ * type.
+ */
 class Fields {
   private readonly path: string;
   private readonly pairs: ReadonlyMap<string, GgufValue>;
@@ -177,7 +186,7 @@ class Fields {
     return numbers;
   }
 
-  /** A token id; one outside the vocabulary counts as absent, as in llama.cpp. */
+  /** Returns a token id; an id outside the vocabulary counts as absent, as in llama.cpp. */
   token(name: string, tokenCount: number): number | null {
     const token = this.number(`tokenizer.ggml.${name}`);
     return token !== null && Number.isInteger(token) && token >= 0 && token < tokenCount ? token : null;

@@ -1,5 +1,5 @@
-// GGUF head: magic, version, key/value pairs and the list of tensors, uninterpreted. metadata.ts interprets the pairs,
-// tensors.ts the list. Only the head of the file is read, never the weights.
+// GGUF head reader: reads magic, version, key/value pairs and the list of tensors, without interpreting them.
+// metadata.ts interprets the pairs, tensors.ts the list. Only the head of the file is read, never the weights.
 import { type FileHandle, open } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { Cursor, type GgufValue, maxHeadBytes, WindowTooSmall } from "./cursor.ts";
@@ -11,27 +11,27 @@ export interface TensorEntry {
   readonly type: number;
   /** Dimensions, innermost (columns) first. */
   readonly shape: readonly number[];
-  /** Bytes from the start of the weights. */
+  /** Byte offset from the start of the weights. */
   readonly offset: number;
 }
 
 export interface GgufHead {
   readonly pairs: ReadonlyMap<string, GgufValue>;
   readonly tensors: readonly TensorEntry[];
-  /** Bytes of the head; the weights begin at the next multiple of the file's alignment. */
+  /** Size of the head in bytes; the weights begin at the next multiple of the file's alignment. */
   readonly headBytes: number;
   readonly fileBytes: number;
 }
 
 const magic = 0x46554747; // "GGUF" as a little-endian number
 const firstWindowBytes = 2 * 1024 * 1024;
-/** Most pairs, and most tensors: more than any model has, far fewer than a damaged head can claim. */
+/** Maximum number of pairs, and of tensors: more than any model has, far fewer than a damaged head can claim. */
 export const maxEntries = 65_536;
 const leastPairBytes = 8 + 4 + 1;
 const leastTensorBytes = 8 + 4 + 4 + 8;
 const maxDimensions = 4;
 
-/** Reads a file's head with the pairs whose key `wanted` accepts. Throws ServerError `model_file_invalid`. */
+/** Reads a file's head. Keeps only the pairs whose keys `wanted` accepts. Throws ServerError `model_file_invalid`. */
 export async function readHead(path: string, wanted: (key: string) => boolean): Promise<GgufHead> {
   const file = await openModelFile(path);
   try {
@@ -41,7 +41,7 @@ export async function readHead(path: string, wanted: (key: string) => boolean): 
   }
 }
 
-/** The bytes of a file's head, in memory that threads share; parsing them does not need the file. */
+/** The bytes of a file's head, in memory that threads share. Parsing them does not need the file. */
 export interface HeadBytes {
   readonly path: string;
   readonly bytes: SharedArrayBuffer;
@@ -63,12 +63,12 @@ export async function readHeadBytes(path: string): Promise<HeadBytes> {
   }
 }
 
-/** As readHead, from a head already read. */
+/** Like readHead, for a head that has already been read. */
 export function parseHeadBytes({ path, bytes, fileBytes }: HeadBytes, wanted: (key: string) => boolean): GgufHead {
   return parseHead(new Cursor(Buffer.from(bytes), fileBytes, path), wanted);
 }
 
-/** Reads the head of an open file, which stays open; `path` is its name in errors. */
+/** Reads the head of an open file and leaves the file open. `path` is the file's name in errors. */
 export async function readOpenHead(
   file: FileHandle,
   path: string,
@@ -78,7 +78,7 @@ export async function readOpenHead(
   for (let windowBytes = firstWindowBytes; ; windowBytes *= 4) {
     const window = Buffer.alloc(Math.min(size, windowBytes, maxHeadBytes));
     const { bytesRead } = await file.read(window, { position: 0 });
-    // A short read: the file is being truncated.
+    // A short read means that the file is being truncated.
     const fileBytes = bytesRead < window.length ? bytesRead : size;
     try {
       return parseHead(new Cursor(window.subarray(0, bytesRead), fileBytes, path), wanted);
@@ -122,7 +122,7 @@ function parseHead(cursor: Cursor, wanted: (key: string) => boolean): GgufHead {
   const tensors: TensorEntry[] = [];
   for (let i = 0; i < tensorCount; i++) tensors.push(readTensorEntry(cursor));
   const { offset: headBytes, fileBytes, path } = cursor;
-  // The start of each tensor is enough to detect a truncated file; tensors.ts checks the ends.
+  // Checking where each tensor starts is enough to detect a truncated file here; tensors.ts checks where they end.
   if (tensors.some(({ offset }) => headBytes + offset >= fileBytes)) throw truncatedFile(path, fileBytes);
   return { pairs, tensors, headBytes, fileBytes };
 }

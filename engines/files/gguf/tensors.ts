@@ -1,5 +1,5 @@
-// Tensor table: each tensor's type, shape and position in the model's file, or files if it is split. For engines that
-// read weights themselves. Reads no weights; the returned positions have been checked.
+// Tensor table: type, shape and position of each tensor in the model's file, or in its files if the model is split.
+// Used by engines that read the weights themselves. It reads no weights, and checks all positions.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { GgufValue } from "./cursor.ts";
 import { damagedFile, describeValue, quote } from "./invalid-file.ts";
@@ -12,9 +12,9 @@ export interface TensorInfo {
   readonly type: number;
   /** Dimensions, innermost (columns) first. */
   readonly shape: readonly number[];
-  /** Index into TensorTable.files. */
+  /** Index of the tensor's file in TensorTable.files. */
   readonly file: number;
-  /** Absolute byte position in that file. */
+  /** Byte position from the start of that file. */
   readonly offset: number;
   readonly bytes: number;
 }
@@ -22,7 +22,7 @@ export interface TensorInfo {
 export interface TensorTable {
   readonly files: readonly string[];
   readonly tensors: ReadonlyMap<string, TensorInfo>;
-  /** Key/value pairs without the tokenizer's. */
+  /** Key/value pairs of the file, except those of the tokenizer. */
   readonly fields: ReadonlyMap<string, GgufValue>;
 }
 
@@ -33,8 +33,8 @@ interface TensorType {
 }
 
 /**
- * Block length (values) and block bytes of each number type, by its number. Missing numbers were withdrawn or never
- * used.
+ * Block length in values and block size in bytes of each number type, by GGUF type number. Missing type numbers were
+ * withdrawn or never used.
  */
 export const tensorTypes: ReadonlyMap<number, TensorType> = new Map(
   (
@@ -82,8 +82,8 @@ const defaultAlignment = 32;
 const maxAlignment = 1024 * 1024;
 
 /**
- * Reads the head of a model file, and of all its shards if it is split (any one of them may be named), never the
- * weights. Throws ServerError `model_file_invalid`.
+ * Reads the head of a model file. If the model is split, `path` may be any shard, and the heads of all shards are read.
+ * Weights are never read. Throws ServerError `model_file_invalid`.
  */
 export async function readTensorTable(path: string): Promise<TensorTable> {
   const named = await readHead(path, isKept);
@@ -112,7 +112,10 @@ function nameOf(tensor: { readonly name: string }): string {
   return `tensor ${quote(tensor.name)}`;
 }
 
-/** The files of the model, by its head: a name like a shard's does not make it one. */
+/**
+ * Returns the files of the model. The head decides whether it is split, because an unsplit file may also have a shard's
+ * name.
+ */
 function splitFiles(path: string, { pairs }: GgufHead): readonly string[] {
   const count = pairs.get("split.count") ?? 1;
   if (count === 0 || count === 1) return [path];
@@ -153,7 +156,9 @@ function checkTotal(path: string, fields: ReadonlyMap<string, GgufValue>, found:
   throw damagedFile(path, `split.tensors.count is ${describeValue(total)}, but its files list ${found} tensors`);
 }
 
-/** Positions of one file's tensors, in the order listed; `file` is its index among the model's files. */
+/**
+ * Returns the positions of one file's tensors, in the order listed. `file` is the file's index among the model's files.
+ */
 export function placeTensors(path: string, head: GgufHead, file: number): TensorInfo[] {
   const alignment = readAlignment(path, head.pairs);
   const dataStart = Math.ceil(head.headBytes / alignment) * alignment;

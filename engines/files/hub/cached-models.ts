@@ -1,21 +1,21 @@
-// Cached models: lists the models of the hub's cache and of the package cache with their size on disk, and removes one.
-// Links are never followed out of the cache. Called by cli/cache.ts.
+// Cached models: lists the models of the hub cache and of the package cache with their size on disk, and removes
+// models. Never follows links out of the cache. Called by cli/cache.ts.
 import { lstat, readdir, readFile, rm, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { cachedFiles, lockFolder, repoPrefix, sizeOf } from "./api/hub-cache.ts";
 import { packageRoot } from "./model-cache.ts";
 
 export interface CachedModel {
-  /** Name for `-m`: `owner/name` or `pypi:package==version`. */
+  /** Model name as accepted by `-m`: `owner/name` or `pypi:package==version`. */
   readonly id: string;
   readonly revisions: readonly string[];
   /** Complete model files. */
   readonly files: readonly { readonly name: string; readonly sizeBytes: number }[];
-  /** Bytes on disk, unfinished downloads included. */
+  /** Size on disk in bytes, including unfinished downloads. */
   readonly diskBytes: number;
-  /** Time of the last write or read of a file, as far as the file system records it; milliseconds since 1970. */
+  /** Time of the last write or read of a file in milliseconds since 1970, as far as the file system records it. */
   readonly lastUsedMs: number;
-  /** Directories removed with the model. */
+  /** Directories that are deleted when the model is removed. */
   readonly directories: readonly string[];
 }
 
@@ -26,10 +26,10 @@ export interface Caches {
 }
 
 const packagePrefix = "pypi:";
-/** Model files and adapter weights. */
+/** Matches GGUF model files and adapter weights. */
 const modelFile = /\.gguf$|(?:^|\/)adapter_model\.safetensors$/i;
 
-/** Sorted by id. */
+/** Lists the models of both caches, sorted by id. */
 export async function listCachedModels(caches: Caches): Promise<CachedModel[]> {
   const models = [...(await listHub(caches.hubCache)), ...(await listPackages(caches.cacheDirectory))];
   return models.sort((a, b) => (a.id < b.id ? -1 : 1));
@@ -38,7 +38,7 @@ export async function listCachedModels(caches: Caches): Promise<CachedModel[]> {
 export async function deleteCachedModel(model: CachedModel): Promise<void> {
   for (const directory of model.directories) {
     await rm(directory, { recursive: true, force: true });
-    // The package's folder is removed with its last version; a folder with other content stays.
+    // The package's folder is removed together with its last version. A folder with other content stays.
     if (model.id.startsWith(packagePrefix)) await rmdir(dirname(directory)).catch(() => undefined);
   }
 }
@@ -68,7 +68,7 @@ async function listHub(hubCache: string): Promise<CachedModel[]> {
   );
 }
 
-/** Each commit by its branch and tag names, or by itself if it has none. */
+/** Names the cached commits: each by its branches and tags, or by its own id if it has none. */
 async function revisionsOf(directory: string, commits: readonly string[]): Promise<string[]> {
   const refs = join(directory, "refs");
   const named = new Map<string, string>();
@@ -104,7 +104,8 @@ async function measure(directory: string): Promise<Pick<CachedModel, "diskBytes"
   const files = found.filter((entry) => entry !== null).filter((entry) => entry.isFile());
   const blockBytes = 512;
   return {
-    // A partial file is sparse: its length is that of the whole file, its blocks are what has arrived.
+    // A partial file is sparse: its length is that of the complete file, but its blocks count only the bytes fetched so
+    // far.
     diskBytes: files.reduce(
       (sum, { size, blocks }) => sum + (blocks > 0 ? Math.min(size, blocks * blockBytes) : size),
       0,
@@ -113,7 +114,7 @@ async function measure(directory: string): Promise<Pick<CachedModel, "diskBytes"
   };
 }
 
-/** Names in a folder, without the hidden files of systems and tools. */
+/** Lists the names in a folder, without hidden files. */
 async function namesIn(directory: string): Promise<string[]> {
   const names = await readdir(directory).catch(() => []);
   return names.filter((name) => !name.startsWith("."));

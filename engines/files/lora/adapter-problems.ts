@@ -1,14 +1,14 @@
-// Adapter errors: their messages and codes. File system errors become ServerErrors here, and every message begins with
-// the adapter. Paths are shown as given, never as resolved.
+// Adapter errors: messages and codes. File system errors are converted to ServerErrors here, and every message begins
+// with the adapter. Paths are shown as the client gave them, not as resolved.
 import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
 import { quote } from "../gguf/invalid-file.ts";
 
-/** Error: the content of an adapter cannot be used. */
+/** Returns the error for an adapter whose content cannot be used. */
 export function invalidAdapter(problem: string): ServerError {
   return new ServerError("invalid_lora_adapter", problem);
 }
 
-/** Runs a task that reads an adapter's files; its errors name the adapter. */
+/** Runs a task that reads an adapter's files. Errors of the task are rethrown with the adapter's name. */
 export async function reading<Result>(source: string, task: () => Promise<Result>): Promise<Result> {
   try {
     return await task();
@@ -19,7 +19,7 @@ export async function reading<Result>(source: string, task: () => Promise<Result
   }
 }
 
-/** Runs a task that writes the prepared adapter. */
+/** Runs a task that writes the prepared adapter. File system errors become ServerErrors. */
 export async function writing<Result>(task: () => Promise<Result>): Promise<Result> {
   try {
     return await task();
@@ -33,7 +33,10 @@ export async function writing<Result>(task: () => Promise<Result>): Promise<Resu
   }
 }
 
-/** The task's result; a failure with a code in `codes` throws that error. */
+/**
+ * Runs a task and returns its result. If it fails with one of the codes in `codes`, the error listed for that code is
+ * thrown.
+ */
 export async function expecting<Result>(
   codes: Readonly<Record<string, ServerError>>,
   task: () => Promise<Result>,
@@ -45,7 +48,7 @@ export async function expecting<Result>(
   }
 }
 
-/** Runs a model file reader on an adapter: `model_file_invalid` becomes `invalid_lora_adapter`. */
+/** Runs a GGUF reader on an adapter file. Its error `model_file_invalid` becomes `invalid_lora_adapter`. */
 export async function asInvalidAdapter<Result>(task: () => Promise<Result>): Promise<Result> {
   const own: ErrorCode = "model_file_invalid";
   try {

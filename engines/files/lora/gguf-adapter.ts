@@ -1,6 +1,6 @@
-// GGUF adapter: reads a LoRA adapter in a GGUF file, as llama.cpp's converter writes it, and checks it against the
-// model. Names and row order are already those of the model file. Reads the head only; the numbers are read when the
-// adapter is written.
+// GGUF adapter: reads a LoRA adapter from a GGUF file written by llama.cpp's converter, and checks it against the
+// model. Matrix names and row order already match the model file. Only the head is read here; the values are read when
+// the prepared adapter is written.
 import { describeValue, quote } from "../gguf/invalid-file.ts";
 import { readOpenHead } from "../gguf/reader.ts";
 import { placeTensors, type TensorInfo, type TensorTable, tensorTypes } from "../gguf/tensors.ts";
@@ -21,10 +21,13 @@ const floatTypes: ReadonlyMap<number, FloatType> = new Map([
   [30, "BF16"],
 ]);
 
-/** Other matrices, such as the token embeddings, are not multiplied with: engines would ignore changes to them. */
+/**
+ * Names of matrices that an adapter may change. Others, such as the token embeddings, are not used in a matrix product,
+ * so engines would silently ignore changes to them.
+ */
 const changeable = /^(?:blk\.\d+\..+|output)\.weight$/;
 
-/** Throws `invalid_lora_adapter`. */
+/** Reads the head of an adapter. Throws `invalid_lora_adapter` if it does not fit the model. */
 export async function readGgufAdapter(file: SourceFile, model: TensorTable): Promise<LoraPair[]> {
   await checkMagic(file);
   const isKept = (key: string) => key.startsWith("general.") || key.startsWith("adapter.");
@@ -59,7 +62,7 @@ function checkKind({ pairs }: Head, model: TensorTable): void {
   }
 }
 
-/** 0: the matrices are not scaled. */
+/** Returns the adapter's alpha; 0: the matrices are not scaled. */
 function alphaOf({ pairs }: Head): number {
   const alpha = pairs.get("adapter.lora.alpha") ?? 0;
   if (typeof alpha === "number" && Number.isFinite(alpha)) return alpha;

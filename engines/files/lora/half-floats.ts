@@ -1,10 +1,10 @@
-// 16-bit floats: conversion from and to F16 bits. For adapter files, which have millions of values: no allocation per
-// value. Pure.
+// 16-bit floats: conversion from and to F16 bits. Adapter files have millions of values, so nothing is allocated per
+// value.
 
 const scratch = new Float32Array(1);
 const scratchBits = new Uint32Array(scratch.buffer);
 
-/** F16 bits of the nearest number, ties to even. Numbers beyond the largest F16, 65504, give infinity. */
+/** Returns the F16 bits of the nearest number, ties to even. Numbers beyond the largest F16, 65504, give infinity. */
 export function halfBits(value: number): number {
   scratch[0] = value;
   const bits = scratchBits[0] as number;
@@ -12,7 +12,8 @@ export function halfBits(value: number): number {
   const magnitude = bits & 0x7fffffff;
   if (magnitude >= 0x47800000) return sign | (magnitude > 0x7f800000 ? 0x7e00 : 0x7c00);
   if (magnitude < 0x38800000) {
-    // Below 2^-14 F16 steps are 2^-24, the value of the last bit of an F32 near 0.5.
+    // Below 2^-14, F16 values are multiples of 2^-24. Adding 0.5 rounds to them, because the last bit of an F32 near
+    // 0.5 has that value.
     scratch[0] = Math.abs(value) + 0.5;
     return sign | ((scratchBits[0] as number) - 0x3f000000);
   }
@@ -22,7 +23,7 @@ export function halfBits(value: number): number {
 
 let halves: Float32Array | null = null;
 
-/** The number of each of the 65,536 F16 bit patterns. */
+/** Returns a table with the value of each of the 65,536 F16 bit patterns. */
 export function halfValues(): Float32Array {
   halves ??= Float32Array.from({ length: 0x10000 }, (_, bits) => {
     const sign = bits & 0x8000 ? -1 : 1;

@@ -1,10 +1,13 @@
-// Small JSON file of an adapter: bounded in size, and opened like all adapter files.
+// Small JSON file of an adapter: its size is limited, and it is opened with the same checks as all adapter files.
 import { invalidAdapter } from "./adapter-problems.ts";
 import { SourceFile } from "./source-file.ts";
 
 const maxBytes = 16 * 2 ** 20;
 
-/** `name` is the file's name in errors. Throws the codes of files, and `invalid_lora_adapter` if it is not JSON. */
+/**
+ * Reads and parses a JSON file; `name` is its name in errors. Throws the errors of SourceFile, and
+ * `invalid_lora_adapter` if it is not JSON.
+ */
 export async function readJsonFile(path: string, name: string): Promise<unknown> {
   const file = await SourceFile.open(path, name, { root: null, maxBytes });
   try {

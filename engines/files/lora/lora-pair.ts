@@ -1,11 +1,11 @@
-// LoRA pair: the change of one matrix of the model by an adapter, and the location of its numbers. The common form of
-// both adapter formats: peft-adapter.ts and gguf-adapter.ts make it, prepared-file.ts reads it.
+// LoRA pair: an adapter's change to one matrix of the model, and the location of its values. Both adapter formats are
+// converted to it: peft-adapter.ts and gguf-adapter.ts create it, prepared-file.ts reads it.
 import type { TensorTable } from "../gguf/tensors.ts";
 import { invalidAdapter } from "./adapter-problems.ts";
 import { halfValues } from "./half-floats.ts";
 import type { SourceFile } from "./source-file.ts";
 
-/** Added to a matrix of [rows][columns]: scale * b * a, with b [rows][rank] and a [rank][columns]. */
+/** Change of a matrix of shape [rows][columns] by adding scale * b * a, with b [rows][rank] and a [rank][columns]. */
 export interface LoraPair {
   /** Name of the matrix in the model's file. */
   readonly name: string;
@@ -16,8 +16,8 @@ export interface LoraPair {
   readonly a: FloatSpan;
   readonly b: FloatSpan;
   /**
-   * Number of heads whose rows the model's file interleaves: row 2i of a head is b's row i, and row 2i + 1 is b's row
-   * half a head further. 0: the same order.
+   * Number of heads whose rows are interleaved in the model's file but not in b. In the file, row 2i of a head is row i
+   * of that head in b, and row 2i + 1 is row i + (half the rows of a head). 0: both have the same order.
    */
   readonly turnedHeads: number;
 }
@@ -26,7 +26,7 @@ export type FloatType = "F32" | "F16" | "BF16";
 
 export const floatBytes: Readonly<Record<FloatType, number>> = { F32: 4, F16: 2, BF16: 2 };
 
-/** Numbers in a file, little-endian. */
+/** Values of a tensor in a file, little-endian. */
 export interface FloatSpan {
   readonly file: SourceFile;
   /** Name of the tensor in errors. */
@@ -36,13 +36,13 @@ export interface FloatSpan {
   readonly count: number;
 }
 
-/** Rows and columns of a matrix of the model; null if the model has none of that name. */
+/** Returns rows and columns of a matrix of the model; null if the model has no matrix of that name. */
 export function matrixShape({ tensors }: TensorTable, name: string): { rows: number; columns: number } | null {
   const [columns, rows, ...more] = tensors.get(name)?.shape ?? [];
   return columns === undefined || rows === undefined || more.length > 0 ? null : { rows, columns };
 }
 
-/** Reads the numbers of a span. Throws `invalid_lora_adapter` if one is not finite. */
+/** Reads the values of a span. Throws `invalid_lora_adapter` if one is not finite. */
 export async function readFloats({ file, name, type, offset, count }: FloatSpan): Promise<Float32Array> {
   const bytes = new Uint8Array(count * floatBytes[type]);
   await file.read(bytes, offset);

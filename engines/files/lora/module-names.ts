@@ -1,20 +1,20 @@
-// Module names: the GGUF names of a model's modules, and whether their rows are in another order in the file. Model
-// families are listed whose files keep all matrices as they are, or with the rows of queries and keys interleaved. PEFT
-// adapters of other families are refused: a wrong row order would go unnoticed, the model would only write nonsense.
+// Module names: maps a model's modules to their GGUF names, and says whether GGUF files reorder their rows. Only listed
+// model families are supported: their files keep all matrices unchanged, or interleave the rows of queries and keys.
+// PEFT adapters of other families are rejected, because a wrong row order would give no error, only meaningless output.
 import { quote } from "../gguf/invalid-file.ts";
 import type { TensorTable } from "../gguf/tensors.ts";
 import { invalidAdapter } from "./adapter-problems.ts";
 
 export interface ModuleMatrix {
-  /** Name in the model's file. */
+  /** Name of the matrix in the model's file. */
   readonly name: string;
   /** See LoraPair.turnedHeads. */
   readonly turnedHeads: number;
 }
 
-/** By `general.architecture`: files interleave the two halves of each query and key head row by row. */
+/** Families, by `general.architecture`, whose files interleave the two halves of each query and key head row by row. */
 const turnedFamilies = ["llama", "arcee", "granite", "minicpm", "mistral3", "olmo", "smollm3"];
-/** Files keep all matrices as they are. */
+/** Families whose files keep all matrices unchanged. */
 const plainFamilies = [
   ...["qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "phi3", "stablelm", "starcoder2"],
   ...["cohere2", "command-r", "exaone4", "olmo2", "seed_oss"],
@@ -29,7 +29,7 @@ const inBlock: ReadonlyMap<string, string> = new Map([
   ["mlp.gate_proj", "ffn_gate"],
   ["mlp.up_proj", "ffn_up"],
   ["mlp.down_proj", "ffn_down"],
-  // Gate and up matrix in one, gates first, as in the file.
+  // The gate and up matrices are one matrix with the gate rows first, as in the GGUF file.
   ["mlp.gate_up_proj", "ffn_up"],
   ["mlp.c_fc", "ffn_up"],
   ["mlp.c_proj", "ffn_down"],
@@ -38,11 +38,11 @@ const inBlock: ReadonlyMap<string, string> = new Map([
   ["mlp.shared_expert.down_proj", "ffn_down_shexp"],
 ]);
 
-/** `model.layers.7.self_attn.q_proj`, also inside multimodal models. */
+/** Matches `model.layers.7.self_attn.q_proj`, also with the prefixes of multimodal models. */
 const blockModule = /^(?:(?:language_model\.model|model\.language_model|model)\.)?layers\.(0|[1-9]\d{0,5})\.(.+)$/;
 const outputModule = /^(?:language_model\.)?lm_head$/;
 
-/** The model's matrix for a module that PEFT wrapped. Throws `invalid_lora_adapter`. */
+/** Returns the model's matrix for a module that PEFT adapted. Throws `invalid_lora_adapter`. */
 export function matrixOf(module: string, { tensors, fields }: TensorTable): ModuleMatrix {
   const architecture = String(fields.get("general.architecture"));
   const isTurned = turnedFamilies.includes(architecture);

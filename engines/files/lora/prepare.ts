@@ -1,5 +1,5 @@
-// Adapter preparation: finds a LoRA adapter's files, checks them against the model, and writes them in the form of
-// prepared-adapter.ts. Takes long: never called on a thread that serves requests.
+// Adapter preparation: finds a LoRA adapter's files, checks them against the model, and writes them in the format
+// described in prepared-adapter.ts. Takes long, so it must not run on a thread that serves requests.
 import { DefaultMap } from "../../../runtime/collections.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { AdapterLimits } from "../../engine.ts";
@@ -14,14 +14,14 @@ import type { SourceFile } from "./source-file.ts";
 import { openSource } from "./source-path.ts";
 
 export interface PrepareOptions {
-  /** A folder with adapter_config.json and adapter_model.safetensors, or a GGUF adapter. */
+  /** Path of a folder with adapter_config.json and adapter_model.safetensors, or of a GGUF adapter. */
   readonly source: string;
-  /** Folder that must contain the real path of every file; null: no restriction. */
+  /** Folder in which the real path of every file must lie; null: no restriction. */
   readonly root: string | null;
-  /** The model's GGUF file: names, shapes and architecture. */
+  /** Path of the model's GGUF file, from which names, shapes and architecture are read. */
   readonly modelPath: string;
   readonly limits: Pick<AdapterLimits, "maxRank" | "maxBytes">;
-  /** Folder of the prepared file, `<generation>.gguf`; an existing file of that name has the same content. */
+  /** Folder for the prepared file, `<generation>.gguf`. An existing file of that name has the same content. */
   readonly folder: string;
 }
 
@@ -30,13 +30,13 @@ export interface WeightedSource {
   readonly weight: number;
 }
 
-/** An adapter with open files and a checked head. */
+/** An adapter whose files are open and whose head has been checked. */
 interface OpenAdapter {
   readonly source: string;
   readonly pairs: readonly LoraPair[];
 }
 
-/** The change of a matrix by one of the adapters. */
+/** The change to a matrix by one of the adapters. */
 interface Part {
   readonly source: string;
   readonly pair: LoraPair;
@@ -46,12 +46,15 @@ interface Matrix extends PreparedShape {
   readonly parts: readonly Part[];
 }
 
-/** Throws the codes of an adapter's path, files, content and limits. */
+/** Prepares one adapter. Throws the error codes of an adapter's path, files, content and limits. */
 export function prepareAdapter({ source, ...options }: PrepareOptions): Promise<PreparedAdapter> {
   return prepareMerged([{ source, weight: 1 }], options);
 }
 
-/** Several adapters as one whose effect is their weighted sum; ranks add up. */
+/**
+ * Prepares several adapters as one adapter, whose effect is their weighted sum and whose rank is the sum of their
+ * ranks.
+ */
 export async function prepareMerged(
   sources: readonly WeightedSource[],
   { root, modelPath, limits, folder }: Omit<PrepareOptions, "source">,
@@ -95,7 +98,7 @@ function weighted(pairs: readonly LoraPair[], weight: number): LoraPair[] {
   return pairs.map((pair) => ({ ...pair, scale: pair.scale * weight }));
 }
 
-/** By matrix, sorted by name: the same adapters always give the same file. */
+/** Groups the changes by matrix, sorted by name, so that the same adapters always give the same file. */
 function gather(adapters: readonly OpenAdapter[]): Matrix[] {
   const parts = adapters.flatMap(({ source, pairs }) => pairs.map((pair): Part => ({ source, pair })));
   const byName = new DefaultMap<string, Part[]>(() => []);
@@ -107,7 +110,7 @@ function gather(adapters: readonly OpenAdapter[]): Matrix[] {
   return matrices.sort((one, other) => (one.name < other.name ? -1 : 1));
 }
 
-/** Returns the highest rank. Throws if a limit is exceeded. */
+/** Checks the limits and returns the highest rank. Throws if a limit is exceeded. */
 function checkLimits(matrices: readonly Matrix[], { maxRank, maxBytes }: PrepareOptions["limits"]): number {
   const highest = matrices.reduce((one, other) => (other.rank > one.rank ? other : one));
   if (highest.rank > maxRank) {
@@ -128,7 +131,7 @@ function architectureOf({ fields }: TensorTable): string {
   return String(fields.get("general.architecture"));
 }
 
-/** Concatenates the parts of a matrix: the rows of a, and the columns of b. */
+/** Reads and concatenates the parts of a matrix: by rows in a, by columns in b. */
 async function readMatrix({ rows, columns, rank, parts }: Matrix): Promise<PairValues> {
   const a = new Float32Array(rank * columns);
   const b = new Float32Array(rows * rank);
@@ -145,7 +148,7 @@ async function readMatrix({ rows, columns, rank, parts }: Matrix): Promise<PairV
   return { a, b };
 }
 
-/** Row of b for row `row` of the model's matrix: see LoraPair.turnedHeads. */
+/** Returns the row of b that belongs to row `row` of the model's matrix; see LoraPair.turnedHeads. */
 function sourceRow(row: number, rows: number, turnedHeads: number): number {
   if (turnedHeads === 0) return row;
   const headRows = rows / turnedHeads;

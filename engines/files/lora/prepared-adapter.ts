@@ -1,4 +1,4 @@
-// Prepared adapter: a LoRA adapter in the form that engines load. Plain data, made by prepare.ts.
+// Prepared adapter: a LoRA adapter in the format that engines load. Plain data, created by prepare.ts.
 //
 // The file is a GGUF adapter in llama.cpp's format: general.type "adapter", adapter.type "lora", and two F16 tensors
 // for each changed matrix, named as in the model's file:
@@ -11,12 +11,12 @@
 // relevant precision. The same content gives the same bytes.
 
 export interface PreparedAdapter {
-  /** sha256 of the file: 64 hex digits. */
+  /** sha256 of the file as 64 hex digits; identifies the adapter's revision. */
   readonly generation: string;
-  /** The file does not change; the caller of the preparation removes it. */
+  /** Path of the file. The file never changes; the caller of the preparation must remove it. */
   readonly path: string;
-  /** Highest rank of its matrices. */
+  /** Highest rank among the adapter's matrices. */
   readonly rank: number;
-  /** Bytes of its tensors. */
+  /** Size of the adapter's tensors in bytes. */
   readonly bytes: number;
 }

@@ -1,5 +1,5 @@
-// Prepared file writer: writes the GGUF file of prepared-adapter.ts, one matrix after another, and hashes it on the
-// way. Holds one pair of matrices at a time, whatever the adapter's size. A partial file never has the final name.
+// Prepared file writer: writes the GGUF file described in prepared-adapter.ts matrix by matrix, and computes its hash
+// while writing. Only one pair of matrices is in memory at a time. An incomplete file never has the final name.
 import { createHash, randomUUID } from "node:crypto";
 import { type FileHandle, mkdir, open, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import { aligned, preamble, tensorEntry, text, u32 } from "../gguf/encode.ts";
 import { invalidAdapter } from "./adapter-problems.ts";
 import { halfBits } from "./half-floats.ts";
 
-/** A matrix of the model, and its total rank. */
+/** Name and shape of an adapted matrix of the model, and its rank summed over all adapters. */
 export interface PreparedShape {
   readonly name: string;
   readonly rows: number;
@@ -15,7 +15,7 @@ export interface PreparedShape {
   readonly rank: number;
 }
 
-/** `a` is [rank][columns], `b` [rows][rank], all scales included. */
+/** Values of a pair: `a` is [rank][columns], `b` is [rows][rank]. All scales are included. */
 export interface PairValues {
   readonly a: Float32Array;
   readonly b: Float32Array;
@@ -31,8 +31,8 @@ export function preparedBytes(shapes: readonly PreparedShape[]): number {
 }
 
 /**
- * Writes `<sha256>.gguf` into `folder`; `read` returns the values of each shape. `finish` runs before the file gets its
- * name.
+ * Writes `<sha256>.gguf` into `folder`. `read` must return the values of a given shape. `finish` runs before the file
+ * gets its final name.
  */
 export async function writePrepared<Shape extends PreparedShape>(
   folder: string,
@@ -93,8 +93,9 @@ function headOf(architecture: string, shapes: readonly PreparedShape[]): Buffer 
 }
 
 /**
- * The values as F16. For each rank index its row of `a` and its column of `b` are brought to similar size by a power of
- * two, so that neither overflows nor underflows while the other has room: the product stays the same.
+ * Converts the values to F16. For each rank index, the row of `a` is multiplied and the column of `b` divided by a
+ * power of two, which leaves the product unchanged. This gives them similar magnitudes, so that neither overflows or
+ * underflows while the other still has range.
  */
 function balanced({ name, columns, rank }: PreparedShape, { a, b }: PairValues): { a: Uint8Array; b: Uint8Array } {
   const largestA = new Float64Array(rank);
@@ -114,7 +115,7 @@ function balanced({ name, columns, rank }: PreparedShape, { a, b }: PairValues):
   return { a: new Uint8Array(halvesA.buffer), b: new Uint8Array(halvesB.buffer) };
 }
 
-/** As many F16 values, plus the padding behind them in the file. */
+/** Allocates an F16 array for the values and for the padding that follows them in the file. */
 function halvesOf({ length }: Float32Array): Uint16Array<ArrayBuffer> {
   return new Uint16Array(aligned(2 * length) / 2);
 }
@@ -124,7 +125,7 @@ function keepLargest(largest: Float64Array, at: number, value: number): void {
   if (size > (largest[at] as number)) largest[at] = size;
 }
 
-/** Exponent of a number >= 0; 0 for 0, which has no size. */
+/** Returns the exponent of a number >= 0; 0 for 0, which has none. */
 function exponentOf(value: number): number {
   scratch[0] = value;
   return value === 0 ? 0 : ((scratchBits[0] as number) >>> 23) - 127;

@@ -1,5 +1,5 @@
-// Safetensors head: type, shape and position of each tensor. Nothing is trusted: the head's length is bounded, and the
-// tensors must fill the rest of the file without gaps, so that any truncation is detected.
+// Safetensors head: reads type, shape and position of each tensor. The file is not trusted: the head's length has a
+// limit. The tensors must fill the rest of the file without gaps, so that any truncation is detected.
 import type { ServerError } from "../../../runtime/errors.ts";
 import { quote } from "../gguf/invalid-file.ts";
 import { invalidAdapter } from "./adapter-problems.ts";
@@ -10,21 +10,23 @@ export type ReadableFile = Pick<SourceFile, "name" | "size" | "read">;
 
 export interface SafetensorsEntry {
   readonly name: string;
-  /** As in the file: F32, F16, BF16 and others. */
+  /** Type name as in the file: F32, F16, BF16 and others. */
   readonly type: string;
-  /** Slowest dimension first. */
+  /** Dimensions, the slowest-varying first. */
   readonly shape: readonly number[];
-  /** Byte position in the file. */
+  /** Byte position from the start of the file. */
   readonly offset: number;
   readonly bytes: number;
 }
 
 const lengthBytes = 8;
-/** Some 40,000 tensors of an adapter; far less than a damaged length can claim. */
+/**
+ * Maximum length of the head: enough for some 40,000 tensors of an adapter, far less than a damaged length can claim.
+ */
 const maxHeaderBytes = 8 * 1024 * 1024;
 const maxDimensions = 8;
 
-/** The tensors in file order. Throws `invalid_lora_adapter`. */
+/** Returns the tensors in file order. Throws `invalid_lora_adapter`. */
 export async function readSafetensors(file: ReadableFile): Promise<SafetensorsEntry[]> {
   const damaged: Damaged = (problem) =>
     invalidAdapter(`its ${file.name} is damaged or cut off: ${problem}; copy it again`);
@@ -41,7 +43,7 @@ export async function readSafetensors(file: ReadableFile): Promise<SafetensorsEn
   return tensors;
 }
 
-/** Location of a tensor's numbers. Throws `invalid_lora_adapter` if they are not floats. */
+/** Returns the location of a tensor's values. Throws `invalid_lora_adapter` if they are not floats. */
 export function floatSpan({ name, type, shape, offset, bytes }: SafetensorsEntry, file: SourceFile): FloatSpan {
   if (!isFloatType(type)) {
     throw invalidAdapter(`its tensor ${quote(name)} has type ${quote(type)}; expected F32, F16 or BF16`);

@@ -1,6 +1,5 @@
-// Source file: one open file of an adapter: located, checked against its folder and size limit, opened without
-// blocking, read at positions, and checked again for changes after reading. The client named the path, so only the
-// opened file is trusted.
+// Source file: one open file of an adapter. Opening it checks its folder and its size limit, and never blocks. After
+// reading, the file is checked for changes. The client named the path, so only checks on the opened file are trusted.
 import { type BigIntStats, constants } from "node:fs";
 import { type FileHandle, open, readlink, realpath, stat } from "node:fs/promises";
 import { dirname, isAbsolute, relative, resolve, sep } from "node:path";
@@ -8,19 +7,19 @@ import { ServerError } from "../../../runtime/errors.ts";
 import { expecting } from "./adapter-problems.ts";
 
 export interface FileLimits {
-  /** Real path of the folder that must contain it; null: no restriction. */
+  /** Real path of the folder in which the file must lie; null: no restriction. */
   readonly root: string | null;
   readonly maxBytes: number;
 }
 
-/** Most links followed, as in operating systems. */
+/** Maximum number of links followed, as in operating systems. */
 const maxLinks = 40;
-/** node:fs reads at most 2^31 - 1 bytes per call. */
+/** Maximum size of one read: node:fs reads at most 2^31 - 1 bytes per call. */
 const maxReadBytes = 2 ** 30;
 
 export class SourceFile {
   readonly handle: FileHandle;
-  /** Name in errors. */
+  /** Name of the file in errors. */
   readonly name: string;
   readonly size: number;
   readonly #before: BigIntStats;
@@ -32,7 +31,7 @@ export class SourceFile {
     this.#before = before;
   }
 
-  /** Throws `adapter_file_*`, `invalid_adapter_file` and `lora_adapter_file_too_large`. */
+  /** Opens and checks a file. Throws `adapter_file_*`, `invalid_adapter_file` and `lora_adapter_file_too_large`. */
   static async open(path: string, name: string, { root, maxBytes }: FileLimits): Promise<SourceFile> {
     const real = await realFile(path, name).catch(async (error: unknown) => {
       throw root === null || (await leadsInto(root, path)) ? error : forbidden(name);
@@ -42,15 +41,16 @@ export class SourceFile {
     if (!before.isFile())
       throw new ServerError("invalid_adapter_file", `${name} is not a regular file; name one that is`);
     if (before.size > maxBytes) throw tooLarge(name, before.size, maxBytes);
-    // A pipe or link may just have replaced the file: do not wait for the pipe, and do not follow the link.
+    // A pipe or link may have replaced the file since the check. The flags prevent waiting for a pipe and following a
+    // link.
     const flags = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW;
     const gone = changed(name);
     const handle = await expecting({ ELOOP: gone, ENOENT: gone, ENXIO: gone }, () => open(real, flags));
     try {
       const file = new SourceFile(handle, name, before);
       await file.checkUnchanged();
-      // Folders of the path may have become links since. On systems that do not name the opened file, the path itself
-      // is checked.
+      // Folders in the path may have been replaced by links since the check. On systems that cannot tell the path of an
+      // open file, the given path is checked again.
       if ((await readlink(`/proc/self/fd/${handle.fd}`).catch(() => realpath(real))) !== real) throw changed(name);
       return file;
     } catch (error) {
@@ -59,7 +59,7 @@ export class SourceFile {
     }
   }
 
-  /** Fills `into` with the bytes from `position`. */
+  /** Fills `into` with the bytes of the file from `position` on. */
   async read(into: Uint8Array, position: number): Promise<void> {
     for (let done = 0; done < into.length; ) {
       const length = Math.min(into.length - done, maxReadBytes);
@@ -69,7 +69,7 @@ export class SourceFile {
     }
   }
 
-  /** Throws `adapter_file_changed` if the file differs from before it was opened. */
+  /** Throws `adapter_file_changed` if the file has changed since before it was opened. */
   async checkUnchanged(): Promise<void> {
     const now = await this.handle.stat({ bigint: true });
     const isSame = (["dev", "ino", "size", "mtimeNs"] as const).every((key) => now[key] === this.#before[key]);
@@ -87,14 +87,15 @@ export function isInside(folder: string, path: string): boolean {
 }
 
 /**
- * Whether a path that may not exist leads into the folder, a real path, as far as it exists. "Not found" and
- * "forbidden" are told apart only inside the folder, so that no error reveals the rest of the disk.
+ * Whether a path, as far as it exists, leads into `folder`, which is a real path. The rest of the path may not exist.
+ * Errors distinguish "not found" from "forbidden" only inside the folder, so that they reveal nothing about the rest of
+ * the disk.
  */
 export async function leadsInto(folder: string, path: string): Promise<boolean> {
   return isInside(folder, await nearest(path, maxLinks));
 }
 
-/** Real path of the last existing part of the path, links to nothing followed. */
+/** Returns the real path of the last existing part of the path. Links whose target does not exist are followed too. */
 async function nearest(path: string, linksLeft: number): Promise<string> {
   const real = await realpath(path).catch(() => null);
   if (real !== null) return real;

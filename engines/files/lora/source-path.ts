@@ -1,5 +1,5 @@
-// Adapter source path: from a client's path to the open files of an adapter, a PEFT folder or one GGUF file. With a
-// root folder, all opened files lie in it, whatever the path.
+// Adapter source path: opens the files of the adapter at a path given by a client; the adapter is a PEFT folder or one
+// GGUF file. If a root folder is set, every opened file is inside it.
 import { realpath, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -11,22 +11,25 @@ export type SourceFiles =
   | { readonly kind: "gguf"; readonly file: SourceFile };
 
 export interface SourceLimits {
-  /** Folder that adapters must lie in; null: no restriction. */
+  /** Folder in which adapters must lie; null: no restriction. */
   readonly root: string | null;
-  /** Size limit of a file with tensors, in bytes. */
+  /** Maximum size of a file with tensors, in bytes. */
   readonly maxBytes: number;
 }
 
 const maxConfigBytes = 1024 * 1024;
-/** Bytes allowed in a file beyond its tensors. */
+/** Bytes that a file may have in addition to its tensors. */
 const headerAllowance = 16 * 1024 * 1024;
 
-/** Largest adapter file that is read, for tensors of at most `maxBytes` bytes. */
+/** Returns the maximum size of an adapter file whose tensors have at most `maxBytes` bytes. */
 export function largestFile(maxBytes: number): number {
   return maxBytes + headerAllowance;
 }
 
-/** Opens the adapter at `source`; relative paths start at the root, or at the working directory if there is none. */
+/**
+ * Opens the adapter at `source`. Relative paths start at the root folder, or at the working directory if there is no
+ * root.
+ */
 export async function openSource(source: string, limits: SourceLimits): Promise<SourceFiles> {
   const root = limits.root === null ? null : await realpath(limits.root);
   const path = await locate(source, root);
@@ -44,7 +47,7 @@ export async function openSource(source: string, limits: SourceLimits): Promise<
   }
 }
 
-/** The real path of a client's path. */
+/** Resolves a path given by a client to a real path. */
 async function locate(source: string, root: string | null): Promise<string> {
   if (source === "" || source.includes("\0")) throw noPath(source === "" ? "got an empty text" : "got one with a NUL");
   const named = resolve(root ?? "", source);

@@ -1,5 +1,5 @@
-// Adapter loader: the thread that loads a model's adapters, seen from outside. The first load starts it; loads run one
-// after another. If the thread ends, its current load is rejected, and the next load starts a new thread.
+// Adapter loader: controls the thread that loads a model's adapters. The first load starts the thread, and loads run
+// one after another. If the thread ends, its current load is rejected, and the next load starts a new thread.
 import { Worker } from "node:worker_threads";
 import koffi from "koffi";
 import type { Pointer } from "../native/pointer.ts";
@@ -17,7 +17,7 @@ interface Waiting {
 }
 
 export class AdapterLoader {
-  /** Held while llama.cpp's list of the model's adapters is read or changed. */
+  /** Lock on llama.cpp's list of the model's adapters; held while the list is read or changed. */
   readonly lock = new TurnLock(0);
   readonly #library: AdapterLibrary;
   readonly #model: Pointer;
@@ -29,11 +29,11 @@ export class AdapterLoader {
     this.#model = model;
   }
 
-  /** Address of the adapter in a file; 0 if llama.cpp refuses it. One call at a time. */
+  /** Loads the adapter in a file and returns its native address; 0 if llama.cpp rejects it. Only one call at a time. */
   load(path: string): Promise<AdapterAnswer> {
     this.#worker ??= this.#start();
     const worker = this.#worker;
-    // The thread keeps the process alive only while an answer is outstanding.
+    // The thread keeps the process alive only while a reply is pending.
     worker.ref();
     return new Promise<AdapterAnswer>((resolve, reject) => {
       this.#waiting = { resolve, reject };
@@ -41,7 +41,7 @@ export class AdapterLoader {
     }).finally(() => worker.unref());
   }
 
-  /** Ends the thread: no load is running when this returns, and none starts later. */
+  /** Ends the thread. After this call no load is running, and none can start. */
   dispose(): void {
     this.lock.acquire();
     void this.#worker?.terminate();

@@ -1,5 +1,6 @@
-// Entry of the adapter loading thread: reads each file, has llama.cpp load it, and answers with the adapter's address.
-// It uses the model for nothing else. A load must not run while a pass reads llama.cpp's list of the model's adapters.
+// Entry point of the adapter loading thread. It reads each file, has llama.cpp load it, and replies with the adapter's
+// address. It makes no other use of the model. No load may run while a pass reads llama.cpp's list of the model's
+// adapters.
 import { closeSync, openSync, readSync } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
 import koffi from "koffi";
@@ -7,16 +8,16 @@ import { bindingOf } from "../native/abi.ts";
 import type { Pointer } from "../native/pointer.ts";
 import { TurnLock } from "../native/turn-lock.ts";
 
-/** Start arguments of the thread. */
+/** Data passed to the thread at its start. */
 export interface AdapterWorkerInit {
   readonly release: string;
-  /** Path of the library that the process has mapped. */
+  /** Path of the llama.cpp library that the process has already mapped. */
   readonly library: string;
   readonly model: bigint;
   readonly lock: SharedArrayBuffer;
 }
 
-/** Address of the adapter; 0 if it could not be loaded. */
+/** Native address of the adapter; 0 if it could not be loaded. */
 export type AdapterAnswer = bigint;
 
 const readBytes = 2 ** 20;
@@ -30,7 +31,7 @@ const lock = new TurnLock(1, memory);
 port.on("message", (path: string) => {
   readAhead(path);
   const adapter = load(path);
-  // The receiver of the answer may rely on a free lock.
+  // Sent after the lock was released, because the receiver may rely on a free lock.
   port.postMessage((adapter ? koffi.address(adapter) : 0n) satisfies AdapterAnswer);
 });
 
@@ -43,20 +44,20 @@ function load(path: string): Pointer {
   }
 }
 
-/** Reads the file into the page cache, so that the load does not wait for the disk while it holds the lock. */
+/** Reads the file into the page cache, so that the load does not hold the lock while it waits for the disk. */
 function readAhead(path: string): void {
   let file: number;
   try {
     file = openSync(path, "r");
   } catch {
-    // llama.cpp's own error follows.
+    // Ignored, because the load will fail too and report llama.cpp's own error.
     return;
   }
   try {
     const buffer = new Uint8Array(readBytes);
     while (readSync(file, buffer) > 0);
   } catch {
-    // As above.
+    // Ignored for the same reason.
   } finally {
     closeSync(file);
   }

@@ -1,7 +1,7 @@
 // LoRA adapters of one llama.cpp model: which are loaded, and which one its passes use. Called on the model's thread;
 // files are read on the adapter loading thread (adapter-worker.ts). llama.cpp keeps the list of a model's adapters
-// without a lock: loading and freeing change it, and the first pass with another adapter reads it. Each of these holds
-// the lock of the loader.
+// without a lock. Loading and freeing an adapter change the list, and the first pass after a change of adapter reads
+// it. Each of these operations therefore holds the loader's lock.
 import assert from "node:assert/strict";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { AdapterHost } from "../../engine.ts";
@@ -15,11 +15,11 @@ export class LlamaAdapters implements AdapterHost {
   readonly #context: NativeContext;
   readonly #loader: AdapterLoader;
   readonly #adapters = new Map<number, Pointer>();
-  /** Freed when no load is running. */
+  /** Unloaded adapters, which are freed when no load is running. */
   readonly #unused: Pointer[] = [];
-  /** Id of the adapter that passes use, 0 = none. */
+  /** Id of the adapter that passes use; 0 = none. */
   #selected = 0;
-  /** The most recent load. */
+  /** Promise of the most recent load; the next load waits for it. */
   #lastLoad: Promise<void> = Promise.resolve();
 
   constructor(library: LlamaLibrary, context: NativeContext) {
@@ -35,23 +35,23 @@ export class LlamaAdapters implements AdapterHost {
   }
 
   unload(id: number): void {
-    // Disposing the model freed them.
+    // Disposing the model has already freed its adapters.
     if (this.#context.isDisposed) return;
-    // A stale graph may still point to the adapter; nothing reads that graph before it is rebuilt.
+    // A stale graph may still point to the adapter. It does no harm, because the graph is rebuilt before it is read.
     if (id === this.#selected) this.select(0);
     this.#unused.push(this.#adapterOf(id));
     this.#adapters.delete(id);
     this.#freeUnused();
   }
 
-  /** Selects the adapter of later passes; 0 = none. The first pass after a change takes some milliseconds more. */
+  /** Selects the adapter for later passes; 0 = none. The first pass after a change takes some milliseconds longer. */
   select(id: number): void {
     if (id === this.#selected) return;
     this.#context.setAdapter(id === 0 ? null : this.#adapterOf(id), this.#loader.lock);
     this.#selected = id;
   }
 
-  /** Call before the model is disposed, which frees all adapters. */
+  /** Ends the loading thread. Call before the model is disposed, which frees all adapters. */
   dispose(): void {
     this.#loader.dispose();
   }
@@ -73,14 +73,17 @@ export class LlamaAdapters implements AdapterHost {
   }
 
   /**
-   * Repeats a failed load for its error message: llama.cpp's log can be read only on this thread, while the loading
-   * thread is idle.
+   * Repeats a failed load to get its error message. llama.cpp's log can be read only on this thread, and only while the
+   * loading thread is idle.
    */
   #loadAgain(path: string): Pointer {
     return this.#library.withLog((lines) => this.#context.loadAdapter(path) ?? fail(lastWords(lines)));
   }
 
-  /** Frees unused adapters if the lock is free. During a load it does nothing: the end of the load calls it again. */
+  /**
+   * Frees unused adapters if the lock is free. During a load it does nothing, because it is called again when the load
+   * ends.
+   */
   #freeUnused(): void {
     if (this.#unused.length === 0 || !this.#loader.lock.tryAcquire()) return;
     this.#context.freeAdapters(this.#unused.splice(0));

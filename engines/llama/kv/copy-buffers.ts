@@ -1,19 +1,19 @@
-// Copy buffers: memory of saved sequence copies, with a bound, and reuse of buffers of dropped copies. For KV caches
-// whose copies are bytes. Buffers of hundreds of MiB are reused because the garbage collector notices them late.
+// Copy buffers: memory for saved sequence copies, with a limit, for KV caches whose copies are bytes. Buffers of
+// dropped copies are reused: the garbage collector would free buffers of hundreds of MiB too late.
 
 const leastStepBytes = 2 ** 20;
 
 export class CopyBuffers {
   readonly #limitBytes: number;
   readonly #waiting: Uint8Array[] = [];
-  /** Bytes of all buffers, idle ones included. */
+  /** Total size of all buffers, including idle ones. */
   #bytes = 0;
 
   constructor(limitBytes: number) {
     this.#limitBytes = limitBytes;
   }
 
-  /** A buffer of at least `sizeBytes`; null if there is no room. */
+  /** Returns a buffer of at least `sizeBytes` bytes; null if there is no room. */
   take(sizeBytes: number): Uint8Array | null {
     const length = roundedUp(sizeBytes);
     const index = this.#waiting.findIndex((buffer) => buffer.length === length);
@@ -22,13 +22,14 @@ export class CopyBuffers {
     return this.count(length) ? new Uint8Array(length) : null;
   }
 
-  /** Returns a buffer from take() that has no other reference. */
+  /** Takes back a buffer from take(). There must be no other reference to it. */
   give(buffer: Uint8Array): void {
     this.#waiting.push(buffer);
   }
 
   /**
-   * Counts bytes allocated elsewhere. Returns false and counts nothing if there is no room; a single copy always fits.
+   * Adds bytes allocated elsewhere to the total. Returns false and changes nothing if there is no room. A single copy
+   * always fits.
    */
   count(lengthBytes: number): boolean {
     while (this.#bytes + lengthBytes > this.#limitBytes && this.#bytes > 0) {
@@ -40,13 +41,16 @@ export class CopyBuffers {
     return true;
   }
 
-  /** Stops counting bytes: of a foreign allocation, or of a buffer handed over to another owner. */
+  /** Subtracts bytes from the total: of a buffer allocated elsewhere, or of one that now has another owner. */
   forget(lengthBytes: number): void {
     this.#bytes -= lengthBytes;
   }
 }
 
-/** Rounds up in steps of 1/8 to 1/4 of the size, so that a slightly longer copy fits the buffer of the one before. */
+/**
+ * Rounds up in steps of 1/8 to 1/4 of the size, so that a slightly longer copy fits into the buffer of the previous
+ * one.
+ */
 function roundedUp(sizeBytes: number): number {
   const step = Math.max(2 ** (Math.floor(Math.log2(sizeBytes)) - 2), leastStepBytes);
   return Math.ceil(sizeBytes / step) * step;

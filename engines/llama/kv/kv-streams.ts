@@ -1,6 +1,6 @@
-// KV cache with one stream of memory per sequence: the native sequence of each slot, and copies as bytes in main
-// memory. llama.cpp splits a pass at every gap between sequence ids, so ids stay dense. A part of a stream must never
-// be copied natively: that ends the process.
+// KV cache with one stream of memory per sequence: maps slots to native sequences, and keeps copies as bytes in main
+// memory. llama.cpp splits a pass at every gap between sequence ids, so ids are kept dense. A part of a stream must
+// never be copied natively, because that ends the process.
 import assert from "node:assert/strict";
 import type { Batch } from "../../batch.ts";
 import type { Capacity, SavedKv } from "../../engine.ts";
@@ -13,24 +13,26 @@ import { isState, type StateShape } from "./state-bytes.ts";
 export interface StreamsOptions {
   readonly capacity: Capacity;
   readonly layout: string;
-  /** A sequence's tail can be dropped. */
+  /** Whether the tail of a sequence can be dropped. */
   readonly truncates: boolean;
   readonly bytesPerToken: number;
 }
 
-/** Memory for copies, as a fraction of the KV cache, in addition to it. */
+/** Size of the memory for copies as a fraction of the KV cache size. It is allocated in addition to the KV cache. */
 const copiesShare = 0.25;
-/** A sequence with more KV bytes than this is not moved to close a gap: the move would delay all other sequences. */
+/**
+ * Maximum KV size of a sequence that is moved to close a gap. A longer move would delay all other sequences too much.
+ */
 const maxMovedBytes = 32 * 2 ** 20;
-/** The buffer of one state is kept between steps up to this size. */
+/** Maximum size of the state buffer that is kept between steps. */
 const maxKeptBytes = 64 * 2 ** 20;
 
-/** A sequence state as llama.cpp serialises it: the first `size` bytes of `bytes`. */
+/** A sequence state serialised by llama.cpp: the first `size` bytes of `bytes`. */
 class SavedState {
   readonly bytes: Uint8Array;
   readonly size: number;
   readonly tokens: number;
-  /** No other reference to the bytes exists. */
+  /** Whether no other reference to `bytes` exists. */
   isOwn: boolean;
   isDropped = false;
 
@@ -51,11 +53,14 @@ export class StreamsKv implements SlotKv {
   readonly #shape: StateShape;
   readonly #slots: SlotMap;
   readonly #buffers: CopyBuffers;
-  /** By slot: tokens in the KV cache, and reserved blocks. */
+  /** Number of tokens in the KV cache, and of reserved blocks, by slot. */
   readonly #cached: Int32Array;
   readonly #blocks: Int32Array;
   #usedBlocks = 0;
-  /** State of slot `#stateSlot` at `#stateTokens` tokens, shared by all slots that copy its prefix; slot -1 = none. */
+  /**
+   * State of slot `#stateSlot` with `#stateTokens` tokens. All slots that copy a prefix of this slot use it. Slot -1 =
+   * none.
+   */
   #state = new Uint8Array(0);
   #stateSize = 0;
   #stateSlot = -1;
@@ -85,7 +90,7 @@ export class StreamsKv implements SlotKv {
 
   prepare(batch: Batch): void {
     if (this.#state.length > maxKeptBytes) this.#forgetState(true);
-    // New sequences first: a gap that one of them fills needs no move.
+    // New sequences get their ids before a gap is closed, because they may fill the gap without a move.
     for (let row = 0; row < batch.rowCount; row++) {
       const slot = at(batch.slot, row);
       this.#slots.acquire(slot);
@@ -103,7 +108,8 @@ export class StreamsKv implements SlotKv {
   fillerPosition(id: number): number {
     const slot = this.#slots.slotOf(id);
     if (slot < 0) return 0;
-    // No filler: a model that cannot drop its tail would keep the extra token, and a full stream has no room for it.
+    // No filler in two cases: a model that cannot drop its tail would keep the extra token, and a full stream has no
+    // room for it.
     const position = at(this.#cached, slot);
     return this.#truncates && position < this.#capacity.sequenceTokens ? position : -1;
   }
@@ -130,7 +136,7 @@ export class StreamsKv implements SlotKv {
 
   copyPrefix(from: number, to: number, tokens: number): void {
     assert.ok(this.#truncates && tokens <= at(this.#cached, from), `the first ${tokens} tokens of slot ${from}`);
-    // Several slots may wait for the same prefix: they share one read of the state.
+    // The state is kept, because several slots may copy the same prefix.
     if (from !== this.#stateSlot || tokens > this.#stateTokens) this.#readState(from);
     this.#fill(to, this.#state.subarray(0, this.#stateSize), this.#stateTokens, tokens);
   }
@@ -149,7 +155,7 @@ export class StreamsKv implements SlotKv {
   drop(saved: SavedKv): void {
     const copy = ownCopy(saved);
     copy.isDropped = true;
-    // An export may still be written to disk, so its bytes must not be reused for another copy.
+    // An exported copy may still be being written to disk, so its bytes must not be reused for another copy.
     if (copy.isOwn) this.#buffers.give(copy.bytes);
     else this.#buffers.forget(copy.bytes.length);
   }
@@ -172,7 +178,7 @@ export class StreamsKv implements SlotKv {
     return new SavedState(bytes, bytes.length, tokens, false);
   }
 
-  /** Puts the first `tokens` tokens of a state with `held` tokens into an empty slot. */
+  /** Puts the first `tokens` tokens of a state that holds `held` tokens into an empty slot. */
   #fill(slot: number, bytes: Uint8Array, held: number, tokens: number): void {
     const id = this.#slots.acquire(slot);
     this.#context.writeState(id, bytes);
@@ -207,7 +213,10 @@ export class StreamsKv implements SlotKv {
     if (andRoom) this.#state = new Uint8Array(0);
   }
 
-  /** Moves the highest sequence into the lowest gap: one move per step keeps the pause short. */
+  /**
+   * Moves the sequence with the highest id into the lowest gap. Only one sequence is moved per step, to keep the pause
+   * short.
+   */
   #closeGap(): void {
     const move = this.#slots.compaction();
     if (!move || at(this.#cached, move.slot) * this.#bytesPerToken > maxMovedBytes) return;
@@ -223,7 +232,7 @@ function ownCopy(saved: SavedKv): SavedState {
   return saved;
 }
 
-/** Element of a typed array at an index known to be in bounds. */
+/** Returns an element of a typed array at an index known to be in bounds. */
 function at(array: Int32Array, index: number): number {
   return array[index] as number;
 }

@@ -1,7 +1,8 @@
-// KV cache with one pool of llama.cpp cells for all sequences: a native sequence per slot, spare ones for copies, and
-// the accounting of blocks. Sharing only marks cells. Whole blocks are counted, and each slot or copy that writes has
-// its own; llama.cpp counts single cells and shares them one by one. So llama.cpp never needs more cells than are
-// counted, and a pass with reserved room always finds it.
+// KV cache with one pool of llama.cpp cells for all sequences: one native sequence per slot, spare ones for copies, and
+// the accounting of blocks. Sharing a prefix copies no cells; it only marks them as used by both sequences. This class
+// counts whole blocks, and each slot or copy that writes has its own block. llama.cpp counts single cells and shares
+// them one by one, so it never needs more cells than are counted here. A pass with reserved room therefore always finds
+// cells.
 import assert from "node:assert/strict";
 import type { Batch } from "../../batch.ts";
 import { PageTable, type SavedPages } from "../../decoding/kv/page-table.ts";
@@ -14,11 +15,11 @@ export interface UnifiedOptions {
   readonly capacity: Capacity;
   readonly layout: string;
   readonly bytesPerToken: number;
-  /** Most native sequences; see nativeSequences(). */
+  /** Maximum number of native sequences; see nativeSequences(). */
   readonly maxSequenceIds: number;
 }
 
-/** A native sequence that belongs to no slot. */
+/** A saved copy: a native sequence that belongs to no slot. */
 class SavedSequence {
   readonly id: number;
   readonly pages: SavedPages;
@@ -30,8 +31,8 @@ class SavedSequence {
 }
 
 /**
- * Number of sequences to open a context for: one per slot, and one for exports. Copies use ids above these: the pool
- * has marks for such ids too, but only states of ids within the number can be read.
+ * Returns the number of sequences to open a context for: one per slot, and one for exports. Copies use ids above these.
+ * The pool can mark cells for such ids too, but states can be read only from ids below this number.
  */
 export function nativeSequences(maxSequences: number, maxSequenceIds: number): number {
   return Math.min(maxSequences + 1, maxSequenceIds);
@@ -77,11 +78,13 @@ export class UnifiedKv implements SlotKv {
       const start = at(batch.position, row);
       const end = start + at(batch.length, row);
       if (start < this.#pages.length(slot)) this.#context.remove(slot, start);
-      // Rows with logits of several tokens: all tokens but the first may be replaced.
+      // In a row with several logits, all tokens but the first of those with logits may be replaced later (rejected
+      // drafts).
       const settled = end - Math.max(at(batch.logitsCount, row) - 1, 0);
       assert.ok(this.#pages.write(slot, start, end, settled), `no room was reserved for ${end} tokens of slot ${slot}`);
     }
-    // Cells are not copied: a slot that writes takes new ones.
+    // The page table asks for copies of shared pages. They are not needed, because llama.cpp takes new cells for a slot
+    // that writes.
     this.#pages.clearCopies();
   }
 
@@ -159,7 +162,7 @@ function ownCopy(saved: SavedKv): SavedSequence {
   return saved;
 }
 
-/** Element of a typed array at an index known to be in bounds. */
+/** Returns an element of a typed array at an index known to be in bounds. */
 function at(array: Int32Array, index: number): number {
   return array[index] as number;
 }

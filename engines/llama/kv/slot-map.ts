@@ -1,6 +1,6 @@
 // Slot map: the native sequence id of each scheduler slot. llama.cpp splits a batch into separate passes at every gap
-// between sequence ids, so ids stay dense: a slot takes the lowest free id, and `compaction` names the sequence to move
-// into a gap. Pure bookkeeping; the KV cache moves the data.
+// between sequence ids, so ids are kept dense: a slot takes the lowest free id, and `compaction` returns the sequence
+// to move into a gap. This class only keeps the mapping; the KV cache moves the data.
 
 export interface Move {
   readonly slot: number;
@@ -19,17 +19,17 @@ export class SlotMap {
     this.#slotOfId = new Int32Array(size).fill(-1);
   }
 
-  /** Native id of the slot, or -1. */
+  /** Returns the native id of a slot, or -1. */
   idOf(slot: number): number {
     return this.#idOfSlot[slot] ?? -1;
   }
 
-  /** Slot of the native id, or -1. */
+  /** Returns the slot of a native id, or -1. */
   slotOf(id: number): number {
     return this.#slotOfId[id] ?? -1;
   }
 
-  /** Native id of the slot; a new slot takes the lowest free one. */
+  /** Returns the native id of a slot. A slot without an id gets the lowest free one. */
   acquire(slot: number): number {
     const held = this.idOf(slot);
     if (held >= 0) return held;
@@ -49,7 +49,7 @@ export class SlotMap {
     return id;
   }
 
-  /** The move that closes the lowest gap with the highest sequence; null if the ids are dense. */
+  /** Returns the move of the highest id into the lowest gap; null if the ids are dense. */
   compaction(): Move | null {
     const to = this.#slotOfId.indexOf(-1);
     if (to < 0) return null;
@@ -60,7 +60,7 @@ export class SlotMap {
     return null;
   }
 
-  /** Records that a move was carried out. */
+  /** Records that a move has been carried out. */
   moved(move: Move): void {
     this.#slotOfId[move.from] = -1;
     this.#bind(move.slot, move.to);

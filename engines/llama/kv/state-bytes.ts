@@ -1,22 +1,25 @@
-// State bytes: checks on the bytes of a sequence state by llama.cpp, enough to refuse, before native code reads them,
-// bytes that cannot be a state of this model. llama.cpp itself checks each read after the header.
+// State bytes: checks bytes that should be a sequence state by llama.cpp. The check rejects bytes that cannot be a
+// state of this model before native code reads them. After the header, llama.cpp itself checks each read.
 
 /** First four bytes of a sequence state of the supported release. */
 const magic = 0xaf143cd8;
-/** Magic, sequence id, number of streams: 4 bytes each. */
+/** Size of magic, sequence id and number of streams: 4 bytes each. */
 const headBytes = 12;
-/** Position, number of sequences and sequence id of each cell: 4 bytes each. */
+/** Size of a cell's position, number of sequences and sequence id: 4 bytes each. */
 const cellBytes = 12;
 
 export interface StateShape {
-  /** Streams of the memory: one per sequence, or one for all. */
+  /** Number of streams in the KV memory: one per sequence, or one for all. */
   readonly streams: number;
   readonly bytesPerToken: number;
-  /** The model keeps all its tokens, so it has a cell for each. Other models have another state format. */
+  /**
+   * true: the model keeps all tokens of a sequence, so the state has a cell for each. Other models have another state
+   * format.
+   */
   readonly keepsAll: boolean;
 }
 
-/** Whether bytes may be the state of a sequence of `tokens` tokens. */
+/** Whether `bytes` can be the state of a sequence of `tokens` tokens. */
 export function isState(bytes: Uint8Array, { streams, bytesPerToken, keepsAll }: StateShape, tokens: number): boolean {
   const cellsFrom = headBytes + 4 * streams;
   const leastBytes = cellsFrom + (keepsAll ? tokens * (cellBytes + bytesPerToken) : 0);
@@ -26,7 +29,9 @@ export function isState(bytes: Uint8Array, { streams, bytesPerToken, keepsAll }:
   return !keepsAll || (view.getUint32(8, true) === streams && cellCount(view, streams) === tokens);
 }
 
-/** Cells of the sequence's one stream: the streams before it are empty, each written as a zero. */
+/**
+ * Returns the number of cells in the sequence's stream. The streams before it are empty, and each is written as a zero.
+ */
 function cellCount(view: DataView, streams: number): number {
   for (let stream = 0; stream < streams; stream++) {
     const count = view.getUint32(headBytes + 4 * stream, true);

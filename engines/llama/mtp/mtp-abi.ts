@@ -1,14 +1,17 @@
 // MTP interface: llama.cpp's functions for multi-token prediction. llama-ext.h of the supported release declares them
-// as C++, so libraries export them under mangled names: the same on Linux and macOS, others on Windows. Bound only when
-// a model with MTP is loaded; abi.ts has all other functions.
+// as C++, so libraries export them under mangled names, which are the same on Linux and macOS but not on Windows. They
+// are bound only when a model with MTP is loaded. abi.ts binds all other functions.
 import type { LibraryHandle } from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Pointer } from "../native/pointer.ts";
 
 export interface PredictionFunctions {
-  /** Switches the hidden states that MTP reads on or off: of every token of a pass, or only of those with logits. */
+  /**
+   * Enables or disables the output of the hidden states that MTP reads: of all tokens of a pass, or only of those with
+   * logits.
+   */
   setStates(context: Pointer, wanted: boolean, onlyOutputs: boolean): void;
-  /** Hidden states of the last pass, in the order of its tokens (or of its outputs). */
+  /** Returns the hidden states of the last pass, in the order of its tokens (or of its outputs). */
   getStates(context: Pointer): Pointer;
 }
 
@@ -20,7 +23,7 @@ export function bindPrediction(library: LibraryHandle): PredictionFunctions {
       try {
         return library.func(name, result, args) as F;
       } catch {
-        // Another compiler's mangled name.
+        // The library may export the name as mangled by another compiler; that name is tried next.
       }
     }
     const message = `the installed llama.cpp libraries export none of ${names.join(", ")}: remove mtp_model and mtp_n_predict`;

@@ -1,4 +1,4 @@
-// MTP batch: a native batch whose tokens each carry a hidden state.
+// MTP batch: a native batch in which each token has a hidden state as additional input.
 import koffi from "koffi";
 import type { LlamaFunctions } from "../native/abi.ts";
 import { NativeBatchView } from "../native/memory/native-batch.ts";
@@ -13,7 +13,7 @@ export class StatesBatch {
     this.view = new NativeBatchView(functions, maxTokens);
     this.#width = width;
     this.#maxTokens = maxTokens;
-    // Separate memory outside the heap, which does not move.
+    // Has its own ArrayBuffer, which lies outside the JS heap and does not move, because native code keeps its address.
     this.#states = new Float32Array(new ArrayBuffer(maxTokens * width * Float32Array.BYTES_PER_ELEMENT));
     this.view.batch.embd = koffi.address(this.#states);
   }
@@ -22,14 +22,17 @@ export class StatesBatch {
     return this.#maxTokens - this.view.count;
   }
 
-  /** Sets the states of the next `count` tokens: rows of `states` from `row` on. Call before the tokens are added. */
+  /**
+   * Sets the hidden states of the next `count` tokens: rows of `states` from `row` on. Call before the tokens are
+   * added.
+   */
   setStates(states: Float32Array, row: number, count: number): void {
     const width = this.#width;
     this.#states.set(states.subarray(row * width, (row + count) * width), this.view.count * width);
   }
 
   free(functions: LlamaFunctions): void {
-    // The memory is not the native side's to free.
+    // Removed from the native batch, because llama.cpp must not free memory that belongs to JS.
     this.view.batch.embd = null;
     this.view.free(functions);
   }

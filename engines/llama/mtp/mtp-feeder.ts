@@ -1,6 +1,7 @@
-// MTP feeder: feeds the MTP heads after each step with what the model computed, pairs of a token's hidden state and the
-// token behind it. Called by the model, its KV cache and mtp.ts; native sequence ids are slots. MTP heads have cells in
-// a context of their own, or read the model's (an assistant that shares its memory): then nothing is fed or removed.
+// MTP feeder: after each step of the model, feeds the MTP heads with pairs of a token's hidden state and the token
+// after it. Called by the model, its KV cache and mtp.ts. The native sequence ids of the MTP context are slots. MTP
+// heads have KV cells in a context of their own, or they read those of the model (an assistant that shares the model's
+// memory). In the second case nothing is fed or removed.
 import type { Batch } from "../../batch.ts";
 import { NativeFloats } from "../native/memory/native-floats.ts";
 import type { NativeContext } from "../native/native-context.ts";
@@ -9,25 +10,25 @@ import { StatesBatch } from "./mtp-batch.ts";
 import { Trail, trailLength } from "./mtp-trail.ts";
 
 export interface HeadsParts {
-  /** Contexts of the model, and of the MTP heads. */
+  /** Context of the model; the next field is that of the MTP heads. */
   readonly target: NativeContext;
   readonly context: NativeContext;
   readonly prediction: PredictionFunctions;
-  /** The MTP heads read the model's KV cache and have none. */
+  /** Whether the MTP heads read the model's KV cache instead of having their own. */
   readonly sharesMemory: boolean;
-  /** The MTP weights are a separate file. */
+  /** Whether the MTP weights are a separate file, and thus a model to free. */
   readonly ownsModel: boolean;
-  /** Floats of a hidden state. */
+  /** Number of floats in a hidden state. */
   readonly width: number;
   readonly vocabSize: number;
   readonly maxSequences: number;
-  /** Most tokens of a pass, of the model and of the MTP heads. */
+  /** Maximum number of tokens in a pass, both of the model and of the MTP heads. */
   readonly batchTokens: number;
-  /** Most outputs of an MTP pass; more than sequences. */
+  /** Maximum number of outputs in an MTP pass; larger than the number of sequences. */
   readonly maxOutputs: number;
 }
 
-/** Tokens and their states, from token index `from` and state row `row` on. */
+/** Tokens with the hidden states to feed them with; the tokens begin at index `from`, the states at row `row`. */
 interface Pairs {
   readonly tokens: Int32Array;
   readonly from: number;
@@ -37,13 +38,13 @@ interface Pairs {
 }
 
 export class HeadsFeeder {
-  /** The MTP pass under construction. */
+  /** Tokens of the next MTP pass. */
   readonly batch: StatesBatch;
-  /** 1: tokens that are only fed are also outputs of their pass. */
+  /** 1: tokens that are fed only as context also get an output in their pass. */
   fedOutput = 0;
   readonly #parts: HeadsParts;
   readonly #trails: readonly Trail[];
-  /** By batch row: index of its first token in the model's pass. */
+  /** Index of each batch row's first token in the model's pass. */
   readonly #places: Int32Array;
   readonly #states = new NativeFloats();
 
@@ -55,12 +56,12 @@ export class HeadsFeeder {
     this.#places = new Int32Array(maxSequences);
   }
 
-  /** Records that row `row` of the step begins at token `index` of the model's pass. */
+  /** Records that the tokens of batch row `row` begin at token `index` of the model's pass. */
   place(row: number, index: number): void {
     this.#places[row] = index;
   }
 
-  /** Reads the results of the model's pass. */
+  /** Reads the hidden states of the model's pass and feeds the MTP heads with them. */
   follow(batch: Batch): void {
     const { target, prediction, batchTokens, width } = this.#parts;
     const states = this.#states.at(prediction.getStates(target.pointer), batchTokens * width);
@@ -72,7 +73,7 @@ export class HeadsFeeder {
     return this.#trails[slot] as Trail;
   }
 
-  /** Adds the pending tokens of a slot's trail to the pass. */
+  /** Adds the tokens of a slot's trail that have not been fed yet to the MTP pass. */
   catchUp(slot: number): void {
     const trail = this.trailOf(slot);
     const { tokens, states, base, count } = trail;
@@ -80,12 +81,14 @@ export class HeadsFeeder {
     if (trail.count > 0) trail.keepLast();
   }
 
-  /** Runs the pass if it is not empty. */
+  /** Runs the MTP pass unless it is empty. */
   flush(): void {
     if (this.batch.view.count > 0) this.decode();
   }
 
-  /** Runs the pass. Returns false if there is no room; all that the MTP heads were fed is dropped then. */
+  /**
+   * Runs the MTP pass. If there is no room for it, returns false and drops everything that the MTP heads have been fed.
+   */
   decode(): boolean {
     const hasRoom = this.#parts.context.tryDecode(this.batch.view);
     this.batch.view.clear();
@@ -93,7 +96,7 @@ export class HeadsFeeder {
     return hasRoom;
   }
 
-  /** Drops the tokens of a native sequence from position `from` on; -1: of all sequences. */
+  /** Drops the tokens of a native sequence from position `from` on; -1: all its tokens. */
   remove(id: number, from: number): void {
     if (!this.#parts.sharesMemory) this.#parts.context.remove(id, from);
   }
@@ -103,13 +106,13 @@ export class HeadsFeeder {
     this.trailOf(slot).forget();
   }
 
-  /** Shares the first `tokens` tokens fed of `from` with the empty slot `to`. */
+  /** Shares the fed tokens of slot `from`, at most `tokens`, with the empty slot `to`. */
   copyPrefix(from: number, to: number, tokens: number): void {
     const held = this.save(from, to);
     this.#resume(to, Math.min(held, tokens), tokens);
   }
 
-  /** Shares the tokens fed of a slot with the native sequence `id`. Returns their number. */
+  /** Shares the fed tokens of a slot with the native sequence `id`. Returns their number. */
   save(slot: number, id: number): number {
     const trail = this.trailOf(slot);
     if (trail.count === 0 || this.#parts.sharesMemory) return 0;
@@ -120,7 +123,9 @@ export class HeadsFeeder {
     return tokens;
   }
 
-  /** Shares the first `held` tokens fed of the native sequence `id` with an empty slot of `tokens` tokens. */
+  /**
+   * Shares the first `held` fed tokens of the native sequence `id` with an empty slot that will have `tokens` tokens.
+   */
   restore(slot: number, id: number, held: number, tokens: number): void {
     this.#parts.context.share(id, slot, held);
     this.#resume(slot, held, tokens);
@@ -130,7 +135,10 @@ export class HeadsFeeder {
     this.remove(id, -1);
   }
 
-  /** Continues a slot of `tokens` tokens of which the first `held` were fed. The fed tokens must have no gap. */
+  /**
+   * Resumes a slot that has `tokens` tokens, of which the first `held` have been fed. If some were not fed, drops the
+   * slot's MTP context, because the fed tokens must not have a gap.
+   */
   #resume(slot: number, held: number, tokens: number): void {
     if (held >= tokens) {
       this.remove(slot, tokens);
@@ -153,7 +161,8 @@ export class HeadsFeeder {
       trail.append(batch.tokens, offset, states, place, length);
       return;
     }
-    // Of a row with several logits, all tokens but the first may be replaced.
+    // In a row with several logits, all tokens but the first of those with logits may be replaced later, so they stay
+    // in the trail.
     const kept = Math.min(Math.max(at(batch.logitsCount, row), 1), trailLength, length);
     const settled = length - kept;
     this.catchUp(slot);
@@ -164,7 +173,7 @@ export class HeadsFeeder {
     trail.append(batch.tokens, offset + settled, states, place + settled, kept);
   }
 
-  /** Starts following a slot at `position`, and drops its earlier trail. */
+  /** Starts to follow a slot at `position` and discards its earlier trail. */
   #begin(slot: number, position: number): void {
     const trail = this.trailOf(slot);
     const isCut = trail.count > 0 && position <= trail.base;
@@ -186,7 +195,7 @@ export class HeadsFeeder {
   }
 }
 
-/** Element of a typed array at an index known to be in bounds. */
+/** Returns an element of a typed array at an index known to be in bounds. */
 function at(array: Int32Array, index: number): number {
   return array[index] as number;
 }

@@ -1,4 +1,4 @@
-// MTP KV: mirrors the operations on the model's KV cache in the MTP context. Exported copies do not contain the MTP
+// MTP KV: repeats each operation on the model's KV cache in the MTP context. Exported copies do not contain the MTP
 // part.
 import type { SavedKv } from "../../engine.ts";
 import { UnifiedKv, type UnifiedOptions } from "../kv/kv-unified.ts";
@@ -14,7 +14,7 @@ interface MtpCopy {
 export class HeadedKv extends UnifiedKv {
   readonly #heads: HeadsFeeder;
   readonly #copies = new Map<SavedKv, MtpCopy>();
-  /** Native sequences of the MTP context without a slot. */
+  /** Native sequences of the MTP context that belong to no slot; used for copies. */
   readonly #spareIds: number[] = [];
 
   constructor(context: NativeContext, options: UnifiedOptions, heads: HeadsFeeder) {

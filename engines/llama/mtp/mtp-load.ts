@@ -1,6 +1,6 @@
-// MTP loading: opens the MTP heads in a model's file, or an assistant made for it. Called by the loader once the
-// model's context is open. Heads that cannot predict for this model are refused here by name: llama.cpp would end the
-// process.
+// MTP loading: opens the MTP heads in a model's file, or an assistant made for the model. Called by the loader after
+// the model's context is open. Heads that do not fit the model are rejected here with a clear error, because llama.cpp
+// would end the process.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Capacity, ModelSpec } from "../../engine.ts";
 import { type ModelTraits, metadata } from "../model-traits.ts";
@@ -10,8 +10,8 @@ import type { Pointer } from "../native/pointer.ts";
 import { LlamaHeads } from "./mtp.ts";
 
 /**
- * Architectures whose MTP heads the supported release runs, and whose caches drop tails. With several heads the first
- * one drafts all tokens.
+ * Architectures whose MTP heads the supported release can run, and whose KV caches can drop tails. If a model has
+ * several heads, the first one drafts all tokens.
  */
 const mtpArchitectures: ReadonlySet<string> = new Set([
   "cohere2moe",
@@ -23,12 +23,12 @@ const mtpArchitectures: ReadonlySet<string> = new Set([
   "mimo2",
   "step35",
 ]);
-/** Architecture of an assistant that reads its model's KV cache; its layers are one head. */
+/** Architecture of an assistant that reads the KV cache of its model; all its layers together form one head. */
 const sharingAssistant = "gemma4-assistant";
 const sharingTarget = "gemma4";
 const sharingTrainedTokens = 4;
 
-/** Outputs of a pass per sequence: its newest token, and some of those before it. */
+/** Maximum number of outputs per sequence in an MTP pass: its newest token, and some of the tokens before it. */
 const outputsPerSequence = 4;
 
 export interface HeadsRequest {
@@ -42,8 +42,8 @@ export interface HeadsRequest {
 }
 
 /**
- * Traits of a model used with MTP: its cache is one pool in which every tail can be dropped, and includes the MTP
- * layers. Throws `config_invalid` if the model cannot be used so.
+ * Returns the traits of a model used with MTP: its KV cache is one pool, every tail can be dropped, and the KV size
+ * includes the MTP layers. Throws `config_invalid` if the model cannot be used with MTP.
  */
 export function mtpTraits(
   functions: LlamaFunctions,

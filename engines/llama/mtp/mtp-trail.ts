@@ -1,16 +1,19 @@
-// MTP trail: what one sequence remembers between its steps for MTP, the model's hidden states of its newest tokens. A
-// head is fed pairs of a state and the token behind it, and the newest token is unknown, or not verified, until the
-// next step. Pure bookkeeping; mtp-feeder.ts feeds.
+// MTP trail: the model's hidden states of a sequence's newest tokens, kept between steps. An MTP head is fed pairs of a
+// state and the token after it. The newest token is unknown, or not verified, until the next step, so these states have
+// to wait. This class only stores them; mtp-feeder.ts feeds the heads.
 
-/** Most states remembered per sequence; older ones are fed at once. */
+/** Maximum number of states kept per sequence; older ones are fed immediately. */
 export const trailLength = 32;
 
 export class Trail {
   readonly width: number;
-  /** Token `base` and those before it have been fed; the states of the `count` tokens from `base` on are remembered. */
+  /**
+   * Position up to which tokens have been fed, inclusive. The states of the `count` tokens from this position on are
+   * kept.
+   */
   base = -1;
   count = 0;
-  /** State of token base + i at i * width; its token id at i. */
+  /** States of the kept tokens: that of token base + i begins at i * width. Its token id is `tokens[i]`. */
   readonly states: Float32Array;
   readonly tokens = new Int32Array(trailLength);
 
@@ -19,22 +22,24 @@ export class Trail {
     this.states = new Float32Array(trailLength * width);
   }
 
-  /** Position behind the last remembered token. */
+  /** Position after the last kept token. */
   get end(): number {
     return this.base + this.count;
   }
 
-  /** Whether the state that the token at `position` is fed with is remembered. */
+  /** Whether the trail has the state that is needed to feed the token at `position`. */
   reaches(position: number): boolean {
     return this.base < position && position <= this.end;
   }
 
-  /** Drops the trail from `position` on: those tokens were replaced. */
+  /** Drops the trail's tokens from `position` on, because they were replaced. */
   cut(position: number): void {
     this.count = position - this.base;
   }
 
-  /** Restarts the trail at the token at `position`. The state before it is unknown and taken as zero. */
+  /**
+   * Restarts the trail so that the token at `position` can be fed next. The state before it is unknown and set to zero.
+   */
   begin(position: number): void {
     this.base = position - 1;
     this.count = 1;
@@ -50,7 +55,7 @@ export class Trail {
     return this.count + count <= trailLength;
   }
 
-  /** Appends `count` tokens and their states: rows of `states` from `stateRow` on. */
+  /** Appends `count` tokens, `tokens` from index `from` on, with their states, rows of `states` from `stateRow` on. */
   append(tokens: Int32Array, from: number, states: Float32Array, stateRow: number, count: number): void {
     const { width } = this;
     this.states.set(states.subarray(stateRow * width, (stateRow + count) * width), this.count * width);
@@ -58,7 +63,7 @@ export class Trail {
     this.count += count;
   }
 
-  /** Keeps only the last remembered token and its state: all others have been fed. */
+  /** Keeps only the last token and its state, after all others have been fed. */
   keepLast(): void {
     const last = this.count - 1;
     this.states.copyWithin(0, last * this.width, this.count * this.width);

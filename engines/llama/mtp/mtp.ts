@@ -1,5 +1,6 @@
-// MTP drafting with heads that llama.cpp runs: the newest token and the state before it give a token and a new state,
-// and those give the next token. Called by the drafter; mtp-feeder.ts tracks what the heads have been fed.
+// MTP drafting with heads run by llama.cpp. From the newest token and the state before it, a head computes the next
+// token and a new state; the following draft token is computed from these. Called by the drafter. mtp-feeder.ts tracks
+// what the heads have been fed.
 import type { DraftTarget, MtpHeads } from "../../engine.ts";
 import { NativeFloats } from "../native/memory/native-floats.ts";
 import { HeadsFeeder, type HeadsParts } from "./mtp-feeder.ts";
@@ -8,7 +9,7 @@ export class LlamaHeads implements MtpHeads {
   readonly trainedTokens: number;
   readonly feeder: HeadsFeeder;
   readonly #parts: HeadsParts;
-  /** Targets of the current drafting pass, and their rows among its outputs. */
+  /** Indices of the targets in the current drafting pass; the next array has their rows among its outputs. */
   readonly #drafting: Int32Array;
   readonly #rows: Int32Array;
   readonly #states = new NativeFloats();
@@ -34,11 +35,12 @@ export class LlamaHeads implements MtpHeads {
     this.#catchUpAll(targets, depths);
     let drafting = this.#addNewest(targets, depths);
     while (drafting > 0 && this.feeder.decode()) drafting = this.#choose(targets, depths, drafting, choose);
-    // The newest token is fed again: its position belongs to the pair that the next step completes.
+    // Removes the drafted tokens and the newest token. The newest token is fed again later, because the next step
+    // completes the pair of state and token at its position.
     for (const { slot, total } of targets) if (this.follows(slot, total)) this.feeder.remove(slot, total - 1);
   }
 
-  /** Call before the model is disposed. */
+  /** Frees the MTP context. Call before the model is disposed. */
   dispose(): void {
     const { context, ownsModel } = this.#parts;
     this.feeder.batch.free(context.functions);
@@ -47,8 +49,9 @@ export class LlamaHeads implements MtpHeads {
   }
 
   /**
-   * Adds the pending trails of the targets. They join the first drafting pass if all of it can be output: for a pass
-   * with other tokens some architectures return the states of its first tokens.
+   * Feeds the pending trails of the targets. They share a pass with the first drafted tokens if every token of that
+   * pass can have an output; otherwise they get their own pass. The reason is that, for a pass with tokens without
+   * output, some architectures return the states of its first tokens.
    */
   #catchUpAll(targets: readonly DraftTarget[], depths: Int32Array): void {
     let pending = 0;
@@ -59,7 +62,7 @@ export class LlamaHeads implements MtpHeads {
       if (at(depths, i) === 0 || !trail.reaches(target.total - 1)) continue;
       trail.cut(target.total - 1);
       pending += trail.count;
-      // An assistant that reads the model's cache must not find rejected drafts there.
+      // Removes rejected drafts from the model's cache, because an assistant that reads this cache must not use them.
       if (this.#parts.sharesMemory) this.#parts.target.remove(target.slot, target.total - 1);
     }
     const joins = pending <= Math.min(this.#parts.maxOutputs, this.feeder.batch.room);
@@ -72,7 +75,7 @@ export class LlamaHeads implements MtpHeads {
     if (!joins) this.feeder.flush();
   }
 
-  /** Adds the newest token of each target to the pass. Returns their number. */
+  /** Adds the newest token of each target to the MTP pass. Returns the number of targets added. */
   #addNewest(targets: readonly DraftTarget[], depths: Int32Array): number {
     let drafting = 0;
     for (let i = 0; i < targets.length; i++) {
@@ -86,7 +89,10 @@ export class LlamaHeads implements MtpHeads {
     return drafting;
   }
 
-  /** Takes the drafted tokens of a pass and builds the next pass. Returns the number of targets in it. */
+  /**
+   * Chooses the drafted tokens from the outputs of a pass and builds the next pass. Returns the number of targets in
+   * it.
+   */
   #choose<T extends DraftTarget>(
     targets: readonly T[],
     depths: Int32Array,
@@ -107,7 +113,8 @@ export class LlamaHeads implements MtpHeads {
       (target.draft as Int32Array)[target.draftCount++] = token;
       if (target.draftCount >= at(depths, index)) continue;
       this.feeder.batch.setStates(states, row, 1);
-      // An assistant that reads the model's cache always asks from its end, whatever the draft position.
+      // An assistant that reads the model's cache always uses the position at the cache's end, independent of the draft
+      // position.
       const position = target.total - 1 + (sharesMemory ? 0 : target.draftCount);
       this.#rows[drafting] = this.feeder.batch.view.count;
       this.feeder.batch.view.add(token, position, target.slot, 1);
@@ -117,7 +124,7 @@ export class LlamaHeads implements MtpHeads {
   }
 }
 
-/** Element of a typed array at an index known to be in bounds. */
+/** Returns an element of a typed array at an index known to be in bounds. */
 function at(array: Int32Array, index: number): number {
   return array[index] as number;
 }

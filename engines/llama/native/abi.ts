@@ -1,6 +1,6 @@
 // llama.cpp's binary interface: struct layouts and functions, keyed by the llama.cpp release that the installed package
-// names. Any other release is refused: a wrong layout corrupts memory. Source: llama.h of that release.
-// test/parity/abi.test.ts checks the layout against the libraries.
+// names. Any other release is rejected, because a wrong layout corrupts memory. Source: llama.h of that release.
+// test/parity/abi.test.ts compares the layout with the libraries.
 import koffi, { type LibraryHandle, type TypeObject } from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import { bindPrediction, type PredictionFunctions } from "../mtp/mtp-abi.ts";
@@ -43,7 +43,7 @@ export interface NativeContextParams {
 export interface NativeBatch {
   n_tokens: number;
   token: Pointer;
-  /** Address of a hidden state per token, for passes that take them. */
+  /** Address of one hidden state per token, for passes with hidden states as input. */
   embd: Pointer | bigint;
   pos: Pointer;
   n_seq_id: Pointer;
@@ -51,7 +51,7 @@ export interface NativeBatch {
   logits: Pointer;
 }
 
-/** Functions by their names in llama.h without the prefix. A negative or false result is a failure. */
+/** Functions under their names in llama.h without the prefix. A negative or false result means failure. */
 export interface LlamaFunctions {
   backendInit(): void;
   logSet(callback: Pointer, userData: Pointer): void;
@@ -94,35 +94,38 @@ export interface LlamaFunctions {
   batchFree(batch: NativeBatch): void;
   decode(context: Pointer, batch: NativeBatch): number;
   getLogits(context: Pointer): Pointer;
-  /** Switches hidden states of every token of a pass on or off. */
+  /** Enables or disables the output of hidden states for every token of a pass. */
   setEmbeddings(context: Pointer, wanted: boolean): void;
   getEmbeddings(context: Pointer): Pointer;
-  /** Pooled output of a sequence; null without a pooling type. */
+  /** Returns the pooled output of a sequence; null if the context has no pooling type. */
   getPooled(context: Pointer, sequence: number): Pointer;
   getMemory(context: Pointer): Pointer;
   memoryRemove(memory: Pointer, sequence: number, from: number, to: number): boolean;
-  /** A range is allowed only if sequences share one pool of cells; otherwise it ends the process. */
+  /**
+   * A range that is not the whole sequence is allowed only if sequences share one pool of cells; otherwise it ends the
+   * process.
+   */
   memoryCopy(memory: Pointer, source: number, target: number, from: number, to: number): void;
   stateSize(context: Pointer, sequence: number): bigint | number;
   stateGet(context: Pointer, buffer: Uint8Array, size: number, sequence: number): bigint | number;
   stateSet(context: Pointer, buffer: Uint8Array, size: number, sequence: number): bigint | number;
-  /** Null if the file is not an adapter of the model. */
+  /** Loads an adapter; null if the file is not an adapter of the model. */
   adapterLoad(model: Pointer, path: string): Pointer;
   adapterFree(adapter: Pointer): void;
-  /** Replaces the current set. `adapters` has the addresses. */
+  /** Replaces the current set of adapters. `adapters` contains their addresses. */
   setAdapters(context: Pointer, adapters: BigUint64Array, count: number, scales: Float32Array): number;
-  /** Waits for passes that a GPU still runs. */
+  /** Waits until the GPU has finished all passes. */
   synchronize(context: Pointer): void;
-  /** Sets the CPU threads (thread-pool.ts) of one-token passes and of longer ones. */
+  /** Sets the CPU thread pools (thread-pool.ts): one for passes of one token, one for longer passes. */
   attachThreads(context: Pointer, pool: Pointer, batchPool: Pointer): void;
-  /** Functions for models with MTP. Throws `config_invalid` if the library lacks them. */
+  /** Returns the functions for models with MTP. Throws `config_invalid` if the library lacks them. */
   prediction(): PredictionFunctions;
 }
 
-/** ggml_type ids of the KV cache types. */
+/** ggml_type ids of the number types of a KV cache. */
 export const ggmlType = { f32: 0, f16: 1, q4_0: 2, q8_0: 8, bf16: 30 } as const;
 
-/** Bytes per KV element; block formats hold 32 elements and a 2-byte scale. */
+/** Bytes per KV element. A block of a quantised type has 32 elements and a 2-byte scale. */
 export const ggmlTypeBytes = { f32: 4, f16: 2, q4_0: 18 / 32, q8_0: 34 / 32, bf16: 2 } as const;
 
 export const loadMode = { auto: -1, copy: 0 } as const;
@@ -137,7 +140,7 @@ type Bind = (library: LibraryHandle) => LlamaFunctions;
 
 const releases: Readonly<Record<string, Bind>> = { "v0.5.0": bindV050 };
 
-/** Binding for a llama.cpp release. Throws `config_invalid` for an unknown one. */
+/** Returns the binding for a llama.cpp release. Throws `config_invalid` for an unknown release. */
 export function bindingOf(release: string): Bind {
   const bind = releases[release];
   if (bind) return bind;
@@ -148,7 +151,7 @@ export function bindingOf(release: string): Bind {
   );
 }
 
-/** Struct types of release v0.5.0, exported for the layout test. */
+/** Returns the struct types of release v0.5.0. Exported for the layout test. */
 export function structsV050() {
   const modelParams = koffi.struct({
     devices: "void*",
@@ -230,7 +233,7 @@ export function structsV050() {
 
 function bindV050(library: LibraryHandle): LlamaFunctions {
   const { modelParams, contextParams, batch } = structsV050();
-  // The argument types below make each call's JS signature true.
+  // Declares each C function; its argument types must match the JS signature in LlamaFunctions.
   const bind = <F>(name: string, result: Type, args: Type[]) => library.func(`llama_${name}`, result, args) as F;
   type Of<K extends keyof LlamaFunctions> = LlamaFunctions[K];
   const pointer = "void*";

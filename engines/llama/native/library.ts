@@ -1,6 +1,6 @@
-// llama.cpp libraries with the C API bound, opened once per process (or worker thread). The packages of node-llama-cpp
-// carry them prebuilt. For the CPU they are opened directly (prebuilt.ts); for a GPU node-llama-cpp chooses a build.
-// Nothing is built or downloaded.
+// llama.cpp libraries with their C API bound, opened once per process (or worker thread). The packages of
+// node-llama-cpp contain them prebuilt. For the CPU they are opened directly (prebuilt.ts); for a GPU, node-llama-cpp
+// chooses a build. Nothing is compiled or downloaded.
 import koffi from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import { computeCores } from "../../../runtime/host/cores.ts";
@@ -11,13 +11,13 @@ import { isLibrary, openPrebuilt } from "./prebuilt.ts";
 import { bundledRelease } from "./release.ts";
 import { bindThreadPools, type StartThreads } from "./thread-pool.ts";
 
-/** The compute devices. */
+/** Compute devices that the libraries use. */
 interface Devices {
-  /** "cpu", "cuda", "metal" or "vulkan". */
+  /** Compute backend: "cpu", "cuda", "metal" or "vulkan". */
   readonly backend: string;
-  /** Number of performance cores, without the efficiency cores of a hybrid CPU. */
+  /** Number of cores for computing, without the efficiency cores of a hybrid CPU. */
   readonly mathCores: number;
-  /** The GPU's memory in bytes: total and free. */
+  /** Returns total and free memory of the GPU in bytes. */
   gpuMemory(): Promise<{ readonly gpuBytes: number; readonly freeBytes: number }>;
   gpuNames(): Promise<readonly string[]>;
 }
@@ -28,27 +28,31 @@ export interface LlamaLibrary extends Devices {
   /** Path of the mapped library. */
   readonly path: string;
   /**
-   * Runs `body` while native log lines are collected; otherwise they are discarded. Only while loading, on the loading
-   * thread.
+   * Runs `body` and collects native log lines for it; at all other times they are discarded. Use it only while loading,
+   * on the loading thread.
    */
   withLog<T>(body: (lines: readonly string[]) => T): T;
   readonly startThreads: StartThreads;
-  /** Address of the C function `strlen`: as an abort callback it is true while its flag byte is not 0. */
+  /** Address of the C function `strlen`, used as an abort callback: its result is true while the flag byte is not 0. */
   readonly flagIsSet: Pointer;
 }
 
-// llama_decode builds its graph on the call's stack; the default of 1 MiB is tight for deep models.
+// Stack size for native calls. llama_decode builds its graph on the call's stack; the default of 1 MiB is tight for
+// deep models.
 const nativeStackBytes = 8 * 1024 * 1024;
 const logLinesKept = 64;
-/** ggml's log level DEBUG: one line per tensor. */
+/** Log level DEBUG of ggml; it gives one line per tensor. */
 const debugLevel = 1;
 const keptHeapBytes = 32 * 1024 * 1024;
-// Created once: koffi never frees a type.
+// Created only once, because koffi never frees a type.
 const logCallback = koffi.pointer(koffi.proto("void", ["int32", "str", "void*"]));
 
 const open = new Map<boolean, Promise<LlamaLibrary>>();
 
-/** The libraries for a CPU-only or an accelerated run; opened by the first call. Throws `config_invalid`. */
+/**
+ * Opens the libraries for a CPU-only or an accelerated run; later calls return the same libraries. Throws
+ * `config_invalid`.
+ */
 export function openLibrary(useGpu: boolean): Promise<LlamaLibrary> {
   let library = open.get(useGpu);
   if (!library) {
@@ -63,9 +67,9 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
   const bind = bindingOf(release);
   koffi.config({ ...koffi.config(), sync_stack_size: nativeStackBytes });
   const libc = koffi.load(libcName());
-  // `abs` ignores pointer arguments, which makes it a log callback in C that is safe on every thread. node-llama-cpp
-  // installs a JS callback, which would block or abort when called from a compute thread, so this one must be set after
-  // it.
+  // `abs` ignores pointer arguments, so it serves as a log callback in C that is safe on every thread. node-llama-cpp
+  // installs a JS callback, which would block or abort if called from a compute thread. Therefore `abs` must be set
+  // after it.
   const silent = libc.symbol("abs");
   const devices = await openDevices(useGpu, silent).catch(notLoaded);
   const path = findLibrary("llama");
@@ -109,7 +113,7 @@ function notLoaded(cause: Error): never {
   throw new ServerError("config_invalid", message, { param: "engine", cause });
 }
 
-/** Path of a mapped library by its plain name. */
+/** Returns the path of a mapped library, given its name without prefix, version and extension. */
 function findLibrary(name: string): string {
   const report = process.report.getReport() as { sharedObjects?: string[] };
   const found = report.sharedObjects?.find((path) => isLibrary(path, name));
@@ -149,7 +153,7 @@ function collectLog<T>(functions: LlamaFunctions, silent: Pointer, body: (lines:
   }
 }
 
-/** The lines of a native log that name the error, joined by "; ". */
+/** Returns the lines of a native log that describe an error, joined by "; ". */
 export function lastWords(lines: readonly string[]): string {
   const errors = lines.filter((line) => /error|fail|invalid|unknown|unsupported|missing/i.test(line));
   return (errors.length > 0 ? errors : lines).slice(-3).join("; ") || "it gave no reason";

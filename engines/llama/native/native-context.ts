@@ -1,5 +1,6 @@
-// NativeContext: an open llama.cpp context with its model: forward passes, the sequences in its memory, and disposal.
-// Called by the models and KV caches, which map slots to sequences; a failed call becomes a ServerError here.
+// NativeContext: an open llama.cpp context with its model. It runs forward passes, changes the sequences in its memory,
+// and frees both. Called by the models and KV caches, which map slots to sequences. Failed calls are converted to
+// ServerErrors here.
 import koffi from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ComputeLock } from "../compute-lock.ts";
@@ -9,7 +10,7 @@ import type { Pointer } from "./pointer.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 import type { TurnLock } from "./turn-lock.ts";
 
-/** Compute resources; all contexts of a model share them. */
+/** Compute resources, shared by all contexts of a model. */
 export interface Cores {
   readonly threadPool: ThreadPool;
   readonly computeLock: ComputeLock | null;
@@ -30,13 +31,13 @@ export class NativeContext {
   readonly functions: LlamaFunctions;
   readonly model: Pointer;
   readonly vocab: Pointer;
-  /** False for models that only look at whole sequences. */
+  /** Whether the context keeps sequences in memory. False for models that process only whole sequences. */
   readonly hasMemory: boolean;
   isDisposed = false;
   readonly #context: Pointer;
   readonly #memory: Pointer;
   readonly #cores: Cores;
-  /** Lock for the next pass to hold, because it reads the list of the model's adapters. */
+  /** Lock that the next pass must hold, because it reads the list of the model's adapters; null: none. */
   #listLock: TurnLock | null = null;
 
   constructor({ functions, model, context, cores }: NativeHandles) {
@@ -55,26 +56,27 @@ export class NativeContext {
     return this.#context;
   }
 
-  /** Runs ONE pass over the view's tokens. */
+  /** Runs ONE forward pass over the tokens in `view`. */
   decode(view: NativeBatchView): void {
     const status = this.#run(view);
     if (status !== 0) throw decodeError(status, view.batch.n_tokens);
   }
 
-  /** As decode(), but returns false if no KV cell is free. */
+  /** Like decode(), but returns false if no KV cell is free. */
   tryDecode(view: NativeBatchView): boolean {
     const status = this.#run(view);
     if (status !== 0 && status !== noFreeCell) throw decodeError(status, view.batch.n_tokens);
     return status === 0;
   }
 
-  /** Switches hidden states of all tokens of a pass on or off. */
+  /** Enables or disables the output of hidden states for all tokens of a pass. */
   setEmbeddings(wanted: boolean): void {
     this.functions.setEmbeddings(this.#context, wanted);
   }
 
   /**
-   * Sets the adapter of later passes; null = none. The first of them holds the lock and takes some milliseconds more.
+   * Sets the adapter for later passes; null = none. The first of these passes holds `listLock` and takes some
+   * milliseconds longer.
    */
   setAdapter(adapter: Pointer, listLock: TurnLock): void {
     const addresses = BigUint64Array.of(adapter === null ? 0n : koffi.address(adapter));
@@ -82,14 +84,14 @@ export class NativeContext {
     this.#listLock = listLock;
   }
 
-  /** Null if llama.cpp refuses the file. */
+  /** Loads an adapter; returns null if llama.cpp rejects the file. */
   loadAdapter(path: string): Pointer {
     return this.functions.adapterLoad(this.model, path);
   }
 
-  /** Frees adapters, none of which is selected. */
+  /** Frees adapters. None of them may be selected. */
   freeAdapters(adapters: readonly Pointer[]): void {
-    // A pass with one of them may still run if its output was never read.
+    // A pass with one of the adapters may still be running if its output was never read.
     this.functions.synchronize(this.#context);
     for (const adapter of adapters) this.functions.adapterFree(adapter);
   }
@@ -100,8 +102,8 @@ export class NativeContext {
   }
 
   /**
-   * Shares the first `tokens` tokens of a sequence with another. Only with one pool of cells; otherwise it ends the
-   * process.
+   * Shares the first `tokens` tokens of a sequence with another sequence. Allowed only if all sequences share one pool
+   * of cells; otherwise it ends the process.
    */
   share(source: number, target: number, tokens: number): void {
     this.functions.memoryCopy(this.#memory, source, target, 0, tokens);
@@ -111,7 +113,7 @@ export class NativeContext {
     return Number(this.functions.stateSize(this.#context, sequence));
   }
 
-  /** Writes a sequence's state to the beginning of `bytes`. */
+  /** Writes the state of a sequence to the beginning of `bytes`. */
   readState(sequence: number, bytes: Uint8Array): void {
     const written = Number(this.functions.stateGet(this.#context, bytes, bytes.length, sequence));
     if (written === 0) throw new ServerError("model_failed", `the state of sequence ${sequence} could not be copied`);
@@ -124,22 +126,22 @@ export class NativeContext {
     throw new ServerError("model_failed", `a state of ${bytes.length} bytes does not fit sequence ${sequence}`);
   }
 
-  /** Address of the logits of the last pass. */
+  /** Returns the address of the logits of the last pass. */
   logitsPointer(): Pointer {
     return this.functions.getLogits(this.#context);
   }
 
-  /** Hidden states of the last pass; valid until the next. */
+  /** Returns the hidden states of the last pass; valid until the next pass. */
   embeddings(floats: number): Float32Array {
     return new Float32Array(koffi.view(this.functions.getEmbeddings(this.#context), floats * floatBytes));
   }
 
-  /** Pooled output of a sequence in the last pass; valid until the next. */
+  /** Returns the pooled output of a sequence in the last pass; valid until the next pass. */
   pooled(sequence: number, floats: number): Float32Array {
     return new Float32Array(koffi.view(this.functions.getPooled(this.#context, sequence), floats * floatBytes));
   }
 
-  /** Token ids that end a generation, among the first `vocabSize` ids. */
+  /** Returns the ids of the tokens that end a generation, among the first `vocabSize` ids. */
   endOfGeneration(vocabSize: number): number[] {
     const tokens: number[] = [];
     for (let token = 0; token < vocabSize; token++) {
@@ -148,7 +150,7 @@ export class NativeContext {
     return tokens;
   }
 
-  /** Token ids of a text; control tokens are read as plain text. */
+  /** Tokenizes a text; the text of control tokens is read as plain text. */
   tokenize(text: string): Int32Array {
     const bytes = Buffer.byteLength(text);
     const tokens = new Int32Array(bytes + 2);
@@ -156,7 +158,7 @@ export class NativeContext {
     return tokens.slice(0, Math.max(count, 0));
   }
 
-  /** Frees the context. Model and compute resources stay, for other contexts that use them. */
+  /** Frees the context. Its model and compute resources remain, because other contexts may use them. */
   free(): void {
     this.isDisposed = true;
     this.functions.free(this.#context);
@@ -170,7 +172,7 @@ export class NativeContext {
 
   #run(view: NativeBatchView): number {
     view.finish();
-    // Released first: other models need not wait for an adapter load of this one.
+    // Acquired before the compute lock, so that other models need not wait while an adapter of this model is loaded.
     const listLock = this.#listLock;
     listLock?.acquire();
     try {
@@ -193,7 +195,7 @@ export class NativeContext {
   }
 }
 
-/** Call once no context uses them. */
+/** Frees the compute resources. Call only when no context uses them any more. */
 export function closeCores({ threadPool, computeLock }: Cores): void {
   threadPool.free();
   computeLock?.close();

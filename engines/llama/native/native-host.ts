@@ -1,29 +1,29 @@
-// Native host: which GPU this host has for the llama engine, and whether llama.cpp's libraries load. Asked before an
-// engine is chosen, by a process that must not map native code; so a short-lived child process finds out, under a time
-// limit.
+// Native host: finds out which GPU this machine has for the llama engine, and whether llama.cpp's libraries load. The
+// calling process needs this before an engine is chosen, and must not map native code. So a short-lived child process
+// finds out, with a time limit.
 import { readdirSync } from "node:fs";
 import { toErrorRecord } from "../../../runtime/errors.ts";
 import { spawnPlace } from "../../../runtime/thread/place.ts";
 import type { NativeDevice, NativeFindings, NativeProbe } from "./probe-place.ts";
 
-/** Answers are found on first use and kept, except free memory, which is read again after a while. */
+/** Results are determined on first use and then kept, except free memory, which is read again after `devicesKeptMs`. */
 export interface NativeHost {
-  /** Backend of the GPU: "cuda", "metal" or "vulkan"; null: none. */
+  /** Backend of the GPU: "cuda", "metal" or "vulkan"; null: there is no GPU. */
   gpu(): Promise<string | null>;
-  /** Devices of that backend. */
+  /** Returns the devices of the GPU's backend. */
   devices(): Promise<readonly NativeDevice[]>;
-  /** Why llama.cpp's libraries cannot be loaded; null if they can. */
+  /** Returns why llama.cpp's libraries cannot be loaded; null if they can. */
   problem(): Promise<string | null>;
 }
 
-/** Loading the drivers of a sleeping GPU takes seconds. */
+/** Time limit of the probe process. Loading the drivers of a sleeping GPU takes seconds. */
 const probeLimitMs = 30_000;
 const probeStopMs = 1000;
-/** Free memory of devices is cached this long. */
+/** Time for which the free memory of devices is cached. */
 const devicesKeptMs = 10_000;
 const probeModule = new URL("./probe-place.js", import.meta.url);
 
-/** Device files on Linux; every GPU that CUDA or Vulkan can use has one of them. */
+/** Names of GPU device files on Linux. Every GPU that CUDA or Vulkan can use has one of them. */
 const gpuDevice = /^(nvidia(ctl|\d+)|nvgpu|nvhost-gpu|nvmap|dxg|kfd|renderD\d+|mali\d+|kgsl-3d\d+)$/;
 
 interface Answer {
@@ -58,11 +58,12 @@ export function nativeHost(options: NativeHostOptions = {}): NativeHost {
       const first = await found();
       if (first === null || first.gpu === null || latest === null) return first?.devices ?? [];
       const { devices } = await (now() - latest.at < devicesKeptMs ? latest.answer : askForGpu());
-      // The devices still exist if the query failed this time.
+      // The query of free memory failed this time, but the devices still exist.
       return devices.length === 0 ? first.devices : devices;
     },
     problem: async () => {
-      // If libraries load with a GPU, they load without one; a failure may be the GPU driver's fault.
+      // If the libraries load with a GPU, they also load without one. If they do not, the GPU driver may be the cause,
+      // so a probe without GPU follows.
       if (withGpu && (await withGpu).problem === null) return null;
       onCpu ??= answerOf(probe({ useGpu: false }));
       return (await onCpu).problem;
@@ -70,7 +71,7 @@ export function nativeHost(options: NativeHostOptions = {}): NativeHost {
   };
 }
 
-/** Whether a probe for a GPU is worthwhile. */
+/** Whether this machine may have a GPU, so that a probe is worthwhile. */
 function hasGpuDevice(): boolean {
   if (process.platform !== "linux") return true;
   return [...namesIn("/dev"), ...namesIn("/dev/dri")].some((name) => gpuDevice.test(name));
@@ -100,7 +101,7 @@ async function probeInChild(init: NativeProbe): Promise<NativeFindings> {
     init,
     carrier: "process",
     startTimeoutMs: probeLimitMs,
-    // Driver output does not belong in the log; the answer names the problem.
+    // Driver output is kept out of the log, because the result already names the problem.
     onOutput: () => {},
   });
   void place.stop(probeStopMs);

@@ -1,2 +1,2 @@
-/** An opaque native pointer; null is NULL. */
+/** Opaque native pointer; the value null is the C NULL pointer. */
 export type Pointer = unknown;

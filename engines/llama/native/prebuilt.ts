@@ -1,5 +1,5 @@
-// Prebuilt llama.cpp libraries for the CPU, opened without node-llama-cpp, whose import and library check in a child
-// process take one second.
+// Prebuilt llama.cpp libraries for the CPU, opened without node-llama-cpp. Importing it, and its check of the libraries
+// in a child process, takes one second.
 import { readdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, dirname, join } from "node:path";
@@ -8,7 +8,7 @@ import type { Pointer } from "./pointer.ts";
 
 /**
  * Maps libllama and the CPU library variant that ggml chooses for this machine; `log` becomes the log callback. Returns
- * false if npm installed no libraries for this platform, or they do not load: node-llama-cpp may find others.
+ * false if npm installed no libraries for this platform, or if they do not load; node-llama-cpp may then find others.
  */
 export function openPrebuilt(log: Pointer): boolean {
   const folder = prebuiltFolder();
@@ -20,14 +20,14 @@ export function openPrebuilt(log: Pointer): boolean {
   let llama: LibraryHandle;
   let ggml: LibraryHandle;
   try {
-    // Loading one maps the other too; either both load or neither.
+    // Loading one of them also maps the other, so either both load or neither does.
     llama = load("llama");
     ggml = load("ggml");
   } catch {
     return false;
   }
   const countDevices = ggml.func("size_t ggml_backend_dev_count()");
-  // Once per process: a second call would register the CPU twice.
+  // Registers the CPU only once per process, because a second call would register it twice.
   if (Number(countDevices()) === 0) {
     llama.func("void llama_log_set(void* callback, void* data)")(log, null);
     llama.func("void llama_backend_init()")();
@@ -37,20 +37,22 @@ export function openPrebuilt(log: Pointer): boolean {
   return true;
 }
 
-/** Whether a file is the library of this plain name. File names carry a version or a variant on some platforms. */
+/**
+ * Whether the file at `path` is the library `name`. On some platforms file names also contain a version or a variant.
+ */
 export function isLibrary(path: string, name: string): boolean {
   return new RegExp(`^(lib)?${name}(\\.v?[0-9.]+)?\\.(so|dylib|dll)([.0-9]*)$`, "i").test(basename(path));
 }
 
 /**
- * Folder of the libraries; null if there is none. Linux only: other systems have one set of libraries that includes the
- * GPU's.
+ * Returns the folder of the libraries; null if there is none. Linux only, because the libraries for other systems
+ * always include GPU support.
  */
 function prebuiltFolder(): string | null {
   if (process.platform !== "linux") return null;
   const build = `linux-${process.arch === "arm" ? "armv7l" : process.arch}`;
   try {
-    // They are optional packages of node-llama-cpp, in whatever folder npm put them.
+    // The libraries are optional packages of node-llama-cpp, so npm may have put them into any of several folders.
     const { resolve } = createRequire(import.meta.resolve("node-llama-cpp"));
     return join(dirname(resolve(`@node-llama-cpp/${build}`)), "..", "bins", build);
   } catch {

@@ -1,4 +1,5 @@
-// Probe process: tries llama.cpp's libraries; started by native-host.ts. A driver that crashes ends only this process.
+// Probe process: tries to load llama.cpp's libraries. Started by native-host.ts. If a driver crashes, only this process
+// ends.
 import type { PlaceContext } from "../../../runtime/thread/entry.ts";
 import { openLibrary } from "./library.ts";
 
@@ -8,9 +9,9 @@ export interface NativeProbe {
 }
 
 export interface NativeFindings {
-  /** "cuda", "metal" or "vulkan"; null: none. */
+  /** Backend of the GPU: "cuda", "metal" or "vulkan"; null: there is no GPU. */
   readonly gpu: string | null;
-  /** Devices of that backend. */
+  /** Devices of the GPU's backend. */
   readonly devices?: readonly NativeDevice[];
 }
 
@@ -20,12 +21,15 @@ export interface NativeDevice {
   readonly availableBytes: number;
 }
 
-/** Rejects if the engine could not load its libraries either. */
+/**
+ * Loads the libraries and describes the GPU. Rejects if the libraries do not load; the engine could not load them
+ * either.
+ */
 export async function start({ init }: PlaceContext<NativeProbe>): Promise<NativeFindings> {
   const library = await openLibrary(init.useGpu);
   const names = init.useGpu ? await library.gpuNames() : [];
   if (names.length === 0) return { gpu: null };
-  // The library reports only the memory of all devices together.
+  // The library reports only the total memory of all devices, so each device is given an equal share.
   const { gpuBytes, freeBytes } = await library.gpuMemory();
   const share = {
     totalBytes: Math.round(gpuBytes / names.length),

@@ -1,5 +1,5 @@
-// Quantizer: writes a copy of a GGUF file in another number type with llama_model_quantize. Binding and struct layout are
-// those of one llama.cpp release (llama.h); any other release is refused, as in abi.ts.
+// Quantizer: writes a copy of a GGUF file in another number type, with llama_model_quantize. Binding and struct layout
+// are those of one llama.cpp release (llama.h); any other release is rejected, as in abi.ts.
 import koffi from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import { type LlamaLibrary, lastWords, openLibrary } from "./library.ts";
@@ -7,13 +7,19 @@ import { type LlamaLibrary, lastWords, openLibrary } from "./library.ts";
 const knownRelease = "v0.5.0";
 
 export interface QuantizeOptions {
-  /** llama_ftype: the type of most matrices, for example 1 for F16 or 15 for Q4_K_M. */
+  /** llama_ftype: the target type of most matrices, for example 1 for F16 or 15 for Q4_K_M. */
   readonly fileType: number;
-  /** Compute threads; 0: one per logical core. */
+  /** Number of compute threads; 0: one per logical core. */
   readonly threads: number;
-  /** Every matrix gets the file type's own type. Otherwise llama.cpp gives some matrices a larger one. Default false. */
+  /**
+   * true: every matrix gets the type named by the file type. false (default): llama.cpp gives some matrices a larger
+   * type.
+   */
   readonly pure?: boolean;
-  /** ggml_type of the token embedding, which tied models also use as the output matrix; default: llama.cpp's choice. */
+  /**
+   * ggml_type of the token embedding, which models with tied embeddings also use as the output matrix; default:
+   * llama.cpp's choice.
+   */
   readonly embeddingType?: number;
 }
 
@@ -35,10 +41,10 @@ interface Quantizer {
 let opened: Promise<Quantizer> | null = null;
 
 /**
- * Writes the GGUF file `source` to `target` with its matrices in another type. Quantised matrices are accepted and
+ * Writes the GGUF file `source` to `target` with its matrices in another type. Matrices that are already quantised are
  * requantised. The native call blocks this thread until the file is written. Throws ServerError `config_invalid` if the
- * libraries do not load or are of another release, and `model_file_invalid` with llama.cpp's reason if it fails; a partly
- * written `target` may remain.
+ * libraries do not load or belong to another release, and `model_file_invalid` with llama.cpp's reason if the
+ * conversion fails; a partly written `target` may remain.
  */
 export async function quantizeFile(source: string, target: string, options: QuantizeOptions): Promise<void> {
   opened ??= openQuantizer();
@@ -81,7 +87,7 @@ function unknownRelease(release: string): ServerError {
   return new ServerError("config_invalid", `${message}Reinstall the dependencies with \`npm ci\`.`);
 }
 
-/** llama_model_quantize_params of the known release; exported for the layout test. */
+/** Returns the struct llama_model_quantize_params of the supported release. Exported for the layout test. */
 export function quantizeParamsType() {
   return koffi.struct({
     nthread: "int32",

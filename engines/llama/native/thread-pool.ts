@@ -1,5 +1,5 @@
-// Thread pool: the CPU threads of a model's passes, from its load to its end. Without a pool, a llama.cpp built without
-// OpenMP starts threads for every pass and ends them after it.
+// Thread pool: the CPU threads for the passes of a model, kept as long as the model is loaded. Without a pool, a
+// llama.cpp built without OpenMP starts new threads for every pass and ends them after it.
 import koffi, { type LibraryHandle } from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import { structsV050 } from "./abi.ts";
@@ -7,18 +7,21 @@ import type { Pointer } from "./pointer.ts";
 
 export interface ThreadPool {
   readonly pointer: Pointer;
-  /** Call when no context uses the pool any more. */
+  /** Ends the threads. Call when no context uses the pool any more. */
   free(): void;
 }
 
-/** Starts a pool of `threads` threads, the calling thread included. */
+/** Starts a pool of `threads` threads; the calling thread is one of them. */
 export type StartThreads = (threads: number) => ThreadPool;
 
 const cpuDevice = 0;
-/** Threads sleep between passes: spinning would take cores from other work. */
+/** 0: threads sleep between passes, because spinning would take cores from other work. */
 const polling = 0;
 
-/** The functions are in the library for this machine's CPU. Only `ggml` knows its name, and hands the functions out. */
+/**
+ * Binds the functions that create and free thread pools. They are in the library for this machine's CPU, whose name
+ * only `ggml` knows, so their addresses are requested from `ggml`.
+ */
 export function bindThreadPools(ggml: LibraryHandle, ggmlBase: LibraryHandle): StartThreads {
   const { threadPoolParams } = structsV050();
   const newPool = koffi.proto("void*", [koffi.pointer(threadPoolParams)]);

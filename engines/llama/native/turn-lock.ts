@@ -1,14 +1,18 @@
-// Turn lock: two threads of a process alternate, so that neither waits for more than one turn of the other. For a
-// model's thread and its adapter loading thread, which both use llama.cpp's list of adapters. Not reentrant.
+// Turn lock: a lock for two threads of a process, called sides 0 and 1. The threads alternate, so that neither waits
+// for more than one turn of the other. Used by a model's thread and its adapter loading thread, which both access
+// llama.cpp's list of adapters. Not reentrant.
 
 export type Side = 0 | 1;
 
-/** Word `side` is 1 while that side has the lock or waits for it. This word names the waiting side if both are 1. */
+/**
+ * Index of the word that names the side which has to wait if both want the lock. The words 0 and 1 are 1 while that
+ * side has the lock or waits for it.
+ */
 const waitingSide = 2;
 const words = 3;
 
 export class TurnLock {
-  /** Memory for the other side's instance. */
+  /** Shared memory, from which the other side creates its instance. */
   readonly memory: SharedArrayBuffer;
   readonly #words: Int32Array;
   readonly #own: Side;
@@ -26,7 +30,7 @@ export class TurnLock {
     while (this.#mustWait()) Atomics.wait(this.#words, waitingSide, this.#own);
   }
 
-  /** Returns false if the other side has the lock, or is about to take it. */
+  /** Tries to take the lock. Returns false if the other side has it or is about to take it. */
   tryAcquire(): boolean {
     this.#ask();
     if (!this.#mustWait()) return true;
@@ -36,12 +40,15 @@ export class TurnLock {
 
   release(): void {
     Atomics.store(this.#words, this.#own, 0);
-    // A side that is about to wait for a change of this word sees one.
+    // Changing this word wakes the other side, even if it is only about to start waiting.
     Atomics.store(this.#words, waitingSide, this.#own);
     Atomics.notify(this.#words, waitingSide);
   }
 
-  /** Lets the other side go first if it asked before: it may be waiting only for this side to write `waitingSide`. */
+  /**
+   * Requests the lock, and names this side as the one that waits. If the other side asked before, it may be waiting for
+   * exactly this change, and goes first.
+   */
   #ask(): void {
     Atomics.store(this.#words, this.#own, 1);
     Atomics.store(this.#words, waitingSide, this.#own);

@@ -1,5 +1,5 @@
-// Hub API: the files of a repository, the facts of a file, and the owner of a token. Answers are validated here,
-// because names in them become paths. Called by hub-model.ts and cli/login.ts.
+// Hub API: lists the files of a repository, describes a file, and finds the owner of a token. Responses are validated
+// here, because names in them become paths. Called by hub-model.ts and cli/login.ts.
 import { z } from "zod";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { withRetries } from "../download/retry.ts";
@@ -9,21 +9,21 @@ import { explainRefusal } from "./hub-refusal.ts";
 import { type HubAnswer, readJson, sendRequest } from "./hub-request.ts";
 
 export interface RepoListing {
-  /** Current commit of the revision. */
+  /** Commit that the revision currently points to. */
   readonly commit: string;
-  /** Size in bytes by path; null if the hub does not say. */
+  /** File sizes in bytes by path; a size is null if the hub does not report it. */
   readonly files: ReadonlyMap<string, number | null>;
 }
 
-/** A file of a repository at a commit. */
+/** A file of a repository at a given commit. */
 export interface RemoteFile {
   readonly source: HubSource;
   readonly path: string;
   readonly address: string;
-  /** Identifies the bytes, and names the blob in the cache. */
+  /** Identifies the content of the file, and names its blob in the cache. */
   readonly etag: string;
   readonly sizeBytes: number;
-  /** Hex; null if the etag is not a sha256. */
+  /** sha256 of the content in hex; null if the etag is not a sha256. */
   readonly sha256: string | null;
 }
 
@@ -33,8 +33,8 @@ const listingType = z.object({
 });
 
 /**
- * Throws `model_file_invalid` if the repository or revision does not exist, `model_source_unreachable` if access is
- * denied.
+ * Lists the files of a repository. Throws `model_file_invalid` if the repository or revision does not exist,
+ * `model_source_unreachable` if access is denied.
  */
 export async function listRepo(context: HubContext, source: HubSource): Promise<RepoListing> {
   const revision = encodeURIComponent(source.revision);
@@ -50,7 +50,7 @@ export async function listRepo(context: HubContext, source: HubSource): Promise<
   });
 }
 
-/** Facts of one file. `listedBytes` is its size in the repository's listing. */
+/** Asks the hub for the commit, etag and size of one file. `listedBytes` is its size in the repository's listing. */
 export async function describeFile(
   context: HubContext,
   source: HubSource,
@@ -78,14 +78,14 @@ export async function describeFile(
   });
 }
 
-/** The hub's etag of a file's bytes; null if there is none, or none usable as a file name. */
+/** Returns the hub's etag of a file's content; null if it is missing or unusable as a file name. */
 export function etagOf(headers: Headers): string | null {
   const value = headers.get("x-linked-etag") ?? headers.get("etag");
   const etag = value?.replace(/^W\//, "").replace(/^"(.*)"$/, "$1") ?? "";
   return /^[A-Za-z0-9][\w.-]{0,199}$/.test(etag) ? etag : null;
 }
 
-/** Account name of the token; null if the hub refuses the token. */
+/** Returns the account name of the token's owner; null if the hub rejects the token. */
 export async function whoAmI(context: HubContext): Promise<string | null> {
   return await withRetries(context, async () => {
     const answer = await sendRequest(context, `${context.endpoint}/api/whoami-v2`);
@@ -99,7 +99,7 @@ export async function whoAmI(context: HubContext): Promise<string | null> {
   });
 }
 
-/** Whether a foreign name stays inside the folder it is joined to, on every system. */
+/** Checks that a path from the hub stays inside the folder to which it is joined, on every operating system. */
 function isSafePath(path: string): boolean {
   const isPlain = (part: string) => part !== "" && !/^\.{1,2}$/.test(part) && !/[\\:\0]/.test(part);
   return path.split("/").every(isPlain);

@@ -1,4 +1,4 @@
-// Hub cache layout, that of the hub's Python library, so that each finds the other's files:
+// Hub cache layout. It is the layout of the hub's Python library, so both programs share downloaded files:
 //   models--owner--name/refs/<revision>           commit of the revision at the last request
 //   models--owner--name/blobs/<etag>              the bytes
 //   models--owner--name/snapshots/<commit>/<path> -> ../../blobs/<etag>
@@ -18,7 +18,7 @@ export function blobPath(folder: string, etag: string): string {
   return join(folder, "blobs", etag);
 }
 
-/** Folder of the locks of a repository's downloads. */
+/** Returns the folder for the lock files of a repository's downloads. */
 export function lockFolder(cache: string, repo: string): string {
   return join(cache, ".locks", `${repoPrefix}${repo.replace("/", "--")}`);
 }
@@ -27,7 +27,7 @@ export function snapshotPath(folder: string, commit: string, path: string): stri
   return join(folder, "snapshots", commit, ...path.split("/"));
 }
 
-/** Commit of a revision at the last request; null if it was never requested. */
+/** Returns the commit of a revision at the last request; null if it was never requested. */
 export async function cachedCommit(folder: string, revision: string): Promise<string | null> {
   const text = await readFile(join(folder, "refs", ...revision.split("/")), "utf8").catch(() => null);
   const commit = text?.trim() ?? (isCommit(revision) ? revision : "");
@@ -43,7 +43,7 @@ export async function writeRef(folder: string, revision: string, commit: string)
   await rename(temporary, path);
 }
 
-/** Complete files of a commit, by their paths in the repository. */
+/** Lists the complete files of a commit, by their paths in the repository. */
 export async function cachedFiles(folder: string, commit: string): Promise<string[]> {
   const root = join(folder, "snapshots", commit);
   const names = await readdir(root, { recursive: true }).catch(() => []);
@@ -51,15 +51,15 @@ export async function cachedFiles(folder: string, commit: string): Promise<strin
   return present.flat().map((name) => name.split(sep).join("/"));
 }
 
-/** Size in bytes of a file, or of a link's target; null if there is none. */
+/** Returns the size in bytes of a file or of a link's target; null if it does not exist. */
 export async function sizeOf(path: string): Promise<number | null> {
   const found = await stat(path).catch(() => null);
   return found?.isFile() ? found.size : null;
 }
 
 /**
- * Makes a blob appear as a file of a snapshot: by a relative link, or, on a file system without links, as the file
- * itself (`isShared` blobs are copied, since another snapshot may need them).
+ * Makes a blob appear as a file of a snapshot, by a relative link. On a file system without links, the blob itself
+ * becomes that file; `isShared` blobs are copied instead, because another snapshot may need them.
  */
 export async function linkSnapshot(
   blob: string,
@@ -77,7 +77,7 @@ export async function linkSnapshot(
   await rename(temporary, pointer);
 }
 
-/** In the same folder, since a rename stays within a file system. */
+/** Returns a name in the same folder, because a rename works only within one file system. */
 function temporaryName(path: string): string {
   return `${path}.${randomUUID()}.tmp`;
 }

@@ -1,11 +1,11 @@
-// Hub context: address, token, limits on attempts and waits, and the caller's signal, for all requests of one fetch.
-// Created by resolve-model.ts and cli/login.ts.
+// Hub context: address, token, limits on attempts and waits, and the caller's abort signal. All requests of one fetch
+// share it. Created by resolve-model.ts and cli/login.ts.
 import type { FetchOptions, HubLimits } from "../download/fetch-options.ts";
 import { hubEndpoint } from "./hub-locations.ts";
 import { readToken } from "./hub-token.ts";
 
 export interface HubContext {
-  /** Without a trailing slash. */
+  /** Address of the hub, without a trailing slash. */
   readonly endpoint: string;
   readonly token: string | null;
   readonly limits: HubLimits;
@@ -28,7 +28,10 @@ const defaultLimits: HubLimits = {
 
 const hurriedMs = 4000;
 
-/** Throws `config_invalid` if the endpoint or the token's source is wrong. */
+/**
+ * Creates a context from options and environment. Throws `config_invalid` if the endpoint or the token's source is
+ * wrong.
+ */
 export async function createHubContext(options: FetchOptions = {}): Promise<HubContext> {
   const { environment = process.env, tokenSource = "cache", limits, signal } = options;
   return {
@@ -39,7 +42,7 @@ export async function createHubContext(options: FetchOptions = {}): Promise<HubC
   };
 }
 
-/** The same hub with one attempt and short limits, for requests whose answer is optional. */
+/** Returns the same context with one attempt and short limits, for requests that may fail without harm. */
 export function hurried(context: HubContext): HubContext {
   const { limits } = context;
   const answerMs = Math.min(limits.answerMs, hurriedMs);

@@ -1,5 +1,5 @@
-// Hub locations: the hub's address and its local files, from the same variables as the hub's Python library, so that
-// both find the other's files. Reads variables only: no disk or network access.
+// Hub locations: the hub's address and its local files. They come from the same environment variables as in the hub's
+// Python library, so that both programs use the same files. No disk or network access.
 import { join } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { homeFolder } from "../../../../runtime/host/home.ts";
@@ -7,24 +7,27 @@ import type { Environment } from "../download/fetch-options.ts";
 
 const defaultEndpoint = "https://huggingface.co";
 
-/** Folder of the hub's models; `chosen` overrides the environment. */
+/** Returns the folder of the hub's cache; `chosen` overrides the environment. */
 export function hubCacheDirectory(environment: Environment, chosen: string | null = null): string {
   const named = chosen || environment.HF_HUB_CACHE || environment.HUGGINGFACE_HUB_CACHE;
   return named ? expandHome(named) : join(hubHome(environment), "hub");
 }
 
-/** File in which `troupe login` and Python keep the token. */
+/** Returns the path of the token file, which `troupe login` and the Python library share. */
 export function tokenPath(environment: Environment): string {
   const named = environment.HF_TOKEN_PATH;
   return named ? expandHome(named) : join(hubHome(environment), "token");
 }
 
-/** Whether the hub must not be asked. */
+/** Whether the environment forbids requests to the hub. */
 export function isOffline(environment: Environment): boolean {
   return ["1", "on", "yes", "true"].includes((environment.HF_HUB_OFFLINE ?? "").trim().toLowerCase());
 }
 
-/** The hub's address without a trailing slash. The error never shows an address, which may contain a password. */
+/**
+ * Returns the hub's address without a trailing slash. The error for a bad address does not show it, because it may
+ * contain a password.
+ */
 export function hubEndpoint(environment: Environment): string {
   const named = environment.HF_ENDPOINT || defaultEndpoint;
   const url = URL.canParse(named) ? new URL(named) : null;

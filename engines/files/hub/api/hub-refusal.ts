@@ -1,6 +1,6 @@
-// Hub refusals: error messages for 4xx answers: token, licence, or a missing name with the nearest existing one. Its
-// extra requests to the hub have one attempt, and their failures are ignored. Called by hub-api.ts and
-// part-transfer.ts.
+// Error messages for 4xx responses of the hub. Causes are a bad token, an unaccepted licence, or a wrong name, for
+// which the nearest existing name is suggested. The extra requests for this have one attempt, and their failures are
+// ignored. Called by hub-api.ts and part-transfer.ts.
 import { z } from "zod";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { suggestion } from "../../../../runtime/nearest.ts";
@@ -14,7 +14,7 @@ const refsType = z.object({
 });
 const modelsType = z.array(z.object({ id: z.string() }));
 
-/** The error for a 4xx answer. `path` is the requested file, if any. */
+/** Returns the error for a 4xx response. `path` is the requested file, if any. */
 export async function explainRefusal(
   context: HubContext,
   answer: HubAnswer,
@@ -86,7 +86,7 @@ async function askBriefly(context: HubContext, path: string): Promise<unknown> {
     if (answer.status === 200) return await readJson(answer);
     await answer.discard();
   } catch {
-    // Only the suggestion is lost.
+    // The request only serves to suggest a name, so its failure is ignored.
   }
   return null;
 }

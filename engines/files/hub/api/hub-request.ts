@@ -1,5 +1,5 @@
-// Hub request: one HTTP request with token, redirects, time limits, and the decision which answers deserve a retry. The
-// token is sent to the hub's own origin only. Called by hub-api.ts and part-transfer.ts, inside withRetries.
+// Hub request: one HTTP request with token, redirects and time limits. It also decides which responses are worth a
+// retry. The token is sent to the hub's own origin only. Called by hub-api.ts and part-transfer.ts, inside withRetries.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { anySignal, cancelled, TemporaryFailure } from "../download/retry.ts";
 import type { HubContext } from "./hub-context.ts";
@@ -7,16 +7,19 @@ import type { HubContext } from "./hub-context.ts";
 export interface RequestOptions {
   readonly method?: "GET" | "HEAD";
   readonly headers?: Readonly<Record<string, string>>;
-  /** Follow redirects to another host. Default: the redirect itself is the answer. */
+  /** true: follow redirects to another host. false or absent: return the redirect itself as the response. */
   readonly leavesHub?: boolean;
 }
 
 export interface HubAnswer {
   readonly status: number;
   readonly headers: Headers;
-  /** Headers of the hub's own last answer; `headers` may come from a host it redirects to. */
+  /** Headers of the last response from the hub itself; `headers` may come from a host to which the hub redirects. */
   readonly hubHeaders: Headers;
-  /** Throws TemporaryFailure if the connection breaks or stalls. The end of the stream does not prove completeness. */
+  /**
+   * Body of the response. Throws TemporaryFailure if the connection breaks or stalls. A normal end of the stream does
+   * not prove that the body is complete.
+   */
   readonly body: AsyncIterable<Uint8Array>;
   /** Cancels the rest of the body. */
   discard(): Promise<void>;
@@ -25,7 +28,10 @@ export interface HubAnswer {
 const maxRedirects = 5;
 const maxJsonBytes = 32 * 2 ** 20;
 
-/** Returns answers 200 to 499 except 408 and 429. Throws TemporaryFailure for other, possibly transient failures. */
+/**
+ * Sends a request. Returns responses with status 200 to 499 except 408 and 429. Throws TemporaryFailure for other
+ * responses, and for connection failures that may be transient.
+ */
 export async function sendRequest(
   context: HubContext,
   address: string,
@@ -42,7 +48,7 @@ export async function sendRequest(
         method: options.method ?? "GET",
         redirect: "manual",
         headers: {
-          // Ranges and sizes refer to the uncompressed bytes.
+          // Byte ranges and sizes refer to the uncompressed content.
           "accept-encoding": "identity",
           "user-agent": "troupe",
           ...options.headers,
@@ -68,7 +74,7 @@ export async function sendRequest(
   }
 }
 
-/** The body as JSON; null if it is not JSON or too long. */
+/** Parses the body as JSON; returns null if it is not JSON or too long. */
 export async function readJson(answer: HubAnswer): Promise<unknown> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
@@ -95,7 +101,7 @@ function redirectTarget(response: Response, from: URL): URL | null {
 
 async function refuseTemporary(response: Response, url: URL, isHub: boolean): Promise<void> {
   const { status, headers } = response;
-  // Redirect targets of the hub are signed for a limited time: after an expiry the hub issues a new address.
+  // The hub signs its redirect targets for a limited time. After they expire, a retry gets a new address from the hub.
   const isStale = !isHub && status >= 400 && status !== 416;
   if (status < 500 && status !== 408 && status !== 429 && !isStale) return;
   await response.body?.cancel();
@@ -104,14 +110,14 @@ async function refuseTemporary(response: Response, url: URL, isHub: boolean): Pr
   throw new TemporaryFailure(`${url.host} answered ${status}${wish}`, { retryAfterMs });
 }
 
-/** Retry-After in milliseconds, from seconds or a date; null if absent or invalid. */
+/** Converts a Retry-After header, in seconds or as a date, to milliseconds; null if absent or invalid. */
 function readRetryAfter(value: string | null): number | null {
   if (value === null) return null;
   const waitMs = /^\d+$/.test(value) ? Number(value) * 1000 : Date.parse(value) - Date.now();
   return Number.isNaN(waitMs) ? null : Math.max(0, waitMs);
 }
 
-/** Aborts a request on the caller's signal, or after a time without progress. */
+/** Aborts a request when the caller's signal fires, or after a time without progress. */
 interface Watch {
   readonly signal: AbortSignal;
   readonly isSilent: boolean;
@@ -149,7 +155,7 @@ function answerOf(response: Response, hubHeaders: Headers, watch: Watch, context
     try {
       watch.restart(context.limits.stallMs);
       for await (const chunk of response.body ?? []) {
-        // Reading has no time limit.
+        // The time limit does not apply while the caller processes a chunk.
         watch.stop();
         yield chunk;
         watch.restart(context.limits.stallMs);
@@ -158,7 +164,7 @@ function answerOf(response: Response, hubHeaders: Headers, watch: Watch, context
       throw failureOf(error, watch);
     } finally {
       watch.stop();
-      // A reader that leaves early must not leak the connection.
+      // A caller that stops reading early must not leave the connection open.
       watch.abort();
     }
   }
@@ -173,7 +179,7 @@ function failureOf(error: unknown, watch: Watch): Error {
   if (error instanceof ServerError || error instanceof TemporaryFailure) return error;
   if (watch.isSilent) return new TemporaryFailure("it stayed silent for too long", { cause: error });
   if (watch.signal.aborted) return cancelled(error);
-  // fetch only says "fetch failed" or "terminated"; the cause has the reason.
+  // The message of fetch is only "fetch failed" or "terminated"; its cause contains the reason.
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
   const reason = String(code ?? (cause instanceof Error ? cause.message : cause));

@@ -1,5 +1,5 @@
-// Hub token: reads it from the configured source, and stores the token of `troupe login`. Messages never contain a
-// token: neither the source's text nor a value is repeated.
+// Hub token: reads the token from the configured source, and stores the token of `troupe login`. Error messages repeat
+// neither the configured source nor the token, so that no token is shown.
 import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
@@ -9,7 +9,7 @@ import { expandHome, tokenPath } from "./hub-locations.ts";
 const expected =
   'token_source expects "literal:TOKEN", "env:VARIABLE", "path:FILE", "cache" (HF_TOKEN, or what login kept) or "none"';
 
-/** The token to send, or null for none. Throws `config_invalid` if a named source has no token. */
+/** Returns the token to send; null for none. Throws `config_invalid` if the configured source has no token. */
 export async function readToken(source: string, environment: Environment): Promise<string | null> {
   const [, kind = source, detail] = /^(literal|env|path):(.*)$/s.exec(source) ?? [];
   switch (kind) {
@@ -30,14 +30,14 @@ export async function readToken(source: string, environment: Environment): Promi
   }
 }
 
-/** Stores a token where Python stores it, readable by its owner only. Returns the path. */
+/** Stores a token in the file of the hub's Python library, readable by its owner only. Returns the path. */
 export async function writeToken(token: string, environment: Environment): Promise<string> {
   const path = tokenPath(environment);
   const temporary = `${path}.${process.pid}.tmp`;
   try {
     await mkdir(dirname(path), { recursive: true });
     await writeFile(temporary, token, { mode: 0o600 });
-    // The mode above applies to new files only.
+    // writeFile applies its mode only to new files.
     await chmod(temporary, 0o600);
     await rename(temporary, path);
   } catch (cause) {
@@ -46,11 +46,14 @@ export async function writeToken(token: string, environment: Environment): Promi
   return path;
 }
 
-/** The token without surrounding white space. `name` is its name in errors. */
+/**
+ * Returns the token without surrounding white space. Throws if it is not a token; `name` describes its source in the
+ * error.
+ */
 export function checkToken(text: string, name: string): string {
   const token = text.trim();
   if (token === "") throw invalid(`${name} is empty or not set; give it a token, or use "cache" or "none"`);
-  // Other characters cannot be in a header, and fetch would repeat them in its error.
+  // Other characters are not allowed in a header, and the error of fetch would repeat them.
   if (!/^[\x21-\x7e]+$/.test(token)) throw invalid(`${name} is not a token: it contains spaces or unusual characters`);
   return token;
 }

@@ -1,5 +1,5 @@
-// Adapter choice: one LoRA adapter among the files of a repository, a PEFT folder or a GGUF adapter. Pure: names in,
-// names out. For the hub's listing and for the content of its cache.
+// Adapter choice: selects one LoRA adapter, a PEFT folder or a GGUF file, among the files of a repository. Works on
+// names only, from the hub's listing or from the cache; no disk or network access.
 import { posix } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { suggestion } from "../../../../runtime/nearest.ts";
@@ -10,7 +10,7 @@ export const adapterWeightsFile = "adapter_model.safetensors";
 
 const listedLimit = 30;
 
-/** An available adapter: its name in a source ("" is the repository itself), and its files, the config first. */
+/** An adapter in a repository: its name ("" is the repository itself), and its files, the config first. */
 interface AdapterFiles {
   readonly name: string;
   readonly files: readonly string[];
@@ -19,11 +19,11 @@ interface AdapterFiles {
 export interface AdapterChoice {
   /** Name of the repository or folder in messages. */
   readonly place: string;
-  /** A folder or a .gguf file; null: the repository itself, or the only adapter. */
+  /** Name of a folder or of a .gguf file; null: the repository itself, or its only adapter. */
   readonly wanted: string | null;
 }
 
-/** Files of the chosen adapter. Throws `invalid_lora_adapter` with a list of the available ones. */
+/** Returns the files of the chosen adapter. Throws `invalid_lora_adapter` with a list of the available ones. */
 export function chooseAdapter(paths: readonly string[], { place, wanted }: AdapterChoice): readonly string[] {
   const adapters = listAdapters(paths);
   const { name, files } = wanted === null ? theOne(adapters, paths, place) : named(adapters, wanted, place);
@@ -57,7 +57,7 @@ function named(adapters: readonly AdapterFiles[], wanted: string, place: string)
   return found;
 }
 
-/** Candidates: whether a GGUF file is an adapter shows when it is read. */
+/** Lists possible adapters. A GGUF file may turn out not to be an adapter when it is read. */
 function listAdapters(paths: readonly string[]): AdapterFiles[] {
   return [...paths].sort().flatMap((path): AdapterFiles[] => {
     if (/\.gguf$/i.test(path)) return [{ name: path, files: [path] }];

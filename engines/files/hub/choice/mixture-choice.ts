@@ -1,5 +1,5 @@
-// X-LoRA choice among the files of a repository: its classifier, its config, and the adapters in folders beside them.
-// Pure: names in, names out. For the hub's listing and for the content of its cache.
+// X-LoRA choice: selects the files of one X-LoRA in a repository: its classifier, its config, and the adapters in
+// subfolders. Works on names only, from the hub's listing or from the cache; no disk or network access.
 import { posix } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { type AdapterChoice, adapterConfigFile, adapterWeightsFile } from "./adapter-choice.ts";
@@ -8,8 +8,8 @@ const configFile = "xlora_config.json";
 export const mixtureClassifierFile = "xlora_classifier.safetensors";
 
 /**
- * Files of the chosen X-LoRA: its classifier first, in its folder, and its config last, so that the config exists only
- * if all files do. Throws `invalid_lora_adapter` with a list of the available ones.
+ * Returns the files of the chosen X-LoRA: the classifier first, and the config last. The config is fetched last, so it
+ * exists only if all files do. Throws `invalid_lora_adapter` with a list of the available ones.
  */
 export function chooseMixture(paths: readonly string[], { place, wanted }: AdapterChoice): readonly string[] {
   const known = new Set(paths);
@@ -26,7 +26,7 @@ export function chooseMixture(paths: readonly string[], { place, wanted }: Adapt
   return [inFolder(mixtureClassifierFile), ...adapters, inFolder(configFile)];
 }
 
-/** The repository itself, or the only X-LoRA folder in it. */
+/** Returns the folder of the X-LoRA: the repository itself, or the only X-LoRA folder in it. */
 function theOne(paths: readonly string[], place: string): string {
   const folders = foldersOf(paths);
   const [only, ...others] = folders;

@@ -1,11 +1,11 @@
-// Model choice among the GGUF files of a repository or a folder: one file, or all shards of a model. Pure: names in,
-// names out. For the hub's listing, its cache, and local folders.
+// Model choice: selects one model, which is a file or all shards of a split model, among the GGUF files of a repository
+// or folder. Works on names only, for the hub's listing, its cache, and local folders; no disk or network access.
 import { posix } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { suggestion } from "../../../../runtime/nearest.ts";
 import { shardPaths, stemOf } from "../../gguf/shards.ts";
 
-/** An available model: its files in order, the file to load first. */
+/** A model in a repository: all its files in order, and the file to load first. */
 interface ModelFiles {
   readonly first: string;
   readonly files: readonly string[];
@@ -15,21 +15,21 @@ interface ModelFiles {
 export interface Choice {
   /** Name of the repository or folder in messages. */
   readonly place: string;
-  /** A file or a quantisation; null: the only model, or the first of `preferred`. */
+  /** A file name or a quantisation; null: the only model, or the first available quantisation of `preferred`. */
   readonly wanted: string | null;
-  /** Quantisations chosen without being named, best first. */
+  /** Quantisations that may be chosen without being named, best first. */
   readonly preferred: readonly string[];
 }
 
 /** Default quantisations: small enough for most machines, good enough for most uses. */
 export const preferredQuantisations = ["Q4_K_M", "Q4_0", "Q4_1", "Q5_K_M", "Q8_0", "F16", "BF16", "F32"];
 
-// Image and audio projectors, importance matrices and bare vocabularies are GGUF files too.
+// Image and audio projectors, importance matrices and bare vocabularies are also GGUF files, but not models.
 const otherPattern = /(?:^|[-._])(?:mmproj|imatrix)(?:[-._]|$)|^ggml-vocab-/i;
 const quantisationPattern = /(?:^|[-._/])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|B?F16|FP16|F32|FP32|MXFP4\w*))(?=$|[-./])/gi;
 const listedLimit = 30;
 
-/** Files of the chosen model. Throws `model_file_invalid` with a list of the available ones. */
+/** Returns the files of the chosen model. Throws `model_file_invalid` with a list of the available ones. */
 export function chooseModel(paths: readonly string[], choice: Choice): readonly string[] {
   const models = groupModels(paths);
   const { first, files, missing } = chooseOne(models, paths, choice);
@@ -73,7 +73,7 @@ function chooseWanted(
   throw invalid(`there is no model "${wanted}" in ${place}${suggestion(wanted, known)}${list(models)}`);
 }
 
-/** All models among the files; the shards of a model count as one. */
+/** Groups files into models; all shards of a split model form one model. */
 function groupModels(paths: readonly string[]): ModelFiles[] {
   const there = new Set(paths);
   const models = new Map<string, ModelFiles>();
@@ -86,7 +86,7 @@ function groupModels(paths: readonly string[]): ModelFiles[] {
   return [...models.values()];
 }
 
-/** The quantisation at the end of a file's name, in capitals; null if there is none. */
+/** Returns the quantisation at the end of a file's name, in capitals; null if there is none. */
 function quantisationOf(path: string): string | null {
   const found = [...stemOf(path).matchAll(quantisationPattern)].at(-1)?.[1];
   return found === undefined ? null : normal(found);
@@ -100,7 +100,7 @@ function isName(path: string, wanted: string): boolean {
   return [path, posix.basename(path)].some((name) => name === wanted || stemOf(name) === wanted);
 }
 
-/** Whether a path contains `part` between separators: "Q4_K" is not a part of "x-Q4_K_M". */
+/** Whether a path contains `part` as a whole word: "Q4_K" is not a part of "x-Q4_K_M". */
 function hasPart(path: string, part: string): boolean {
   const stem = stemOf(path);
   const isEdge = (character: string | undefined) => character === undefined || "-./".includes(character);

@@ -1,7 +1,10 @@
-// Setting `quantized_file`: names a file if the model's source names none. For every kind of source.
+// Setting `quantized_file`: names a file for a model source that does not name one. Used for all kinds of sources.
 import { ServerError } from "../../../../runtime/errors.ts";
 
-/** The agreed file. Throws `config_invalid` if source and setting name different files. */
+/**
+ * Returns the file named by the source or by the setting; null if neither names one. Throws `config_invalid` if they
+ * name different files.
+ */
 export function agreedFile(source: string, named: string | null, quantizedFile: string | null): string | null {
   if (named === null || quantizedFile === null || named === quantizedFile) return named ?? quantizedFile;
   const message = `"${source}" names "${named}" and quantized_file names "${quantizedFile}"; give one of them`;

@@ -1,5 +1,5 @@
-// Blob download: fetches one file of the hub into the cache's blobs, whole and verified, or not at all. One process at
-// a time fetches a blob; others wait and then find it. Called by hub-model.ts.
+// Blob download: fetches one file of the hub into the cache's blobs. A blob appears only complete and verified. One
+// process at a time fetches a blob; the others wait and then use the result. Called by hub-model.ts.
 import { mkdir, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
@@ -16,15 +16,15 @@ export interface BlobDownload {
   readonly context: HubContext;
   readonly file: RemoteFile;
   readonly blob: string;
-  /** Folder for the lock. */
+  /** Folder for the lock file. */
   readonly locks: string;
-  /** Receives the number of bytes of this file fetched so far. */
+  /** Called with the number of bytes of this file fetched so far. */
   readonly onBytes: (doneBytes: number) => void;
   readonly onNotice: FetchOptions["onNotice"];
   readonly onVerify: FetchOptions["onProgress"];
 }
 
-/** Throws `config_invalid` if the disk has no room for the missing bytes of the files. */
+/** Checks that the disk has room for the missing bytes of the files. Throws `config_invalid` if not. */
 export async function checkRoom(
   directory: string,
   files: readonly { blob: string; file: RemoteFile }[],
@@ -38,7 +38,7 @@ export async function checkRoom(
   if (neededBytes > bavail * bsize) throw noRoom(directory, neededBytes, bavail * bsize);
 }
 
-/** Fetches the blob unless it exists. Returns whether it existed. */
+/** Fetches the blob if it does not exist. Returns whether it already existed. */
 export async function downloadBlob(download: BlobDownload): Promise<{ wasThere: boolean }> {
   const { context, file, blob, locks, onNotice } = download;
   if ((await sizeOf(blob)) === file.sizeBytes) return { wasThere: true };
@@ -49,7 +49,7 @@ export async function downloadBlob(download: BlobDownload): Promise<{ wasThere: 
     onWait: () => onNotice?.(`another process is fetching "${file.path}"; waiting for it`),
   };
   return await withFileLock(join(locks, `${file.etag}.partial.lock`), options, async () => {
-    // Another process may have fetched it during the wait.
+    // Another process may have fetched the blob while this one waited for the lock.
     const wasThere = (await sizeOf(blob)) === file.sizeBytes;
     if (!wasThere && !(await fetchOnce(download)) && !(await fetchOnce(download))) throw wrongBytes(file);
     return { wasThere };
@@ -57,8 +57,8 @@ export async function downloadBlob(download: BlobDownload): Promise<{ wasThere: 
 }
 
 /**
- * Returns false if the bytes are wrong but a fresh attempt may succeed: bytes of an earlier process may be lost after a
- * power failure.
+ * Fetches and verifies the file once. Returns false if the content is wrong but a fresh attempt may succeed, because
+ * bytes written by an earlier process can be lost after a power failure.
  */
 async function fetchOnce(download: BlobDownload): Promise<boolean> {
   const { context, file, blob, onBytes } = download;
@@ -70,7 +70,7 @@ async function fetchOnce(download: BlobDownload): Promise<boolean> {
     isRight = await isAsPromised(download, partial.path);
   } catch (error) {
     const isFull = (error as NodeJS.ErrnoException).code === "ENOSPC";
-    // The fetched bytes stay for the next attempt, unless their record cannot be written.
+    // Closing keeps the fetched bytes for the next attempt, unless the progress record cannot be written.
     await partial.close().catch(() => undefined);
     throw isFull ? noRoom(dirname(blob), file.sizeBytes, 0) : error;
   }

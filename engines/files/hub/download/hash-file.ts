@@ -1,10 +1,10 @@
-// sha256 of a file, with progress.
+// sha256 of a file's content, with progress reports.
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import type { FetchOptions } from "./fetch-options.ts";
 import { cancelled } from "./retry.ts";
 
-/** In hex. Throws `cancelled` on the signal. */
+/** Returns the sha256 in hex. Throws `cancelled` if the signal fires. */
 export async function hashFile(
   path: string,
   totalBytes: number,

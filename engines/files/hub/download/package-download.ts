@@ -1,5 +1,6 @@
-// Package download: runs a package installer to download one wheel: the commands to try, their arguments, a limit on
-// silence, and the error if all fail. No code of the package is executed. Called by package-source.ts.
+// Package download: runs a package installer to download one wheel. It defines the commands to try, their arguments, a
+// limit on the time without progress, and the error if all commands fail. No code of the package is executed. Called by
+// package-source.ts.
 import { spawn } from "node:child_process";
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,18 +8,18 @@ import { ServerError } from "../../../../runtime/errors.ts";
 import type { FetchOptions } from "./fetch-options.ts";
 
 export interface WheelDownload {
-  /** `package` or `package==version`, both validated. */
+  /** Package to download, `package` or `package==version`. Its parts have been validated. */
   readonly requirement: string;
-  /** Target folder of the wheel; also takes the installer's temporary files. */
+  /** Target folder of the wheel; the installer's temporary files are also written to it. */
   readonly directory: string;
   readonly onProgress: FetchOptions["onProgress"];
   readonly signal: FetchOptions["signal"];
 }
 
 /**
- * Installers in the order tried. uv has no download command, but can run pip. Python's -I removes the working directory
- * and PYTHONPATH from the module path; pip's settings still apply. A pip in the user's own site-packages needs a run
- * without -I.
+ * Installers in the order in which they are tried. uv has no download command, but can run pip. Python's -I removes the
+ * working directory and PYTHONPATH from the module path; pip's settings still apply. A run without -I follows, because
+ * -I hides a pip in the user's own site-packages.
  */
 const installers: readonly (readonly string[])[] = [
   ["pip"],
@@ -31,7 +32,7 @@ const installers: readonly (readonly string[])[] = [
 const downloadFlags = [
   "download",
   "--no-deps",
-  // A source package would run its own code to build a wheel.
+  // Wheels only, because a source package would run its own code to build a wheel.
   "--only-binary=:all:",
   "--no-input",
   "--disable-pip-version-check",
@@ -39,13 +40,13 @@ const downloadFlags = [
   "--retries=2",
 ];
 
-/** An installer without output or written bytes for this long is stopped. */
+/** Maximum time without output or written bytes, after which an installer is stopped. */
 const silenceLimitMs = 5 * 60 * 1000;
 const pollMs = 250;
-/** Bytes of an installer's output kept for the error. */
+/** Number of bytes of an installer's output that are kept for the error message. */
 const keptOutput = 64 * 1024;
 
-/** Downloads the wheel of a package. Throws `model_source_unreachable` with a list of the attempts. */
+/** Downloads the wheel of a package. Throws `model_source_unreachable` with the failures of all installers. */
 export async function downloadWheel(download: WheelDownload): Promise<void> {
   const failures: string[] = [];
   for (const installer of installers) {
@@ -61,13 +62,13 @@ export async function downloadWheel(download: WheelDownload): Promise<void> {
   throw new ServerError("model_source_unreachable", message, { param: "model_id" });
 }
 
-/** Runs one installer. Returns null if it delivered the wheel, else the problem in one line. */
+/** Runs one installer. Returns null if it downloaded the wheel, else a one-line description of the problem. */
 async function runInstaller(installer: readonly string[], download: WheelDownload): Promise<string | null> {
   const { requirement, directory, signal } = download;
   const [command = "", ...prefix] = installer;
   const child = spawn(command, [...prefix, ...downloadFlags, `--dest=${directory}`, requirement], {
     stdio: ["ignore", "pipe", "pipe"],
-    // A new and empty working directory: an installer would take files in it for its own.
+    // The working directory is new and empty, because an installer would treat files in it as its own.
     cwd: directory,
     env: { ...process.env, TMPDIR: directory, TEMP: directory, TMP: directory },
     windowsHide: true,
@@ -102,7 +103,7 @@ async function runInstaller(installer: readonly string[], download: WheelDownloa
   }
 }
 
-/** Reports download progress, and calls `onSilence` when there has been none for the limit. */
+/** Reports download progress. Calls `onSilence` after `silenceLimitMs` without progress. */
 function watchProgress({ directory, onProgress }: WheelDownload, output: () => string, onSilence: () => void) {
   let lastChange = Date.now();
   let seen = { doneBytes: 0, output: "" };
@@ -119,9 +120,9 @@ function watchProgress({ directory, onProgress }: WheelDownload, output: () => s
   return { stop: () => clearInterval(timer), isSilent: () => Date.now() - lastChange > silenceLimitMs };
 }
 
-/** Size of the largest file: the wheel grows in a temporary file and is then copied. */
+/** Returns the size of the largest file, which is the wheel: it grows in a temporary file and is then copied. */
 async function largestFile(directory: string): Promise<number> {
-  // Files come and go while pip works; vanished ones count as empty.
+  // pip creates and deletes files while it runs; deleted files count as empty.
   const entries = await readdir(directory, { recursive: true }).catch(() => []);
   const sizes = await Promise.all(entries.map((name) => stat(join(directory, name)).catch(() => null)));
   return Math.max(0, ...sizes.map((found) => (found?.isFile() ? found.size : 0)));
@@ -129,7 +130,7 @@ async function largestFile(directory: string): Promise<number> {
 
 const bytesPerUnit: Readonly<Record<string, number>> = { B: 1, kB: 1e3, MB: 1e6, GB: 1e9 };
 
-/** The size that pip announces, `Downloading x.whl (92.9 MB)`. */
+/** Returns the size that pip announces: `Downloading x.whl (92.9 MB)`. */
 function announcedBytes(output: string): number | null {
   const [, amount = "", unit = ""] = /Downloading \S+ \(([\d.]+) (B|kB|MB|GB)\)/.exec(output) ?? [];
   return amount === "" ? null : Math.round(Number(amount) * (bytesPerUnit[unit] ?? 1));
@@ -148,7 +149,7 @@ function explainOutput(output: string, exitCode: number): string {
   return `${redactSecrets(last.trim() + reason)} [exit ${exitCode}]`;
 }
 
-/** Removes the user, password or token from index addresses. */
+/** Replaces users, passwords and tokens in index addresses by asterisks. */
 export function redactSecrets(line: string): string {
   return line.replace(/:\/\/[^\s/]*@/g, "://***@").replace(/((?:token|key|password|secret)=)[^\s&]+/gi, "$1***");
 }

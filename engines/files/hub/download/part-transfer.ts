@@ -1,6 +1,6 @@
-// Part transfer: moves the missing bytes of one file from the hub into its partial file: several ranges at a time, or
-// one stream if the server ignores ranges. Every answer is checked against the hub's description of the file. Called by
-// blob-download.ts.
+// Part transfer: downloads the missing bytes of one file into its partial file. It fetches several byte ranges at a
+// time, or one stream if the server ignores ranges. Every response is checked against the hub's description of the
+// file. Called by blob-download.ts.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { etagOf, type RemoteFile } from "../api/hub-api.ts";
 import type { HubContext } from "../api/hub-context.ts";
@@ -16,10 +16,10 @@ interface Transfer {
   readonly onBytes: () => void;
 }
 
-/** The server answers a range request with the whole file. */
+/** Thrown if the server answers a range request with the whole file. */
 class RangesIgnored extends Error {}
 
-/** Fetches the missing parts. Parts fetched before a failure stay. */
+/** Fetches the missing parts. After a failure, the parts fetched before it are kept. */
 export async function transferParts(transfer: Transfer): Promise<void> {
   const missing = transfer.partial.parts.filter((part) => !isDone(part));
   const { connections } = transfer.context.limits;
@@ -56,7 +56,7 @@ async function transferPart(transfer: Transfer, part: Part): Promise<void> {
   });
 }
 
-/** Reads the file from its start and writes its missing bytes. */
+/** Downloads the file from its start and writes only the bytes that are missing. */
 async function transferWhole(transfer: Transfer): Promise<void> {
   const { parts } = transfer.partial;
   const { sizeBytes } = transfer.file;
@@ -101,7 +101,7 @@ async function request({ context, file }: Transfer, headers: Readonly<Record<str
     throw wrongSize(file, "fewer");
   }
   if (answer.status >= 400) throw await explainRefusal(context, answer, file.source, file.path);
-  // Without X-Linked-Etag a redirect's ETag may be that of the redirect itself.
+  // Without X-Linked-Etag, the ETag of a redirect may describe the redirect instead of the file.
   const isOfFile = answer.hubHeaders === answer.headers || answer.hubHeaders.has("x-linked-etag");
   const etag = isOfFile ? etagOf(answer.hubHeaders) : null;
   if (etag === null || etag === file.etag) return answer;
@@ -127,7 +127,7 @@ function wrongSize(file: RemoteFile, came: string): ServerError {
   return new ServerError("model_source_unreachable", message, { param: "model_id" });
 }
 
-/** Runs `count` workers. The first failure stops the others, and is thrown after all have stopped. */
+/** Runs `count` workers in parallel. The first failure stops the others; it is thrown after all have stopped. */
 async function inParallel(count: number, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
   const stop = new AbortController();
   let failure: unknown = null;

@@ -1,14 +1,14 @@
-// Partial file: a file being fetched in parts, `<blob>.partial`, with the full length from the start, and beside it a
-// record of each part's progress, so that a download resumes after any kind of end. Python's `.incomplete` files grow
-// from their start and are complete at full length, hence another name. Called by blob-download.ts, which holds the
-// lock.
+// Partial file: a file that is fetched in parts, `<blob>.partial`. It has its full length from the start. A second file
+// records the progress of each part, so that a download can resume after any interruption. The name differs from
+// Python's `.incomplete` files, because those grow from their start and count as complete at full length. Called by
+// blob-download.ts, which holds the lock.
 import { type FileHandle, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { z } from "zod";
 
 export interface Part {
   readonly start: number;
   readonly end: number;
-  /** Bytes from `start` on that are in the file. */
+  /** Number of bytes, counted from `start`, that have been written. */
   doneBytes: number;
 }
 
@@ -17,7 +17,7 @@ const recordType = z.object({ sizeBytes: z.int(), partBytes: z.int().positive(),
 export class PartialFile {
   readonly path: string;
   readonly parts: readonly Part[];
-  /** An earlier process fetched some of the bytes. */
+  /** true: an earlier process has already fetched some of the bytes. */
   readonly isResumed: boolean;
   readonly #file: FileHandle;
   readonly #partBytes: number;
@@ -57,7 +57,7 @@ export class PartialFile {
     return this.parts.reduce((sum, { doneBytes }) => sum + doneBytes, 0);
   }
 
-  /** Writes the next bytes of a part. One caller per part at a time. */
+  /** Writes the next bytes of a part. Only one caller at a time may write a part. */
   async write(part: Part, bytes: Uint8Array): Promise<void> {
     for (let written = 0; written < bytes.length; ) {
       const position = part.start + part.doneBytes;
@@ -68,12 +68,12 @@ export class PartialFile {
     if (Date.now() - this.#savedAt >= this.#saveMs) await this.#save();
   }
 
-  /** Records the progress; the next attempt resumes from it. */
+  /** Saves the progress and closes the file. The next attempt resumes from there. */
   async close(): Promise<void> {
     await this.#save().finally(() => this.#file.close());
   }
 
-  /** Flushes the bytes to disk and gives the file its final name. */
+  /** Flushes the content to disk and renames the file to its final name. */
   async finish(blob: string): Promise<void> {
     await this.#file.datasync();
     await this.#file.close();
@@ -81,14 +81,17 @@ export class PartialFile {
     await rm(recordPath(this.path), { force: true });
   }
 
-  /** Deletes the fetched bytes. */
+  /** Closes the file and deletes the fetched bytes. */
   async discard(): Promise<void> {
     await this.#file.close();
     await rm(this.path, { force: true });
     await rm(recordPath(this.path), { force: true });
   }
 
-  /** One at a time, each by a rename: the record is valid whenever the process ends. */
+  /**
+   * Saves the progress. Saves run one at a time and replace the record by a rename, so the record is always valid, even
+   * if the process is killed.
+   */
   #save(): Promise<void> {
     this.#savedAt = Date.now();
     this.#saving = this.#saving.then(async () => {
@@ -102,7 +105,7 @@ export class PartialFile {
   }
 }
 
-/** Bytes of a blob that an interrupted download left here. */
+/** Returns the number of bytes that an interrupted download of a blob has left on disk. */
 export async function partialBytes(blob: string, sizeBytes: number): Promise<number> {
   const kept = await readParts(partialPath(blob), sizeBytes);
   return kept?.parts.reduce((sum, { doneBytes }) => sum + doneBytes, 0) ?? 0;
@@ -116,7 +119,7 @@ function recordPath(path: string): string {
   return `${path}.json`;
 }
 
-/** The recorded parts; null if no record fits the file. */
+/** Returns the recorded parts; null if no valid record for this file exists. */
 async function readParts(path: string, sizeBytes: number): Promise<{ parts: Part[]; partBytes: number } | null> {
   try {
     const record = recordType.parse(JSON.parse(await readFile(recordPath(path), "utf8")));
@@ -128,7 +131,7 @@ async function readParts(path: string, sizeBytes: number): Promise<{ parts: Part
       (await stat(path)).size === sizeBytes;
     return isSound ? { parts, partBytes: record.partBytes } : null;
   } catch {
-    // Missing and damaged are treated alike: start over.
+    // A missing record and a damaged one have the same effect: the download starts over.
     return null;
   }
 }

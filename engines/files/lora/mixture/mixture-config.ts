@@ -1,5 +1,6 @@
-// X-LoRA config: xlora_config.json, the shape of the classifier and the use of its weights. Defaults are those of the
-// library that writes such files, from its code, not its comments. Keys used only in training are ignored.
+// X-LoRA config: xlora_config.json, with the shape of the classifier and the use of its weights. Defaults are those of
+// the library that writes such files, taken from its code and not from its comments. Keys used only in training are
+// ignored.
 import { join } from "node:path";
 import { z } from "zod";
 import { quote } from "../../gguf/invalid-file.ts";
@@ -7,18 +8,18 @@ import { invalidAdapter } from "../adapter-problems.ts";
 import { readJsonFile } from "../json-file.ts";
 
 const count = z.int().min(1);
-/** Adapter names. Published X-LoRAs have up to ten or so. */
+/** Adapter names. Published X-LoRAs have up to about ten adapters. */
 export const mixtureNames = z.array(z.string()).min(1).max(256);
 
 const configType = z.object({
   hidden_size: count,
-  /** Names, or an object keyed by names whose values were paths at training. */
+  /** Adapter names: a list, or an object keyed by name, whose values were paths during training. */
   adapters: z.union([
     mixtureNames,
     z
       .record(z.string(), z.unknown())
       .transform((byName) => Object.keys(byName))
-      // An object does not keep the order of numeric names.
+      // Numeric names are rejected, because the keys of an object do not keep their order.
       .pipe(mixtureNames.refine((names) => !names.some((name) => /^\d+$/.test(name)))),
   ]),
   layerwise_scalings: z.boolean().default(false),

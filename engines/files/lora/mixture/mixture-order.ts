@@ -1,5 +1,5 @@
-// X-LoRA order: the adapter of each classifier class, and the classifier layer of each matrix. From an order file, or
-// else the order in which the training library visited them.
+// X-LoRA order: maps classifier classes to adapters, and matrices to classifier layers. The order comes from an order
+// file, or by default from the order in which the training library visited them.
 import { z } from "zod";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { quote } from "../../gguf/invalid-file.ts";
@@ -14,10 +14,10 @@ const orderType = z.object({
   layers: z.record(z.string(), z.int().min(0)).optional(),
 });
 
-/** Absent keys: the order without an order file. */
+/** Content of an order file. For an absent key, the default order is used. */
 export type OrderFile = z.infer<typeof orderType>;
 
-/** Throws `config_invalid`. */
+/** Reads an order file. Throws `config_invalid`. */
 export async function readOrderFile(path: string): Promise<OrderFile> {
   const content = await readJsonFile(path, "file").catch((cause: unknown) => {
     const problem = cause instanceof ServerError ? cause.message : (cause as Error).message;
@@ -29,13 +29,13 @@ export async function readOrderFile(path: string): Promise<OrderFile> {
   throw wrongOrder(path, `${quote(issue?.path.join(".") || "its content")}: ${issue?.message}`);
 }
 
-/** Parts of a layer in the order in which transformers lists its modules. */
+/** Matrices of a model layer, in the order in which transformers lists its modules. */
 const partsInOrder = [
   ...["attn_q", "attn_k", "attn_v", "attn_output", "attn_qkv"],
   ...["ffn_gate", "ffn_up", "ffn_down", "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"],
 ];
 
-/** Layer by matrix without an order file. Throws `invalid_lora_adapter` if an order file is needed. */
+/** Returns the layer of each matrix in the default order. Throws `invalid_lora_adapter` if an order file is needed. */
 export function layersAsFound(matrices: ReadonlySet<string>, layerCount: number): Record<string, number> {
   if (matrices.size !== layerCount) {
     throw invalidAdapter(
@@ -48,7 +48,7 @@ export function layersAsFound(matrices: ReadonlySet<string>, layerCount: number)
   return Object.fromEntries(inOrder.map((name, layer) => [name, layer]));
 }
 
-/** Sort key of a matrix name in the module order of transformers. */
+/** Returns the sort key of a matrix name: its position in the module order of transformers. */
 function placeOf(name: string): number {
   if (name === "output.weight") return Number.POSITIVE_INFINITY;
   const [, block, part = ""] = /^blk\.(\d+)\.(.+)\.weight$/.exec(name) ?? [];
@@ -59,16 +59,19 @@ function placeOf(name: string): number {
   );
 }
 
-/** Facts that an order file's layers are checked against. */
+/** Facts against which the layers of an order file are checked. */
 export interface LayerFacts {
   /** Names of all matrices that the adapters change. */
   readonly matrices: ReadonlySet<string>;
-  /** Number of layers that the classifier distinguishes. */
+  /** Number of layers in the classifier's outputs. */
   readonly layerCount: number;
   readonly model: TensorTable;
 }
 
-/** Layer by matrix from an order file's layers by module. `path` is the file's. Throws `config_invalid`. */
+/**
+ * Converts an order file's layers, given by module, to layers by matrix. `path` is the path of the order file. Throws
+ * `config_invalid`.
+ */
 export function layersAsSaid(
   path: string,
   said: Readonly<Record<string, number>>,

@@ -1,5 +1,6 @@
-// X-LoRA preparation: a folder with xlora_config.json, xlora_classifier.safetensors and a folder per adapter becomes a
-// MixtureSpec, checked against the model. Takes long: never called on a thread that serves requests.
+// X-LoRA preparation: converts a folder to a MixtureSpec and checks it against the model. The folder has
+// xlora_config.json, xlora_classifier.safetensors and one subfolder per adapter. Takes long, so it must not run on a
+// thread that serves requests.
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
@@ -14,22 +15,25 @@ import { type MixtureConfig, readMixtureConfig } from "./mixture-config.ts";
 import { type LayerFacts, layersAsFound, layersAsSaid, readOrderFile } from "./mixture-order.ts";
 
 export interface MixtureOptions {
-  /** Folder of the X-LoRA. */
+  /** Path of the X-LoRA folder. */
   readonly source: string;
   /**
-   * Path of a JSON file: `order`, names of adapters; `layers`, the layer in the classifier's outputs of each module.
+   * Path of a JSON file with two keys: `order`, the names of the adapters; `layers`, the layer of each module in the
+   * classifier's outputs. null: none.
    */
   readonly orderFile: string | null;
-  /** The model's GGUF file: names, shapes and architecture. */
+  /** Path of the model's GGUF file, from which names, shapes and architecture are read. */
   readonly modelPath: string;
   readonly limits: Pick<AdapterLimits, "maxRank" | "maxBytes">;
-  /** Folder for prepared adapters. */
+  /** Folder to which prepared adapters are written. */
   readonly folder: string;
-  /** MixtureSpec.keptAfter. */
+  /** Value for MixtureSpec.keptAfter. */
   readonly keptAfter: number | null;
 }
 
-/** Throws `config_invalid` for the order file, otherwise the codes of an adapter. */
+/**
+ * Prepares an X-LoRA. Throws `config_invalid` for errors in the order file, otherwise the error codes of an adapter.
+ */
 export async function prepareMixture(options: MixtureOptions): Promise<MixtureSpec> {
   const { source, orderFile, modelPath, limits, keptAfter } = options;
   const model = await readTensorTable(modelPath);
@@ -68,9 +72,9 @@ export async function prepareMixture(options: MixtureOptions): Promise<MixtureSp
 
 interface LayerQuestion extends Omit<LayerFacts, "layerCount"> {
   readonly options: MixtureOptions;
-  /** null: the classifier distinguishes no layers. */
+  /** Number of layers that the classifier distinguishes; null: it distinguishes none. */
   readonly layerCount: number | null;
-  /** From the order file. */
+  /** Layers by module, from the order file. */
   readonly said: Readonly<Record<string, number>> | undefined;
 }
 
@@ -91,7 +95,7 @@ function checkConfig(config: MixtureConfig, classes: number, { fields }: TensorT
   }
 }
 
-/** The names may be untrusted: none may lead out of the folder. */
+/** Checks that no name leads out of the folder. The names may be untrusted. */
 function checkNames(names: readonly string[]): void {
   for (const [i, name] of names.entries()) {
     if (names.indexOf(name) !== i) throw invalidAdapter(`its adapter ${quote(name)} is named twice`);
@@ -116,13 +120,15 @@ async function prepareAll(names: readonly string[], options: MixtureOptions): Pr
   );
 }
 
-/** The library stores an adapter named `default` beside the classifier. */
+/**
+ * Returns the folder of an adapter. The library stores an adapter named `default` in the same folder as the classifier.
+ */
 function folderOf(name: string, source: string): string {
   const own = join(source, name);
   return name === "default" && !existsSync(own) ? source : own;
 }
 
-/** Names of the matrices that any of the adapters changes. */
+/** Returns the names of all matrices that at least one adapter changes. */
 async function changedMatrices(adapters: readonly PreparedAdapter[]): Promise<Set<string>> {
   const matrices = new Set<string>();
   for (const { path } of adapters) {

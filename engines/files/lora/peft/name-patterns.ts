@@ -1,5 +1,6 @@
-// Name patterns: numbers that a PEFT config assigns to modules by pattern: a name, its end after a dot, or a regular
-// expression for either. The config comes from a client, so expressions run as automata with bounded work.
+// Name patterns: values that a PEFT config assigns to modules by pattern. A pattern is a module's full name, the end of
+// its name after a dot, or a regular expression for either. The config comes from a client, so expressions run as
+// automata with bounded work.
 
 import { accepts } from "../../../../runtime/regex/automaton.ts";
 import { automatonOf } from "../../../../runtime/regex/determinise.ts";
@@ -10,11 +11,11 @@ import { bounded, TooMuchWork } from "../../../../runtime/regex/work.ts";
 import { quote } from "../../gguf/invalid-file.ts";
 import { invalidAdapter } from "../adapter-problems.ts";
 
-/** Applies to expressions only; names are looked up. */
+/** Maximum number of regular expressions. Plain names have no limit, because they are looked up in a map. */
 const maxExpressions = 64;
 
 interface Numbered {
-  /** Position among all patterns: the first match counts. */
+  /** Position among all patterns; the first matching pattern is used. */
   readonly order: number;
   readonly value: number;
 }
@@ -23,7 +24,7 @@ export class NamePatterns {
   readonly #names = new Map<string, Numbered>();
   readonly #expressions: (Numbered & { readonly automaton: Automaton })[] = [];
 
-  /** `key` is the patterns' key in the config. Throws `invalid_lora_adapter`. */
+  /** Parses the patterns. `key` is their key in the config, for errors. Throws `invalid_lora_adapter`. */
   constructor(key: string, patterns: readonly (readonly [pattern: string, value: number])[]) {
     const expressions = patterns.flatMap(([pattern, value], order): [string, Numbered][] => {
       if (!/^[\w.]+$/.test(pattern)) return [[pattern, { order, value }]];
@@ -42,7 +43,7 @@ export class NamePatterns {
     });
   }
 
-  /** The number for a module, by its full name. */
+  /** Returns the value for a module, given by its full name. */
   find(module: string): number | undefined {
     const ends = [module, ...[...module.matchAll(/\./g)].map(({ index }) => module.slice(index + 1))];
     const named = ends.flatMap((end) => this.#names.get(end) ?? []);

@@ -1,6 +1,6 @@
-// PEFT adapter: reads adapter_config.json and adapter_model.safetensors and checks them against the model. Features
-// that cannot be reproduced exactly are refused by name. Reads the heads only; the numbers are read when the adapter is
-// written.
+// PEFT adapter: reads adapter_config.json and adapter_model.safetensors and checks them against the model. Adapters
+// with features that cannot be reproduced exactly are rejected; the error names the feature. Only the heads are read
+// here; the values are read when the prepared adapter is written.
 import { quote } from "../../gguf/invalid-file.ts";
 import type { TensorTable } from "../../gguf/tensors.ts";
 import { invalidAdapter } from "../adapter-problems.ts";
@@ -17,7 +17,7 @@ interface Halves {
 
 const loraName = /^base_model\.model\.(.+)\.lora_([AB])(?:\.default)?\.weight$/;
 
-/** Other contents of PEFT files, by a part of the tensor name. */
+/** Tensors that cause a rejection, by a part of their name, and what they mean. */
 const refusedParts: readonly (readonly [part: string, meaning: string])[] = [
   ["lora_magnitude_vector", "a magnitude of DoRA"],
   ["lora_embedding_", "a change of token embeddings"],
@@ -25,7 +25,7 @@ const refusedParts: readonly (readonly [part: string, meaning: string])[] = [
   ["modules_to_save", "a whole module"],
 ];
 
-/** Throws `invalid_lora_adapter`. */
+/** Reads the head of a PEFT adapter. Throws `invalid_lora_adapter` if it is unsupported or does not fit the model. */
 export async function readPeftAdapter(
   { config, weights }: { readonly config: SourceFile; readonly weights: SourceFile },
   model: TensorTable,

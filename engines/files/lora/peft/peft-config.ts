@@ -1,14 +1,14 @@
-// PEFT config: adapter_config.json, rank and scale of each module. Anything beyond adding low-rank products is refused
-// by name. Keys without effect here are ignored.
+// PEFT config: reads rank and scale of each module from adapter_config.json. A config that asks for more than adding
+// low-rank products is rejected; the error names the feature. Keys without effect on inference are ignored.
 
 import { quote } from "../../gguf/invalid-file.ts";
 import { invalidAdapter } from "../adapter-problems.ts";
 import { NamePatterns } from "./name-patterns.ts";
 
 export interface PeftConfig {
-  /** Expected rank of a module; `module` is its name in the model that PEFT wrapped. */
+  /** Returns the expected rank of a module; `module` is its name in the model that PEFT adapted. */
   rankOf(module: string): number;
-  /** Factor of the product of a module's matrices at their rank. */
+  /** Returns the factor by which the product of a module's two matrices is multiplied. */
   scaleOf(module: string): number;
 }
 
@@ -17,7 +17,7 @@ type Fields = Readonly<Record<string, unknown>>;
 /** Initialisations that leave the model's own weights unchanged. */
 const harmlessStarts: readonly unknown[] = [undefined, null, true, false, "gaussian", "orthogonal", "eva"];
 
-/** Keys that must be absent, empty or false, and their meaning. */
+/** Keys that must be absent, empty or false, with the feature that each one enables. */
 const refused: Readonly<Record<string, string>> = {
   use_dora: "DoRA",
   use_qalora: "QALoRA",
@@ -30,7 +30,7 @@ const refused: Readonly<Record<string, string>> = {
   alora_invocation_tokens: "activation by tokens (aLoRA)",
 };
 
-/** Throws `invalid_lora_adapter`. */
+/** Parses and checks a config. Throws `invalid_lora_adapter`. */
 export function parsePeftConfig(bytes: Buffer): PeftConfig {
   const fields = parseFields(bytes);
   checkKind(fields);
@@ -113,7 +113,7 @@ function unfit(key: string, value: unknown, expected: string) {
   return invalidAdapter(`its adapter_config.json has ${shown(value)} for ${key}; expected ${expected}`);
 }
 
-/** Any JSON value, shortened for a message. */
+/** Formats any JSON value for a message, shortened. */
 function shown(value: unknown): string {
   if (typeof value === "string") return quote(value);
   return (JSON.stringify(value) ?? "nothing").slice(0, 64);

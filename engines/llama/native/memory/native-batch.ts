@@ -1,5 +1,5 @@
-// NativeBatchView: one llama_batch and typed views of its arrays, written without an allocation per step. It knows
-// native sequence ids, not slots.
+// NativeBatchView: one llama_batch with typed views of its arrays, so that writing it allocates nothing per step. It
+// uses native sequence ids, not slots.
 import koffi from "koffi";
 import type { Batch } from "../../../batch.ts";
 import type { LlamaFunctions, NativeBatch } from "../abi.ts";
@@ -22,8 +22,9 @@ export class NativeBatchView {
     this.#position = new Int32Array(view(this.batch.pos, 4));
     this.#wanted = new Int8Array(view(this.batch.logits, 1));
     new Int32Array(view(this.batch.n_seq_id, 4)).fill(1);
-    // seq_id[i] points to token i's list of sequences, each allocated separately by batchInit. Pointing them into one
-    // array lets a view write them. The native side's pointers are restored before it frees them.
+    // seq_id[i] points to the list of sequences of token i; batchInit allocates each list separately. Here all pointers
+    // are redirected into one array, which a typed view can write. The original pointers are restored before llama.cpp
+    // frees them.
     this.#sequence = new Int32Array(maxTokens);
     this.#lists = new BigUint64Array(view(this.batch.seq_id, 8));
     this.#ownLists = this.#lists.slice();
@@ -58,13 +59,13 @@ export class NativeBatchView {
     for (let i = 0; i < length; i++) this.addToken(batch, row, sequence, i, i >= firstWanted ? 1 : 0);
   }
 
-  /** Adds token `index` of a batch row, counted from the row's first token. */
+  /** Adds one token of a batch row; `index` is counted from the row's first token. */
   addToken(batch: Batch, row: number, sequence: number, index: number, wantOutput: number): void {
     const token = batch.tokens[(batch.offset[row] as number) + index] as number;
     this.add(token, (batch.position[row] as number) + index, sequence, wantOutput);
   }
 
-  /** Call before the batch is used. */
+  /** Stores the number of tokens in the native batch. Call before the batch is used. */
   finish(): void {
     this.batch.n_tokens = this.#count;
   }

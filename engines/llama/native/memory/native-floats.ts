@@ -1,5 +1,5 @@
-// NativeFloats: a Float32Array view of native memory, recreated only when the memory moved. For reading the outputs of
-// passes.
+// NativeFloats: a Float32Array view of native memory, for reading the outputs of passes. It is recreated only if the
+// memory has moved.
 import koffi from "koffi";
 import type { Pointer } from "../pointer.ts";
 
@@ -7,7 +7,7 @@ export class NativeFloats {
   #floats = new Float32Array(0);
   #address = 0n;
 
-  /** The first `length` floats at `pointer`; valid until the next pass. */
+  /** Returns the first `length` floats at `pointer`; valid until the next pass. */
   at(pointer: Pointer, length: number): Float32Array {
     const address = koffi.address(pointer);
     if (address !== this.#address || length > this.#floats.length) {

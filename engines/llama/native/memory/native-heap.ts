@@ -1,12 +1,12 @@
-// Native heap: makes the C heap return free memory to the system. The server process needs it too, because the heap
-// holds its buffers.
-/** glibc's parameter number of M_TRIM_THRESHOLD. */
+// Native heap: makes the C heap return free memory to the system. Also used by the server process, because its buffers
+// are in this heap.
+/** Parameter number of M_TRIM_THRESHOLD in glibc. */
 const trimThreshold = -1;
 
 /**
- * Bounds the free memory that each glibc arena keeps to `keptBytes`. By default glibc adapts to freed large blocks and
- * then serves such sizes from its heap, where they stay: after some request bodies of 50 MB it kept 250 MiB, and an
- * engine that changes adapters kept gigabytes. A fixed threshold switches that adaptation off. Other C libraries have
+ * Limits the free memory that each glibc arena keeps to `keptBytes`. By default, glibc adapts to freed large blocks and
+ * then serves such sizes from its heap, which keeps them. After some request bodies of 50 MB it kept 250 MiB, and for
+ * an engine that changes adapters it kept gigabytes. A fixed threshold disables this adaptation. Other C libraries have
  * no such setting.
  */
 export async function limitNativeHeap(keptBytes: number): Promise<void> {
@@ -15,6 +15,6 @@ export async function limitNativeHeap(keptBytes: number): Promise<void> {
     const { default: koffi } = await import("koffi");
     koffi.load("libc.so.6").func("int mallopt(int, int)")(trimThreshold, keptBytes);
   } catch {
-    // Not glibc, or koffi is missing: the heap keeps its default behaviour.
+    // Ignored: the C library is not glibc, or koffi is missing. The heap then keeps its default behaviour.
   }
 }
