@@ -9,6 +9,6 @@ export const gemma: Architecture = {
   isEncoder: false,
   takesExperts: false,
   readTraits: (_, { width }) => ({ embeddingScale: Math.sqrt(width) }),
-  // The file's norm weights already include the 1 that the published weights omit.
+  // In GGUF files, the norm weights already include the + 1 that is not part of the published weights.
   steps: (facts) => preNormed(causalAttention(facts), gatedFeedForward({ activation: "gelu" })),
 };
