@@ -9,6 +9,6 @@ export const gemma: Architecture = {
   isEncoder: false,
   takesExperts: false,
   readTraits: (_, { width }) => ({ embeddingScale: Math.sqrt(width) }),
-  // In GGUF files, the norm weights already include the + 1 that is not part of the published weights.
+  // Gemma's norms multiply by 1 + weight. In GGUF files, the weights already include the 1.
   steps: (facts) => preNormed(causalAttention(facts), gatedFeedForward({ activation: "gelu" })),
 };
