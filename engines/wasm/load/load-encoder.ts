@@ -15,7 +15,8 @@ import { loadThreads } from "./load-threads.ts";
 import { modelCard } from "./model-card.ts";
 
 /**
- * KV type F32: keys and values are read only once and are discarded after their layer, so a smaller type saves nothing.
+ * KV type F32. Keys and values need no smaller type, because they are read only once and are discarded after their
+ * layer.
  */
 const kvType = 0;
 
