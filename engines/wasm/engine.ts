@@ -47,7 +47,7 @@ export const wasmEngine: Engine = {
     const threads = computeThreads(spec.threads);
     const helpers: HelperThread[] = [];
     try {
-      // The workers start while the file is read.
+      // The helper threads start while the file is read.
       while (helpers.length < threads - 1) helpers.push(new HelperThread());
       const [kernels, file] = await Promise.all([loadKernels(), readModel(spec.path)]);
       const refusal = memoryRefusal(file.table, threads);
@@ -174,7 +174,7 @@ async function readMixture(
   );
 }
 
-/** Loads the adapters of a mixture as one stacked adapter. */
+/** Loads the adapters of a mixture, stacked into one adapter. */
 async function loadStacked(
   plan: PartitionPlan,
   memories: readonly KernelMemory[],

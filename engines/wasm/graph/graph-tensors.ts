@@ -42,7 +42,7 @@ const f32 = 0;
  */
 const columnGrain = 32;
 
-/** Bytes of one row of a tensor in the file. */
+/** Returns the bytes of one row of a tensor in the file. */
 export function rowBytes({ shape, bytes }: TensorInfo): number {
   return bytes / shape.slice(1).reduce((rows, length) => rows * length, 1);
 }

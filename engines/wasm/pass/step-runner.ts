@@ -22,7 +22,7 @@ export interface StepParts {
   readonly allGather: AllGather;
   readonly products: ThreadProducts;
   readonly norms: ThreadNorms;
-  /** Null if the model takes no adapters. */
+  /** Runs the adapters' part of a pass; null if the model takes no adapters. */
   readonly adapters: AdapterPass | null;
 }
 

@@ -6,7 +6,7 @@ import type { Matrix, Norm } from "../graph/graph-tensors.ts";
 import type { Activation, Hyperparameters } from "../graph/shape.ts";
 import type { Mixture } from "./mixture.ts";
 
-/** Input of the division. Sent to every compute thread. */
+/** Plan from which every thread computes the same division of the rows. Sent to every compute thread. */
 export interface PartitionPlan {
   readonly files: readonly string[];
   readonly graph: Graph;

@@ -49,7 +49,7 @@ export class ComputeThread {
   readonly #norms: ThreadNorms;
   readonly #products: ThreadProducts;
   readonly #kv: ThreadKv;
-  /** Null if the model takes no adapters. */
+  /** Runs the adapters' part of a pass; null if the model takes no adapters. */
   readonly #adapters: AdapterPass | null;
   /** Null if the model is no mixture (adapters weighted by a classifier). */
   readonly #mixture: { readonly classifier: Classifier; readonly weights: MixtureWeights } | null;

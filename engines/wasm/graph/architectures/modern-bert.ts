@@ -41,8 +41,8 @@ export const modernBert: Architecture = {
 function attention(facts: LayerFacts): AttentionStep {
   const { window, slides, ropes } = facts.shape;
   if (slides[facts.layer] !== true) return wholeAttention(facts, 0);
-  // A token sees half of the window on each side. With an even window it therefore sees window + 1 positions with its
-  // own.
+  // A token sees half of the window before and after its own position. An even window therefore covers window + 1
+  // positions, including the token's own.
   const side = Math.floor(window / 2);
   return { ...wholeAttention(facts, ropes.length > 1 ? 1 : 0), behind: side, ahead: side };
 }
