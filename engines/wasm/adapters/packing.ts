@@ -2,8 +2,9 @@
 // threads while these threads compute. It writes only into the block of the new adapter, which no thread reads yet.
 // Runs on the loader thread.
 //
-// A value is stored as a 16-bit integer. 32767 stands for the largest magnitude in the value's row of A or column of B.
-// This is finer than the F16 source wherever it matters, and each rank needs only one scale.
+// A value is stored as a 16-bit integer, to be multiplied by a factor. 32767 stands for the largest magnitude in the
+// value's row of A or column of B. This is finer than the F16 source wherever it matters, and each rank needs only one
+// scale.
 import { closeSync, openSync, readSync } from "node:fs";
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import { halfValues } from "../../files/lora/half-floats.ts";
