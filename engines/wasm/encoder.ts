@@ -1,5 +1,6 @@
-// Encoder of the wasm engine: a LoadedModel with pooled outputs only, on the leader's thread. Attention is
-// bidirectional, so every row is a whole sequence, computed in one pass; no state is kept afterwards.
+// Encoder of the wasm engine: a LoadedModel that has pooled outputs but no logits. It runs on the thread of the group's
+// leader. Attention is bidirectional, so each batch row must be a whole sequence, which is computed in one pass. No KV
+// state is kept between steps.
 import assert from "node:assert/strict";
 import type { Batch, StepOutput } from "../batch.ts";
 import { NoKv } from "../decoding/kv/no-kv.ts";
@@ -27,14 +28,14 @@ export class WasmEncoder implements LoadedModel {
   readonly capabilities: Capabilities;
   readonly tokens: TokenClasses = { endOfGeneration: [] };
   readonly kv: KvCache;
-  /** The text worker built the tokenizer from the same file, so there is nothing to compare. */
+  /** Null: the text worker built its tokenizer from the same file, so there is no second vocabulary to verify. */
   readonly tokenize = null;
   readonly #plan: PartitionPlan;
   readonly #pooler: Pooler;
   readonly #pass: PassDescriptor;
   readonly #passes: Passes;
   readonly #output: StepOutput;
-  /** On each thread: first page of the next sequence's blocks. */
+  /** Number of the first KV page, the same on each thread, that the next sequence of the pass gets. */
   #nextPage = 0;
 
   constructor({ plan, card, capacity, leader, helpers, abortFlag }: EncoderParts) {
@@ -95,7 +96,7 @@ export class WasmEncoder implements LoadedModel {
     }
   }
 
-  /** Packs as many sequences as fit into each pass. */
+  /** Computes all rows of the batch in as few passes as possible: each pass takes as many sequences as fit. */
   #runPasses(batch: Batch): void {
     const pass = this.#pass;
     const { maxRows, passTokens } = this.#plan;
@@ -117,7 +118,7 @@ export class WasmEncoder implements LoadedModel {
     this.#nextPage = 0;
   }
 
-  /** The rows of the pass are the rows of the batch from `firstRow` on. */
+  /** Runs the described pass and pools its rows. Row 0 of the pass is row `firstRow` of the batch. */
   #runPass(firstRow: number): void {
     const pass = this.#pass;
     const { pooledLength } = this.capabilities;
@@ -129,7 +130,9 @@ export class WasmEncoder implements LoadedModel {
     }
   }
 
-  /** Pages are given out in sequence and are all free again after the pass. */
+  /**
+   * Adds a row of the batch to the pass. Each row gets the next unused pages; all pages are free again after the pass.
+   */
   #add(batch: Batch, row: number): void {
     const pass = this.#pass;
     const { blockTokens, threads } = this.#plan;

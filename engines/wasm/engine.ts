@@ -1,6 +1,6 @@
-// Engine of the wasm backend: loads a GGUF file without native code. Reads the hyperparameters, sizes the KV cache,
-// starts the compute threads, lets each load its part, and returns a WasmModel; load-encoder.ts does the same for
-// encoders. The calling thread becomes the leader of the thread group.
+// Engine of the wasm backend: loads a GGUF file without native code. It reads the hyperparameters, sizes the KV cache
+// and starts the compute threads. Each thread loads its part of the weights. The result is a WasmModel; load-encoder.ts
+// does the same for encoders. The calling thread becomes the leader of the thread group.
 import { freemem } from "node:os";
 import { ServerError } from "../../runtime/errors.ts";
 import { computeThreads } from "../../runtime/host/cores.ts";
@@ -33,11 +33,11 @@ import { HelperThread } from "./threads/helper-thread.ts";
 import { allocateShared } from "./threads/shared-blocks.ts";
 
 /**
- * Tokens of one pass. Scratch memory grows with it. 128 tokens make prefill 5 % faster on Node 24 and no faster on Node
- * 20.
+ * Maximum number of tokens in one pass. Scratch memory grows with it. Compared with 64, 128 tokens make prefill 5 %
+ * faster on Node 24 and no faster on Node 20.
  */
 const passTokens = 64;
-/** Version of the byte layout of a page. */
+/** Version of the byte layout of a KV page; part of the layout name of saved pages. */
 const pageVersion = 1;
 
 const kvTypes: Readonly<Partial<Record<ModelSpec["kvType"], number>>> = { auto: 30, bf16: 30, f16: 1, f32: 0, q8_0: 8 };
@@ -47,7 +47,7 @@ export const wasmEngine: Engine = {
     const threads = computeThreads(spec.threads);
     const helpers: HelperThread[] = [];
     try {
-      // The workers start while the file is read.
+      // The helper threads start while the file is read.
       while (helpers.length < threads - 1) helpers.push(new HelperThread());
       const [kernels, file] = await Promise.all([loadKernels(), readModel(spec.path)]);
       const refusal = memoryRefusal(file.table, threads);
@@ -135,8 +135,8 @@ function sizeKv(
   const { kvPageBytes } = instantiateKernels(kernels, createMemory(1));
   const layerBytes = kvPageBytes(kvType, kvHeads, headLength, spec.blockTokens);
   const free = process.availableMemory?.() ?? freemem();
-  // Without a budget, or with a budget given as a fraction, the cache takes a part of this. It must fit beside the
-  // weights in the threads' memories.
+  // If the KV budget is absent or a fraction, the cache takes a part of `freeBytes`. The cache and the weights must fit
+  // together in the memories of the threads, so `freeBytes` is limited by `room`.
   const room = roomBytes(threads) - tensorBytes(table);
   const freeBytes = Math.min(free, spec.kvBudget === null ? 2 * room : room);
   const elements = { elementsPerLayer: layerBytes, bytesPerElement: 1 / spec.blockTokens };
@@ -152,8 +152,8 @@ function createKv(capacity: Capacity, threads: number, memory: PageMemory, layou
 }
 
 /**
- * Identifies what saved pages are compatible with. A mixture changes the keys and values of the same tokens, and so
- * does the rope for long contexts.
+ * Returns the name of the KV page layout. Saved pages can be restored only into a model with an equal name. The name
+ * includes the mixture and the rope for long contexts, because both change the keys and values of the same tokens.
  */
 function layoutOf({ kvType, blockTokens, shape }: PartitionPlan, mixing: LoadedMixture | null): string {
   const layout = `wasm pages ${pageVersion}, type ${kvType}, blocks of ${blockTokens}`;
@@ -174,7 +174,7 @@ async function readMixture(
   );
 }
 
-/** Loads the adapters of a mixture as one stacked adapter. */
+/** Loads the adapters of a mixture, stacked into one adapter. */
 async function loadStacked(
   plan: PartitionPlan,
   memories: readonly KernelMemory[],
@@ -189,7 +189,7 @@ async function loadStacked(
   }
 }
 
-/** Compiles the kernels and pages in the scratch memory before the first request. */
+/** Runs one token, so that the kernels are compiled and the scratch memory is paged in before the first request. */
 function warmUp(model: WasmModel): void {
   const batch = new Batch(1, 1);
   batch.addRow(0, Int32Array.of(0), 0, 1, 1, 0);

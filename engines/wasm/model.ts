@@ -1,5 +1,5 @@
-// Model of the wasm engine: the LoadedModel that the step loop calls, on the leader's thread. It cuts a step into
-// passes and computes its own part of each as thread 0 of the group.
+// Model of the wasm engine: the LoadedModel that the step loop calls. It runs on the leader's thread. It splits a step
+// into passes and, as thread 0 of the group, computes its own part of each pass.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
 import type { Capabilities, Capacity, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
@@ -16,7 +16,7 @@ import type { ComputeThread } from "./threads/compute-thread.ts";
 import type { HelperThread } from "./threads/helper-thread.ts";
 import type { SharedBlocks } from "./threads/shared-blocks.ts";
 
-/** Result of loading; WasmModel takes ownership. */
+/** Parts of a loaded model. WasmModel takes ownership of them. */
 export interface LoadedParts {
   readonly plan: PartitionPlan;
   readonly card: ModelCard;
@@ -27,7 +27,7 @@ export interface LoadedParts {
   readonly shared: SharedBlocks;
   readonly kv: PagedKv;
   readonly adapters: WasmAdapters | null;
-  /** Null if no classifier weighs adapters. */
+  /** Null if the model is no mixture (adapters weighted by a classifier). */
   readonly mixture: MixtureParts | null;
   readonly abortFlag: SharedArrayBuffer | null;
 }
@@ -39,7 +39,7 @@ export class WasmModel implements LoadedModel {
   readonly tokens: TokenClasses;
   readonly kv: PagedKv;
   readonly adapters: WasmAdapters | null;
-  /** The text worker built the tokenizer from the same file, so there is nothing to compare. */
+  /** Null: the text worker built its tokenizer from the same file, so there is no second vocabulary to verify. */
   readonly tokenize = null;
   readonly #pooler: Pooler;
   readonly #pass: PassDescriptor;
@@ -48,7 +48,7 @@ export class WasmModel implements LoadedModel {
   readonly #mixture: MixtureParts | null;
   readonly #rowPlan: RowPlan;
   readonly #output: StepOutput;
-  /** By row of the pass: its row in the pooled outputs, or -1. */
+  /** For each row of the pass: its row in the pooled outputs; -1 if pooling is not wanted. */
   readonly #pooledRowInPass: Int32Array;
   readonly #passes: Passes;
 
@@ -96,12 +96,15 @@ export class WasmModel implements LoadedModel {
     if (this.#passes.dispose()) this.adapters?.dispose();
   }
 
-  /** Gets the pages of all rows before the first pass: shared pages are copied before any row writes to them. */
+  /**
+   * Gets the pages of all rows before the first pass, so that shared pages are copied before any row writes to them.
+   */
   #takePages(batch: Batch): void {
     for (let row = 0; row < batch.rowCount; row++) {
       const start = batch.position[row] as number;
       const end = start + (batch.length[row] as number);
-      // If a row wants logits of several tokens, all but the first may be drafts, which the next step overwrites.
+      // If a row wants logits of several tokens, all tokens after the first of these may be drafts. The next step may
+      // overwrite drafts, so they are not settled.
       const settled = end - Math.max((batch.logitsCount[row] as number) - 1, 0);
       if (this.kv.write(batch.slot[row] as number, start, end, settled)) continue;
       throw new ServerError("model_failed", `no KV memory for ${end} tokens: they were not reserved before the step`);
@@ -123,7 +126,7 @@ export class WasmModel implements LoadedModel {
     pooled.fill(0, 0, pooledRows * this.capabilities.pooledLength);
   }
 
-  /** Fills the pass descriptor with as many tokens as fit, runs the pass, and repeats. */
+  /** Runs passes until all tokens of the batch are computed. Each pass takes as many tokens as fit. */
   #runPasses(batch: Batch): void {
     const pass = this.#pass;
     const { passTokens } = this.#plan;
@@ -172,7 +175,10 @@ export class WasmModel implements LoadedModel {
     throw new ServerError("model_failed", `adapter ${id} is not loaded; load it before a row names it`);
   }
 
-  /** Logits beyond the buffer would overwrite other memory. */
+  /**
+   * Checks the batch's tokens and its number of logits rows. More rows than the buffer has would overwrite other
+   * memory.
+   */
   #check(batch: Batch): void {
     checkTokens(batch, this.#plan.shape.vocabSize);
     let logitsRows = 0;
@@ -187,8 +193,8 @@ export class WasmModel implements LoadedModel {
 }
 
 /**
- * If slots keep their weights, the first pass leaves gaps in its KV. Such sequences cannot be truncated, copied or
- * saved.
+ * Returns the model's capabilities. In a mixture whose slots keep their adapter weights, the KV of the first pass has
+ * gaps, because rows with kept weights skip that pass. Such sequences cannot be truncated, copied or saved.
  */
 function capabilitiesOf(
   { graph, passTokens }: PartitionPlan,

@@ -1,6 +1,6 @@
-// Adapter arena: allocates the parts of the threads' memories that adapters occupy. A block has the same address in all
-// memories, so one free list serves all. First fit; adjacent free blocks are merged. Pure: the caller grows the
-// memories.
+// Adapter arena: allocates the parts of the threads' memories that adapters occupy. A block has the same address in the
+// memories of all threads, so one list of free blocks is enough. The first block that is large enough is used; adjacent
+// free blocks are merged. Pure: the caller grows the memories.
 
 interface Range {
   readonly from: number;
@@ -10,7 +10,7 @@ interface Range {
 export class AdapterArena {
   readonly #from: number;
   readonly #to: number;
-  /** Ascending, never adjacent. */
+  /** Free blocks in ascending order; no two are adjacent. */
   readonly #free: Range[];
   #usedBytes = 0;
 
@@ -24,12 +24,12 @@ export class AdapterArena {
     return this.#usedBytes;
   }
 
-  /** Bytes of the longest free block. */
+  /** Bytes of the largest free block. */
   get longestFree(): number {
     return this.#free.reduce((longest, { from, to }) => Math.max(longest, to - from), 0);
   }
 
-  /** Address of a block of `bytes`, or null if none is free. */
+  /** Allocates a block of `bytes` bytes and returns its address; null if no free block is large enough. */
   take(bytes: number): number | null {
     const index = this.#free.findIndex(({ from, to }) => to - from >= bytes);
     const range = this.#free[index];
@@ -56,7 +56,7 @@ export class AdapterArena {
     this.#usedBytes -= bytes;
   }
 
-  /** Throws if free and used bytes do not add up. */
+  /** Throws if free and used bytes do not add up to the arena's size. */
   checkIntegrity(): void {
     let free = 0;
     let end = this.#from - 1;

@@ -1,7 +1,7 @@
 // Adapter file: reads the header of a prepared adapter (engines/files/lora/prepared-adapter.ts) and finds the site of
-// each pair of matrices. Our own code wrote the file for this model, so anything that does not fit is an error. A pair
-// for a matrix without a site (sites.ts) is rejected by name. A pair for a tensor that holds several matrices becomes
-// one pair each: they share A, and each has its own rows of B.
+// each pair of matrices A and B. The server wrote the file for this model, so any mismatch is an error. A pair for a
+// matrix without a site (sites.ts) is rejected, and the error names the matrix. If a tensor consists of several
+// matrices, its pair becomes one pair per matrix: these pairs share A, and each has its own rows of B.
 import { ServerError } from "../../../runtime/errors.ts";
 import { readTensorTable, type TensorInfo, tensorTypes } from "../../files/gguf/tensors.ts";
 import type { AdapterRanks } from "../plan/mixture.ts";
@@ -9,23 +9,26 @@ import type { AdapterSite } from "./sites.ts";
 
 const f16 = 1;
 
-/** An adapter's change of one matrix. */
+/** Pair of matrices A and B by which an adapter changes one matrix of the model. */
 export interface AdapterPair {
   readonly rank: number;
   readonly a: TensorInfo;
-  /** Only the matrix's rows. */
+  /** B, limited to the rows of the changed matrix. */
   readonly b: TensorInfo;
 }
 
 export interface AdapterFile {
   readonly path: string;
-  /** By site, then by matrix. */
+  /** Pairs, indexed by site, then by matrix; undefined if the adapter does not change the matrix. */
   readonly pairs: readonly (readonly (AdapterPair | undefined)[])[];
-  /** Bytes of all tensors. */
+  /** Bytes of all tensors in the file. */
   readonly bytes: number;
 }
 
-/** Throws invalid_lora_adapter or lora_device_load_failed naming the tensor, or the errors of reading any GGUF file. */
+/**
+ * Reads the header of a prepared adapter. Throws invalid_lora_adapter or lora_device_load_failed naming the tensor, or
+ * the errors of reading any GGUF file.
+ */
 export async function readAdapterFile(
   path: string,
   sites: readonly AdapterSite[],
@@ -54,7 +57,7 @@ export function ranksOf({ pairs }: AdapterFile): AdapterRanks {
   return pairs.map((site) => site.map((pair) => pair?.rank ?? 0));
 }
 
-/** Ranks of files that are stacked into one adapter. */
+/** Returns the ranks of the adapter that results if files with these ranks are stacked. */
 export function stackedRanks(ranks: readonly AdapterRanks[]): AdapterRanks {
   return ranks.reduce((sum, own) => sum.map((site, i) => site.map((rank, j) => rank + (own[i]?.[j] ?? 0))));
 }
@@ -76,7 +79,7 @@ function checkTensor(
   throw loadFailed(`has "${name}" as ${type} ${tensor.shape.join(" x ")}; expected F16 ${columns} x ${rows}`);
 }
 
-/** Some rows of B, as a tensor. */
+/** Returns the description of some rows of B as a tensor. */
 function rowsOf(b: TensorInfo, firstRow: number, rows: number): TensorInfo {
   const [rank = 1, allRows = 1] = b.shape;
   const bytes = b.bytes / allRows;

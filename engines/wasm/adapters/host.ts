@@ -1,6 +1,6 @@
 // Adapter host: the loaded adapters of a model and their addresses in the memories of the compute threads. It runs on
-// the leader's thread, which grows the memories; the loader thread reads and packs. Pass descriptors name an adapter by
-// its address, so threads need no messages about adapters.
+// the leader's thread, which grows the memories; the loader thread reads and packs the adapters. Pass descriptors refer
+// to an adapter by its address, so the compute threads need no messages about adapters.
 import assert from "node:assert/strict";
 import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
 import type { AdapterHost } from "../../engine.ts";
@@ -24,15 +24,15 @@ export class WasmAdapters implements AdapterHost {
   readonly #arena: AdapterArena;
   readonly #loader: AdapterLoader;
   readonly #loaded = new Map<number, Loaded>();
-  /** The adapter that is being loaded; its memory is already allocated. */
+  /** Adapter that is being loaded. Its memory is already allocated. */
   #coming: Loaded | null = null;
-  /** Bytes of all present adapters, as prepared. */
+  /** Bytes of the tensors of all adapters that are loaded or being loaded, as in the prepared files. */
   #tensorBytes = 0;
-  /** Settles when the previous load has. */
+  /** Promise that settles when the previous load has settled, so that loads run one at a time. */
   #turn: Promise<unknown> = Promise.resolve();
   #disposed = false;
 
-  /** `memories`: those of the compute threads, in order, before the first adapter. */
+  /** `memories`: the memories of the compute threads, by thread number, before any adapter is loaded. */
   constructor(plan: PartitionPlan, memories: readonly KernelMemory[], maxBytes: number) {
     const longest = Math.max(...memories.map(({ buffer }) => buffer.byteLength));
     this.#memories = memories;
@@ -41,12 +41,12 @@ export class WasmAdapters implements AdapterHost {
     this.#loader = new AdapterLoader(plan);
   }
 
-  /** Bytes of each thread's memory that adapters occupy. */
+  /** Number of bytes that adapters occupy in each thread's memory. */
   get usedBytes(): number {
     return this.#arena.usedBytes;
   }
 
-  /** Throws if the accounts do not add up. */
+  /** Throws if the byte counts of the adapters do not add up. */
   checkIntegrity(): void {
     this.#arena.checkIntegrity();
     const loaded = [...this.#loaded.values(), ...(this.#coming ? [this.#coming] : [])];
@@ -56,7 +56,7 @@ export class WasmAdapters implements AdapterHost {
     assert.equal(this.#tensorBytes, tensorBytes, "bytes of adapters are lost");
   }
 
-  /** Address of an adapter for the rows of a pass; undefined if it is not loaded. */
+  /** Returns the address of an adapter, as needed for the rows of a pass; undefined if the adapter is not loaded. */
   addressOf(id: number): number | undefined {
     return this.#loaded.get(id)?.address;
   }
@@ -65,7 +65,9 @@ export class WasmAdapters implements AdapterHost {
     return this.loadStacked(id, [path]);
   }
 
-  /** Loads several prepared adapters stacked into one, whose ranks are those of all files in order. */
+  /**
+   * Loads several prepared adapters, stacked into one. Its ranks are the ranks of all files, in the order of `paths`.
+   */
   async loadStacked(id: number, paths: readonly string[]): Promise<void> {
     assert.ok(id > 0 && !this.#loaded.has(id), `adapter id ${id} must be positive and unused`);
     const loading = this.#turn.then(() => this.#load(id, paths));
@@ -120,7 +122,7 @@ export class WasmAdapters implements AdapterHost {
     this.#tensorBytes -= tensorBytes;
   }
 
-  /** Earlier views of the memories keep their length and content. */
+  /** Grows the memories to at least `bytes` bytes. Existing views of the memories keep their length and content. */
   #lengthenMemories(bytes: number): void {
     for (const memory of this.#memories) {
       const missing = Math.ceil((bytes - memory.buffer.byteLength) / wasmPageBytes);

@@ -1,19 +1,23 @@
-// Layout of an adapter in a compute thread's memory: a table of sites for the kernels, then for each site the thread's
-// share of A's rows with their scales, and B's values for its own rows of each matrix. kernels/adapters.ts defines the
-// formats. Sizes only; packing.ts fills them. Pure.
+// Adapter layout: the layout of an adapter in a compute thread's memory. It starts with a table of sites for the
+// kernels. For each site, it then has the thread's share of A's rows with their scales, and B's values for the thread's
+// own rows of each matrix. kernels/adapters.ts defines the formats. This file only computes sizes and addresses;
+// packing.ts fills the memory. Pure.
 
 import type { AdapterRanks } from "../plan/mixture.ts";
 import type { Piece } from "../plan/partition-plan.ts";
 import { type AdapterSite, pieceOf, siteMatrices } from "./sites.ts";
 
-/** Ints of a site in the table: share, own rows, scales, A; then B, first rank and ranks of each matrix. */
+/**
+ * Number of integers of a site in the table. Head: share, own rows, address of scales, address of A. For each matrix:
+ * address of B, first rank, number of ranks.
+ */
 const headInts = 4;
 const matrixInts = 3;
 const siteInts = headInts + matrixInts * siteMatrices;
-/** Bytes from one site to the next. The kernels identify a site by its byte offset. */
+/** Number of bytes from one site's entry to the next. The kernels identify a site by the byte offset of its entry. */
 export const siteBytes = siteInts * Int32Array.BYTES_PER_ELEMENT;
 
-/** Rows of A in a tile. */
+/** Number of rows of A in a tile. */
 export const tileRows = 4;
 const valueBytes = 2;
 const scaleBytes = 4;
@@ -21,30 +25,30 @@ const alignment = 64;
 
 export interface MatrixLayout {
   readonly ranks: number;
-  /** Its first rank among those of the site. */
+  /** Index of the matrix's first rank among the ranks of the site. */
   readonly firstRank: number;
-  /** Address of B; 0 if the thread has none of the matrix's rows. */
+  /** Address of B's values; 0 if the adapter does not change the matrix or the thread has none of its rows. */
   readonly values: number;
   readonly piece: Piece | undefined;
 }
 
 export interface SiteLayout {
-  /** Rows of A in one thread's share; 0 if the adapter changes nothing here. */
+  /** Number of rows of A in one thread's share; 0 if the adapter changes nothing at this site. */
   readonly share: number;
-  /** This thread's rows of them, a multiple of a tile: the last may be padding. */
+  /** Number of rows of A that this thread computes, a multiple of a tile. The last rows may be padding. */
   readonly ownRows: number;
   readonly scales: number;
   readonly values: number;
   readonly matrices: readonly MatrixLayout[];
 }
 
-/** Addresses are relative to the adapter. */
+/** Layout of an adapter in one thread's memory. Addresses are relative to the adapter's address. */
 export interface AdapterLayout {
   readonly sites: readonly SiteLayout[];
   readonly bytes: number;
 }
 
-/** Rows of A that each thread computes; the last threads may have fewer. */
+/** Returns the number of rows of A that each thread computes; the last threads may have fewer. */
 export function rankShare(ranks: number, threads: number): number {
   return Math.ceil(ranks / threads / tileRows) * tileRows;
 }
@@ -82,14 +86,15 @@ export function layOutAdapter(
 }
 
 /**
- * Bytes an adapter takes in every thread's memory: the maximum over the threads, so that addresses are the same in all.
+ * Returns the bytes that an adapter takes in every thread's memory. It is the maximum over the threads, so that
+ * addresses are the same in all memories.
  */
 export function adapterBytes(sites: readonly AdapterSite[], ranks: AdapterRanks, threads: number): number {
   const bytes = Array.from({ length: threads }, (_, thread) => layOutAdapter(sites, ranks, thread, threads).bytes);
   return Math.max(...bytes);
 }
 
-/** Writes the site table of an adapter at `address`. */
+/** Writes the site table of an adapter whose address is `address`. */
 export function writeTable({ sites }: AdapterLayout, table: Int32Array, address: number): void {
   for (const [number, site] of sites.entries()) {
     const matrices = site.matrices.flatMap(({ values, firstRank, ranks, piece }) => [

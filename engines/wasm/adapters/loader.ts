@@ -1,5 +1,5 @@
-// Adapter loader: the thread that loads adapters, seen from the model's thread. Started with the first adapter, and
-// restarted if it has ended.
+// Adapter loader: the handle, on the model's thread, of the thread that loads adapters. That thread is started with the
+// first adapter, and restarted if it has ended.
 import { Worker } from "node:worker_threads";
 import { type ErrorRecord, fromErrorRecord } from "../../../runtime/errors.ts";
 import type { PartitionPlan } from "../plan/partition-plan.ts";
@@ -16,14 +16,15 @@ export class AdapterLoader {
   }
 
   /**
-   * Reads the headers of prepared adapters that are stacked into one. Throws invalid_lora_adapter if they change a
-   * matrix without a site, and lora_device_load_failed; so does pack().
+   * Reads the headers of prepared adapters that will be stacked into one, and returns the sizes of the result. Throws
+   * invalid_lora_adapter if an adapter changes a matrix without a site, or lora_device_load_failed. pack() throws the
+   * same errors.
    */
   measure(paths: readonly string[]): Promise<AdapterSizes> {
     return this.#ask({ type: "measure", paths });
   }
 
-  /** Packs the adapter that was measured last into all threads' memories. */
+  /** Packs the adapter of the last measure() call into the memories of all threads. */
   async pack(targets: readonly AdapterTarget[]): Promise<void> {
     await this.#ask({ type: "pack", targets });
   }
@@ -32,7 +33,7 @@ export class AdapterLoader {
     void this.#worker?.terminate();
   }
 
-  /** One task at a time. */
+  /** Sends a task to the loader thread and waits for the result. Call it only after the previous task has ended. */
   async #ask(task: LoaderTask): Promise<AdapterSizes> {
     const worker = this.#start();
     const answer = await new Promise<LoaderAnswer>((resolve, reject) => {
@@ -51,7 +52,8 @@ export class AdapterLoader {
   #start(): Worker {
     if (this.#worker) return this.#worker;
     const worker = new Worker(new URL("./worker.js", import.meta.url), { workerData: this.#plan });
-    // A failure of this thread must not crash the model's process: the exit event rejects the waiting task.
+    // The "error" event is ignored, because an uncaught error of this thread must not crash the model's process. The
+    // "exit" event rejects the waiting task.
     worker.on("error", () => undefined);
     worker.once("exit", () => {
       if (this.#worker === worker) this.#worker = null;

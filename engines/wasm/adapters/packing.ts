@@ -1,9 +1,10 @@
-// Adapter packing: converts a prepared adapter's values to the kernels' format, in the memories of all compute threads
-// while they compute. It writes only into the block of the new adapter, which no thread reads yet. Runs on the loader
-// thread.
+// Adapter packing: converts the values of a prepared adapter to the kernels' format, in the memories of all compute
+// threads while these threads compute. It writes only into the block of the new adapter, which no thread reads yet.
+// Runs on the loader thread.
 //
-// A value is a 16-bit integer times a factor: 32767 stands for the largest value of its row of A, or of its column of
-// B. This is finer than the F16 source wherever it matters, and each rank needs only one scale.
+// A value is stored as a 16-bit integer, to be multiplied by a factor. 32767 stands for the largest magnitude in the
+// value's row of A or column of B. This is finer than the F16 source wherever it matters, and each rank needs only one
+// scale.
 import { closeSync, openSync, readSync } from "node:fs";
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import { halfValues } from "../../files/lora/half-floats.ts";
@@ -18,20 +19,20 @@ import {
 } from "./layout.ts";
 import type { AdapterSite } from "./sites.ts";
 
-/** A thread's memory, and the adapter's address in it. */
+/** Where to pack an adapter: the memory of a thread, and the adapter's address in it. */
 export interface AdapterTarget {
   readonly memory: SharedArrayBuffer;
   readonly address: number;
 }
 
 const largestInteger = 32_767;
-/** Adjacent values in a tile of A, and rows of a panel of B. */
+/** Number of adjacent values of a row in a tile of A, and number of rows in a panel of B. */
 const tileColumns = 4;
 const panelRows = 16;
-/** Exponent of an F16 infinity or NaN. */
+/** Exponent bits of an F16 infinity or NaN. */
 const infinity = 0x7c00;
 
-/** A thread's block, as packing writes it. */
+/** Block of an adapter in one thread's memory, with the views through which packing writes it. */
 interface Block {
   readonly layout: AdapterLayout;
   readonly integers: Int16Array;
@@ -39,8 +40,8 @@ interface Block {
 }
 
 /**
- * Packs files as one adapter: in each matrix, a file's ranks follow those of the previous file. `blockBytes`: size of
- * the adapter in each memory.
+ * Packs files as one stacked adapter: in each matrix, the ranks of a file follow those of the previous file.
+ * `blockBytes` is the size of the adapter in each memory.
  */
 export function packAdapter(
   files: readonly AdapterFile[],
@@ -63,7 +64,7 @@ export function packAdapter(
   for (const file of files) packFile(file, ranksBefore, blocks);
 }
 
-/** Adds the file's ranks to `ranksBefore`. */
+/** Packs one file after the ranks of previous files (`ranksBefore`), and adds the file's ranks to these counts. */
 function packFile({ path, pairs }: AdapterFile, ranksBefore: readonly number[][], blocks: readonly Block[]): void {
   const descriptor = openSync(path, "r");
   try {
@@ -80,7 +81,10 @@ function packFile({ path, pairs }: AdapterFile, ranksBefore: readonly number[][]
   }
 }
 
-/** Target of a pair: a site, a matrix of it, and the number of the matrix's ranks before it. */
+/**
+ * Where to pack a pair: site number, number of the matrix in the site, and number of the matrix's ranks that previous
+ * files take.
+ */
 interface PairTarget {
   readonly number: number;
   readonly matrix: number;
@@ -114,7 +118,7 @@ function packPair(
   }
 }
 
-/** Packs one row of A as row `row` of the share at `address`. */
+/** Packs one row of A as row `row` of the thread's share, which begins at `address`. */
 function packRow(values: Float32Array, factor: number, out: Int16Array, address: number, row: number): void {
   const at = address / Int16Array.BYTES_PER_ELEMENT + (row % tileRows) * tileColumns;
   const tile = at + Math.floor(row / tileRows) * tileRows * values.length;
@@ -124,7 +128,10 @@ function packRow(values: Float32Array, factor: number, out: Int16Array, address:
   }
 }
 
-/** Packs B's values for the thread's rows of a matrix: the ranks from `firstRank` on, one per factor. */
+/**
+ * Packs B's values for the thread's rows of a matrix. There is one factor per rank; the ranks are numbered from
+ * `firstRank` on.
+ */
 function packColumns(
   b: Float32Array,
   factors: Float64Array,
@@ -150,7 +157,7 @@ function largestOf(values: Float32Array): number {
   return largest;
 }
 
-/** The largest magnitude in every column of a matrix of `columns`. */
+/** Returns the largest magnitude in each column of a matrix with `columns` columns. */
 function largestOfColumns(values: Float32Array, columns: number): Float64Array {
   const largest = new Float64Array(columns);
   for (let i = 0; i < values.length; ) {
@@ -165,7 +172,7 @@ function integerFactor(largest: number): number {
   return largest === 0 ? 0 : largestInteger / largest;
 }
 
-/** The values of an F16 tensor. */
+/** Reads an F16 tensor and returns its values. */
 function readHalves(descriptor: number, { name, offset, bytes }: TensorInfo): Float32Array {
   const bits = new Uint16Array(bytes / Uint16Array.BYTES_PER_ELEMENT);
   const target = new Uint8Array(bits.buffer);

@@ -1,6 +1,7 @@
-// Adapters in a pass on one compute thread. Before the products of a site, the thread multiplies its share of A's ranks
-// with their input; a mixture weighs the result. All threads gather these, then each adds B times them to its own rows.
-// A pass without adapters skips all of this.
+// Adapter pass: the adapters' part of a pass on one compute thread. Before the products of a site, the thread
+// multiplies its share of A's rows by the inputs of these products. In a mixture, the results are then multiplied by
+// the adapter weights. All threads gather the results, and each thread adds B times the results to its own rows. A pass
+// without adapters skips all of this.
 
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { MixtureWeights } from "../mixture/weights.ts";
@@ -11,18 +12,21 @@ import { rankShare, siteBytes } from "./layout.ts";
 import { type AdapterSite, adapterSites, siteMatrices } from "./sites.ts";
 
 const floatBytes = 4;
-/** Address, start in the list, count. */
+/** Number of integers of a group: address, start in the token list, number of tokens. */
 const groupInts = 3;
 
-/** Scratch in the thread's memory. */
+/** Addresses of the scratch memory for adapters in the thread's memory. */
 export interface AdapterScratch {
-  /** Groups and the token list they index: for all tokens of the pass, and for its output tokens. */
+  /**
+   * Addresses of an AdapterList (groups, then the list of tokens): one for all tokens of the pass, one for its output
+   * tokens.
+   */
   readonly tokens: number;
   readonly outputs: number;
-  /** Each thread's reduced inputs, `slabBytes` apart. */
+  /** Results of A of each thread, `slabBytes` apart. */
   readonly slabs: number;
   readonly slabBytes: number;
-  /** The ranks of one matrix for two tokens. */
+  /** Scratch memory of addAdapters(): the ranks of one matrix for two tokens. */
   readonly ranks: number;
 }
 
@@ -53,9 +57,12 @@ export interface AdapterPassParts {
   readonly kernels: KernelExports;
   readonly scratch: AdapterScratch;
   readonly memory: SharedArrayBuffer;
-  /** All-gather of the slabs in the scratch. */
+  /** Exchanges the slabs of `scratch` between the threads. */
   readonly allGather: AllGather;
-  /** Weights of a mixture, which is the one adapter of all rows; null if there is none. */
+  /**
+   * Adapter weights of a mixture, whose stacked adapter is the only adapter of all rows; null if the model is no
+   * mixture.
+   */
   readonly weights: MixtureWeights | null;
 }
 
@@ -69,14 +76,14 @@ export class AdapterPass {
   readonly #weights: MixtureWeights | null;
   readonly #tokens: AdapterList;
   readonly #outputs: AdapterList;
-  /** By token of the pass: its adapter's group, or -1. */
+  /** For each token of the pass: the number of its adapter's group, or -1 for the base model. */
   readonly #groupOf: Int32Array;
-  /** By group. */
+  /** For each group: the address of its adapter. */
   readonly #addresses: Int32Array;
   #groupCount = 0;
   /**
-   * Of the current site: the list its inputs belong to, and the floats per input in a slab (the largest share of
-   * ranks).
+   * State of the current site: the list that its input rows belong to, and the number of floats per input row in a slab
+   * (the largest share of A's rows in any thread).
    */
   #list: AdapterList;
   #width = 0;
@@ -97,7 +104,7 @@ export class AdapterPass {
     this.#addresses = new Int32Array(maxRows);
   }
 
-  /** Before the first layer: groups the pass's tokens by adapter. */
+  /** Groups the tokens of the pass by adapter. Called before the first layer. */
   begin(): void {
     const pass = this.#pass;
     this.#groupCount = 0;
@@ -116,8 +123,8 @@ export class AdapterPass {
   }
 
   /**
-   * Multiplies A with the inputs of a site's products at `x`: one row for each token of the pass, or for each output at
-   * the last site.
+   * Multiplies A by the inputs of a site's products. The inputs are at `x`: one row for each token of the pass or, at
+   * the last site, one row for each output token.
    */
   reduce(site: number, x: number): void {
     if (this.#groupCount === 0) return;
@@ -130,7 +137,10 @@ export class AdapterPass {
     this.#weights?.apply(site, out, this.#list.length, this.#width);
   }
 
-  /** Gathers the results of reduce(). Called after the site's own products, which shortens the wait. */
+  /**
+   * Gathers the results of reduce() from all threads. Called after the site's own products have been computed, which
+   * shortens the wait for other threads.
+   */
   gather(): void {
     if (this.#groupCount === 0 || this.#width === 0) return;
     const bytes = this.#list.length * this.#width * floatBytes;
@@ -161,7 +171,10 @@ export class AdapterPass {
     }
   }
 
-  /** Number of an adapter's group in the pass, created if needed; -1 for the base model. */
+  /**
+   * Returns the number of an adapter's group in the pass, and creates the group if needed. Returns -1 for the base
+   * model.
+   */
   #groupFor(address: number): number {
     if (address === 0) return -1;
     let group = 0;
@@ -173,10 +186,10 @@ export class AdapterPass {
 
 /** Input rows that have adapters, grouped by adapter, in the format of the kernels. */
 class AdapterList {
-  /** Addresses that the kernels read. */
+  /** Addresses of the groups and of the row list, which the kernels read. */
   readonly groups: number;
   readonly entries: number;
-  /** Rows in the list. */
+  /** Number of rows in the list. */
   length = 0;
   readonly #groups: Int32Array;
   readonly #entries: Int32Array;
@@ -188,7 +201,10 @@ class AdapterList {
     this.#entries = new Int32Array(memory, this.entries, maxLength);
   }
 
-  /** Lists the rows 0..count whose token has a group; row i is token tokens[i], or i if `tokens` is null. */
+  /**
+   * Lists those of the first `count` rows whose token has a group. Row i belongs to token tokens[i], or to token i if
+   * `tokens` is null.
+   */
   fill(addresses: Int32Array, groupCount: number, groupOf: Int32Array, tokens: Int32Array | null, count: number): void {
     let length = 0;
     for (let group = 0; group < groupCount; group++) {

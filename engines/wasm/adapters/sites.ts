@@ -1,24 +1,24 @@
-// Adapter sites: where LoRA adapters change a pass, namely at the products of the graph's matrices. Matrices with the
-// same input form one site, because their adapters' A are computed together. Pure: all threads derive the same sites in
-// the same order.
+// Adapter sites: the places in a pass that LoRA adapters can change, namely the products of the graph's matrices.
+// Matrices with the same input form one site, because the A matrices of their adapters are computed together. Pure: all
+// threads compute the same sites in the same order.
 
 import type { Matrix } from "../graph/graph-tensors.ts";
 import type { DividedGraph, DividedStep, Piece, Share } from "../plan/partition-plan.ts";
 
-/** Most matrices of a site: queries, keys and values. */
+/** Maximum number of matrices in a site: queries, keys and values. */
 export const siteMatrices = 3;
 
 export interface AdapterSite {
   readonly matrices: readonly Matrix[];
-  /** Floats of an input. */
+  /** Number of floats in an input row. */
   readonly columns: number;
-  /** By matrix, then by thread. */
+  /** Shares of the products, indexed by matrix, then by thread. */
   readonly shares: readonly (readonly Share[])[];
 }
 
 /**
- * The sites by number; the output is the last. If the embedding serves as output, no adapter applies there, because it
- * would change the embedding too.
+ * Returns the sites in the order of their numbers; the output matrix is the last site. If the embedding is also the
+ * output matrix, no adapter applies to it, because the adapter would change the embedding too.
  */
 export function adapterSites({ layers, embedding, output }: DividedGraph): AdapterSite[] {
   const last = site([output]);
@@ -26,7 +26,7 @@ export function adapterSites({ layers, embedding, output }: DividedGraph): Adapt
   return [...layers.flat().flatMap(sitesOf), isTied ? { ...last, matrices: [], shares: [] } : last];
 }
 
-/** One thread's piece of matrix number `matrix` of a site; undefined if it has none. */
+/** Returns one thread's piece of matrix number `matrix` of a site; undefined if the thread has none of its rows. */
 export function pieceOf({ matrices, shares }: AdapterSite, matrix: number, thread: number): Piece | undefined {
   return shares[matrix]?.[thread]?.pieces.find((piece) => piece.matrix === matrices[matrix]);
 }
@@ -44,7 +44,7 @@ function sitesOf(step: DividedStep): AdapterSite[] {
   }
 }
 
-/** The site of products that are divided separately, or together. */
+/** Creates the site of these products, which may be divided separately or together. */
 function site(divided: readonly (readonly Share[])[]): AdapterSite {
   const found = divided.flatMap((shares) =>
     [...new Set(shares.flatMap(({ pieces }) => pieces.map(({ matrix }) => matrix)))].map((matrix) => ({

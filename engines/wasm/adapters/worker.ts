@@ -1,6 +1,6 @@
-// Adapter worker: entry of the thread that loads adapters while steps continue. It first measures a prepared adapter
-// (or several that are stacked into one); given its address in the compute threads' memories, it then packs it there.
-// One adapter at a time; it ends with its model.
+// Adapter worker: entry point of the thread that loads adapters while steps continue. It first measures a prepared
+// adapter, or several that are stacked into one. After the leader has allocated memory, it packs the adapter at the
+// given address in the memories of the compute threads. It handles one adapter at a time, and ends with its model.
 import { parentPort, workerData } from "node:worker_threads";
 import { type ErrorCode, type ErrorRecord, ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
@@ -13,13 +13,13 @@ export type LoaderTask =
   | { readonly type: "measure"; readonly paths: readonly string[] }
   | { readonly type: "pack"; readonly targets: readonly AdapterTarget[] };
 
-/** Answer to a task: the sizes of the adapter, or the error. */
+/** Result of a task: the sizes of the adapter, or the error. */
 export type LoaderAnswer = AdapterSizes | ErrorRecord;
 
 export interface AdapterSizes {
   /** Bytes of the adapter in each thread's memory. */
   readonly blockBytes: number;
-  /** Bytes of its files' tensors. */
+  /** Bytes of the tensors in the adapter's files. */
   readonly tensorBytes: number;
 }
 
@@ -54,7 +54,7 @@ function sizesOf(files: readonly AdapterFile[]): AdapterSizes {
   };
 }
 
-/** Any failure means that the adapter was not loaded; the model keeps running. */
+/** Converts any failure to an error that says that the adapter was not loaded. The model keeps running. */
 function asLoadFailure(error: unknown): ServerError {
   if (error instanceof ServerError && ownCodes.includes(error.code)) return error;
   return loadFailed(`cannot be read: ${error instanceof Error ? error.message : String(error)}`, error);

@@ -1,23 +1,30 @@
-// Graph ends: the parts of a model before and after its layers. They are the embedding with what encoders add to it,
-// and the output matrix, which encoders lack. Plain data, part of the graph. Called once per load.
+// Graph ends: the parts of a model before and after its layers. Before them are the embedding and the tables that
+// encoders add to it. After them are the output norm and the output matrix; encoders have no output matrix. Plain data,
+// part of the graph. Called once per load.
 import type { Architecture } from "./architectures/architecture.ts";
 import type { GraphTensors, Matrix, Norm } from "./graph-tensors.ts";
 import type { Hyperparameters } from "./shape.ts";
 
 export interface GraphEnds {
   readonly embedding: Matrix;
-  /** Tables added to a token's embedding: the row of its position, and the row of token type 0; null = none. */
+  /**
+   * Tables from which one row is added to a token's embedding: the row of its position, and the row of token type 0.
+   * Null = none.
+   */
   readonly positions: Matrix | null;
   readonly tokenType: Matrix | null;
-  /** Norm of the sum of the embeddings; null = none. */
+  /** Norm applied to the sum of the embedding and these rows; null = none. */
   readonly embeddingNorm: Norm | null;
-  /** Null = none. */
+  /** Norm of the last layer's hidden states; null = none. */
   readonly outputNorm: Norm | null;
-  /** The embedding itself if the file ties them; null if the model has no logits. */
+  /**
+   * Output matrix: the embedding itself if the file has no separate matrix (tied weights); null if the model has no
+   * logits.
+   */
   readonly output: Matrix | null;
 }
 
-/** Throws `model_file_invalid` or `unsupported` naming the tensor. */
+/** Finds the tensors of the graph's ends. Throws `model_file_invalid` or `unsupported` naming the tensor. */
 export function findEnds(
   { norm, encoder }: Architecture,
   { width, vocabSize, trainedContext }: Hyperparameters,

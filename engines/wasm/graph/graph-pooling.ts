@@ -8,22 +8,22 @@ import type { Keys } from "./keys.ts";
 import type { Hyperparameters } from "./shape.ts";
 
 export interface GraphPooling {
-  /** Null if the model has no pooled outputs. */
+  /** Kind of pooling; null if the model has no pooled outputs. */
   readonly kind: Pooling | null;
-  /** Floats of a pooled output. */
+  /** Number of floats in a pooled output. */
   readonly length: number;
-  /** Only with rank pooling; else null. */
+  /** Scoring head; null unless the pooling kind is rank. */
   readonly head: ScoringHead | null;
 }
 
-/** output(norm(activation(dense(x)))); each part may be missing. */
+/** Scoring head: output(norm(activation(dense(x)))). Each part may be missing. */
 export interface ScoringHead extends ScoringRules {
   readonly dense: Matrix | null;
   readonly norm: Norm | null;
   readonly output: Matrix | null;
 }
 
-/** Values of the file's pooling_type. If absent or 0: mean. */
+/** Pooling kinds by the value of the file's pooling_type. If it is absent or 0, the kind is mean. */
 const kinds: ReadonlyMap<unknown, Pooling> = new Map([
   [undefined, "mean"],
   [0, "mean"],
@@ -34,7 +34,10 @@ const kinds: ReadonlyMap<unknown, Pooling> = new Map([
 ]);
 const headNames = ["cls", "cls.norm", "cls.output"];
 
-/** Throws `model_file_invalid` or `unsupported` naming the key or the tensor. */
+/**
+ * Reads the pooling kind and finds the tensors of the scoring head. Throws `model_file_invalid` or `unsupported` naming
+ * the key or the tensor.
+ */
 export function readPooling(
   architecture: Architecture,
   { width }: Hyperparameters,
@@ -45,7 +48,8 @@ export function readPooling(
   if (kind === undefined) throw keys.unsupported("pooling_type", "0 to 4");
   if (kind === "rank") return readScoring(architecture, width, keys, tensors);
   if (architecture.scoring) for (const name of headNames) tensors.leaveOut(name);
-  // With causal attention the first token sees no other token.
+  // With causal attention, the first token sees no other token. Its hidden state says nothing about the text, so the
+  // model has no pooled outputs.
   const isBlind = kind === "cls" && !architecture.isEncoder;
   return { kind: isBlind ? null : kind, length: isBlind ? 0 : width, head: null };
 }

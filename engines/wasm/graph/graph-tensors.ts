@@ -1,26 +1,29 @@
-// Tensors of a file by name while the graph is built, and which of them have been used. Each is checked for its shape
-// and type. None may be left over, because ignoring a tensor would give wrong answers. Used by graph.ts at load.
+// Graph tensors: finds a file's tensors by name while the graph is built, and checks their shapes and types. It records
+// which tensors have been used. A tensor that stays unused is an error, because ignoring it would give wrong results.
+// Used by graph.ts at load.
 import { ServerError } from "../../../runtime/errors.ts";
 import { type TensorInfo, type TensorTable, tensorTypes } from "../../files/gguf/tensors.ts";
 
-/** Rows of a matrix: a whole tensor, or a consecutive part of its rows. */
+/** A matrix of the model: a whole tensor, or consecutive rows of one. */
 export interface Matrix {
-  /** Unique name; the tensor's name if the matrix is the whole tensor. */
+  /** Unique name. It equals the tensor's name if the matrix is the whole tensor. */
   readonly name: string;
   readonly tensor: TensorInfo;
-  /** First row within the tensor; rows are counted through all higher dimensions. */
+  /** Index of the matrix's first row in the tensor. Rows are counted through all higher dimensions. */
   readonly firstRow: number;
   readonly rows: number;
   readonly columns: number;
-  /** Added to the products; either for these rows only, or for all rows of the tensor. Null = none. */
+  /**
+   * Bias added to the products. It has values either for these rows only, or for all rows of the tensor. Null = none.
+   */
   readonly bias: TensorInfo | null;
   /** Number of equal matrices stacked in the tensor (experts); 1 if absent. */
   readonly count?: number;
 }
 
 /**
- * The experts of a layer as one object, because a model may have ten thousand. Rows and all other fields describe the
- * first expert.
+ * One matrix of all experts of a layer (for example all gates) as a single object, because a model may have ten
+ * thousand experts in total. `rows` and the other fields describe the first expert's matrix.
  */
 export type MatrixStack = Required<Matrix>;
 
@@ -30,13 +33,16 @@ export interface Norm {
   readonly bias: TensorInfo | null;
 }
 
-/** GGUF types of matrices that the kernels multiply. */
+/** GGUF types of the matrices that the kernels can multiply. */
 export const matrixTypes: ReadonlySet<number> = new Set([0, 1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14, 20, 23, 30, 39]);
 const f32 = 0;
-/** The kernels process 32 columns at a time. Types with longer blocks have whole blocks in every file. */
+/**
+ * The kernels process 32 columns at a time, so row lengths must be multiples of 32. Types with longer blocks meet this
+ * anyway, because a GGUF row consists of whole blocks.
+ */
 const columnGrain = 32;
 
-/** Bytes of one row of a tensor in the file. */
+/** Returns the bytes of one row of a tensor in the file. */
 export function rowBytes({ shape, bytes }: TensorInfo): number {
   return bytes / shape.slice(1).reduce((rows, length) => rows * length, 1);
 }
@@ -45,32 +51,35 @@ export class GraphTensors {
   readonly #table: TensorTable;
   readonly #used: Set<string>;
 
-  /** `readElsewhere`: tensors that are not part of the graph. */
+  /** `readElsewhere`: names of tensors that other code reads, so they count as used. */
   constructor(table: TensorTable, readElsewhere: readonly string[]) {
     this.#table = table;
     this.#used = new Set(readElsewhere);
   }
 
-  /** Names omit the suffix ".weight". */
+  /** Whether the file has the tensor. `name` omits the suffix ".weight". */
   has(name: string): boolean {
     return this.#table.tensors.has(`${name}.weight`);
   }
 
-  /** A norm's weight, which must have one of `shapes`, and its bias if `canHaveBias` and the file has one. */
+  /**
+   * Returns a norm: its weight, which must have one of `shapes`, and its bias if the file has one and `canHaveBias` is
+   * true.
+   */
   norm(name: string, canHaveBias: boolean, ...shapes: readonly (readonly number[])[]): Norm {
     const fitting = shapes.find((shape) => this.#fits(`${name}.weight`, shape)) ?? (shapes[0] as readonly number[]);
     return { weight: this.#floats(`${name}.weight`, fitting), bias: canHaveBias ? this.#bias(name, fitting) : null };
   }
 
-  /** `biasOf`: the name under which its bias is stored. */
+  /** Returns the matrix that fills the tensor `name`. Its bias, if any, is stored under the name `biasOf`. */
   matrix(name: string, rows: number, columns: number, biasOf = name): Matrix {
     const tensor = this.#values(name, [columns, rows]);
     return { name: tensor.name, tensor, firstRow: 0, rows, columns, bias: this.#bias(biasOf, [rows]) };
   }
 
   /**
-   * Matrices stored one after the other in one tensor. If the tensor has no common bias, each may have its own under
-   * the names `biasesOf`.
+   * Returns the matrices that are stored one after the other in one tensor. If the tensor has no common bias, each
+   * matrix may have its own bias, stored under the names `biasesOf`.
    */
   fused(name: string, rowCounts: readonly number[], columns: number, biasesOf: readonly string[] = []): Matrix[] {
     const total = rowCounts.reduce((sum, rows) => sum + rows, 0);
@@ -86,13 +95,16 @@ export class GraphTensors {
     });
   }
 
-  /** The first row of a tensor with any number of rows, or null if the file has no such tensor. */
+  /** Returns the first row of a tensor with any number of rows; null if the file has no such tensor. */
   firstRow(name: string, columns: number): Matrix | null {
     const rows = this.#table.tensors.get(`${name}.weight`)?.shape[1] ?? 1;
     return this.has(name) ? (this.fused(name, [1, rows - 1], columns)[0] ?? null) : null;
   }
 
-  /** The matrices of a tensor [count][rows][columns]. A bias is not taken: it is left over, and therefore rejected. */
+  /**
+   * Returns the matrices of a tensor [count][rows][columns]. A bias is not read, so it stays unused and checkAllUsed()
+   * rejects the file.
+   */
   stack(name: string, count: number, rows: number, columns: number): MatrixStack {
     const alone = name.replace("_exps", ".0");
     if (this.has(alone)) {
@@ -103,7 +115,7 @@ export class GraphTensors {
     return { name: tensor.name, tensor, firstRow: 0, rows, columns, bias: null, count };
   }
 
-  /** Marks a matrix and its bias as used though this graph does not need them. */
+  /** Marks a matrix and its bias as used, although this graph does not need them. */
   leaveOut(name: string): void {
     for (const part of ["weight", "bias"]) this.#used.add(`${name}.${part}`);
   }
@@ -153,7 +165,7 @@ export class GraphTensors {
     return tensor;
   }
 
-  /** Trailing dimensions of 1 are ignored. */
+  /** Whether the tensor has this shape; trailing dimensions of 1 are ignored. */
   #fits(name: string, shape: readonly number[]): boolean {
     const found = this.#table.tensors.get(name)?.shape ?? [];
     const length = Math.max(found.length, shape.length);

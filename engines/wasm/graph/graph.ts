@@ -1,5 +1,6 @@
-// Graph of a model: made from an architecture and the tensors of a file. Every tensor is found, its shape and type are
-// checked, and none is left over. Plain data, sent to every compute thread. Called once per load.
+// Graph of a model: built from an architecture and the tensors of a file. Every tensor of the graph is found, and its
+// shape and type are checked. A tensor of the file that the graph does not use is an error. Plain data, sent to every
+// compute thread. Called once per load.
 import type { TensorTable } from "../../files/gguf/tensors.ts";
 import type {
   Architecture,
@@ -14,14 +15,14 @@ import { GraphTensors, type Matrix, type MatrixStack, type Norm } from "./graph-
 import { Keys } from "./keys.ts";
 import type { Hyperparameters } from "./shape.ts";
 
-/** Tensors with a factor for each rotated pair, used when the rope frequencies are computed (ropes.ts). */
+/** Names of tensors that have a factor for each rotated pair. ropes.ts uses them to compute the rope frequencies. */
 export const frequencyFactorNames = {
   always: "rope_freqs.weight",
   short: "rope_factors_short.weight",
   long: "rope_factors_long.weight",
 };
 
-/** The steps of architectures/architecture.ts with their tensors resolved. */
+/** Steps as in architectures/architecture.ts, with tensors in place of tensor names. */
 export type GraphStep =
   | { readonly kind: "norm"; readonly norm: Norm | null }
   | { readonly kind: "hiddenNorm"; readonly norm: Norm }
@@ -43,11 +44,13 @@ export interface AttentionGraphStep extends AttentionRules {
   readonly output: Matrix;
 }
 
-/** Norms of queries and keys. If each head is normed separately, heads share one weight vector or have one each. */
+/**
+ * Norms of queries and keys. If each head is normed separately, the heads share one weight vector or each has its own.
+ */
 export interface HeadNorms {
   readonly query: Norm;
   readonly key: Norm;
-  /** Normed per head, or all heads as one row. */
+  /** "head": each head is normed separately. "row": all heads of a token are normed as one row. */
   readonly span: "head" | "row";
 }
 
@@ -71,7 +74,7 @@ export interface Graph extends Pick<Architecture, "pairing" | "isEncoder">, Grap
   readonly pooling: GraphPooling;
 }
 
-/** Throws `model_file_invalid` or `unsupported` naming the tensor. */
+/** Builds the graph of a model. Throws `model_file_invalid` or `unsupported` naming the tensor. */
 export function buildGraph(architecture: Architecture, shape: Hyperparameters, table: TensorTable): Graph {
   const keys = new Keys(table.fields, architecture.name);
   const tensors = new GraphTensors(table, Object.values(frequencyFactorNames));

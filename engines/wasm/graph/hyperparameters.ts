@@ -1,6 +1,6 @@
-// Hyperparameters of a model: sizes, scales and attention windows. The loader reads them once from the file's key/value
-// pairs, with the defaults of llama.cpp. The files of the architectures read what only they have. Pure; all returned
-// values are in range, so callers need no checks.
+// Hyperparameters of a model: sizes, scales and attention windows. They are read once, at load, from the file's
+// key/value pairs. Defaults are those of llama.cpp. Keys that only one architecture has are read by that architecture's
+// file. Pure; all returned values are in range, so callers need no checks.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TensorInfo, TensorTable } from "../../files/gguf/tensors.ts";
 import type { Architecture } from "./architectures/architecture.ts";
@@ -12,7 +12,7 @@ const maxLayers = 1000;
 const maxHeads = 4096;
 const maxHeadLength = 4096;
 const maxExperts = 1024;
-/** Limit of the attention kernel's scratch memory. */
+/** Maximum number of floats in a head, set by the attention kernel's scratch memory. */
 const longestHead = 512;
 const maxWidth = 1024 * 1024;
 const epsilonKeys = { rms: "attention.layer_norm_rms_epsilon", layer: "attention.layer_norm_epsilon" };
@@ -47,7 +47,7 @@ export function readHyperparameters(
   };
 }
 
-/** The shape with the rope for sequences of up to `tokens` tokens. */
+/** Returns the shape with the rope that fits sequences of up to `tokens` tokens. */
 export function shapeForContext(shape: Hyperparameters, tokens: number): Hyperparameters {
   const { longRope, ropes } = shape;
   return longRope && tokens > longRope.beyond ? { ...shape, ropes: [longRope.rope, ...ropes.slice(1)] } : shape;
@@ -86,7 +86,7 @@ function readCommon(architecture: Architecture, keys: Keys, vocabSize: number): 
   };
 }
 
-/** Attention is causal if the key is absent. */
+/** Throws if the file's attention.causal contradicts the architecture. If the key is absent, attention is causal. */
 function checkCausal({ isEncoder }: Architecture, keys: Keys): void {
   const key = "attention.causal";
   if ((keys.value(key) ?? true) === isEncoder) throw keys.unsupported(key, String(!isEncoder));
@@ -97,14 +97,14 @@ function readExperts(architecture: Architecture, keys: Keys, feedForward: number
   const count = keys.countOrNone("expert_count", maxExperts);
   if (count === 0) return null;
   const used = keys.count("expert_used_count", count);
-  // With grouped routing, only some groups are searched, which selects other experts.
+  // Grouped routing searches only some groups of experts, so it would select other experts than this engine does.
   if (keys.countOrNone("expert_group_count", maxExperts) > 1) throw keys.unsupported("expert_group_count", "one group");
   return { count, used, feedForward };
 }
 
 /**
- * The number of rows of the embedding, whatever the key vocab_size says: files with an extended vocabulary often keep
- * the old number there.
+ * Returns the number of rows of the embedding. The key vocab_size is ignored, because files with an extended vocabulary
+ * often keep the old number there.
  */
 function readVocabSize(tensors: ReadonlyMap<string, TensorInfo>): number {
   const rows = tensors.get("token_embd.weight")?.shape[1];

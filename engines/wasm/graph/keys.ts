@@ -1,5 +1,5 @@
-// Typed look-ups of one architecture's key/value pairs; key names omit the architecture prefix. All returned values are
-// in range, so callers need no checks. Used by hyperparameters.ts, ropes.ts and the architectures at load.
+// Keys: typed look-ups of one architecture's key/value pairs. Key names omit the architecture prefix. All returned
+// values are in range, so callers need no checks. Used at load by hyperparameters.ts, ropes.ts and the architectures.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { GgufValue } from "../../files/gguf/cursor.ts";
 import { describeValue } from "../../files/gguf/invalid-file.ts";
@@ -33,7 +33,7 @@ export class Keys {
     return this.value(key) !== undefined;
   }
 
-  /** A whole number from 1 to `max`. */
+  /** Returns a whole number from 1 to `max`, or `fallback` if the key is absent. */
   count(key: string, max: number, fallback?: number): number {
     const value = this.#single(key) ?? fallback;
     if (typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= max) return value;
@@ -56,7 +56,7 @@ export class Keys {
     return (this.#single(key) ?? 0) === 0 ? none : this.number(key, range);
   }
 
-  /** One boolean per layer, or null if the key is absent or not a list. */
+  /** Returns a list of `count` booleans, one per layer; null if the key is absent or not a list. */
   truths(key: string, count: number): readonly boolean[] | null {
     const value = this.value(key);
     if (!Array.isArray(value)) return null;
@@ -65,7 +65,7 @@ export class Keys {
     throw this.invalid(key, `a list of ${count} truths`);
   }
 
-  /** Throws if the key has another value; an absent key counts as `expected`. */
+  /** Throws if the key is present with a value other than `expected`. */
   mustBe(key: string, expected: number | boolean): void {
     if ((this.#single(key) ?? expected) !== expected) throw this.unsupported(key, String(expected));
   }
@@ -83,7 +83,10 @@ export class Keys {
     );
   }
 
-  /** Some converters write one value per layer though all are equal. */
+  /**
+   * Returns the key's one value. Some converters write a list with one value per layer, all equal; this counts as one
+   * value.
+   */
   #single(key: string): GgufValue | undefined {
     const value = this.value(key);
     if (!Array.isArray(value)) return value;

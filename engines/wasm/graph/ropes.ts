@@ -1,53 +1,53 @@
-// Rope frequencies of a model, with all their scaling, as llama.cpp computes them. Called by hyperparameters.ts at
-// load; rotation.ts makes the cosines and sines. Pure.
+// Ropes: a model's rope frequencies with all their scaling, computed as llama.cpp does. hyperparameters.ts calls this
+// at load; rotation.ts computes the cosines and sines of each pass. Pure.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Keys } from "./keys.ts";
 
 export interface Rope {
-  /** Radians per position, for each rotated pair. */
+  /** Radians per position; one number for each rotated pair. */
   readonly frequencies: Float64Array;
-  /** Factor of both cos and sin. */
+  /** Factor applied to both the cosine and the sine. */
   readonly magnitude: number;
 }
 
-/** Divisors of each pair's frequency, if a file has them as tensors. */
+/** Divisors of the pairs' frequencies, if the file has them as tensors; null if not. */
 export interface FrequencyFactors {
-  /** rope_freqs.weight: used for every context length. */
+  /** rope_freqs.weight: applies to every context length. */
   readonly always: Float32Array | null;
   /**
-   * rope_factors_short.weight and rope_factors_long.weight: for contexts up to the original length, and for longer
-   * ones.
+   * rope_factors_short.weight applies to contexts up to the original context length, rope_factors_long.weight to longer
+   * contexts.
    */
   readonly short: Float32Array | null;
   readonly long: Float32Array | null;
 }
 
-/** Rope of sliding-window layers if it differs from the others; its frequencies are never scaled. */
+/** Rope of the sliding-window layers, if it differs from that of the other layers. Its frequencies are never scaled. */
 export interface SlidingRope {
   readonly base: number;
   readonly magnitude: number;
 }
 
 export interface Ropes {
-  /** The model's rope, then the sliding layers' rope if they have one. */
+  /** Rope 0 is the model's rope. Rope 1 is that of the sliding-window layers, if they have their own. */
   readonly ropes: readonly Rope[];
-  /** Replaces the model's rope if a sequence may have more than `beyond` tokens. */
+  /** Replaces rope 0 if a sequence may have more than `beyond` tokens; null = never. */
   readonly longRope: { readonly beyond: number; readonly rope: Rope } | null;
 }
 
-/** Positions are 32-bit integers everywhere. */
+/** Maximum context length in tokens, because positions are 32-bit integers everywhere. */
 export const maxContext = 2 ** 31 - 1;
 export const defaultBase = 10_000;
 const baseRange = { above: 1, below: Number.POSITIVE_INFINITY };
 const originalKey = "rope.scaling.original_context_length";
 /**
- * YaRN: pairs with more than `fast` turns within the original context keep their frequency; pairs with fewer than
- * `slow` turns are scaled by the whole factor. llama.cpp uses these constants, and its own magnitude, for all
- * architectures here. The keys rope.scaling.yarn_* have no effect there or here.
+ * YaRN constants. Pairs with more than `fast` turns within the original context keep their frequency. Pairs with fewer
+ * than `slow` turns are scaled by the whole factor. llama.cpp uses these constants and computes its own magnitude for
+ * all architectures supported here. The keys rope.scaling.yarn_* have no effect in llama.cpp or here.
  */
 const yarnTurns = { fast: 32, slow: 1 };
 
-/** Throws `model_file_invalid` or `unsupported` naming the key. */
+/** Computes the ropes of a model. Throws `model_file_invalid` or `unsupported` naming the key. */
 export function readRopes(
   keys: Keys,
   rotated: number,
@@ -79,7 +79,7 @@ export function readBase(keys: Keys, key: string, fallback: number): number {
   return keys.number(key, baseRange, fallback);
 }
 
-/** The file's factor of cos and sin. */
+/** Returns the file's factor of cosine and sine; 1 if the key is absent. */
 export function readRopeMagnitude(keys: Keys): number {
   return keys.number("rope.scaling.attn_factor", { above: 0, below: 1000 }, 1);
 }
@@ -98,7 +98,7 @@ function checkFactors(name: string, factors: Float32Array | null, pairs: number)
 }
 
 interface RopeScaling {
-  /** Factor of a pair's frequency. */
+  /** Returns the factor of a pair's frequency. */
   readonly slowdown: (pair: number) => number;
   readonly magnitude: number;
 }
@@ -106,12 +106,12 @@ interface RopeScaling {
 function readScaling(keys: Keys, rotated: number, base: number, original: number): RopeScaling {
   const type = keys.value("rope.scaling.type") ?? "linear";
   const factorKey = keys.has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
-  // 0 means: not scaled.
+  // A factor of 0 in the file means that the frequencies are not scaled.
   const factor = keys.numberOr(factorKey, { above: 0, below: 1e6 }, 1);
   switch (type) {
     case "none":
       return { slowdown: () => 1, magnitude: 1 };
-    // "longrope" scales by the factors stored as tensors.
+    // "longrope" also scales by the frequency factors, which are stored as tensors.
     case "linear":
     case "longrope":
       return { slowdown: () => 1 / factor, magnitude: 1 };

@@ -2,33 +2,36 @@
 // file.
 import type { Ropes, SlidingRope } from "./ropes.ts";
 
-/** Here "gelu" means its tanh approximation. */
+/** Activation of a feed-forward. "gelu" means the tanh approximation of GELU. */
 export type Activation = "silu" | "gelu";
 
-/** Fields of every architecture. */
+/** Sizes that every architecture has. */
 export interface CommonShape {
   readonly architecture: string;
   readonly layers: number;
-  /** Floats of a token's hidden state. */
+  /** Number of floats in a token's hidden state. */
   readonly width: number;
   readonly feedForward: number;
   readonly heads: number;
-  /** Divides `heads`. */
+  /** Number of key/value heads; `heads` is a multiple of it. */
   readonly kvHeads: number;
   readonly headLength: number;
-  /** Floats of a head that are rotated; even. */
+  /** Number of floats of a head that the rope rotates; even. */
   readonly rotated: number;
   readonly epsilon: number;
-  /** Context length of the training, in tokens. */
+  /** Context length that the model was trained with, in tokens. */
   readonly trainedContext: number;
   readonly vocabSize: number;
-  /** Mixture of experts: number of experts, experts used per token, and inner length of each; null = none. */
+  /**
+   * Mixture of experts: number of experts, number of experts used per token, and inner length of each expert. Null =
+   * none.
+   */
   readonly experts: { readonly count: number; readonly used: number; readonly feedForward: number } | null;
 }
 
-/** Fields of some architectures. */
+/** Scales, caps and windows that only some architectures have. */
 export interface Traits {
-  /** Factors of the embedding, of each block's contribution to the hidden state, and of the logits. */
+  /** Factors: of the embedding; of each block's contribution to the hidden state; of the logits. */
   readonly embeddingScale: number;
   readonly residualScale: number;
   readonly logitScale: number;
@@ -38,19 +41,24 @@ export interface Traits {
   readonly attentionScale: number;
   /** Scores become cap * tanh(score / cap); 0 = no cap. */
   readonly attentionSoftcap: number;
-  /** Positions that a token sees in a sliding-window layer, including its own; 0 = no layer slides. */
+  /**
+   * Number of positions that a token sees in a sliding-window layer, including its own; 0 = no layer has a sliding
+   * window.
+   */
   readonly window: number;
-  /** By layer: whether it has a sliding window; empty if none does. */
+  /** For each layer: whether it has a sliding window. Empty if no layer has one. */
   readonly slides: readonly boolean[];
-  /** Activation of the feed-forwards, if the architecture's files specify it. */
+  /**
+   * Activation of the feed-forwards. Only for architectures whose files specify it; the others fix it in their steps.
+   */
   readonly activation: Activation;
 }
 
-/** Traits as an architecture reads them. */
+/** Traits that an architecture reads from its own keys; missing ones get defaults. */
 export interface OwnTraits extends Partial<Traits> {
-  /** Overrides experts that are as long as a feed-forward. */
+  /** Replaces the default experts, whose inner length is that of the dense feed-forward. */
   readonly experts?: CommonShape["experts"];
-  /** Rope of the sliding layers; it becomes rope number 1. */
+  /** Rope of the sliding-window layers; it becomes rope 1. */
   readonly slidingRope?: SlidingRope;
 }
 

@@ -1,11 +1,14 @@
-// Lists of a graph's weights: its matrices, the vectors of its norms, and the parts that one thread holds.
-// thread-memory.ts assigns their addresses, weights.ts fills them. Pure.
+// Weight lists: the matrices of a graph, the vectors of its norms, and the parts of them that one thread holds.
+// thread-memory.ts assigns addresses to the weights; weights.ts loads them. Pure.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import type { DividedGraph, DividedStep, PartitionPlan, Piece, Share } from "../plan/partition-plan.ts";
 import type { GraphStep } from "./graph.ts";
 import type { Matrix, Norm } from "./graph-tensors.ts";
 
-/** The parts of all matrices that a thread holds, in order of use; a tied output appears twice. */
+/**
+ * Returns the parts of all matrices that a thread holds, in order of use. If the output is tied to the embedding, its
+ * part appears twice.
+ */
 export function threadPieces(divided: DividedGraph, thread: number): Piece[] {
   const steps = divided.layers.flat().flatMap((step) => stepShares(step));
   const shared = [divided.embedding, ...steps, divided.output].map((shares) => shares[thread] as Share);
@@ -14,12 +17,12 @@ export function threadPieces(divided: DividedGraph, thread: number): Piece[] {
   return [...shared, ...undivided].flatMap((share) => share?.pieces ?? []);
 }
 
-/** The parts of a mixture's classifier that a thread holds. */
+/** Returns the parts of a mixture's classifier that a thread holds. */
 export function classifierPieces({ classifier }: DividedGraph, thread: number): Piece[] {
   return classifier.flatMap((shares) => (shares[thread] as Share).pieces);
 }
 
-/** All matrices of the graph and of a mixture's classifier. */
+/** Returns all matrices of the graph and of a mixture's classifier. */
 export function matrices({ graph, mixture }: PartitionPlan): Matrix[] {
   const { embedding, positions, tokenType, output, layers, pooling } = graph;
   const ends = [embedding, positions, tokenType, output, pooling.head?.dense, pooling.head?.output];
@@ -40,7 +43,7 @@ function stepMatrices(step: GraphStep): Matrix[] {
   }
 }
 
-/** All vectors of the graph's norms. */
+/** Returns all vectors of the graph's norms. */
 export function vectors({ graph }: PartitionPlan): TensorInfo[] {
   const { embeddingNorm, outputNorm, layers, pooling } = graph;
   const norms = [embeddingNorm, outputNorm, pooling.head?.norm, ...layers.flat().flatMap(stepNorms)];
@@ -61,7 +64,7 @@ function stepNorms(step: GraphStep): (Norm | null)[] {
   }
 }
 
-/** The shares of each matrix of a step, by thread. */
+/** Returns the shares of each matrix of a step; the inner index is the thread. */
 export function stepShares(step: DividedStep): readonly (readonly Share[])[] {
   switch (step.kind) {
     case "norm":

@@ -1,19 +1,20 @@
-// Page memory: the contents of KV pages between passes. The leader copies, exports and imports pages in all threads'
-// memories. No thread computes meanwhile, and the start of the next pass makes the writes visible to all.
+// Page memory: reads and writes the contents of KV pages between passes. The leader copies, exports and imports pages
+// in the memories of all threads. No thread computes during this, and the start of the next pass makes the writes
+// visible to all threads.
 import type { PageCopy } from "../../decoding/kv/page-table.ts";
 
-/** Address layout of one thread's pages: a layer's pages are adjacent, layer after layer. */
+/** Address layout of one thread's pages. All pages of a layer are adjacent, and the layers follow one another. */
 export interface ThreadPages {
   readonly memory: SharedArrayBuffer;
   readonly kv: number;
   readonly kvPageBytes: number;
-  /** Bytes from one layer's pages to the next layer's. */
+  /** Number of bytes from one layer's pages to the next layer's. */
   readonly kvLayerBytes: number;
 }
 
 export class PageMemory {
   readonly #layers: number;
-  /** By thread. */
+  /** Pages of each thread. */
   readonly #pages: readonly ThreadPages[];
   readonly #bytes: readonly Uint8Array[];
 
@@ -23,7 +24,7 @@ export class PageMemory {
     this.#bytes = pages.map(({ memory }) => new Uint8Array(memory));
   }
 
-  /** Bytes of a page over all layers, the same in every thread. */
+  /** Bytes of a page, summed over all layers; the same in every thread. */
   get pageBytes(): number {
     return this.#layers * this.#of(0).kvPageBytes;
   }
@@ -37,21 +38,24 @@ export class PageMemory {
     }
   }
 
-  /** The contents of a sequence's pages, block by block. The bytes do not depend on the number of threads. */
+  /** Returns the contents of a sequence's pages, block by block. The bytes do not depend on the number of threads. */
   read(pages: Int32Array): Uint8Array {
     const out = new Uint8Array(pages.length * this.pageBytes);
     this.#forEachPart(pages, (memory, offset, from, to) => out.set(memory.subarray(from, to), offset));
     return out;
   }
 
-  /** Fills pages with the result of read(); excess bytes of `content` are ignored. */
+  /** Fills pages with content that read() returned; excess bytes of `content` are ignored. */
   write(pages: Int32Array, content: Uint8Array): void {
     this.#forEachPart(pages, (memory, offset, from, to) => {
       memory.set(content.subarray(offset, offset + to - from), from);
     });
   }
 
-  /** Visits every layer of every page: its memory from..to, and its offset in the whole content. */
+  /**
+   * Calls `visit` for every layer of every page. Bytes `from` to `to` of the thread's memory are at `offset` in the
+   * whole content.
+   */
   #forEachPart(pages: Int32Array, visit: (memory: Uint8Array, offset: number, from: number, to: number) => void): void {
     let offset = 0;
     for (const [block, page] of pages.entries()) {

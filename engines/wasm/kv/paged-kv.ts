@@ -1,6 +1,6 @@
-// Paged KV cache of a wasm model as the scheduler sees it: one pool of pages for running sequences and saved copies.
-// Combines the page table (owners of pages) and the page memory (contents). Called between steps, and by the model at
-// the start of a step.
+// Paged KV cache of a wasm model, as used by the scheduler. Running sequences and saved copies share one pool of pages.
+// The class combines the page table (owners of pages) and the page memory (contents). Called between steps, and by the
+// model at the start of a step.
 import assert from "node:assert/strict";
 import { type PageTable, SavedPages } from "../../decoding/kv/page-table.ts";
 import type { KvCache, SavedKv } from "../../engine.ts";
@@ -21,7 +21,7 @@ export class PagedKv implements KvCache {
     return this.#table.freeBlocks;
   }
 
-  /** Page of each block of a slot. */
+  /** Returns the page of each block of a slot. */
   pages(slot: number): Int32Array {
     return this.#table.pages(slot);
   }
@@ -32,7 +32,10 @@ export class PagedKv implements KvCache {
     return isReserved;
   }
 
-  /** Prepares a step that writes tokens start..end of a slot; tokens before `settled` will not be rewritten. */
+  /**
+   * Prepares a step that writes tokens `start` to `end` (exclusive) of a slot. Tokens before `settled` will not be
+   * rewritten. Returns false if there are too few free pages.
+   */
   write(slot: number, start: number, end: number, settled: number): boolean {
     const isWritable = this.#table.write(slot, start, end, settled);
     this.#makeCopies();
@@ -72,7 +75,10 @@ export class PagedKv implements KvCache {
     return saved;
   }
 
-  /** Copies at once: nothing is written between steps, so a shared page still has the content it was shared with. */
+  /**
+   * Makes the copies that the page table has requested. They can be made immediately, because nothing is written
+   * between steps, so a shared page still has the content that it had when it was shared.
+   */
   #makeCopies(): void {
     const { copies } = this.#table;
     if (copies.length === 0) return;

@@ -1,6 +1,6 @@
-// KV cache of one compute thread during a pass: lists the pages of the pass's rows, stores keys and values, and runs
-// attention. The leader keeps the page table (decoding/kv/page-table.ts). Block b of a sequence is on thread b %
-// threads, so every thread attends over its own pages and the results are merged.
+// Thread KV: the KV cache of one compute thread during a pass. It lists the pages of the pass's rows, stores keys and
+// values, and runs attention. The leader keeps the page table (decoding/kv/page-table.ts). Block b of a sequence is on
+// thread b % threads. Therefore every thread attends over its own pages, and the results are merged.
 import type { AttentionStep } from "../graph/architectures/architecture.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { PartitionPlan } from "../plan/partition-plan.ts";
@@ -8,9 +8,9 @@ import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
 import { partialTail, type ThreadMemory } from "../threads/thread-memory.ts";
 
 const floatBytes = 4;
-/** Bytes of an entry of the list that attend() reads: address and first position. */
+/** Bytes of an entry in the page list that attend() reads: address, and position of the first token. */
 const entryBytes = 8;
-/** The kernels' value for all positions. */
+/** Value of `behind` and `ahead` that means all positions. */
 const allPositions = 0x7fffffff;
 
 export class ThreadKv {
@@ -19,9 +19,9 @@ export class ThreadKv {
   readonly #pass: PassDescriptor;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
-  /** The page list, with addresses in the current layer. */
+  /** Page list; its addresses are those of the current layer. */
   readonly #list: Int32Array;
-  /** By row of the pass: its first entry in the list, and its number of entries. */
+  /** For each row of the pass: its first entry in the list, and its number of entries. */
   readonly #firstEntry: Int32Array;
   readonly #entryCount: Int32Array;
   #entries = 0;
@@ -45,13 +45,16 @@ export class ThreadKv {
     this.#entryCount = new Int32Array(plan.maxRows);
   }
 
-  /** Floats that attend() writes for a token. */
+  /** Number of floats that attend() writes for a token. */
   get partialFloats(): number {
     const { heads, headLength } = this.#plan.shape;
     return heads * (headLength + partialTail);
   }
 
-  /** Before the first layer: lists the pages of every row. A mixture's first pass has its own layers. */
+  /**
+   * Lists the pages of every row, starting with the first layer. Called at the start of a pass. A mixture's first pass
+   * has its own KV layers.
+   */
   beginPass(): void {
     const pass = this.#pass;
     const { blockTokens, threads, shape } = this.#plan;
@@ -72,18 +75,19 @@ export class ThreadKv {
     this.#entries = count;
   }
 
-  /** After every layer: moves the list to the same pages of the next layer. */
+  /** Changes the addresses in the list to the same pages of the next layer. Called after every layer. */
   nextLayer(): void {
     const { kvLayerBytes } = this.#at;
     for (let i = 0; i < this.#entries; i++) this.#list[i * 2] = (this.#list[i * 2] as number) + kvLayerBytes;
   }
 
   /**
-   * Stores the keys and values of the pass's tokens that belong to this thread's pages, and attends over all its pages.
-   * `joined` has queries, keys and values of a token side by side; `out` gets partialFloats floats for each token.
+   * Stores the keys and values of those tokens of the pass whose pages are on this thread, and attends over all pages
+   * on this thread. `joined` has queries, keys and values of a token side by side; `out` gets partialFloats floats for
+   * each token.
    *
-   * Sliding-window layers keep the keys and values before the window, and only skip reading them. So a sequence can be
-   * truncated, shared and saved at any position.
+   * Sliding-window layers also keep the keys and values before the window; attention only skips reading them. Therefore
+   * a sequence can be truncated, shared and saved at any position.
    */
   attend(rules: Pick<AttentionStep, "behind" | "ahead" | "scale" | "softcap">, joined: number, out: number): void {
     const { shape, blockTokens, kvType } = this.#plan;

@@ -1,29 +1,34 @@
-// Sizes of an encoder: how many tokens it takes at once. A sequence must fit in one pass, and scratch memory grows with
-// the tokens of a pass. Pure arithmetic.
+// Sizes of an encoder: the number of tokens it computes at once. A whole sequence must fit in one pass, and scratch
+// memory grows with the tokens of a pass. Pure arithmetic.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Capacity, ModelSpec } from "../../engine.ts";
 import type { Hyperparameters } from "../graph/shape.ts";
 import { partialTail } from "../threads/thread-memory.ts";
 
-/** Settings that limit the sizes. */
+/** Settings that limit an encoder's sizes. */
 export type EncoderLimits = Pick<ModelSpec, "maxSequences" | "maxBatchTokens" | "maxModelLength" | "blockTokens">;
 
 export interface EncoderSizes {
   readonly capacity: Capacity;
-  /** Tokens of the longest pass: of one sequence, or of as many as fit `sharedPassTokens`. */
+  /**
+   * Maximum number of tokens in a pass: the length of the longest sequence or `sharedPassTokens`, whichever is larger.
+   */
   readonly passTokens: number;
   readonly maxRows: number;
-  /** KV pages that each thread needs for a pass. */
+  /** Number of KV pages that each thread needs for a pass. */
   readonly pagesPerThread: number;
 }
 
-/** Tokens of a pass with several sequences. More would be hardly faster and take more cache. */
+/**
+ * Maximum number of tokens in a pass with several sequences. Larger passes would be hardly faster and use more CPU
+ * cache.
+ */
 export const sharedPassTokens = 256;
-/** Scratch memory of a pass in one thread's memory. */
+/** Maximum number of scratch bytes for a pass in the memory of one thread. */
 const longestScratchBytes = 2 ** 30;
 const floatBytes = 4;
 
-/** Throws `unsupported` if not even a short text fits. */
+/** Computes an encoder's sizes. Throws `unsupported` if not even one token fits. */
 export function encoderSizes(spec: EncoderLimits, shape: Hyperparameters, threads: number): EncoderSizes {
   const { maxSequences, maxBatchTokens, maxModelLength, blockTokens } = spec;
   const { trainedContext } = shape;
@@ -43,12 +48,15 @@ export function encoderSizes(spec: EncoderLimits, shape: Hyperparameters, thread
     blockTokens,
     kvBlocks: Math.ceil(sequenceTokens / blockTokens) * maxSequences,
   };
-  // A sequence's last page on each thread may be nearly empty.
+  // On each thread, the last page of every sequence may be nearly empty, so each row needs one more page.
   const pagesPerThread = Math.ceil(passTokens / blockTokens / threads) + maxRows;
   return { capacity, passTokens, maxRows, pagesPerThread };
 }
 
-/** Bytes that a pass needs beside the weights, in the memories of all threads together. Throws like encoderSizes(). */
+/**
+ * Returns the bytes that a pass needs in addition to the weights, summed over the memories of all threads. Throws like
+ * encoderSizes().
+ */
 export function passBytes(spec: EncoderLimits, shape: Hyperparameters, threads: number): number {
   const { passTokens, pagesPerThread } = encoderSizes(spec, shape, threads);
   const pageTokens = pagesPerThread * spec.blockTokens;
@@ -56,7 +64,10 @@ export function passBytes(spec: EncoderLimits, shape: Hyperparameters, threads: 
   return threads * (passTokens * scratchFloats(shape, threads) + pageTokens * kvFloats) * floatBytes;
 }
 
-/** Upper bound of the scratch floats for one token of a pass (thread-memory.ts), including a slab for each thread. */
+/**
+ * Returns an upper bound of the scratch floats for one token of a pass (thread-memory.ts), including one slab per
+ * thread.
+ */
 function scratchFloats(shape: Hyperparameters, threads: number): number {
   const { width, heads, kvHeads, headLength, feedForward, rotated, ropes } = shape;
   const attended = heads * headLength;

@@ -1,5 +1,5 @@
-// Fit: whether the wasm engine can run a model file. Reads the file's header, never its weights. Called when the engine
-// is chosen, and again at load.
+// Fit: checks whether the wasm engine can run a model file. It reads the file's header, never its weights. Called when
+// the engine is chosen, and again at load.
 import { ServerError } from "../../../runtime/errors.ts";
 import { computeThreads } from "../../../runtime/host/cores.ts";
 import type { ModelSpec } from "../../engine.ts";
@@ -11,32 +11,35 @@ import type { Hyperparameters } from "../graph/shape.ts";
 import { type EncoderLimits, passBytes } from "./encoder-sizes.ts";
 import { readFrequencyFactors } from "./weights.ts";
 
-/** What a model file's header says. */
+/** Contents of a model file's header, and the graph built from it. */
 export interface WasmModelFile {
   readonly table: TensorTable;
   readonly shape: Hyperparameters;
   readonly graph: Graph;
 }
 
-/** Shortest context, in tokens, that is useful for a sequence. */
+/** Minimum context that is useful for a sequence, in tokens. */
 const leastContext = 1024;
 
-/** A WebAssembly memory ends at 4 GiB; a part of it is scratch. */
+/** Bytes of weights and KV cache per thread. A WebAssembly memory has at most 4 GiB; the rest is scratch. */
 const weightBytesPerThread = 3.75 * 2 ** 30;
 
-/** Bytes of all weights in the file. */
+/** Returns the bytes of all weights in the file. */
 export function tensorBytes({ tensors }: TensorTable): number {
   let sum = 0;
   for (const { bytes } of tensors.values()) sum += bytes;
   return sum;
 }
 
-/** Bytes of weights and KV cache that `threads` compute threads can hold. */
+/** Returns the bytes of weights and KV cache that `threads` compute threads can hold. */
 export function roomBytes(threads: number): number {
   return threads * weightBytesPerThread;
 }
 
-/** Throws `unsupported` if this engine cannot run the model, `model_file_invalid` if no engine can. */
+/**
+ * Reads a model file's header and builds the graph. Throws `unsupported` if this engine cannot run the model,
+ * `model_file_invalid` if no engine can.
+ */
 export async function readModel(path: string): Promise<WasmModelFile> {
   const table = await readTensorTable(path);
   const architecture = findArchitecture(String(table.fields.get("general.architecture")));
@@ -44,7 +47,7 @@ export async function readModel(path: string): Promise<WasmModelFile> {
   return { table, shape, graph: buildGraph(architecture, shape, table) };
 }
 
-/** Why the weights do not fit the memories of `threads` compute threads beside `otherBytes`; null if they fit. */
+/** Returns null if the weights plus `otherBytes` fit in the memories of `threads` compute threads; else the reason. */
 export function memoryRefusal(table: TensorTable, threads: number, otherBytes = 0): string | null {
   const bytes = tensorBytes(table) + otherBytes;
   if (bytes <= roomBytes(threads)) return null;
@@ -56,8 +59,8 @@ export function memoryRefusal(table: TensorTable, threads: number, otherBytes = 
 }
 
 /**
- * Why the wasm engine cannot run a file as `spec` says (threads 0 = one per core), or null. Throws if the file itself
- * is invalid.
+ * Returns the reason why the wasm engine cannot run the file with these settings (threads 0 = one per core); null if it
+ * can. Throws if the file itself is invalid.
  */
 export async function wasmRefusal(
   spec: Pick<ModelSpec, "path" | "threads" | "kvBudget"> & EncoderLimits,
@@ -73,7 +76,10 @@ export async function wasmRefusal(
   }
 }
 
-/** The requested KV cache, or the least useful one: a short context for every sequence, in 16 bits. */
+/**
+ * Returns the bytes of the requested KV cache. Without a request in bytes or tokens, it is the smallest useful cache: a
+ * short context for every sequence. Elements have 16 bits.
+ */
 function leastKvBytes(
   { maxSequences, kvBudget }: Pick<ModelSpec, "maxSequences" | "kvBudget">,
   { layers, kvHeads, headLength }: Hyperparameters,

@@ -1,18 +1,20 @@
-// Kernel interface as the host sees it. Every pointer is a byte offset into the calling thread's memory, aligned to
-// 16 bytes; every stride is in floats. Kernels keep no state (except that of useWideDot) and allocate nothing.
+// Kernel exports: the functions of the compiled kernels. Every pointer is a byte offset into the calling thread's
+// memory, aligned to 16 bytes. Every stride is in floats. Kernels keep no state (except the setting of useWideDot) and
+// allocate nothing.
 //
-// A matrix is a slice: `rows` (a multiple of 16) rows of `k` columns (a multiple of the block length), packed in the
-// kernels' own layout. Types are GGUF's numbers: F32 0, F16 1, BF16 30; with blocks of 32 columns Q4_0 2, Q4_1 3,
-// Q5_0 6, Q5_1 7, Q8_0 8, IQ4_NL 20, MXFP4 39; with super-blocks of 256 columns Q2_K 10, Q3_K 11, Q4_K 12, Q5_K 13,
-// Q6_K 14, IQ4_XS 23.
+// A matrix argument is a slice: `rows` (a multiple of 16) rows of `k` columns (a multiple of the block length), packed
+// in the kernels' own layout. Types are GGUF's numbers. Without blocks: F32 0, F16 1, BF16 30. With blocks of 32
+// columns: Q4_0 2, Q4_1 3, Q5_0 6, Q5_1 7, Q8_0 8, IQ4_NL 20, MXFP4 39. With super-blocks of 256 columns: Q2_K 10, Q3_K
+// 11, Q4_K 12, Q5_K 13, Q6_K 14, IQ4_XS 23.
 
 export interface KernelExports {
-  /** Bytes of a packed matrix, a multiple of 16. */
+  /** Returns the bytes of a packed matrix, a multiple of 16. */
   matrixBytes(type: number, rows: number, k: number): number;
   /**
-   * Packs `count` rows, laid out as in a GGUF file at `source`, as rows firstRow.. of the matrix at `target`. firstRow
-   * is a multiple of 16. So is count, unless these are the last rows; then the rows up to the next multiple of 16
-   * become zeros. Returns 0, or 1 + the index (in source) of the first row that holds a NaN or an infinity.
+   * Packs `count` rows, laid out as in a GGUF file at `source`, into the matrix at `target` from row `firstRow` on.
+   * firstRow is a multiple of 16. `count` is also a multiple of 16, unless these are the matrix's last rows; in that
+   * case, the rows up to the next multiple of 16 become zeros. Returns 0, or 1 + the index (in source) of the first row
+   * that contains a NaN or an infinity.
    */
   packRows(
     type: number,
@@ -23,19 +25,25 @@ export interface KernelExports {
     rows: number,
     k: number,
   ): number;
-  /** Writes one row of a packed matrix as k floats. */
+  /** Unpacks row `row` of a packed matrix: writes it as k floats at `out`. */
   readRow(type: number, matrix: number, row: number, rows: number, k: number, out: number): void;
 
-  /** Bytes that prepare() writes for n activation rows, a multiple of 16. */
+  /** Returns the bytes that prepare() writes for n activation rows, a multiple of 16. */
   activationBytes(type: number, n: number, k: number): number;
-  /** Number of the format that prepare() writes; types with the same number share prepared activations. */
+  /**
+   * Returns the number of the activation format that prepare() writes for this matrix type. Matrix types with the same
+   * number can share prepared activations.
+   */
   activationForm(type: number): number;
   /**
-   * Converts n rows of k floats (row i at x + 4 * i * stride) to the format that multiply() takes for matrices of this
-   * type.
+   * Converts n activation rows of k floats (row i at x + 4 * i * stride) to the format that multiply() takes for
+   * matrices of this type.
    */
   prepare(type: number, x: number, stride: number, n: number, k: number, out: number): void;
-  /** y[i * stride + r] = sum over c of matrix[r][c] * x[i][c], for each of the n prepared rows and all rows r. */
+  /**
+   * Computes y[i * stride + r] = sum over c of matrix[r][c] * x[i][c], for each of the n prepared rows x[i] and all
+   * rows r of the matrix.
+   */
   multiply(
     type: number,
     matrix: number,
@@ -48,11 +56,11 @@ export interface KernelExports {
   ): void;
   /**
    * Sets whether the unsigned operand of the dot instruction may have 8 bits (1) or 7 bits (0, the default). Call it
-   * before anything is packed or prepared: the layouts of matrices and activations depend on it.
+   * before packing or preparing anything, because the layouts of matrices and activations depend on it.
    */
   useWideDot(wide: number): void;
 
-  /** out[i] = x[i] / sqrt(mean of x[i]^2 + epsilon) * weight, for n rows of k floats; out may be x. */
+  /** Computes out[i] = x[i] / sqrt(mean of x[i]^2 + epsilon) * weight, for n rows of k floats. `out` may equal `x`. */
   rmsNorm(
     x: number,
     xStride: number,
@@ -63,7 +71,10 @@ export interface KernelExports {
     k: number,
     epsilon: number,
   ): void;
-  /** out[i] = (x[i] - mean) / sqrt(variance + epsilon) * weight + bias, with the same arguments; bias 0 = none. */
+  /**
+   * Computes out[i] = (x[i] - mean) / sqrt(variance + epsilon) * weight + bias, for n rows of k floats. `out` may equal
+   * `x`; bias 0 = none.
+   */
   layerNorm(
     x: number,
     xStride: number,
@@ -75,7 +86,7 @@ export interface KernelExports {
     k: number,
     epsilon: number,
   ): void;
-  /** target[i][c] = source[i][c], or += for addRows, for n rows of `columns` floats. */
+  /** Computes target[i][c] = source[i][c], for n rows of `columns` floats. addRows() computes += in place of =. */
   copyRows(
     source: number,
     sourceStride: number,
@@ -85,25 +96,26 @@ export interface KernelExports {
     columns: number,
   ): void;
   addRows(source: number, sourceStride: number, target: number, targetStride: number, n: number, columns: number): void;
-  /** x[i][c] += vector[c] for n rows of `count` floats. */
+  /** Computes x[i][c] += vector[c], for n rows of `count` floats. */
   addVector(x: number, stride: number, n: number, vector: number, count: number): void;
-  /** x[i][c] *= factor for n rows of `columns` floats. */
+  /** Computes x[i][c] *= factor, for n rows of `columns` floats. */
   scaleRows(x: number, stride: number, n: number, columns: number, factor: number): void;
-  /** target[c] += factor * source[c] for `columns` floats. */
+  /** Computes target[c] += factor * source[c], for `columns` floats. */
   addScaledRow(source: number, target: number, columns: number, factor: number): void;
 
   /**
-   * out[i] = a(x[i]) for `count` floats, with a = silu (`activation` 0) or the tanh approximation of gelu (1); out may
-   * be x.
+   * Computes out[i] = a(x[i]), for `count` floats. The function a is silu (`activation` 0) or the tanh approximation of
+   * gelu (1). `out` may equal `x`.
    */
   activate(activation: number, x: number, out: number, count: number): void;
-  /** out[i] = a(gate[i]) * up[i], with a as in activate(); out may be gate or up. */
+  /** Computes out[i] = a(gate[i]) * up[i], with a as in activate(). `out` may equal `gate` or `up`. */
   gate(activation: number, gate: number, up: number, out: number, count: number): void;
-  /** x[i] = cap * tanh(x[i] / cap) for `count` floats. */
+  /** Computes x[i] = cap * tanh(x[i] / cap), for `count` floats. */
   softcap(x: number, count: number, cap: number): void;
   /**
-   * Rotates in place the first `rotated` floats of each of `heads` heads of n rows. `table` has rotated / 2 pairs (cos,
-   * sin) for each row. Pair i is floats (2i, 2i + 1), or with `neox` = 1 floats (i, i + rotated / 2).
+   * Applies the rope in place: rotates the first `rotated` floats of each of `heads` heads of n rows. `table` has
+   * rotated / 2 pairs (cos, sin) for each row. Pair i consists of floats (2i, 2i + 1), or with `neox` = 1 of floats (i,
+   * i + rotated / 2).
    */
   rope(
     x: number,
@@ -116,7 +128,9 @@ export interface KernelExports {
     neox: number,
   ): void;
 
-  /** Bytes of a page: keys and values of `blockTokens` tokens of one layer; a multiple of 16. */
+  /**
+   * Returns the bytes of a page, a multiple of 16. A page has the keys and values of `blockTokens` tokens in one layer.
+   */
   kvPageBytes(kvType: number, kvHeads: number, headLength: number, blockTokens: number): number;
   /** Stores one token's keys and values (kvHeads * headLength floats each) as token `index` of a page. */
   kvWrite(
@@ -130,15 +144,17 @@ export interface KernelExports {
     headLength: number,
   ): void;
   /**
-   * Attention of n consecutive tokens of one sequence, the first at position `firstPosition`, over some of its pages.
-   * `pages` has a pair of i32 per page (address, position of its first token), ascending. Token p sees positions p -
-   * behind .. p + ahead, limited to 0 .. the position of the last of the n tokens; `behind` and `ahead` are at most
-   * 0x7fffffff, which means all. Pages that no token sees are not read. Scores are multiplied by `scale` (> 0); if
-   * `softcap` > 0, they become softcap * tanh(score / softcap). Head lengths are multiples of 4 up to 512.
+   * Computes attention of n consecutive tokens of one sequence over some of its pages. The first token is at position
+   * `firstPosition`. `pages` has a pair of i32 per page (address, position of its first token), ascending by position.
+   * The token at position p sees positions p - behind .. p + ahead, limited to the range from 0 to the position of the
+   * last of the n tokens. `behind` and `ahead` are at most 0x7fffffff, which means all. Pages that no token sees are
+   * not read. Scores are multiplied by `scale` (> 0); if `softcap` > 0, they become softcap * tanh(score / softcap).
+   * Head lengths are multiples of 4 up to 512.
    *
-   * Query row i (heads * headLength floats) is at q + 4 * i * qStride. The output has, for each row and head:
-   * headLength floats (the weighted sum of values, not divided by the sum of weights), the largest score, the sum of
-   * weights, and two floats of padding. A row that sees no token gets a largest score of -1e30 and zeros.
+   * Query row i (heads * headLength floats) is at q + 4 * i * qStride. For each row and head, the output has headLength
+   * floats (the weighted sum of values, not divided by the sum of weights), the largest score, the sum of weights, and
+   * two floats of padding. If a row sees no token in these pages, its largest score is -1e30 and the other floats are
+   * zeros.
    */
   attend(
     kvType: number,
@@ -158,7 +174,10 @@ export interface KernelExports {
     ahead: number,
     out: number,
   ): void;
-  /** Merges the outputs of `parts` calls of attend(), `partBytes` apart, into rows of heads * headLength floats. */
+  /**
+   * Merges the outputs of `parts` calls of attend() into rows of heads * headLength floats. The outputs are `partBytes`
+   * bytes apart.
+   */
   mergeAttention(
     partials: number,
     partBytes: number,
@@ -171,11 +190,12 @@ export interface KernelExports {
   ): void;
 
   /**
-   * Multiplies A of each adapter of a pass with the inputs of its tokens: rows of `k` floats at x + 4 * stride * token.
-   * A group is an adapter, as three i32: address of its site table, start of its tokens in the list `tokens`, their
-   * count. `site` is the byte offset of the site in each table; adapters/layout.ts defines the entry. Writes this
-   * thread's ranks of list entry i at out + 4 * i * width. Returns that width, the same in all threads; 0 if no adapter
-   * changes anything at the site.
+   * Multiplies A of each adapter of a pass by the inputs of its tokens. The input of a token is a row of `k` floats at
+   * x + 4 * stride * token. Each adapter has a group of three i32: address of its site table, start of its tokens in
+   * the list `tokens`, and number of its tokens. `site` is the byte offset of the site in each table;
+   * adapters/layout.ts defines the entry. For list entry i, the products with this thread's rows of A are written at
+   * out + 4 * i * width. Returns `width`, which is the same in all threads; it is 0 if no adapter changes anything at
+   * the site.
    */
   reduceAdapters(
     site: number,
@@ -188,9 +208,9 @@ export interface KernelExports {
     out: number,
   ): number;
   /**
-   * Adds B times the reduced inputs of all threads (slabs `reducedBytes` apart) to this thread's `rows` rows, a
-   * multiple of 16, of matrix number `matrix` of a site: y[token * stride + r] += sum over ranks. `scratch` has room
-   * for the ranks of two tokens.
+   * Multiplies B by the outputs of reduceAdapters() of all threads and adds the products to y. The outputs are in slabs
+   * `reducedBytes` apart. The result is added to this thread's `rows` rows (a multiple of 16) of matrix number `matrix`
+   * of a site: y[token * stride + r] += sum over ranks. `scratch` has room for the ranks of two tokens.
    */
   addAdapters(
     site: number,
@@ -207,14 +227,26 @@ export interface KernelExports {
     stride: number,
   ): void;
 
-  /** For the self-test: dot product of `bytes` signed bytes at a and unsigned bytes at b, by the dot instruction. */
+  /**
+   * For the self-test: returns the dot product of `bytes` signed bytes at a and unsigned bytes at b, computed with the
+   * dot instruction.
+   */
   probeAddDot(a: number, b: number, bytes: number): number;
-  /** The same by the instruction that sums pairs into 16 bits. */
+  /** For the self-test: as probeAddDot(), but computed with the instruction that sums pairs into 16 bits. */
   probePairDot(a: number, b: number, bytes: number): number;
-  /** Sums entries of the table of 16 signed bytes at `table`, at the `bytes` indices at `indices`, all below 16. */
+  /**
+   * For the self-test: looks up `bytes` indices (each below 16) in the table of 16 signed bytes at `table`. Returns the
+   * sum of the entries found.
+   */
   probeLookUp(table: number, indices: number, bytes: number): number;
-  /** Peak rate of the dot instruction: `count` times 16 bytes from registers. The result depends on the work. */
+  /**
+   * For measuring the peak rate of the dot instruction: runs it `count` times on 16 bytes in registers. The result
+   * depends on the work, so that the compiler cannot remove it.
+   */
   probeDot(count: number): number;
-  /** Reads `bytes` bytes and discards them. The result depends on the data. */
+  /**
+   * For measuring memory bandwidth: reads `bytes` bytes. The result depends on the data, so that the compiler cannot
+   * remove the reads.
+   */
   probeReadAll(from: number, bytes: number): number;
 }

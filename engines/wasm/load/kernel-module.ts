@@ -1,12 +1,13 @@
-// Kernel module: the compiled kernels. Picks the variant (relaxed SIMD or plain) that this machine runs, proved by a
-// self-test, and binds it to a thread's memory. Called when a model is loaded, and once by each compute thread.
+// Kernel module: the compiled kernels. Chooses the variant (relaxed SIMD or plain) that passes a self-test on this
+// machine, and instantiates it on a thread's memory. Called once when a model is loaded, and once by each compute
+// thread.
 import { readFileSync } from "node:fs";
 import { setTimeout as wait } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { KernelExports } from "./kernel-exports.ts";
 
-/** The part of WebAssembly used here; neither the es2023 library nor Node's types declare it. */
+/** Declares the part of WebAssembly used here, because neither the es2023 library nor Node's types declare it. */
 declare const WebAssembly: {
   validate(bytes: Uint8Array): boolean;
   readonly Module: new (bytes: Uint8Array) => object;
@@ -14,42 +15,47 @@ declare const WebAssembly: {
   readonly Instance: new (module: object, imports: object) => { readonly exports: unknown };
 };
 
-/** The used part of a WebAssembly.Memory. */
+/** The part of a WebAssembly.Memory used here. */
 export interface KernelMemory {
-  /** Covers the memory's current length. */
+  /** Buffer of the memory's current length. */
   readonly buffer: SharedArrayBuffer;
-  /** Grows the memory by `pages` pages of 64 KiB, for every thread that has it. */
+  /** Grows the memory by `pages` pages of 64 KiB. The memory is shared, so it grows for all threads that use it. */
   grow(pages: number): number;
 }
 
 export type Variant = "relaxed" | "plain";
 
-/** Plain data, sent to every compute thread. */
+/** Compiled kernels and their variant. Plain data, sent to every compute thread. */
 export interface KernelModule {
   /** A WebAssembly.Module. */
   readonly module: object;
   readonly variant: Variant;
-  /** Whether the dot instruction is also right for unsigned bytes above 127. */
+  /** Whether the dot instruction gives correct results for unsigned bytes above 127 too. */
   readonly wideDot: boolean;
-  /** Why the plain variant was chosen, if the user did not ask for it. */
+  /** Reason why the relaxed variant was not chosen; undefined if it was, or if the user asked for the plain variant. */
   readonly plainBecause: string | undefined;
 }
 
-/** Values of the environment variable. "narrow" is the relaxed variant without the wide dot. */
+/**
+ * Environment variable that forces a variant, and its valid values. "relaxed-narrow" is the relaxed variant without the
+ * wide dot.
+ */
 const variable = "TROUPE_WASM_KERNELS";
 const wishes = ["", "relaxed", "relaxed-narrow", "plain"];
 
 const firstV8WithRightLiftoff = 12;
 const largestNarrowOperand = 127;
 const largestWideOperand = 255;
-/** Rounds of the self-test, with a pause after each: long enough for V8 to replace its baseline code. */
+/** Number of rounds of the self-test. Each is followed by a pause, so that V8 has time to replace its baseline code. */
 const testRounds = 3;
 const callsPerRound = 400;
 const pauseMs = 5;
 const testBytes = 8192;
 const testPages = 2;
 const operandsAt = [65_536, 65_536 + testBytes] as const;
-/** Numbers below 16: indices into the first 16 bytes of the signed operand. */
+/**
+ * Address of the look-up indices. Each index is below 16 and selects one of the first 16 bytes of the signed operand.
+ */
 const indicesAt = 65_536 + 2 * testBytes;
 const indexBytes = 256;
 
@@ -84,12 +90,12 @@ export async function loadKernels(): Promise<KernelModule> {
   });
 }
 
-/** Memory that threads can share. It can grow to `maximum` pages; existing views stay valid. */
+/** Creates a memory that threads can share. It can grow to `maximum` pages; existing views of it stay valid. */
 export function createMemory(pages: number, maximum = pages): KernelMemory {
   return new WebAssembly.Memory({ initial: pages, maximum, shared: true });
 }
 
-/** Instantiates the kernels on `memory`; they reserve its first 64 KiB. Any thread may call this. */
+/** Instantiates the kernels on `memory`; the kernels reserve its first 64 KiB. Any thread may call this. */
 export function instantiateKernels({ module, wideDot }: KernelModule, memory: KernelMemory): KernelExports {
   const kernels = instantiate(module, memory);
   kernels.useWideDot(wideDot ? 1 : 0);
@@ -100,7 +106,7 @@ function instantiate(module: object, memory: KernelMemory): KernelExports {
   return new WebAssembly.Instance(module, { env: { memory } }).exports as KernelExports;
 }
 
-/** The compiled variant, or undefined if this machine does not support its instructions. */
+/** Compiles a variant. Returns undefined if this machine does not support its instructions. */
 function compile(variant: Variant): object | undefined {
   const file = new URL(`../kernels/kernels-${variant}.wasm`, import.meta.url);
   let bytes: Uint8Array;
@@ -113,16 +119,20 @@ function compile(variant: Variant): object | undefined {
   return WebAssembly.validate(bytes) ? new WebAssembly.Module(bytes) : undefined;
 }
 
-/** Affects the whole process. V8 prints a complaint about unknown flags, so they are set only if they are needed. */
+/**
+ * Enables relaxed SIMD in V8, for the whole process. V8 prints a warning about flags it does not know, so the flags are
+ * set only if they are needed.
+ */
 function enableRelaxedSimd(bytes: Uint8Array): void {
   if (!WebAssembly.validate(bytes)) setFlagsFromString("--experimental-wasm-relaxed-simd");
-  // The baseline compiler of older versions drops the accumulator of the dot instruction.
+  // The baseline compiler of older V8 versions has a bug: it drops the accumulator of the dot instruction.
   if (Number.parseInt(process.versions.v8, 10) < firstV8WithRightLiftoff) setFlagsFromString("--no-liftoff");
 }
 
 /**
- * Tests the instructions that a variant does not share with the other. Returns what is wrong, if anything. V8's two
- * compilers translate them differently, so they run until the second compiler has taken over.
+ * Tests the instructions that only one of the two variants uses. Returns a description of the fault, or undefined. V8's
+ * baseline compiler and optimizing compiler translate these instructions differently, so the test runs until the
+ * optimizing compiler has replaced the baseline code.
  */
 async function findFault(module: object | undefined, largest: number): Promise<string | undefined> {
   if (!module) return "this Node does not know the instructions";
@@ -145,7 +155,7 @@ async function findFault(module: object | undefined, largest: number): Promise<s
   return undefined;
 }
 
-/** Writes the operands, with the extremes next to each other, and returns their dot product. */
+/** Writes the operands of the self-test, including groups of extreme values, and returns their dot product. */
 function fillOperands({ buffer }: KernelMemory, largest: number): number {
   const [signedAt, unsignedAt] = operandsAt;
   const signed = new Int8Array(buffer, signedAt, testBytes);
@@ -162,7 +172,10 @@ function fillOperands({ buffer }: KernelMemory, largest: number): number {
   return dot;
 }
 
-/** Writes indices, each a different number of times, and returns the sum of the bytes found there. */
+/**
+ * Writes the look-up indices, in which each index occurs a different number of times. Returns the sum of the bytes that
+ * they select.
+ */
 function fillIndices({ buffer }: KernelMemory): number {
   const table = new Int8Array(buffer, operandsAt[0], 16);
   const indices = new Uint8Array(buffer, indicesAt, indexBytes);

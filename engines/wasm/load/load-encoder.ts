@@ -1,5 +1,5 @@
-// Loading of an encoder: sized by the longest text it takes at once, with only as much KV memory as one pass needs.
-// Called by engine.ts if the file is an encoder.
+// Loading of an encoder. The longest text determines the size of a pass, and the KV memory holds only one pass. Called
+// by engine.ts if the file is an encoder.
 import { ServerError } from "../../../runtime/errors.ts";
 import { Batch } from "../../batch.ts";
 import type { LoadProgress, ModelSpec } from "../../engine.ts";
@@ -14,7 +14,10 @@ import type { KernelModule } from "./kernel-module.ts";
 import { loadThreads } from "./load-threads.ts";
 import { modelCard } from "./model-card.ts";
 
-/** F32: keys and values are read once, and live no longer than a layer. */
+/**
+ * KV type F32. Keys and values need no smaller type, because they are read only once and are discarded after their
+ * layer.
+ */
 const kvType = 0;
 
 export async function loadEncoder(
@@ -54,7 +57,7 @@ export async function loadEncoder(
   return encoder;
 }
 
-/** Compiles the kernels and pages in the scratch memory before the first request. */
+/** Runs one token, so that the kernels are compiled and the scratch memory is paged in before the first request. */
 function warmUp(encoder: WasmEncoder): void {
   const batch = new Batch(1, 1);
   batch.wantPooled[batch.addRow(0, Int32Array.of(0), 0, 1, 0, 0)] = 1;

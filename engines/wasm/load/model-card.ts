@@ -1,4 +1,4 @@
-// Model card: facts about a model that the wasm engine has loaded, for people. Called once per load.
+// Model card: facts about a loaded model, shown to users. Created once per load.
 import type { ModelCard, ModelSpec } from "../../engine.ts";
 import { tensorTypes } from "../../files/gguf/tensors.ts";
 import { tensorBytes, type WasmModelFile } from "./fit.ts";
@@ -27,7 +27,7 @@ export function modelCard(
   };
 }
 
-/** Detail of the kernel variant: that it has the wide dot, or why it is the plain one. */
+/** Returns a detail of the kernel variant: that it uses the wide dot, or why the plain variant was chosen. */
 function detailOf({ wideDot, plainBecause }: KernelModule): string {
   if (wideDot) return ", 8-bit dot";
   return plainBecause === undefined ? "" : `: ${plainBecause}`;

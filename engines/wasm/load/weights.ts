@@ -1,5 +1,5 @@
-// Weight loading: reads one thread's rows of the weights from the model's files into its memory. It reads a quarter of
-// a megabyte at a time into the scratch memory of passes and packs it at once, so no weight is held twice.
+// Weight loading: reads one thread's rows of the weights from the model's files into its memory. It reads 256 KiB at a
+// time into the scratch memory of passes and packs them from there, so no weight is in memory twice.
 import { closeSync, openSync, readSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TensorInfo, TensorTable } from "../../files/gguf/tensors.ts";
@@ -12,10 +12,16 @@ import type { ThreadMemory } from "../threads/thread-memory.ts";
 import type { KernelExports } from "./kernel-exports.ts";
 
 const f32 = 0;
-/** One factor per rotated pair: heads have a few hundred floats. */
+/**
+ * Maximum bytes of a tensor of frequency factors: one factor per rotated pair, and heads have only a few hundred
+ * floats.
+ */
 const longestFactorBytes = 16_384;
 
-/** Fills the slices of thread `index`. Throws model_file_invalid if a file ends early or holds NaN or infinities. */
+/**
+ * Loads the weights of thread `index` into its memory. Throws model_file_invalid if a file ends early or contains a NaN
+ * or an infinity.
+ */
 export async function loadWeights(
   plan: PartitionPlan,
   divided: DividedGraph,
@@ -46,7 +52,7 @@ export async function loadWeights(
   }
 }
 
-/** Packs the piece's rows of matrix number `index` of a stack. */
+/** Packs a piece's rows. In a stack of matrices, `index` selects the matrix. */
 function packPiece(reader: Reader, piece: Piece, index: number, memory: ThreadMemory, kernels: KernelExports): void {
   const { name, tensor, columns, rows } = piece.matrix;
   const bytes = rowBytes(tensor);
@@ -62,7 +68,7 @@ function packPiece(reader: Reader, piece: Piece, index: number, memory: ThreadMe
   }
 }
 
-/** Reads the bias of the piece's rows; padding stays 0, as memory starts zeroed. */
+/** Reads the biases of the piece's rows. Padding rows keep a bias of 0, because new memory is zeroed. */
 function loadBias(reader: Reader, { matrix, firstRow, rows }: Piece, memory: ThreadMemory): void {
   if (!matrix.bias) return;
   const isOwn = matrix.bias.shape[0] === matrix.rows;
@@ -76,9 +82,12 @@ function loadFloats(reader: Reader, tensor: TensorInfo, from: number, target: nu
   if (!reader.floats(target, bytes).every(Number.isFinite)) throw notFinite(reader, tensor, 0);
 }
 
-/** Reads synchronously: an asynchronous read would cost as much as a small tensor. */
+/**
+ * Reads parts of tensors. The reads are synchronous, because an asynchronous read would take as long as reading a small
+ * tensor.
+ */
 class Reader {
-  /** Opened at the first read. */
+  /** File descriptors by file number. A file is opened when it is first read. */
   readonly #files = new Map<number, number>();
   readonly #paths: readonly string[];
   readonly #bytes: Uint8Array;
@@ -94,7 +103,7 @@ class Reader {
     for (const descriptor of this.#files.values()) closeSync(descriptor);
   }
 
-  /** Reads part of a tensor to an address. */
+  /** Reads `count` bytes of a tensor, from byte `from` on, to an address. */
   read({ file, offset, name }: TensorInfo, from: number, address: number, count: number): void {
     const descriptor = this.#descriptor(file);
     let done = 0;
@@ -142,7 +151,7 @@ function notFinite(reader: Reader, tensor: TensorInfo, row: number): ServerError
   );
 }
 
-/** Reads the divisors of the rope frequencies, if a file has them. */
+/** Reads the divisors of the rope frequencies; each is null if the file does not have it. */
 export function readFrequencyFactors(table: TensorTable): FrequencyFactors {
   const { always, short, long } = frequencyFactorNames;
   return { always: readFactors(table, always), short: readFactors(table, short), long: readFactors(table, long) };
@@ -167,7 +176,7 @@ function readFactors({ files, tensors }: TensorTable, name: string): Float32Arra
   return factors;
 }
 
-/** Yields to the event loop between tensors: loading a large model takes seconds. */
+/** Yields to the event loop. Called between tensors, because loading a large model takes seconds. */
 function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

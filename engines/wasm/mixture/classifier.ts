@@ -1,5 +1,6 @@
-// Classifier of a mixture on one compute thread: linear layers over the hidden states of a pass. Their rows are divided
-// among the threads like those of every other matrix. weights.ts interprets the outputs.
+// Classifier of a mixture on one compute thread: linear layers over the hidden states of a pass. The rows of these
+// layers are divided among the threads like those of every other matrix. weights.ts turns the outputs into adapter
+// weights.
 
 import { classifierPieces } from "../graph/weight-lists.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
@@ -35,7 +36,7 @@ export class Classifier {
     this.#layers = classifierViews(mixture, values);
   }
 
-  /** Packs the rows of thread `index`. */
+  /** Packs the rows that thread `index` computes. */
   load(index: number, kernels: KernelExports): void {
     const { staging, weights } = this.#at;
     for (const { matrix, firstRow, rows, padded } of classifierPieces(this.#divided, index)) {
@@ -51,8 +52,8 @@ export class Classifier {
   }
 
   /**
-   * Classifies n tokens whose hidden states, after the output norm, are at `input`. Returns the address of the outputs,
-   * row by row.
+   * Runs the classifier on n tokens. Their hidden states, after the output norm, are at `input`. Returns the address of
+   * the outputs, one row per token.
    */
   run(input: number, n: number): number {
     const { joined } = this.#at;
@@ -68,7 +69,10 @@ export class Classifier {
     return joined;
   }
 
-  /** Adds the bias, and applies the rectifier except after the last layer. */
+  /**
+   * Adds the bias of a layer. After every layer except the last, it also applies the rectifier (ReLU) if the mixture
+   * has one.
+   */
   #finish(layer: number, n: number): void {
     const floats = this.#floats;
     const { bias } = this.#layers[layer] as { bias: Float32Array };

@@ -1,5 +1,5 @@
-// Mixture loading: makes the compute threads' description of an X-LoRA from the contract's MixtureSpec, and checks it
-// against the model and the adapters' files. The result is plain data and needs no further checks.
+// Mixture loading: converts a MixtureSpec (X-LoRA) to the description that the compute threads use. It checks the
+// mixture against the model and the adapters' files. The result is plain data and needs no further checks.
 import { createHash } from "node:crypto";
 import { basename } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -10,28 +10,34 @@ import type { Matrix } from "../graph/graph-tensors.ts";
 import type { AdapterRanks, Mixture } from "../plan/mixture.ts";
 import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
 
-/** GGUF's number of F32. */
+/** GGUF's type number of F32. */
 const f32 = 0;
-/** Columns of a product are a multiple of this, and so are the rows of the layer before it. */
+/**
+ * The number of columns of a product must be a multiple of this. Therefore the rows of the previous classifier layer
+ * are padded to a multiple of it.
+ */
 const columnGrain = 32;
 
 export interface LoadedMixture {
   readonly mixture: Mixture;
-  /** Values of the classifier: for each layer the weights row by row, then the bias. */
+  /** Values of the classifier. For each layer: the weights row by row, then the bias. */
   readonly classifier: SharedArrayBuffer;
-  /** Identifies the mixture's content. */
+  /** Digest that identifies the content of the mixture. */
   readonly digest: string;
 }
 
-/** The leader's part: every row uses the one adapter into which all are stacked. */
+/** What the leader needs to run a mixture. All adapters are stacked into one, which every row uses. */
 export interface MixtureParts {
-  /** Address of the stacked adapter in all threads' memories. */
+  /** Address of the stacked adapter; it is the same in the memories of all threads. */
   readonly address: number;
-  /** MixtureSpec.keptAfter. */
+  /** Number of tokens after which a sequence keeps its weights; see MixtureSpec.keptAfter. */
   readonly keptAfter: number | null;
 }
 
-/** Throws invalid_lora_adapter if it does not fit the model, and the errors of reading prepared adapters. */
+/**
+ * Loads a mixture. Throws invalid_lora_adapter if it does not fit the model, and the errors of reading prepared
+ * adapters.
+ */
 export async function loadMixture(
   spec: MixtureSpec,
   model: Pick<PartitionPlan, "graph" | "shape" | "threads">,
@@ -56,12 +62,12 @@ export async function loadMixture(
   return { mixture, classifier, digest: digestOf(spec, classifier) };
 }
 
-/** Highest rank of a matrix of the stacked adapter. */
+/** Returns the maximum rank of a matrix in the stacked adapter. */
 export function mixtureRank({ ranks }: Mixture): number {
   return Math.max(...stackedRanks(ranks).flat());
 }
 
-/** The weights and the bias of each layer. */
+/** Returns views of the weights and the bias of each classifier layer. */
 export function classifierViews(
   { classifier }: Mixture,
   values: SharedArrayBuffer,
@@ -74,7 +80,7 @@ export function classifierViews(
   return classifier.map(({ rows, columns }) => ({ weight: take(rows * columns), bias: take(rows) }));
 }
 
-/** Returns the number of layers of its outputs. */
+/** Checks that the classifier fits the model. Returns the number of layers in its outputs. */
 function checkClassifier({ adapters, classifier, layerwise }: MixtureSpec, width: number): number {
   let columns = width;
   for (const [i, layer] of classifier.entries()) {
@@ -117,7 +123,7 @@ function classifierMatrix({ rows, columns }: ClassifierLayer, index: number, cou
   const bytes = shape.reduce((one, other) => one * other, Float32Array.BYTES_PER_ELEMENT);
   const name = `classifier ${index}`;
   const tensor = { name, type: f32, shape, file: 0, offset: 0, bytes };
-  // No bias here: classifier.ts adds it.
+  // The matrix has no bias, because classifier.ts adds the bias itself.
   return { name, tensor, firstRow: 0, rows: padded, columns: paddedTo(columns), bias: null };
 }
 
@@ -142,7 +148,10 @@ function paddedTo(count: number): number {
   return Math.ceil(count / columnGrain) * columnGrain;
 }
 
-/** Prepared adapters are named by their content. */
+/**
+ * Returns the digest of a mixture. The names of prepared adapters stand for their content, because they are derived
+ * from it.
+ */
 function digestOf({ adapters, classifier, ...rules }: MixtureSpec, values: SharedArrayBuffer): string {
   const said = JSON.stringify([adapters.map((path) => basename(path)), rules]);
   return createHash("sha256").update(said).update(new Uint8Array(values)).digest("hex");

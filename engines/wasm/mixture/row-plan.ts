@@ -1,19 +1,22 @@
-// Row plan of a mixture: the order in which the rows of a step are computed, and which of them need the first pass. All
-// do, unless slots keep their weights after some tokens. Rows with kept weights come last, so the others are at the
-// start of every pass. The leader asks before each step.
+// Row plan of a mixture: the order in which the rows of a step are computed, and which rows need the first pass. All
+// rows need it, unless the mixture lets slots keep their adapter weights after some tokens. Rows with kept weights are
+// computed last, so the rows that need the first pass are at the start of every pass. The model calls begin() before
+// each step.
 import type { Batch } from "../../batch.ts";
 
-/** State of a slot whose prompt is not complete. */
+/** Value of #fed for a slot whose prompt is not complete. */
 const inPrompt = -1;
 
 export class RowPlan {
-  /** Rows of the batch in order of computation. */
+  /** Row numbers of the batch, in order of computation. */
   readonly rows: Int32Array;
-  /** MixtureSpec.keptAfter. */
+  /** Number of tokens after which a sequence keeps its weights; see MixtureSpec.keptAfter. */
   readonly #keptAfter: number | null;
-  /** By slot: single tokens computed after its prompt, up to the first with kept weights. */
+  /**
+   * For each slot: the number of single tokens computed after its prompt, counted up to the first with kept weights.
+   */
   readonly #fed: Int32Array;
-  /** By row of the batch. */
+  /** For each row of the batch: the values of hasKept() and keeps(). */
   readonly #hasKept: Uint8Array;
   readonly #keeps: Uint8Array;
 
@@ -30,7 +33,7 @@ export class RowPlan {
     return this.#hasKept[row] === 1;
   }
 
-  /** Whether its slot keeps the weights of the row's last token. */
+  /** Whether the row's slot keeps the adapter weights of the row's last token. */
   keeps(row: number): boolean {
     return this.#keeps[row] === 1;
   }
@@ -45,11 +48,14 @@ export class RowPlan {
 
   #feed(batch: Batch, row: number, keptAfter: number): void {
     const slot = batch.slot[row] as number;
-    // A model that keeps weights neither copies nor restores slots: their content always begins with a row at 0.
+    // A model that keeps weights neither copies nor restores slots, so the content of a slot always begins with a row
+    // at position 0.
     const before = batch.position[row] === 0 ? inPrompt : (this.#fed[slot] as number);
-    // Any row of a prompt may want logits. The prompt is over when a single token follows a row that does.
+    // Any row of a prompt may want logits. The prompt is complete when a row with a single token follows a row that
+    // wants logits.
     const isAlone = before !== inPrompt && batch.length[row] === 1;
-    // If a row skipped the first pass, no later row can run it.
+    // After a row has skipped the first pass, no later row of the slot can run it, so all later rows use the kept
+    // weights.
     const hasKept = before > keptAfter || (isAlone && before === keptAfter);
     let fed = (batch.logitsCount[row] as number) > 0 ? 0 : inPrompt;
     if (hasKept) fed = keptAfter + 1;

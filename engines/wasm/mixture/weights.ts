@@ -1,6 +1,6 @@
-// Mixture weights on one compute thread: the weight of each adapter for each token. They are made from the classifier's
-// outputs and applied to this thread's ranks, between the two products of the stacked adapter. All threads compute the
-// same weights.
+// Mixture weights on one compute thread: the weight of each adapter for each token. They are computed from the
+// classifier's outputs. Between the two products (A, then B) of the stacked adapter, they are multiplied with this
+// thread's results of A. All threads compute the same weights.
 import { stackedRanks } from "../adapters/file.ts";
 import { layOutAdapter, type SiteLayout } from "../adapters/layout.ts";
 import type { AdapterSite } from "../adapters/sites.ts";
@@ -16,7 +16,7 @@ export interface MixtureWeightsParts {
   readonly sites: readonly AdapterSite[];
   readonly index: number;
   readonly pass: PassDescriptor;
-  /** The thread's memory. */
+  /** View of the whole memory of the thread. */
   readonly floats: Float32Array;
 }
 
@@ -24,19 +24,20 @@ export class MixtureWeights {
   readonly #mixture: Mixture;
   readonly #pass: PassDescriptor;
   readonly #floats: Float32Array;
-  /** Floats of a token's weights: [layer][adapter]. */
+  /** Number of floats in a token's weights: [layer][adapter]. */
   readonly #stride: number;
   /**
-   * Weights of each token of the pass, then the kept weights of each slot, then the constant weights of the first pass.
+   * Weights of each token of the pass, followed by the kept weights of each slot and by the constant weights of the
+   * first pass.
    */
   readonly #table: Float32Array;
   readonly #firstKept: number;
   readonly #constant: number;
-  /** By token of the pass: start of its weights in the table. */
+  /** For each token of the pass: start of its weights in the table. */
   readonly #start: Int32Array;
-  /** By site, then by row of A that this thread computes: index of its weight among a token's weights. */
+  /** For each site and each row of A that this thread computes: index of the row's weight among a token's weights. */
   readonly #weightOf: readonly Int32Array[];
-  /** Values of the current layer, by adapter. */
+  /** Values of the current layer, one per adapter. */
   readonly #values: Float64Array;
   readonly #counts: Uint8Array;
 
@@ -58,7 +59,10 @@ export class MixtureWeights {
     this.#counts = new Uint8Array(adapters);
   }
 
-  /** Before the first layer. Returns false if no adapter has weight in this pass. */
+  /**
+   * Selects the weights of each token of the pass. Called before the first layer. Returns false if no adapter has a
+   * weight other than 0 in this pass.
+   */
   begin(): boolean {
     const pass = this.#pass;
     const { isFirstPass } = pass;
@@ -75,7 +79,10 @@ export class MixtureWeights {
     return true;
   }
 
-  /** At the end of the first pass: `outputs` is the address of the classifier's outputs, token by token. */
+  /**
+   * Computes the weights from the classifier's outputs, and keeps them for the slots that want it. Called at the end of
+   * the first pass. `outputs` is the address of the outputs, token by token.
+   */
   take(outputs: number): void {
     const pass = this.#pass;
     const { adapters } = this.#mixture;
@@ -91,8 +98,9 @@ export class MixtureWeights {
   }
 
   /**
-   * Weighs the products with A at a site: `count` rows at `reduced`, `width` floats apart, of the pass's tokens or, at
-   * the output site, of its output tokens. All rows use the mixture, so row i belongs to the i-th of them.
+   * Multiplies the results of A at a site by the adapter weights. There are `count` rows from `reduced` on, `width`
+   * floats apart. They belong to the tokens of the pass or, at the output site, to its output tokens. All rows of a
+   * mixture use the adapter, so row i belongs to token i or to output token i.
    */
   apply(site: number, reduced: number, count: number, width: number): void {
     const weightOf = this.#weightOf[site] as Int32Array;
@@ -113,7 +121,7 @@ export class MixtureWeights {
     return this.#firstKept + (slotPlusOne - 1) * this.#stride;
   }
 
-  /** Turns a layer's outputs at `from` into weights at `to` of the table. */
+  /** Converts the classifier's outputs of one layer, at `from`, to weights in the table, at `to`. */
   #weigh(from: number, to: number): void {
     const { adapters, temperature, topAdapters, normalisesTop, globalWeight } = this.#mixture;
     const values = this.#values;
@@ -127,7 +135,7 @@ export class MixtureWeights {
     }
   }
 
-  /** Softmax over the values whose counts[i] is 1. */
+  /** Replaces the values whose #counts[i] is 1 by their softmax. */
   #softmax(temperature: number): void {
     const values = this.#values;
     let largest = Number.NEGATIVE_INFINITY;
@@ -143,7 +151,10 @@ export class MixtureWeights {
     for (let i = 0; i < values.length; i++) values[i] = (values[i] as number) / sum;
   }
 
-  /** Ties go to the lower index. */
+  /**
+   * Sets #counts to 1 for the `count` largest values and to 0 for the others. Of equal values, the lower index is
+   * chosen.
+   */
   #chooseTop(count: number): void {
     const values = this.#values;
     for (let i = 0; i < values.length; i++) {
@@ -158,7 +169,10 @@ export class MixtureWeights {
   }
 }
 
-/** Padding rows of a tile may use any weight: their products are 0. */
+/**
+ * Returns the index of the weight of each of this thread's rows of A. Padding rows of a tile may have any index,
+ * because their products are 0.
+ */
 function weightOfRows(
   { share, ownRows, matrices }: SiteLayout,
   site: number,

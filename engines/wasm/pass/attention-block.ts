@@ -1,6 +1,7 @@
-// Attention on one compute thread: its rows of queries, keys and values, then its pages of the KV cache, then its rows
-// of the output. The thread that computed a head norms and rotates its queries and keys. If the norm spans all heads,
-// every thread does so for all heads instead.
+// Attention block: the attention step on one compute thread. The thread computes its rows of queries, keys and values.
+// It then attends over its pages of the KV cache, and computes its rows of the output. Each head's queries and keys are
+// normed and rotated by the thread that computed the head. However, if the norm spans all heads, every thread norms and
+// rotates all heads.
 
 import type { HeadNorms } from "../graph/graph.ts";
 import type { ThreadKv } from "../kv/thread-kv.ts";
@@ -9,10 +10,10 @@ import { multiplyAtSite, type StepParts, type StepRunner } from "./step-runner.t
 
 const floatBytes = 4;
 
-/** Some heads of n tokens; query heads are numbered first, then key heads. */
+/** A range of heads of n tokens. Query heads have the lowest numbers, followed by key heads. */
 interface Heads {
   readonly at: number;
-  /** Floats from one token's heads to the next token's. */
+  /** Number of floats between the heads of one token and those of the next. */
   readonly stride: number;
   readonly first: number;
   readonly count: number;
@@ -48,7 +49,7 @@ export class AttentionBlock implements StepRunner<DividedAttention> {
     products.addToHidden(step.output, n, step.postNorm);
   }
 
-  /** Norms and rotates the queries and keys that this thread has just computed; its pieces are whole heads. */
+  /** Norms and rotates the queries and keys that this thread has just computed. Its pieces consist of whole heads. */
   #finishOwnHeads({ input, norms, rope }: DividedAttention, n: number): void {
     const { plan, products } = this.#parts;
     const { heads, kvHeads, headLength } = plan.shape;

@@ -1,5 +1,6 @@
-// Embedding tables of an encoder: adds the row of each token's position and the row of token type 0 to its embedding,
-// and norms the sum. Every compute thread does so for itself, at the start of a pass.
+// Embedding tables of an encoder. They add two rows to each token's embedding: the row of the token's position, and the
+// row of token type 0. The sum is then normed. Every compute thread computes all of this itself, at the start of a
+// pass.
 
 import type { Norm } from "../graph/graph-tensors.ts";
 import type { DividedGraph, Share } from "../plan/partition-plan.ts";
@@ -21,7 +22,7 @@ export class EmbeddingTables {
     this.#parts = parts;
   }
 
-  /** Adds to the hidden states of the pass's n tokens. */
+  /** Adds the rows to the hidden states of the pass's n tokens, and norms the sums if the model has a norm here. */
   add(n: number): void {
     const { plan, kernels, norms, at, tables, norm } = this.#parts;
     const { width } = plan.shape;

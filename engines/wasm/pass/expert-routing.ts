@@ -1,50 +1,51 @@
 // Expert routing: chooses the experts of each token and their weights, and sorts the tokens by expert. Every compute
-// thread computes it from the same logits, so it may depend on nothing else. Called by experts.ts.
+// thread must get the same result, so the routing depends only on the logits, which are equal in all threads. Called by
+// experts.ts.
 import type { Hyperparameters } from "../graph/shape.ts";
 
 /**
- * Limit of the scratch rows for the experts' inner states, unless a single token needs more. A few tokens per expert
- * are the most efficient.
+ * Maximum number of scratch rows for the inner states of the experts; a single token may exceed it. A small number of
+ * tokens per expert is the most efficient.
  */
 const mostRows = 1024;
 
-/** Tokens of a pass that are routed at a time. */
+/** Returns how many tokens of a pass are routed at a time; 0 if the model has no experts. */
 export function expertTokens({ experts }: Pick<Hyperparameters, "experts">, passTokens: number): number {
   return experts === null ? 0 : Math.max(1, Math.min(passTokens, Math.floor(mostRows / experts.used)));
 }
 
-/** Rows of those tokens: one per token and chosen expert. */
+/** Returns how many rows these tokens need: one per token and chosen expert. */
 export function expertRows(shape: Pick<Hyperparameters, "experts">, passTokens: number): number {
   return expertTokens(shape, passTokens) * (shape.experts?.used ?? 0);
 }
 
 interface RoutingShape {
-  /** Number of experts. */
+  /** Number of experts in the layer. */
   readonly count: number;
   /** Experts used per token. */
   readonly used: number;
-  /** Most tokens at a time. */
+  /** Maximum number of tokens routed at a time. */
   readonly tokens: number;
 }
 
 /**
  * Assignment of tokens to experts. A row is a pair of token and expert; each token has `used` rows. Rows are sorted by
- * expert, then by token, so a token's result never depends on other tokens.
+ * expert, then by token. Therefore the result of a token never depends on other tokens.
  */
 export class ExpertRouting {
-  /** Chosen experts, ascending; only the first `takenCount` are valid. */
+  /** Numbers of the chosen experts, ascending. Only the first `takenCount` entries are valid. */
   readonly taken: Int32Array;
   takenCount = 0;
   readonly rowToken: Int32Array;
   readonly rowWeight: Float32Array;
   readonly #shape: RoutingShape;
-  /** By expert: its first row; one more entry ends the last expert. */
+  /** First row of each expert. One more entry marks the end of the last expert's rows. */
   readonly #firstRow: Int32Array;
   readonly #nextRow: Int32Array;
-  /** By token and rank. */
+  /** Chosen experts and their weights: `used` entries per token, in descending order of the logit. */
   readonly #chosen: Int32Array;
   readonly #weights: Float32Array;
-  /** Largest logits of the current token, by rank. */
+  /** Largest logits of the current token, in descending order. */
   readonly #best: Float64Array;
 
   constructor(shape: RoutingShape) {
@@ -68,7 +69,10 @@ export class ExpertRouting {
     return (this.#firstRow[expert + 1] as number) - (this.#firstRow[expert] as number);
   }
 
-  /** Routes n tokens; the logits of token i begin at from + i * count. */
+  /**
+   * Chooses and weights the experts of n tokens, and sorts the tokens by expert. The logits of token i begin at from +
+   * i * count.
+   */
   route(logits: Float32Array, from: number, n: number, normalised: boolean): void {
     for (let token = 0; token < n; token++) {
       const at = from + token * this.#shape.count;
@@ -78,7 +82,10 @@ export class ExpertRouting {
     this.#sort(n);
   }
 
-  /** Chooses the experts with the largest logits; ties go to the lower number. NaN counts as the least. */
+  /**
+   * Chooses the experts with the largest logits. Of equal logits, the lower expert number is chosen. NaN counts as the
+   * smallest value.
+   */
   #choose(logits: Float32Array, from: number, token: number): void {
     const { count, used } = this.#shape;
     const chosen = token * used;
@@ -87,7 +94,7 @@ export class ExpertRouting {
     for (let expert = 0; expert < count; expert++) {
       const logit = logits[from + expert] as number;
       let rank = Math.min(expert, used);
-      // The first `used` experts always enter the list, so it has no holes.
+      // The first `used` experts always enter the list, so that it has no empty entries.
       if (rank === used && !(logit > (best[used - 1] as number))) continue;
       if (rank === used) rank--;
       for (; rank > 0 && logit > (best[rank - 1] as number); rank--) {
@@ -99,7 +106,7 @@ export class ExpertRouting {
     }
   }
 
-  /** Weights are the softmax over all experts or, if normalised, over the chosen ones. */
+  /** Computes the weights: the softmax over all experts or, if `normalised`, over the chosen ones. */
   #weigh(logits: Float32Array, from: number, token: number, normalised: boolean): void {
     const { count, used } = this.#shape;
     const [largest = 0] = this.#best;

@@ -1,6 +1,6 @@
-// Experts: the mixture-of-experts step on one compute thread. All threads choose the same experts for every token, then
-// each multiplies its rows of all chosen experts. The load of the threads is therefore equal, however tokens are
-// distributed. The input rows stay unchanged.
+// Experts: the mixture-of-experts step on one compute thread. All threads choose the same experts for every token. Each
+// thread then multiplies its own rows of all chosen experts. Therefore all threads have the same load, even if most
+// tokens choose the same experts. The input rows stay unchanged.
 
 import type { Hyperparameters } from "../graph/shape.ts";
 import type { DividedExperts } from "../plan/partition-plan.ts";
@@ -14,11 +14,11 @@ export class Experts implements StepRunner<DividedExperts> {
   readonly #floats: Float32Array;
   readonly #used: number;
   readonly #feedForward: number;
-  /** Tokens at a time. */
+  /** Maximum number of tokens computed at a time. */
   readonly #tokens: number;
   readonly #routing: ExpertRouting;
 
-  /** `floats`: all of the thread's memory. */
+  /** `floats`: a view of the whole memory of this thread. */
   constructor(parts: StepParts, experts: NonNullable<Hyperparameters["experts"]>, floats: Float32Array) {
     const { count, used, feedForward } = experts;
     this.#parts = parts;
@@ -53,7 +53,10 @@ export class Experts implements StepRunner<DividedExperts> {
     this.#routing.route(this.#floats, at.joined >>> 2, n, normalised);
   }
 
-  /** Computes this thread's part of the inner state of every row into its slab. Gate and up are divided alike. */
+  /**
+   * Computes this thread's part of the inner state of every row, and writes it to its slab. Gate and up are divided in
+   * the same way.
+   */
   #enter({ gate, up, activation }: DividedExperts, x: number, n: number): void {
     const { plan, kernels, at, products } = this.#parts;
     const { width } = plan.shape;
@@ -64,8 +67,8 @@ export class Experts implements StepRunner<DividedExperts> {
       const expert = routing.taken[i] as number;
       const count = routing.rowCountOf(expert);
       const offset = routing.firstRowOf(expert) * stride * floatBytes;
-      // An expert that all tokens use takes the input rows directly, prepared at most once. With a single token this is
-      // always so.
+      // An expert that all tokens use reads the input rows directly, so consecutive experts of this kind prepare them
+      // only once. If there is a single token, all chosen experts are of this kind.
       const isAll = count === n;
       const rows = isAll ? x : this.#gather(x, expert);
       const own = isAll ? prepared : -1;
@@ -89,7 +92,10 @@ export class Experts implements StepRunner<DividedExperts> {
     return at.gathered;
   }
 
-  /** Computes this thread's rows of the weighted sum over each token's experts, in ascending order, into its slab. */
+  /**
+   * Computes this thread's rows of the weighted sum over each token's experts, and writes them to its slab. The experts
+   * are added in ascending order.
+   */
   #leave({ down }: DividedExperts, n: number): void {
     const { kernels, at, products } = this.#parts;
     const { ownSlab } = products;

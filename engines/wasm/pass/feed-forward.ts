@@ -21,7 +21,10 @@ export class FeedForward implements StepRunner<DividedFeedForward> {
     products.addToHidden(down, n, postNorm);
   }
 
-  /** Gate and up have equally many rows, so they are divided alike. */
+  /**
+   * Computes activation(gate(x)) * up(x) for this thread's rows. Gate and up have the same number of rows, so they are
+   * divided in the same way.
+   */
   #multiplyGated(
     { up, site, activation }: DividedFeedForward,
     gate: NonNullable<DividedFeedForward["gate"]>,

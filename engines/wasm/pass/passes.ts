@@ -1,5 +1,6 @@
-// Passes: runs the described pass on all compute threads of a model, unless a thread has ended, the model is being
-// unloaded, or an earlier pass failed. The model fills the pass descriptor; the leader is thread 0 of the group.
+// Passes: runs the described pass on all compute threads of a model. It throws if a thread has ended, the model is
+// being unloaded, or an earlier pass failed. The model fills the pass descriptor beforehand. The leader is thread 0 of
+// the group.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Batch } from "../../batch.ts";
 import type { ComputeThread } from "../threads/compute-thread.ts";
@@ -10,7 +11,7 @@ export class Passes {
   readonly #helpers: readonly HelperThread[];
   readonly #abortFlag: Uint8Array | null;
   #disposed = false;
-  /** Why no further pass can run; set when a thread ends or a pass fails. */
+  /** Reason why no further pass can run; set when a thread ends or a pass fails. */
   #broken: ServerError | null = null;
 
   constructor(leader: ComputeThread, helpers: readonly HelperThread[], abortFlag: SharedArrayBuffer | null) {
@@ -32,19 +33,22 @@ export class Passes {
     this.#leader.runPass(this.#checkAborted);
   }
 
-  /** Checked before each layer too: the pass of a long text may take a minute. */
+  /**
+   * Throws if the model is being unloaded. Also called before each layer, because the pass of a long text may take a
+   * minute.
+   */
   readonly #checkAborted = () => {
     if (this.#abortFlag?.[0] === 1) throw new ServerError("model_failed", "the forward pass was aborted");
   };
 
-  /** Ends the current step and all later ones. Returns the error to throw. */
+  /** Makes the current step and all later ones fail. Returns the error to throw. */
   fail(error: unknown): ServerError {
     this.#leader.group.fail();
     this.#broken ??= asModelFailure(error);
     return this.#broken;
   }
 
-  /** Returns false if already disposed. */
+  /** Stops the compute threads. Returns false if dispose() was called before. */
   dispose(): boolean {
     if (this.#disposed) return false;
     this.#disposed = true;
@@ -58,7 +62,7 @@ export class Passes {
   }
 }
 
-/** A token outside the vocabulary would read other memory. */
+/** Checks that all tokens are in the vocabulary, because other tokens would read unrelated memory. */
 export function checkTokens(batch: Batch, vocabSize: number): void {
   for (let i = 0; i < batch.tokenCount; i++) {
     const token = batch.tokens[i] as number;

@@ -1,5 +1,6 @@
-// Pooler: turns the hidden states of a sequence into one vector or the scores of a head. Runs on the leader, which has
-// all hidden states, between passes. It takes one sequence at a time: the cost is negligible beside the pass.
+// Pooler: turns the hidden states of a sequence into one vector, or into the scores of a scoring head. It runs between
+// passes on the leader, which has all hidden states. It takes one sequence at a time, because its cost is negligible
+// compared with the pass.
 
 import type { GraphPooling, ScoringHead } from "../graph/graph-pooling.ts";
 import type { Norm } from "../graph/graph-tensors.ts";
@@ -33,8 +34,9 @@ export class Pooler {
   }
 
   /**
-   * Pools `count` tokens of one sequence, from the pass's token `firstToken` on. A mean adds its sum to `out`; the
-   * other kinds overwrite it, so the last pass of a long sequence wins.
+   * Pools `count` tokens of one sequence, from the pass's token `firstToken` on. For a mean, the sum of the tokens'
+   * states is added to `out`. The other kinds overwrite `out`, so the last pass of a long sequence determines the
+   * result.
    */
   pool(firstToken: number, count: number, out: Float32Array): void {
     const { pooling, floats, shape } = this.#parts;
@@ -58,14 +60,14 @@ export class Pooler {
     }
   }
 
-  /** Address of a token's hidden state after the output norm. */
+  /** Computes a token's hidden state after the output norm. Returns its address. */
   #state(token: number): number {
     const { norms, outputNorm, at, shape } = this.#parts;
     norms.run(outputNorm, at.hidden + token * shape.width * floatBytes, at.input, 1);
     return at.input;
   }
 
-  /** Address of the sum of these hidden states over `count` tokens. */
+  /** Sums the hidden states of `count` tokens after the output norm. Returns the address of the sum. */
   #sum(firstToken: number, count: number): number {
     const { kernels, norms, outputNorm, at, floats, shape } = this.#parts;
     const { width } = shape;
@@ -90,7 +92,7 @@ export class Pooler {
     if (head.softmax) softmax(out);
   }
 
-  /** Address of the scoring head's input. */
+  /** Computes the input of the scoring head. Returns its address. */
   #scored(of: ScoringHead["of"], firstToken: number, count: number): number {
     if (of !== "mean") return this.#state(of === "first" ? firstToken : firstToken + count - 1);
     const { kernels, shape } = this.#parts;

@@ -1,10 +1,10 @@
-// Rotation table of a pass: a cosine and a sine of every token's position for each rotated pair. Every compute thread
-// fills its own at the start of a pass.
+// Rotation table of a pass: the cosine and sine of each rotated pair at every token's position. Every compute thread
+// fills its own table at the start of a pass.
 
 import type { Rope } from "../graph/ropes.ts";
 import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
 
-/** `table` gets two floats for each pair of each token of the pass. */
+/** Fills `table`: two floats (cosine, sine) for each pair of each token of the pass. */
 export function fillRotation(pass: PassDescriptor, { frequencies, magnitude }: Rope, table: Float32Array): void {
   const pairs = frequencies.length;
   for (let row = 0; row < pass.rowCount; row++) {

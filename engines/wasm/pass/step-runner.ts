@@ -1,5 +1,5 @@
-// Step runner: the interface of a layer's steps on a compute thread, and the parts they share. Each kind has its own
-// file: attention-block.ts, feed-forward.ts, experts.ts.
+// Step runner: the interface that runs one kind of layer step on a compute thread, and the parts that all kinds share.
+// Each kind has its own file: attention-block.ts, feed-forward.ts, experts.ts.
 import type { AdapterPass } from "../adapters/pass.ts";
 import type { Activation } from "../graph/shape.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
@@ -22,14 +22,14 @@ export interface StepParts {
   readonly allGather: AllGather;
   readonly products: ThreadProducts;
   readonly norms: ThreadNorms;
-  /** Null if the model takes no adapters. */
+  /** Runs the adapters' part of a pass; null if the model takes no adapters. */
   readonly adapters: AdapterPass | null;
 }
 
-/** The kernels' numbers of activations. */
+/** Numbers by which the kernels identify activations. */
 export const activationNumbers: Readonly<Record<Activation, number>> = { silu: 0, gelu: 1 };
 
-/** Input rows of the products of one adapter site (adapters/sites.ts). */
+/** Input rows of the products at one adapter site (adapters/sites.ts). */
 export interface SiteInput {
   readonly site: number;
   readonly x: number;
@@ -37,7 +37,7 @@ export interface SiteInput {
   readonly n: number;
 }
 
-/** Multiplies matrices that share their input and are divided together, and adds the adapters' contribution. */
+/** Multiplies matrices that have the same input and are divided together, and adds the adapters' contribution. */
 export function multiplyAtSite(
   { products, adapters }: Pick<StepParts, "products" | "adapters">,
   share: Share,

@@ -1,66 +1,69 @@
 // Partition plan: which thread computes which rows of each matrix, and all other parameters that the compute threads
-// share. Pure arithmetic over plain data: every thread derives the division itself from the same plan.
+// share. Pure arithmetic over plain data: every thread computes the same division from the same plan.
 
 import type { AttentionRules, Graph, GraphStep } from "../graph/graph.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
 import type { Activation, Hyperparameters } from "../graph/shape.ts";
 import type { Mixture } from "./mixture.ts";
 
-/** Sent to every compute thread. */
+/** Plan from which every thread computes the same division of the rows. Sent to every compute thread. */
 export interface PartitionPlan {
   readonly files: readonly string[];
   readonly graph: Graph;
   readonly shape: Hyperparameters;
   readonly threads: number;
-  /** Tokens computed in one pass; longer steps are cut into several. */
+  /** Maximum number of tokens in one pass; longer steps are split into several passes. */
   readonly passTokens: number;
-  /** Sequences in one pass. */
+  /** Maximum number of sequences in one pass. */
   readonly maxRows: number;
-  /** Logits rows of one pass. */
+  /** Maximum number of logits rows in one pass. */
   readonly maxOutputs: number;
   readonly blockTokens: number;
-  /** GGUF number of the KV cache's type. */
+  /** GGUF type number of the KV cache's elements. */
   readonly kvType: number;
   readonly pagesPerThread: number;
   readonly blocksPerSequence: number;
-  /** Highest rank of a LoRA adapter; 0 = no adapters. */
+  /** Maximum rank of a LoRA adapter; 0 = no adapters. */
   readonly adapterRank: number;
-  /** Null if no classifier weighs adapters. */
+  /** Null if the model is no mixture (adapters weighted by a classifier). */
   readonly mixture: Mixture | null;
 }
 
 /**
- * Layers of the KV cache. The first pass of a mixture has its own layers, after the model's. An encoder reuses one,
- * since its keys and values live no longer than a layer.
+ * Returns the number of layers in the KV cache. A mixture computes a first pass, whose layers are stored after the
+ * model's. An encoder reuses one layer, because its keys and values are discarded after their layer.
  */
 export function kvLayers({ graph, shape, mixture }: Pick<PartitionPlan, "graph" | "shape" | "mixture">): number {
   if (graph.isEncoder) return 1;
   return mixture ? 2 * shape.layers : shape.layers;
 }
 
-/** Rows of a matrix are packed this many at a time. */
+/** Number of matrix rows that are packed together; pieces are padded to a multiple of it. */
 export const rowGrain = 16;
 
-/** Consecutive rows of one matrix that one thread computes. */
+/** Piece: consecutive rows of one matrix that one thread computes. */
 export interface Piece {
   readonly matrix: Matrix;
   readonly firstRow: number;
   readonly rows: number;
-  /** `rows` rounded up to a multiple of 16: the number packed and computed. */
+  /** `rows` rounded up to a multiple of 16: the number of rows packed and computed. */
   readonly padded: number;
-  /** Offset of its results in the thread's slab, and in the joined rows, in floats. */
+  /** Offsets of the piece's results, in floats: in a row of the thread's slab, and in the joined row of all threads. */
   readonly slabColumn: number;
   readonly column: number;
 }
 
-/** One thread's part of several matrices that share their input. */
+/** Share: one thread's part of several matrices that have the same input. */
 export interface Share {
   readonly pieces: readonly Piece[];
-  /** Floats of a row of the thread's slab, padding included. */
+  /** Number of floats in a row of the thread's slab, including padding. */
   readonly stride: number;
 }
 
-/** Cuts the rows of all matrices, in order, into equal shares of whole units of `unit` rows (a multiple of 16). */
+/**
+ * Divides the rows of all matrices, in order, into equal shares. Each share is a number of whole units of `unit` rows
+ * (a multiple of 16).
+ */
 export function divide(matrices: readonly Matrix[], unit: number, threads: number): Share[] {
   const units = matrices.flatMap((matrix, at) => {
     const column = matrices.slice(0, at).reduce((sum, { rows }) => sum + rows, 0);
@@ -92,14 +95,14 @@ export function divide(matrices: readonly Matrix[], unit: number, threads: numbe
   });
 }
 
-/** The least multiple of 16 rows that holds whole heads. */
+/** Returns the smallest multiple of 16 rows that consists of whole heads. */
 export function headUnit(headLength: number): number {
   let unit = headLength;
   while (unit % rowGrain !== 0) unit += headLength;
   return unit;
 }
 
-/** A step of a layer with its matrices divided; index = thread. */
+/** A step of a layer, with its matrices divided among the threads. Each list of shares is indexed by thread. */
 export type DividedStep =
   | { readonly kind: "norm"; readonly norm: Norm | null }
   | { readonly kind: "hiddenNorm"; readonly norm: Norm }
@@ -109,7 +112,10 @@ export type DividedStep =
 
 export interface DividedAttention extends AttentionRules {
   readonly kind: "attention";
-  /** Number of the adapter site of its first products (adapters/sites.ts); the output's site is the next number. */
+  /**
+   * Number of the adapter site (adapters/sites.ts) of queries, keys and values. The site of the output matrix has the
+   * next number.
+   */
   readonly site: number;
   /** Shares of queries, keys and values. */
   readonly input: readonly Share[];
@@ -118,7 +124,7 @@ export interface DividedAttention extends AttentionRules {
 
 export interface DividedFeedForward {
   readonly kind: "feedForward";
-  /** As for attention. */
+  /** Number of the adapter site of gate and up. The site of `down` has the next number. */
   readonly site: number;
   readonly gate: readonly Share[] | null;
   readonly up: readonly Share[];
@@ -128,8 +134,8 @@ export interface DividedFeedForward {
 }
 
 /**
- * Adapters do not apply to experts. All experts' rows are divided alike: gate, up and down are the shares of one
- * expert.
+ * A divided experts step. Adapters do not apply to experts. The rows of all experts are divided in the same way, so
+ * gate, up and down are the shares of one expert.
  */
 export interface DividedExperts {
   readonly kind: "experts";
@@ -144,15 +150,15 @@ export interface DividedExperts {
 export interface DividedGraph {
   readonly embedding: readonly Share[];
   readonly layers: readonly (readonly DividedStep[])[];
-  /** Tables added to the embedding, held whole by every thread; null = none. */
+  /** Tables added to the embedding. Every thread holds them completely; null = none. */
   readonly positions: Share | null;
   readonly tokenType: Share | null;
-  /** Empty shares if the model has no logits. */
+  /** Shares of the output matrix; the shares are empty if the model has no logits. */
   readonly output: readonly Share[];
   readonly outputSite: number;
-  /** The scoring head, held by the leader only; null = none. */
+  /** Scoring head, which only the leader holds; null = none. */
   readonly scoring: { readonly dense: Share | null; readonly output: Share | null };
-  /** The classifier of a mixture; empty if there is none. */
+  /** Layers of a mixture's classifier; empty if the model is no mixture. */
   readonly classifier: readonly (readonly Share[])[];
 }
 

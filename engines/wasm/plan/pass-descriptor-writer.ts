@@ -1,5 +1,5 @@
-// Writer of the pass descriptor: adds rows of a batch, and narrows the descriptor for a mixture's first pass. The model
-// calls it between passes.
+// Writer of the pass descriptor: adds rows of a batch, and limits the descriptor to some rows during a mixture's first
+// pass. The model calls it between passes.
 import type { Batch } from "../../batch.ts";
 import type { PagedKv } from "../kv/paged-kv.ts";
 import type { RowPlan } from "../mixture/row-plan.ts";
@@ -10,7 +10,7 @@ export class PassDescriptorWriter {
   readonly #blockTokens: number;
   readonly #kv: PagedKv;
   readonly #rowPlan: RowPlan;
-  /** Counts of the whole descriptor while it is narrowed. */
+  /** Counts of the whole descriptor, saved while the descriptor is limited to the rows of a first pass. */
   #whole = { rowCount: 0, tokenCount: 0, outputCount: 0 };
 
   constructor(pass: PassDescriptor, blockTokens: number, kv: PagedKv, rowPlan: RowPlan) {
@@ -20,7 +20,10 @@ export class PassDescriptorWriter {
     this.#rowPlan = rowPlan;
   }
 
-  /** Adds tokens from..from + count of a row of the batch; `adapter` is its address. */
+  /**
+   * Adds tokens `from` to `from + count` (exclusive) of a row of the batch. `adapter` is the address of the row's
+   * adapter; 0 = base model.
+   */
   add(batch: Batch, row: number, from: number, count: number, adapter: number): void {
     const pass = this.#pass;
     const at = pass.rowCount * rowFields;
@@ -40,7 +43,10 @@ export class PassDescriptorWriter {
     pass.addTokens(batch.tokens, (batch.offset[row] as number) + from, count);
   }
 
-  /** Narrows the descriptor to its leading rows, those without kept weights. Returns false if there are none. */
+  /**
+   * Limits the descriptor to the rows that need a mixture's first pass. These are the leading rows, which have no kept
+   * weights. Returns false if there are no such rows.
+   */
   beginFirstPass(): boolean {
     const pass = this.#pass;
     let rows = 0;
@@ -55,7 +61,7 @@ export class PassDescriptorWriter {
     return true;
   }
 
-  /** Restores the counts of the whole descriptor. */
+  /** Ends the limit that beginFirstPass() set: restores the counts of the whole descriptor. */
   endFirstPass(): void {
     const pass = this.#pass;
     pass.isFirstPass = false;

@@ -1,11 +1,15 @@
-// Pass descriptor: the shared block that tells all compute threads what a pass computes. The leader alone writes it,
-// between passes; all threads read it during a pass.
+// Pass descriptor: the shared block that tells all compute threads what a pass computes. Only the leader writes it, and
+// only between passes. All threads read it during a pass.
 import type { PartitionPlan } from "./partition-plan.ts";
 
 /**
- * Fields of a row. adapter: its address, the same in all threads' memories; 0 = base model. Of a mixture: kept = 1 +
- * the slot whose kept weights the row uses; keeps = 1 + the slot that keeps the weights of the row's last token; else
- * 0.
+ * Fields of a row.
+ *
+ * adapter: address of the row's adapter, the same in the memories of all threads; 0 = base model.
+ *
+ * kept (mixtures only): 1 + the slot whose kept adapter weights the row uses; 0 = none.
+ *
+ * keeps (mixtures only): 1 + the slot that keeps the adapter weights of the row's last token; 0 = none.
  */
 export const rowField = {
   firstToken: 0,
@@ -27,11 +31,11 @@ type Limits = Pick<PartitionPlan, "passTokens" | "maxRows" | "maxOutputs" | "blo
 export class PassDescriptor {
   readonly #header: Int32Array;
   readonly tokens: Int32Array;
-  /** rowFields ints for each sequence of the pass. */
+  /** Rows: `rowFields` integers for each sequence of the pass. */
   readonly rows: Int32Array;
-  /** Tokens of the pass whose logits are wanted. */
+  /** Indices of the tokens whose logits are wanted. */
   readonly outputs: Int32Array;
-  /** Page of each block of each row, from the row's firstPage on. */
+  /** KV page of each block of each row. A row's pages start at its firstPage. */
   readonly pages: Int32Array;
 
   static bytes(limits: Limits): number {
@@ -78,7 +82,7 @@ export class PassDescriptor {
     this.#header[header.outputs] = count;
   }
 
-  /** Row of the logits buffer that receives the pass's first output. */
+  /** Index of the row in the logits buffer that receives the first output of the pass. */
   get firstLogits(): number {
     return this.#header[header.firstLogits] as number;
   }
@@ -87,7 +91,7 @@ export class PassDescriptor {
     this.#header[header.firstLogits] = row;
   }
 
-  /** Whether this is a mixture's first pass, which ends with the classifier. */
+  /** Whether this is a mixture's first pass, which ends with the classifier instead of logits. */
   get isFirstPass(): boolean {
     return this.#header[header.isFirstPass] === 1;
   }
@@ -105,8 +109,8 @@ export class PassDescriptor {
   }
 
   /**
-   * Appends a row; addTokens() then appends its tokens. Fields without a parameter are 0. Returns the index of its
-   * first of `blockCount` pages.
+   * Appends a row; the caller then appends its tokens with addTokens(). Fields without a parameter are 0. Returns the
+   * index in `pages` of the first of the row's `blockCount` pages.
    */
   addRow(length: number, firstPosition: number, blockCount: number): number {
     const last = this.rowCount - 1;

@@ -1,9 +1,9 @@
-// All-gather between compute threads: each writes its slab to a shared buffer, all wait at a barrier, and each copies
-// the other slabs into its own memory. The buffer has two halves, used alternately: a fast thread writes to one while a
-// slow thread still reads the other, so one barrier per call is enough.
+// All-gather between compute threads. Each thread writes its slab to a shared buffer, waits at a barrier, and then
+// copies the slabs of the other threads into its own memory. The buffer has two halves, which are used alternately: a
+// fast thread writes to one half while a slow thread still reads the other. Therefore one barrier per call is enough.
 import type { ThreadGroup } from "./thread-group.ts";
 
-/** Slabs in each thread's memory, one per thread, at `slabs`, `slabBytes` apart. */
+/** Addresses of the slabs in each thread's memory: one slab per thread, from address `slabs` on, `slabBytes` apart. */
 interface Slabs {
   readonly slabs: number;
   readonly slabBytes: number;
@@ -27,7 +27,7 @@ export class AllGather {
     this.#buffer = new Uint8Array(gatherBuffer);
   }
 
-  /** Shares the first bytesOf(thread) bytes of every thread's slab. */
+  /** Exchanges slabs: each thread receives the first bytesOf(thread) bytes of every other thread's slab. */
   slabs(bytesOf: (thread: number) => number): void {
     const { index, size } = this.#group;
     if (size === 1) return;
@@ -44,7 +44,10 @@ export class AllGather {
     }
   }
 
-  /** Shares `count` rows of `rowBytes` bytes at `at`; this thread has filled the rows for which isOwn() is true. */
+  /**
+   * Exchanges `count` rows of `rowBytes` bytes at address `at`. This thread sends the rows for which isOwn() is true
+   * and receives the others.
+   */
   rows(at: number, count: number, rowBytes: number, isOwn: (row: number) => boolean): void {
     const { size } = this.#group;
     if (size === 1) return;

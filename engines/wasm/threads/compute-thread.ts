@@ -1,6 +1,6 @@
 // Compute thread: holds its slices of the weights and runs passes over them. Every thread runs the same program on its
-// own rows of each matrix. After each product the threads gather the results; each thread computes everything else for
-// itself.
+// own rows of each matrix. After each product, the threads gather each other's results. Every thread repeats all other
+// computations itself.
 import { AdapterPass, type AdapterScratch } from "../adapters/pass.ts";
 import { adapterSites } from "../adapters/sites.ts";
 import type { Rope } from "../graph/ropes.ts";
@@ -37,26 +37,28 @@ export class ComputeThread {
   readonly #index: number;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
-  /** Grows for adapters only, by the host's calls; existing addresses never move. */
+  /**
+   * The thread's memory. It grows only when the adapter host makes room for adapters; existing addresses never move.
+   */
   readonly memory: KernelMemory;
   readonly #bytes: Uint8Array;
   readonly #floats: Float32Array;
-  /** Rotation tables, by rope. */
+  /** Rotation tables, one per rope. */
   readonly #rotations: readonly Float32Array[];
   readonly #allGather: AllGather;
   readonly #norms: ThreadNorms;
   readonly #products: ThreadProducts;
   readonly #kv: ThreadKv;
-  /** Null if the model takes no adapters. */
+  /** Runs the adapters' part of a pass; null if the model takes no adapters. */
   readonly #adapters: AdapterPass | null;
-  /** Null if no classifier weighs adapters. */
+  /** Null if the model is no mixture (adapters weighted by a classifier). */
   readonly #mixture: { readonly classifier: Classifier; readonly weights: MixtureWeights } | null;
   readonly #parts: StepParts;
   readonly #attention: AttentionBlock;
   readonly #feedForward: FeedForward;
-  /** Null if the model has no experts. */
+  /** Runs experts steps; null if the model has no experts. */
   readonly #experts: Experts | null;
-  /** Null if nothing is added to the embedding. */
+  /** Adds rows to the embedding; null if the model adds nothing to it. */
   readonly #tables: EmbeddingTables | null;
   readonly #logits: Float32Array;
 
@@ -127,15 +129,15 @@ export class ComputeThread {
     return { memory: this.memory.buffer, kv, kvPageBytes, kvLayerBytes };
   }
 
-  /** Reads and packs this thread's part of the model file. Throws model_file_invalid. */
+  /** Reads and packs this thread's part of the model file. Throws model_file_invalid if the file is damaged. */
   async load(onBytes: (bytes: number) => void): Promise<void> {
     await loadWeights(this.#plan, this.#divided, this.#index, this.#at, this.#kernels, this.#bytes, onBytes);
     this.#mixture?.classifier.load(this.#index, this.#kernels);
   }
 
   /**
-   * Runs the described pass; all threads call it. The results are complete on return. On the leader, `beforeLayer` may
-   * throw; the leader must then fail the group.
+   * Runs the pass that the descriptor describes. All threads call it. The results are complete on return. Only the
+   * leader passes `beforeLayer`. If it throws, the leader must call the group's fail().
    */
   runPass(beforeLayer?: () => void): void {
     const { tokenCount, outputCount, isFirstPass } = this.pass;
@@ -155,7 +157,10 @@ export class ComputeThread {
     this.group.barrier();
   }
 
-  /** Pools from the last pass. Every thread has all hidden states; the leader's pooler is used. */
+  /**
+   * Creates a pooler of the hidden states of the last pass. Only the leader uses one, although every thread has all
+   * hidden states.
+   */
   createPooler(): Pooler {
     const { graph, shape } = this.#plan;
     const { scoring } = this.#divided;
@@ -190,7 +195,10 @@ export class ComputeThread {
     }
   }
 
-  /** Each thread looks up the tokens whose embedding rows it has; together they form the first hidden state. */
+  /**
+   * Computes the first hidden state. Each thread looks up the tokens whose embedding rows it has, and the threads
+   * exchange these rows.
+   */
   #embed(n: number): void {
     const { tokens } = this.pass;
     const { width, embeddingScale } = this.#plan.shape;
@@ -209,7 +217,7 @@ export class ComputeThread {
     this.#tables?.add(n);
   }
 
-  /** Weighs the adapters for every token of a mixture's first pass. */
+  /** Computes the adapter weights of every token, at the end of a mixture's first pass. */
   #classify(n: number): void {
     if (!this.#mixture) return;
     const { classifier, weights } = this.#mixture;
@@ -218,7 +226,7 @@ export class ComputeThread {
     weights.take(classifier.run(input, n));
   }
 
-  /** Computes logits for the output tokens; every thread writes its part of the vocabulary. */
+  /** Computes the logits of the output tokens. Every thread writes its part of the vocabulary. */
   #project(outputs: number): void {
     const { pass } = this;
     const { shape, graph } = this.#plan;

@@ -1,5 +1,5 @@
-// Helper thread: a compute thread other than the leader, seen from the leader. It is watched from its start, so its end
-// is always noticed, with the reason.
+// Helper thread: the leader's handle of another compute thread. The thread is watched from its start, so its end is
+// always noticed, with the reason.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
 import type { ThreadPages } from "../kv/page-memory.ts";
@@ -7,11 +7,13 @@ import type { KernelMemory } from "../load/kernel-module.ts";
 import type { WorkerReport, WorkerTask } from "./worker.ts";
 
 export class HelperThread {
-  /** Resolves when the thread has ended for any reason, with the error for the model's requests. */
+  /** Resolves when the thread has ended for any reason. The value is the error for the model's requests. */
   readonly ended: Promise<ServerError>;
   readonly #worker: Worker;
 
-  /** Starts a thread that waits for its task. It produces little garbage, so a small heap is enough. */
+  /**
+   * Starts a thread that waits for its task. The thread allocates few objects, so a small JavaScript heap is enough.
+   */
   constructor() {
     const worker = new Worker(new URL("./worker.js", import.meta.url), {
       resourceLimits: { maxYoungGenerationSizeMb: 2 },
@@ -29,7 +31,7 @@ export class HelperThread {
     this.#worker = worker;
   }
 
-  /** Loads the thread's part of the model; returns its KV pages and its memory. Throws the thread's error. */
+  /** Loads the thread's part of the model. Returns its KV pages and its memory. Throws the thread's error. */
   async load(task: WorkerTask): Promise<{ readonly pages: ThreadPages; readonly memory: KernelMemory }> {
     const reported = new Promise<WorkerReport>((resolve) => this.#worker.once("message", resolve));
     this.#worker.postMessage(task);

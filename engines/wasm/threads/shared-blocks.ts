@@ -1,5 +1,5 @@
-// Shared blocks: the memory that all compute threads of a model share, beside each thread's own. The leader allocates
-// it once per load and sends it to the others.
+// Shared blocks: the memory that all compute threads of a model share, in addition to each thread's own memory. The
+// leader allocates it once per load and sends it to the other threads.
 import { adapterSlabBytes } from "../adapters/pass.ts";
 import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
 import { PassDescriptor } from "../plan/pass-descriptor.ts";
@@ -7,16 +7,16 @@ import { AllGather } from "./all-gather.ts";
 import { ThreadGroup } from "./thread-group.ts";
 import { slabBytes } from "./thread-memory.ts";
 
-/** The blocks of memory all threads see. */
+/** Blocks of memory that all compute threads access. */
 export interface SharedBlocks {
   readonly control: SharedArrayBuffer;
   readonly pass: SharedArrayBuffer;
   readonly gatherBuffer: SharedArrayBuffer;
   /** All-gather buffer of the adapters' products; empty if there are no adapters. */
   readonly adapterGatherBuffer: SharedArrayBuffer;
-  /** Values of a mixture's classifier (mixture/mixture.ts); null if there is none. */
+  /** Weights and biases of a mixture's classifier (mixture/mixture.ts); null if the model is no mixture. */
   readonly classifier: SharedArrayBuffer | null;
-  /** vocabSize floats for each logits row of a step. */
+  /** Logits of a step: vocabSize floats for each logits row. */
   readonly logits: SharedArrayBuffer;
 }
 

@@ -1,16 +1,19 @@
-// Thread group: how compute threads wait for each other, at a barrier inside a pass and for the next pass between
-// passes. A wait spins first, because most waits are shorter than a wake-up, and then sleeps. Every thread has a
-// ThreadGroup on the same control block; the leader is thread 0, the thread of the step loop.
+// Thread group: lets compute threads wait for each other, at a barrier inside a pass and for the next pass between
+// passes. A wait first spins, because most waits are shorter than a wake-up takes, and then sleeps. Every thread has a
+// ThreadGroup on the same control block. The leader is thread 0, which is the thread of the step loop.
 import { existsSync, readlinkSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 
-/** Words of the control block. */
+/** Index of each 32-bit word of the control block. */
 const word = { arrived: 0, phase: 1, sleepers: 2, passes: 3, failed: 4, stopped: 5, loadedKiB: 6, threadIds: 8 };
 
-/** Reads of a word before sleeping on it, about 10 ns each: at a barrier, and while waiting for the next pass. */
+/**
+ * Number of reads of a word before the thread sleeps on it, about 10 ns each: at a barrier, and while waiting for the
+ * next pass.
+ */
 const barrierSpins = 100_000;
 const passSpins = 200_000;
-/** Interval at which the sleeping leader checks that the other threads are alive. */
+/** Interval in milliseconds at which the sleeping leader checks that the other threads are alive. */
 const livenessMs = 100;
 
 export class ThreadGroup {
@@ -30,12 +33,13 @@ export class ThreadGroup {
     Atomics.store(this.#control, word.threadIds + index, systemThreadId());
   }
 
-  /** Returns when all threads have called it. Throws model_failed if one of them failed. */
+  /** Waits until all threads have called barrier(). Throws model_failed if one of them failed. */
   barrier(): void {
     if (this.size === 1) return;
     const control = this.#control;
     const phase = Atomics.load(control, word.phase);
-    // Checked after the phase is read: a later failure changes the phase, which ends the wait.
+    // The failure flag is read after the phase. A failure after this check changes the phase, which ends the wait
+    // below.
     this.#checkFailed();
     if (Atomics.add(control, word.arrived, 1) === this.size - 1) {
       Atomics.store(control, word.arrived, 0);
@@ -47,26 +51,26 @@ export class ThreadGroup {
     this.#checkFailed();
   }
 
-  /** Leader: starts the described pass on the other threads. */
+  /** Starts the described pass on the other threads. Only the leader calls it. */
   startPass(): void {
     Atomics.add(this.#control, word.passes, 1);
     this.#wakeSleepers(word.passes);
   }
 
-  /** Other threads: waits for the next pass. False if there will be none. */
+  /** Waits for the next pass. Returns false if there will be none. Only the other threads call it, not the leader. */
   awaitPass(): boolean {
     this.#waitWhile(word.passes, this.#passesSeen, passSpins);
     this.#passesSeen++;
     return Atomics.load(this.#control, word.stopped) === 0 && Atomics.load(this.#control, word.failed) === 0;
   }
 
-  /** Leader: ends the other threads. */
+  /** Makes the other threads end after their current pass. Only the leader calls it. */
   stop(): void {
     Atomics.store(this.#control, word.stopped, 1);
     this.startPass();
   }
 
-  /** Any thread: ends all present and future waits of all threads. No further pass completes. */
+  /** Ends all present and future waits of all threads, so that no further pass completes. Any thread may call it. */
   fail(): void {
     Atomics.store(this.#control, word.failed, 1);
     for (const at of [word.phase, word.passes]) {
@@ -104,7 +108,10 @@ export class ThreadGroup {
     if (Atomics.load(this.#control, word.sleepers) > 0) Atomics.notify(this.#control, at);
   }
 
-  /** The leader waits without an event loop, so it receives no event when a worker ends. On Linux, /proc tells. */
+  /**
+   * Whether the other threads are alive. The leader waits without an event loop, so it receives no event when a worker
+   * ends. On Linux, /proc shows whether the thread exists; elsewhere this returns true.
+   */
   #othersLive(): boolean {
     for (let other = 1; other < this.size; other++) {
       const id = Atomics.load(this.#control, word.threadIds + other);
@@ -114,7 +121,7 @@ export class ThreadGroup {
   }
 }
 
-/** The operating system's id of this thread; 0 if unavailable. */
+/** Returns the operating system's id of this thread; 0 if unavailable. */
 function systemThreadId(): number {
   try {
     return Number(readlinkSync("/proc/thread-self").split("/").at(-1));

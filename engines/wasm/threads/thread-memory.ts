@@ -1,5 +1,6 @@
-// Memory layout of a compute thread: its rows of the weights, its pages of the KV cache, and scratch for one pass.
-// Sizes only; compute-thread.ts fills them. Untouched parts cost address space, not memory.
+// Memory layout of a compute thread: its rows of the weights, its pages of the KV cache, and scratch memory for one
+// pass. This file only computes addresses and sizes; compute-thread.ts fills the memory. Parts that are never written
+// use address space but no physical memory.
 import { ServerError } from "../../../runtime/errors.ts";
 import { type AdapterScratch, layOutScratch } from "../adapters/pass.ts";
 import { rowBytes } from "../graph/graph-tensors.ts";
@@ -8,56 +9,65 @@ import type { KernelExports } from "../load/kernel-exports.ts";
 import { expertRows } from "../pass/expert-routing.ts";
 import { type DividedGraph, kvLayers, type PartitionPlan, rowGrain, type Share } from "../plan/partition-plan.ts";
 
-/** The kernels use the first page. */
+/** Address of the first byte after the WebAssembly page that the kernels reserve. */
 const firstByte = 65_536;
 const wasmPageBytes = 65_536;
 export const longestMemoryPages = 65_536;
 const longestMemoryBytes = longestMemoryPages * wasmPageBytes;
 const alignment = 64;
-/** Rows are read from the file and packed a quarter of a megabyte at a time, through the scratch of a pass. */
+/**
+ * Bytes of the staging buffer: rows are read from the file and packed 256 KiB at a time. The buffer overlaps the
+ * scratch memory of passes.
+ */
 const stagingBytes = 1 << 18;
 const floatBytes = 4;
-/** Extra floats that attend() writes after a head's values. */
+/** Number of floats that attend() writes after a head's values. */
 export const partialTail = 4;
 
 export interface ThreadMemory {
   readonly wasmPages: number;
-  /** Addresses of the packed matrix slices by matrix name, and of the norms' vectors by tensor name. */
+  /** Addresses of the packed matrix slices, by matrix name, and of the norms' vectors, by tensor name. */
   readonly weights: ReadonlyMap<string, number>;
-  /** Addresses of the biases of this thread's rows by matrix name; zeros in padding rows. */
+  /** Addresses of the biases of this thread's rows, by matrix name. Padding rows have zeros. */
   readonly biases: ReadonlyMap<string, number>;
   readonly kv: number;
   readonly kvPageBytes: number;
-  /** Bytes from one layer's pages to the next layer's; 0 if all layers share them. */
+  /** Number of bytes from one layer's pages to the next layer's; 0 if all layers use the same pages. */
   readonly kvLayerBytes: number;
-  /** [tokens][width] */
+  /** Hidden states: floats [tokens][width]. */
   readonly hidden: number;
-  /** Input rows of a product, before they are prepared. */
+  /** Input rows of a product, before prepare() converts them. */
   readonly input: number;
   readonly prepared: number;
-  /** Whole rows: queries, keys and values, or a feed-forward's inner state; at the end of a pass, the output rows. */
+  /**
+   * Whole rows, joined from the slabs: queries, keys and values, or the inner state of a feed-forward. At the end of a
+   * pass, the hidden states of the output tokens.
+   */
   readonly joined: number;
-  /** One slab per thread, `slabBytes` apart: each thread's results of the current step. */
+  /** Slabs: each thread's results of the current step. One slab per thread, `slabBytes` apart. */
   readonly slabs: number;
   readonly slabBytes: number;
-  /** Second operand of a gated feed-forward. */
+  /** Results of `up`, the second factor in a gated feed-forward. */
   readonly gated: number;
   /** Input rows of one expert; 0 if the model has no experts. */
   readonly gathered: number;
   readonly logits: number;
-  /** One table per rope, `rotationBytes` apart. */
+  /** Rotation tables: one per rope, `rotationBytes` apart. */
   readonly rotation: number;
   readonly rotationBytes: number;
-  /** Pairs (address, first position) of the pages that attend() reads. */
+  /** Page list that attend() reads: pairs of a page's address and the position of its first token. */
   readonly pageList: number;
   readonly pageListBytes: number;
   readonly staging: number;
   readonly stagingBytes: number;
-  /** Null if the model takes no adapters. The adapters themselves lie after everything else. */
+  /**
+   * Scratch memory for adapters; null if the model takes no adapters. The adapters themselves are stored after
+   * everything else.
+   */
   readonly adapters: AdapterScratch | null;
 }
 
-/** Slab size: that of the widest share, because it must be equal in all threads. */
+/** Returns the bytes of a slab. It must be equal in all threads, so the widest share determines it. */
 export function slabBytes({ passTokens, shape }: PartitionPlan, divided: DividedGraph): number {
   const widest = Math.max(
     shape.width,
@@ -96,7 +106,7 @@ export function layOut(
   const kvPageBytes = kernels.kvPageBytes(plan.kvType, shape.kvHeads, shape.headLength, plan.blockTokens);
   const kvPoolBytes = kvPageBytes * pagesPerThread;
   const kv = arena.take(kvPoolBytes * kvLayers(plan));
-  // An encoder's layers use the same pages, one after the other.
+  // The layers of an encoder use the same pages, one layer after the other.
   const kvLayerBytes = plan.graph.isEncoder ? 0 : kvPoolBytes;
 
   const attentionWidth = shape.heads * shape.headLength;
@@ -147,7 +157,10 @@ export function layOut(
   return { ...memory, wasmPages: Math.ceil(end / wasmPageBytes) };
 }
 
-/** File bytes of the fewest rows that can be packed at once. */
+/**
+ * Returns the maximum, over all matrices, of the bytes in the file of 16 rows, the smallest number that can be packed
+ * at once.
+ */
 function longestPanelBytes(plan: PartitionPlan): number {
   return Math.max(...matrices(plan).map(({ tensor }) => Math.ceil(rowBytes(tensor) * rowGrain)));
 }

@@ -1,5 +1,5 @@
-// Norms on one compute thread; all norms of a model are of one kind. Used by compute-thread.ts and the steps of its
-// passes.
+// Thread norms: computes norms on one compute thread. All norms of a model are of one kind. Used by compute-thread.ts
+// and by the steps of its passes.
 
 import type { Norm } from "../graph/graph-tensors.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
@@ -19,14 +19,20 @@ export class ThreadNorms {
     this.#at = at;
   }
 
-  /** Norms n rows of the hidden state's width, without gaps; out may be x. If `norm` is null, rows are only copied. */
+  /**
+   * Norms n rows that are as wide as the hidden state and adjacent. `out` may equal `x`. If `norm` is null, the rows
+   * are only copied.
+   */
   run(norm: Norm | null, x: number, out: number, n: number): void {
     const { width } = this.#plan.shape;
     if (norm) this.#rows(norm, 0, x, out, width, n, width);
     else if (out !== x) this.#kernels.copyRows(x, width, out, width, n, width);
   }
 
-  /** Norms n rows of k floats, `stride` apart, with the weights from number `firstWeight` on. */
+  /**
+   * Norms n rows of k floats in place. The rows are `stride` floats apart. The norm's weights are used from index
+   * `firstWeight` on.
+   */
   runInPlace(norm: Norm, firstWeight: number, x: number, stride: number, n: number, k: number): void {
     this.#rows(norm, firstWeight, x, x, stride, n, k);
   }

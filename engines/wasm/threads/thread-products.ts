@@ -1,5 +1,5 @@
-// Products on one compute thread: multiplies its rows of a matrix with the inputs of a pass, and gathers the results of
-// all threads. Used by compute-thread.ts and the steps of its passes.
+// Thread products: multiplies one thread's rows of a matrix by the inputs of a pass, and gathers the results of all
+// threads. Used by compute-thread.ts and by the steps of its passes.
 
 import type { Norm } from "../graph/graph-tensors.ts";
 import type { Hyperparameters } from "../graph/shape.ts";
@@ -21,7 +21,7 @@ export interface ProductParts {
 }
 
 export class ThreadProducts {
-  /** Address of this thread's slab, which the other threads receive. */
+  /** Address of this thread's slab, which the other threads receive in gather(). */
   readonly ownSlab: number;
   readonly #shape: ProductParts["shape"];
   readonly #index: number;
@@ -45,9 +45,9 @@ export class ThreadProducts {
   }
 
   /**
-   * Multiplies n rows of `columns` floats at x with this thread's pieces and adds their biases: writes rows of
-   * share.stride floats at `out`. `preparedAs` is the format in which x is already prepared, -1 = none. Returns its
-   * present format. In a stack of matrices, `index` selects one.
+   * Multiplies n rows of `columns` floats at x by this thread's pieces, adds the biases, and writes rows of
+   * share.stride floats at `out`. `preparedAs` is the activation format in which x is already prepared; -1 = not
+   * prepared. Returns the format in which x is prepared afterwards. In a stack of matrices, `index` selects the matrix.
    */
   multiply(
     { pieces, stride }: Share,
@@ -74,12 +74,12 @@ export class ThreadProducts {
     return current;
   }
 
-  /** Shares the first n rows of this thread's slab and receives the others'. */
+  /** Sends the first n rows of this thread's slab to the other threads, and receives theirs. */
   gather(shares: readonly Share[], n: number): void {
     this.#allGather.slabs((thread) => n * (shares[thread] as Share).stride * floatBytes);
   }
 
-  /** Puts the slabs of all threads side by side: n whole rows. */
+  /** Joins the slabs of all threads: writes n whole rows to ThreadMemory.joined. */
   join(shares: readonly Share[], n: number): void {
     const width = shares.reduce((sum, { pieces }) => sum + pieces.reduce((rows, piece) => rows + piece.rows, 0), 0);
     shares.forEach(({ pieces, stride }, thread) => {
@@ -92,8 +92,8 @@ export class ThreadProducts {
   }
 
   /**
-   * Gathers the slabs and adds them to the hidden state of n tokens of the pass, from `firstToken` on; first norms the
-   * sum if `postNorm` is given.
+   * Gathers the slabs and adds the results to the hidden states of n tokens of the pass, from `firstToken` on. If
+   * `postNorm` is given, the results are normed before they are added.
    */
   addToHidden(shares: readonly Share[], n: number, postNorm: Norm | null, firstToken = 0): void {
     const { width, residualScale } = this.#shape;

@@ -1,6 +1,6 @@
-// Compute worker: entry of every compute thread but the leader. It loads its part of the model, then runs passes as the
-// leader starts them, without an event loop between them. It ends when the group is stopped, or with the thread that
-// started it.
+// Compute worker: entry point of every compute thread except the leader. It loads its part of the model. It then runs
+// the passes that the leader starts, without an event loop between them. It ends when the group is stopped, or when the
+// thread that started it ends.
 import { once } from "node:events";
 import { parentPort } from "node:worker_threads";
 import { type ErrorRecord, toErrorRecord } from "../../../runtime/errors.ts";
@@ -10,7 +10,7 @@ import type { PartitionPlan } from "../plan/partition-plan.ts";
 import { ComputeThread } from "./compute-thread.ts";
 import type { SharedBlocks } from "./shared-blocks.ts";
 
-/** Sent to the worker once. */
+/** Task that the leader sends to the worker once, after its start. */
 export interface WorkerTask {
   readonly plan: PartitionPlan;
   readonly index: number;
@@ -18,7 +18,7 @@ export interface WorkerTask {
   readonly shared: SharedBlocks;
 }
 
-/** The worker's only answer, sent after loading. */
+/** Only message from the worker, sent when loading has succeeded or failed. */
 export type WorkerReport =
   | { readonly ready: true; readonly pages: ThreadPages; readonly memory: KernelMemory }
   | { readonly ready: false; readonly error: ErrorRecord };

@@ -1,18 +1,18 @@
-// Architecture description: the steps of a model's layers, as data. Each architecture is one small file in this folder;
-// graph.ts finds the tensors, compute-thread.ts runs the steps. Tensor names omit the prefix "blk.N." and the suffix
-// ".weight"; if a file has a ".bias" for a tensor, it is always added.
+// Architecture description: the steps of a model's layers, as data. Each architecture is one small file in this folder.
+// graph.ts finds the tensors that the steps name; compute-thread.ts runs the steps. Tensor names omit the prefix
+// "blk.N." and the suffix ".weight". If the file has a ".bias" for a tensor, it is always added.
 import type { Keys } from "../keys.ts";
 import type { Activation, CommonShape, Hyperparameters, OwnTraits } from "../shape.ts";
 
 /**
- * One step of a layer. `norm` computes the input of the following steps. attention, feedForward and experts add their
- * result, times the model's residualScale, to the hidden state. Only a feed-forward leaves its input unchanged: if two
- * blocks run in parallel, it comes first.
+ * One step of a layer. A norm step computes the input of the steps after it. An attention, feedForward or experts step
+ * multiplies its result by the model's residualScale and adds it to the hidden state. Only a feedForward step leaves
+ * its input unchanged. Therefore, if two blocks run in parallel, the feed-forward comes first.
  */
 export type LayerStep =
   /** input = norm(hidden); input = hidden if `weight` is null. */
   | { readonly kind: "norm"; readonly weight: string | null }
-  /** hidden = norm(hidden), for models that norm the residual sum. */
+  /** hidden = norm(hidden), for models that norm the sum of hidden state and block result. */
   | { readonly kind: "hiddenNorm"; readonly weight: string }
   | AttentionStep
   | FeedForwardStep
@@ -24,16 +24,20 @@ export interface AttentionStep {
   readonly query: string;
   readonly key: string;
   readonly value: string;
-  /** One matrix with the rows of query, key and value, used if the file has it. */
+  /** Name of one matrix with the rows of query, key and value. If the file has it, it is used in place of the three. */
   readonly fused: string;
   readonly output: string;
-  /** Norms of queries and keys before the rope: per head, or all heads as one row. Null = none. */
+  /**
+   * Norms of queries and keys before the rope. "head": each head separately; "row": all heads as one row. Null = none.
+   */
   readonly norms: { readonly query: string; readonly key: string; readonly span: "head" | "row" } | null;
   /** Norm of the result before it is added to the hidden state; null = none. */
   readonly postNorm: string | null;
   /** Index of the rope that rotates queries and keys; null = none. */
   readonly rope: number | null;
-  /** Number of positions before and after its own that a token sees; Infinity = all. Causal attention has ahead = 0. */
+  /**
+   * Number of positions before and after its own that a token sees; Infinity = all. In causal attention `ahead` is 0.
+   */
   readonly behind: number;
   readonly ahead: number;
   /** Factor of the attention scores. */
@@ -42,10 +46,13 @@ export interface AttentionStep {
   readonly softcap: number;
 }
 
-/** down(activation(gate(x)) * up(x)); without a gate: down(activation(up(x))). */
+/** Dense feed-forward: down(activation(gate(x)) * up(x)), or without a gate down(activation(up(x))). */
 export interface FeedForwardStep {
   readonly kind: "feedForward";
-  /** Null if there is no gate; equal to `up` if one matrix has the gate's rows followed by those of up. */
+  /**
+   * Name of the gate's matrix; null = no gate. It equals `up` if one matrix has the rows of the gate followed by those
+   * of up.
+   */
   readonly gate: string | null;
   readonly up: string;
   readonly down: string;
@@ -53,16 +60,19 @@ export interface FeedForwardStep {
   readonly postNorm: string | null;
 }
 
-/** Mixture of experts: a softmax router over all experts; each token uses the experts with the largest weights. */
+/**
+ * Mixture of experts. The router computes a softmax over all experts; each token uses the experts with the largest
+ * weights.
+ */
 export interface ExpertsStep {
   readonly kind: "experts";
   readonly router: string;
-  /** Tensors [expert][rows][columns]. */
+  /** Names of tensors with dimensions [expert][rows][columns]. */
   readonly gate: string;
   readonly up: string;
   readonly down: string;
   readonly activation: Activation;
-  /** Whether the weights of the chosen experts are divided by their sum. */
+  /** Whether a token's weights are divided by their sum over the chosen experts. */
   readonly normalised: boolean;
 }
 
@@ -70,45 +80,46 @@ export interface ExpertsStep {
 export interface LayerFacts {
   readonly layer: number;
   readonly shape: Hyperparameters;
-  /** Whether the file has this tensor of the layer (its .weight). */
+  /** Whether the file has this layer's tensor `name`.weight. */
   has(name: string): boolean;
 }
 
-/** Parts of an encoder before and after its layers, besides a norm of the embedding. */
+/** Parts of an encoder before and after its layers, in addition to a norm of the embedding. */
 export interface EncoderRules {
-  /** A row for each position is added to the token's embedding. */
+  /** Whether each token's embedding gets a learned row for the token's position added. */
   readonly hasPositions: boolean;
-  /** The output of the last layer is normed. */
+  /** Whether the output of the last layer is normed. */
   readonly hasOutputNorm: boolean;
 }
 
-/** Scoring of a text (pooling by rank). */
+/** How a model scores a text (pooling kind rank). */
 export interface ScoringRules {
   /** Input of the head: the hidden state of the first token, of the last token, or the mean of all. */
   readonly of: "first" | "last" | "mean";
   readonly activation: "tanh" | "gelu";
-  /** Scores are passed through a softmax. */
+  /** Whether the scores are passed through a softmax. */
   readonly softmax: boolean;
 }
 
 export interface Architecture {
-  /** `general.architecture` of the files it runs. */
+  /** Value of `general.architecture` in the files of this architecture. */
   readonly name: string;
-  /** Which floats of a head are rotated as a pair: neighbours, or i and i + rotated / 2. */
+  /** Which floats of a head the rope rotates as a pair: neighbours (2i and 2i + 1), or i and i + rotated / 2. */
   readonly pairing: "neighbours" | "halves";
-  /** Kind of all norms: RMS norm, or layer norm. */
+  /** Kind of all norms of the model: RMS norm or layer norm. */
   readonly norm: "rms" | "layer";
   /**
-   * Encoders turn whole texts into vectors and generate nothing: no logits, bidirectional attention, no KV cache kept.
+   * Whether the model is an encoder. Encoders turn whole texts into vectors and generate nothing: they have no logits,
+   * their attention is bidirectional, and their KV cache is not kept.
    */
   readonly isEncoder: boolean;
-  /** Encoders only. */
+  /** Parts that encoders have; absent for other architectures. */
   readonly encoder?: EncoderRules;
   /** Absent if no model of the architecture scores texts. */
   readonly scoring?: ScoringRules;
-  /** Whether its files may have a mixture of experts. */
+  /** Whether models of this architecture may have a mixture of experts. */
   readonly takesExperts: boolean;
-  /** Reads the architecture's own keys. Throws what Keys throws. */
+  /** Reads the keys that only this architecture has. Throws the errors of Keys. */
   readTraits?(keys: Keys, shape: CommonShape): OwnTraits;
   steps(facts: LayerFacts): readonly LayerStep[];
 }

@@ -1,9 +1,10 @@
-// bert, as in files of sentence encoders: learned positions, bidirectional attention, a norm after each block.
+// bert, the architecture of many sentence encoders: learned positions, bidirectional attention, a norm after each
+// block.
 import type { Architecture, AttentionStep, FeedForwardStep, LayerFacts, LayerStep } from "./architecture.ts";
 
 export const bert: Architecture = {
   name: "bert",
-  // No rope.
+  // Has no effect: bert has no rope.
   pairing: "halves",
   norm: "layer",
   isEncoder: true,
@@ -21,7 +22,7 @@ export const bert: Architecture = {
     }),
 };
 
-/** Bidirectional attention over all tokens. */
+/** Returns a step of bidirectional attention over all tokens. */
 export function wholeAttention({ shape }: LayerFacts, rope: number | null): AttentionStep {
   return {
     kind: "attention",
@@ -40,7 +41,7 @@ export function wholeAttention({ shape }: LayerFacts, rope: number | null): Atte
   };
 }
 
-/** Each block takes the hidden state as it is; the residual sum is normed. */
+/** Post-norm: each block takes the hidden state as its input, and the sum of hidden state and result is normed. */
 export function postNormed(attention: AttentionStep, feedForward: FeedForwardStep): LayerStep[] {
   return [
     { kind: "norm", weight: null },

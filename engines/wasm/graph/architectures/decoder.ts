@@ -1,8 +1,8 @@
-// Decoder steps that most architectures share, under the tensor names of GGUF files. The other files of this folder
-// specify the differences.
+// Decoder steps that most architectures share, with the tensor names of GGUF files. The other files of this folder
+// specify how an architecture differs from them.
 import type { AttentionStep, ExpertsStep, FeedForwardStep, LayerFacts, LayerStep } from "./architecture.ts";
 
-/** Causal attention, limited to the window if the layer slides. */
+/** Returns a step of causal attention, limited to the window if the layer has a sliding window. */
 export function causalAttention({ layer, shape }: LayerFacts, differing: Partial<AttentionStep> = {}): AttentionStep {
   const slides = shape.slides[layer] === true;
   return {
@@ -35,7 +35,7 @@ export function gatedFeedForward(differing: Partial<FeedForwardStep> = {}): Feed
   };
 }
 
-/** Mixture of experts; the shape has their number. */
+/** Returns a mixture-of-experts step; the shape has the number of experts. */
 export function routedFeedForward(): ExpertsStep {
   return {
     kind: "experts",

@@ -9,6 +9,6 @@ export const gemma: Architecture = {
   isEncoder: false,
   takesExperts: false,
   readTraits: (_, { width }) => ({ embeddingScale: Math.sqrt(width) }),
-  // The file's norm weights already include the 1 that the published weights omit.
+  // Gemma's norms multiply by 1 + weight. In GGUF files, the weights already include the 1.
   steps: (facts) => preNormed(causalAttention(facts), gatedFeedForward({ activation: "gelu" })),
 };

@@ -5,7 +5,7 @@ import { readSliding } from "./sliding.ts";
 
 const defaultWindow = 4096;
 const caps = { above: 0, below: 1e6 };
-/** Only the 27B model scales scores as if a head had width / heads floats. */
+/** Number of layers of the 27B model. Only this model scales scores as if a head had width / heads floats. */
 const layersOf27B = 46;
 
 export const gemma2: Architecture = {

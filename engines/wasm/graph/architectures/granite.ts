@@ -11,14 +11,15 @@ export const granite: Architecture = {
   isEncoder: false,
   takesExperts: false,
   readTraits(keys, { headLength }) {
-    // Both affect text-only input only in models of which we have no file.
+    // Rejects unusual values of these two keys: they affect text-only input only in models of which we have no file to
+    // test.
     keys.mustBe("rope.scaling.finetuned", true);
     if (keys.has("deepstack_mapping")) throw keys.unsupported("deepstack_mapping", "models without it");
     return {
       embeddingScale: keys.numberOr("embedding_scale", scales, 1),
       residualScale: keys.numberOr("residual_scale", scales, 1),
       attentionScale: keys.numberOr("attention.scale", scales, 1 / Math.sqrt(headLength)),
-      // The file stores the divisor of the logits.
+      // The file stores the number by which logits are divided.
       logitScale: 1 / keys.number("logit_scale", scales),
     };
   },

@@ -1,10 +1,10 @@
-// The llama family as named in GGUF files: llama, mistral, mixtral, smollm and others that use the name "llama".
+// llama: all models whose GGUF file names this architecture, such as llama, mistral, mixtral and smollm.
 import type { Architecture } from "./architecture.ts";
 import { causalAttention, gatedFeedForward, preNormed, routedFeedForward } from "./decoder.ts";
 
 export const llama: Architecture = {
   name: "llama",
-  // The converter reorders the rows of query and key so that pairs are neighbours.
+  // The GGUF converter reorders the rows of query and key so that the floats of a pair are neighbours.
   pairing: "neighbours",
   norm: "rms",
   isEncoder: false,

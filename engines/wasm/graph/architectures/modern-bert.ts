@@ -1,5 +1,5 @@
-// modern-bert: a norm before each block, gate and up in one matrix, and sliding-window layers between layers with full
-// attention.
+// modern-bert: a norm before each block, and gate and up in one matrix. Some layers have full attention; the others
+// have a sliding window.
 
 import type { Keys } from "../keys.ts";
 import { maxContext, readBase, readRopeMagnitude } from "../ropes.ts";
@@ -8,7 +8,7 @@ import type { Architecture, AttentionStep, LayerFacts } from "./architecture.ts"
 import { wholeAttention } from "./bert.ts";
 import { gatedFeedForward } from "./decoder.ts";
 
-/** If the file does not say: every third layer has full attention. */
+/** Default distance between layers with full attention, if the file has no pattern: every third layer has it. */
 const defaultPattern = 3;
 const defaultSlidingBase = 10_000;
 const activations: ReadonlyMap<unknown, Activation> = new Map([
@@ -30,7 +30,7 @@ export const modernBert: Architecture = {
   takesExperts: false,
   readTraits: (keys, shape) => ({ ...readWindow(keys, shape), activation: readActivation(keys) }),
   steps: (facts) => [
-    // The first layer takes the embedding, which is already normed.
+    // The first layer usually has no norm, because its input, the embedding, is already normed.
     { kind: "norm", weight: facts.layer > 0 || facts.has("attn_norm") ? "attn_norm" : null },
     attention(facts),
     { kind: "norm", weight: "ffn_norm" },
@@ -41,7 +41,8 @@ export const modernBert: Architecture = {
 function attention(facts: LayerFacts): AttentionStep {
   const { window, slides, ropes } = facts.shape;
   if (slides[facts.layer] !== true) return wholeAttention(facts, 0);
-  // Half of the window to each side; with an even window the token itself is extra.
+  // A token sees half of the window before and after its own position. An even window therefore covers window + 1
+  // positions, including the token's own.
   const side = Math.floor(window / 2);
   return { ...wholeAttention(facts, ropes.length > 1 ? 1 : 0), behind: side, ahead: side };
 }
@@ -57,7 +58,7 @@ function readPattern(keys: Keys, layers: number): readonly boolean[] {
   const key = "attention.sliding_window_pattern";
   const listed = keys.truths(key, layers);
   if (listed !== null) return listed;
-  // 0 means that no layer has full attention.
+  // A pattern of 0 means that no layer has full attention.
   const pattern = keys.has(key) ? keys.countOrNone(key, maxContext) : defaultPattern;
   return Array.from({ length: layers }, (_, layer) => pattern === 0 || layer % pattern !== 0);
 }

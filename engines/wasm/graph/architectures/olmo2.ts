@@ -1,5 +1,5 @@
-// OLMo 2 and 3: norms after the blocks instead of before, and queries and keys normed as whole rows. OLMo 3 has
-// sliding-window layers, and scales the rope of the other layers only.
+// OLMo 2 and 3: norms after the blocks instead of before. Queries and keys are normed as whole rows. OLMo 3 also has
+// sliding-window layers; only the rope of its other layers is scaled.
 import { defaultBase, readBase } from "../ropes.ts";
 import type { Architecture } from "./architecture.ts";
 import { causalAttention, gatedFeedForward } from "./decoder.ts";

@@ -1,4 +1,4 @@
-// Qwen 2 and 2.5: llama with biases, which are always used if a file has them.
+// Qwen 2 and 2.5: like llama, but with biases in the attention. The graph always adds the biases that a file has.
 import type { Architecture } from "./architecture.ts";
 import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
 

@@ -1,4 +1,4 @@
-// Registry of the architectures. Asked when a model file is read.
+// Registry of the architectures that the wasm engine runs. Used when a model file is read.
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { Architecture } from "./architecture.ts";
 import { bert } from "./bert.ts";
@@ -33,7 +33,7 @@ export const architectures: readonly Architecture[] = [
   modernBert,
 ];
 
-/** The architecture of this name. Throws `unsupported` with the list of known names. */
+/** Returns the architecture with this name. Throws `unsupported` with the list of known names. */
 export function findArchitecture(name: string): Architecture {
   const found = architectures.find((architecture) => architecture.name === name);
   if (found) return found;

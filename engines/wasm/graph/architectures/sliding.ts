@@ -1,4 +1,5 @@
-// Sliding windows: reads which layers of a model have one. Used by the architectures that have such layers.
+// Sliding windows: reads the window length of a model and which of its layers have a sliding window. Used by the
+// architectures that have such layers.
 
 import type { Keys } from "../keys.ts";
 import { maxContext } from "../ropes.ts";
@@ -8,8 +9,8 @@ const windowKey = "attention.sliding_window";
 const patternKey = "attention.sliding_window_pattern";
 
 /**
- * Every `period`-th layer (the file's value, if any, wins) has full attention; without a window, all layers do.
- * `fallback` is the window if the file gives none.
+ * Reads the window and its layers. Every `period`-th layer has full attention, unless the file gives another period.
+ * Without a window, all layers have full attention. `fallback` is the window length if the file gives none.
  */
 export function readSliding(
   keys: Keys,

@@ -1,5 +1,5 @@
-// StableLM: layer norms, and partial rotation of each head. If a layer has no feed-forward norm (StableLM 2 12B), both
-// blocks run in parallel on the same input.
+// StableLM: layer norms, and a rope that rotates only a part of each head. If a layer has no feed-forward norm
+// (StableLM 2 12B), attention and feed-forward run in parallel on the same input.
 import type { Architecture, AttentionStep } from "./architecture.ts";
 import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
 
