@@ -21,7 +21,10 @@ export function checkedAlias(given: string): string {
   );
 }
 
-/** Checks that `replace` and `expectedGeneration` fit together. Throws invalid_lora_load_policy, invalid_value. */
+/**
+ * Checks that `expectedGeneration` is given only together with `replace`, and its format. Throws invalid_lora_load_policy,
+ * invalid_value.
+ */
 export function checkLoadPolicy({ replace, expectedGeneration }: LoadPolicy): void {
   if (expectedGeneration === null) return;
   if (!replace) {
