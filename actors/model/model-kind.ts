@@ -1,4 +1,4 @@
-// Check of a loaded model against the configured kind (`kind`), which a file that was replaced or mixed up does not have.
+// Model kind: checks that a loaded model is of the configured `kind`. A replaced or mixed-up file may contain another kind.
 import type { Capabilities, ModelSpec } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 

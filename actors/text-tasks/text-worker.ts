@@ -9,6 +9,6 @@ export interface TextWorkerInit {
 }
 
 export const start: StartTasks<TextWorkerInit> = async (init) => {
-  // Later calls get the cached module.
+  // The module is imported once; later calls use the cached module.
   return textHandlers(async () => ((await import(init.translators)) as TranslatorModule).translators);
 };
