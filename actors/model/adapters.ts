@@ -15,10 +15,7 @@ interface Loaded {
   onUnused: (() => void) | null;
 }
 
-/**
- * Listener: onLeave is called when an adapter stops accepting users; the other call, when it has no users left, precedes its
- * free.
- */
+/** Listener. onLeave: an adapter stops accepting users. onFree: it has no users left, and the engine is about to free it. */
 export interface AdapterWatch {
   onLeave(id: number): void;
   onFree(id: number): void;
@@ -115,8 +112,7 @@ export class Adapters {
   }
 
   async #free(id: number, loaded: Loaded): Promise<void> {
-    // Waits even after the last release, so that the engine frees the adapter between two steps: the current step may still use
-    // it.
+    // Awaited, because a step may release the last user, and the engine must free the adapter between two steps.
     if (loaded.users.size > 0) {
       await new Promise<void>((resolve) => {
         loaded.onUnused = resolve;

@@ -1,6 +1,6 @@
-// ManagedModel: the lifecycle of one model. Every event (a request comes or ends, a slot is granted or wanted back, the process
-// is up or ended, an operator's call, the idle timer) changes the desired or the actual state and calls reconcile(), which
-// takes the next step:
+// ManagedModel: the lifecycle of one model. Every event changes the desired or the actual state and calls reconcile(), which
+// takes the next step towards the desired state. Events: a request arrives or ends, a slot is granted or claimed back, the
+// process is up or has ended, an operator's call, the idle timer. The table shows the step for each phase:
 //
 // | phase    | status              | a reason to load: a waiting  | a reason to unload: a call,     | neither           |
 // |          |                     | request, a final reload      | eviction, idleness              |                   |
@@ -11,8 +11,9 @@
 // |          | (after a crash)     |                              | end, then: stopping             | open while up     |
 // | stopping | loaded, reloading   | wait until ended, then: out  | as before                       | as before         |
 //
-// A reason to unload takes precedence while running. The process restarts by itself after a crash; when it is given up, the
-// model is out, and requests are refused for maxBackoffMs. Only a reload keeps its slot while the model is out.
+// In the phase "running", a reason to unload takes precedence over a reason to load. The process is restarted after a crash. If
+// its supervisor gives up, the phase becomes "out", and requests are rejected for maxBackoffMs. In the phase "out", the model
+// keeps its slot only during a reload.
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type ErrorRecord, fromErrorRecord, type ServerError } from "../../runtime/errors.ts";
 import type { ModelStatus } from "../api/inference.ts";
@@ -273,7 +274,7 @@ export class ManagedModel implements SlotUser {
   /** The error with which a new request is rejected immediately; null: the request may wait. */
   get #refusal(): ErrorRecord | null {
     if (this.#isClosed) return shuttingDown;
-    // The load was not requested by a client and may take long, so the client should retry later instead of waiting.
+    // The load was not requested by a client, so the client should send the request again later instead of waiting.
     if (this.#lastMove === "start" || this.#lastMove === "crash") return loading(this.id);
     const isRecent = this.#failure !== null && this.#options.clock.now() < this.#failure.retryAtMs;
     return isRecent ? this.#failureRecord : null;

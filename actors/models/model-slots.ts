@@ -1,6 +1,6 @@
 // ModelSlots: limits how many models are in memory at once (max_loaded_models). Models queue for a slot in order of arrival.
 // While a model waits, the least recently used holder of a slot is evicted, one at a time. There is no deadlock, because every
-// load ends without help, and an evicted model gives up its slot when its requests have ended.
+// load ends by itself, and an evicted model gives up its slot when its requests have ended.
 
 /** The view that ModelSlots has of a model. */
 export interface SlotUser {
@@ -72,7 +72,7 @@ export class ModelSlots {
   }
 }
 
-/** Returns the least recently used user; users without requests in flight come first. null: no users. */
+/** Returns the least recently used of the users without requests in flight, or of all users if none is idle. null: no users. */
 function leastRecentlyUsed(users: readonly SlotUser[]): SlotUser | null {
   const [first] = users.toSorted(
     (a, b) => Number(a.inFlight > 0) - Number(b.inFlight > 0) || a.lastUsedMs - b.lastUsedMs,

@@ -18,7 +18,7 @@ import type { TextPhase } from "./text-phase.ts";
 
 /** Share of the context that a truncated prompt may fill if the request sets no max_tokens. */
 const truncatedPromptShare = 0.75;
-/** Number of characters that includes the first token of any prompt. */
+/** Number of leading characters to tokenize for the prompt's first token: more than any such token has. */
 const openingCharacters = 256;
 
 /** Data of a model for text workers. It is read once, because the file may have been removed when a later worker starts. */

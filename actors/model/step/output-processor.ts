@@ -15,8 +15,9 @@ import type { StepStatistics } from "../step-statistics.ts";
 import type { Subscribers } from "../subscribers.ts";
 
 /**
- * Maximum time that all rows of a step together wait for their grammars, as a share of the step's forward pass. The minimum
- * is the time that a grammar thread takes if the forward pass has displaced it from its core. Both are chosen by hand.
+ * Maximum time that all rows of a step together wait for their grammars, as a share of the step's forward pass. The limit is
+ * at least leastWaitMs, the time that a grammar thread needs if the forward pass has displaced it from its core. Both values
+ * are chosen by hand.
  */
 const waitShare = 0.25;
 const leastWaitMs = 5;

@@ -63,7 +63,7 @@ export class PreStep {
     this.speculation?.dispose();
   }
 
-  /** Prepares drafts for the decoding sequences of a step. */
+  /** Drafts tokens for the sequences that decode in the next step. Drafts nothing if prompts need the rest of that step. */
   #draft(speculation: Speculation): void {
     const drafted = this.#drafted;
     drafted.length = 0;
