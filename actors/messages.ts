@@ -59,7 +59,7 @@ export interface ModelStatistics {
   readonly slots: number;
   readonly running: number;
   readonly waiting: number;
-  /** Number of sequences that have no slot because their readers are behind. */
+  /** Number of sequences that have no slot because their readers have not taken their earlier tokens. */
   readonly parked: number;
   /** Preemptions: a sequence lost its slot because it was paused, for lack of KV memory, or to a client with fewer slots. */
   readonly preemptions: number;
@@ -116,7 +116,7 @@ export interface SequenceJob {
   readonly sampling: Sampling;
   /** Index among the choices of a request. It shifts the seed, so that choices differ. */
   readonly choice: number;
-  /** Tokens that end a DRY run. */
+  /** Tokens that end a repeated run for the DRY penalty. */
   readonly breakers: Int32Array;
   /** Lower values are served first. */
   readonly priority: number;
@@ -140,10 +140,7 @@ export const jobDefaults = {
   receivedAt: 0,
 } as const satisfies Partial<SequenceJob>;
 
-/**
- * Reasoning budget: if the output starts with `begin` and its reasoning has not ended after `tokens` more tokens, `end` is
- * forced.
- */
+/** Reasoning budget: if the output starts with `begin` and reasoning has not ended `tokens` tokens later, `end` is forced. */
 export interface ReasoningLimit {
   readonly tokens: number;
   /** Empty if the reasoning starts within the prompt. */
@@ -151,7 +148,7 @@ export interface ReasoningLimit {
   readonly end: Int32Array;
 }
 
-/** Prompts to pool. */
+/** A request for the pooled outputs of prompts. */
 export interface PoolJob {
   readonly client: string;
   readonly prompts: readonly Int32Array[];
@@ -165,10 +162,7 @@ export const tokenChannel = "tokens";
 
 /** Output of one step, or of several short steps, for one consumer. */
 export interface TokenFrame {
-  /**
-   * `rowInts` integers per row: sequence id, token, flags, elapsed time (units of 10 us since the sequence was first
-   * scheduled).
-   */
+  /** `rowInts` integers per row: sequence id, token, flags, elapsed time (in 10 us, since the sequence was first scheduled). */
   readonly rows: Int32Array;
   /** One record for each row with the flag `rowHasLogprobs`, in order: chosen logprob, count n, n pairs (token id, logprob). */
   readonly logprobs: Float32Array | null;
@@ -208,7 +202,7 @@ export interface ModelPlaceInit {
   readonly frameIntervalMs: number;
   readonly mailboxLimit: number;
   readonly speculation: SpeculationOptions;
-  /** Prefix cache on disk; null: none. */
+  /** Options of the prefix cache on disk; null: no such cache. */
   readonly prefixStore: PrefixStoreOptions | null;
 }
 
@@ -248,18 +242,18 @@ export interface GenerationProtocol {
   start(message: {
     readonly stream: number;
     readonly request: GenerateRequest;
-    /** null for the base model. */
+    /** null: the base model. */
     readonly adapter: LeasedAdapter | null;
   }): void;
   /** Counts the prompt tokens of a request. Throws its validation error. `task`: number for cancelTask. */
   countTokens(message: { readonly task: number; readonly request: GenerateRequest }): Promise<number>;
   textStatistics(message: null): TextStatistics;
-  /** Translates a request body, see BodyTranslators. */
+  /** Translates a request body with the BodyTranslators. */
   translate(message: { readonly task: number; readonly body: BodyToTranslate }): Promise<unknown>;
   embed(message: {
     readonly task: number;
     readonly request: EmbedRequest;
-    /** null for the base model. */
+    /** null: the base model. */
     readonly adapter: LeasedAdapter | null;
   }): Promise<Embeddings>;
   /** Cancels a call of countTokens, translate or embed, which then rejects with `cancelled`. */

@@ -21,10 +21,7 @@ export function checkedAlias(given: string): string {
   );
 }
 
-/**
- * Checks that `expectedGeneration` is given only together with `replace`, and its format. Throws invalid_lora_load_policy,
- * invalid_value.
- */
+/** Checks that `expectedGeneration` is used only with `replace`. Throws invalid_lora_load_policy, invalid_value. */
 export function checkLoadPolicy({ replace, expectedGeneration }: LoadPolicy): void {
   if (expectedGeneration === null) return;
   if (!replace) {

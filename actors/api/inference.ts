@@ -74,7 +74,7 @@ export interface Embeddings {
 export interface Inference {
   /** Returns the reasons why no request can be served now, as text; empty: none. */
   faults(): readonly string[];
-  /** All models in configured order. */
+  /** Returns all models in configured order. */
   models(): readonly ModelEntry[];
   /**
    * Resolves a model name. undefined and "default" mean the default model. `<model>::<alias>` means that model with its

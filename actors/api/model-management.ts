@@ -7,7 +7,7 @@ import type { ModelStatus } from "./inference.ts";
 export interface ModelOutcome {
   /** The configured id, even if the request named "default". */
   readonly id: string;
-  /** The present status; `reloading` if another request is already loading the model. */
+  /** The current status; `reloading` if another request is already loading the model. */
   readonly status: ModelStatus;
   /** Why the model did not reach the requested status; null: it did. */
   readonly error: ErrorRecord | null;

@@ -62,7 +62,7 @@ export interface Span {
   readonly to: number;
 }
 
-/** A stored response without its bytes. */
+/** A stored response, with the locations of its bytes instead of the bytes. */
 export interface FoundResponse {
   readonly id: string;
   readonly runner: Runner | null;
@@ -112,7 +112,7 @@ export type UpdateOutcome = "updated" | "deleted" | "evicted";
 export interface StoredResponses {
   /** Stores a response. Does nothing if another server has deleted it. Throws invalid_value if it is too large. */
   add(response: StoredResponse): Promise<void>;
-  /** Replaces the changing fields of a response, if it is still stored. Throws as `add` does. */
+  /** Replaces the fields that change during generation, if the response is still stored. Throws the errors of `add`. */
   update(update: ResponseUpdate): Promise<UpdateOutcome>;
   find(id: string): Promise<FoundResponse | null>;
   /** Deletes a response. Returns whether it was stored. */

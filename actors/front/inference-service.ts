@@ -29,7 +29,7 @@ type ErrorEvent = Extract<GenerateEvent, { readonly type: "error" }>;
 /** Use of a loaded model by one request, from #visit() to end(). */
 interface Visit {
   readonly link: GenerationLink;
-  /** null for the base model. */
+  /** null: the base model. */
   readonly adapter: LeasedAdapter | null;
   readonly rejections: RejectionCounter;
   end(): void;

@@ -15,7 +15,7 @@ const bytesPerToken = 4;
 
 export interface EmbeddingOptions {
   readonly request: EmbedRequest;
-  /** null for the base model. */
+  /** null: the base model. */
   readonly adapter: LeasedAdapter | null;
   readonly model: {
     /** Tokenises the inputs on a text worker. Throws their validation error. */
@@ -118,7 +118,7 @@ export class Embedding {
   }
 }
 
-/** Scales the vector in place to length 1; a zero vector stays as it is. Throws model_failed for NaN and infinity. */
+/** Scales the vector in place to length 1; a zero vector is not changed. Throws model_failed for NaN and infinity. */
 function unitVector(vector: Float32Array): Float32Array {
   let squares = 0;
   for (const value of vector) squares += value * value;

@@ -18,7 +18,7 @@ export interface EventStreamOptions {
 export class EventStream {
   readonly #writer: StreamWriter<GenerationEvent>;
   readonly #onDrain: () => void;
-  /** Events emitted since the reader fell behind. */
+  /** Events emitted since the stream was full. */
   readonly #buffer = new EventBuffer();
   #isBehind = false;
   #isEnding = false;
@@ -33,7 +33,7 @@ export class EventStream {
     this.#isBehind = !this.#writer.write({ type: "prepared" });
   }
 
-  /** Sends or buffers an event. Returns false if the reader is behind: the writer should then pause until onDrain. */
+  /** Sends or buffers an event. Returns false if the stream is full: the writer should then pause until onDrain. */
   write(event: GenerateEvent): boolean {
     if (this.#isBehind) this.#buffer.add(event);
     else this.#isBehind = !this.#writer.write(event);

@@ -38,7 +38,7 @@ export type OutputEvent = Exclude<GenerateEvent, { readonly type: "done" | "erro
 
 export interface GenerationOptions {
   readonly request: GenerateRequest;
-  /** null for the base model. */
+  /** null: the base model. */
   readonly adapter: LeasedAdapter | null;
   readonly model: {
     readonly texts: TokenTexts;
@@ -55,10 +55,7 @@ export interface GenerationOptions {
   };
   /** Ends the generation: run() rejects with the signal's reason, an Error. */
   readonly signal: AbortSignal;
-  /**
-   * Called when the prompt has been tokenised, so the request's content is no longer needed. Not called after an earlier
-   * failure.
-   */
+  /** Called when the prompt is in tokens, so the request's content is no longer needed. Not called after a failure. */
   readonly onPrepared: () => void;
   /** Receives the events in order. Returning false pauses the sequences until resume(); events on their way still arrive. */
   readonly emit: (event: OutputEvent) => boolean;

@@ -53,8 +53,7 @@ export function startGeneration(place: PlaceContext<GenerationPlaceInit>, runner
     place.progress({ endedTask } satisfies GenerationPlaceReport),
   );
   const actor = new GenerationActor({ hub, system: place.system, clock: realClock, tasks });
-  // A rejected tell would leave the stream of `start` without an end. This mailbox stays almost empty, because no handler
-  // waits.
+  // A rejected tell would leave the stream of `start` without an end. No handler waits, so this mailbox stays almost empty.
   place.system.spawn<GenerationProtocol>("generation", actor, { mailboxLimit });
   place.system.spawn<ModelsProtocol>("models", actor);
   place.onStop(() => runner.close());

@@ -96,7 +96,7 @@ export class AdapterTable {
     return this.#residents.get(generation) ?? null;
   }
 
-  /** Points the alias to a version. Throws the errors of checkRoom(). */
+  /** Points an alias to a version. Throws the errors of checkRoom(). */
   point(wanted: Wanted, version: AdapterVersion, createdAt: number): Pointed {
     const { prepared } = version;
     this.checkRoom(wanted, prepared);

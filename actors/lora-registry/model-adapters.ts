@@ -46,10 +46,7 @@ export interface ModelAdaptersOptions {
   readonly root: string | null;
   readonly gate: AdapterLoadLock;
   readonly log: AdapterLog;
-  /**
-   * Runs a task on the model and keeps the model loaded until the task has ended. Throws model_state_conflict if it is not
-   * loaded.
-   */
+  /** Runs a task on the model and keeps the model loaded meanwhile. Throws model_state_conflict if it is not loaded. */
   readonly whileLoaded: <T>(task: (model: Ref<ModelProtocol>) => Promise<T>) => Promise<T>;
   /** Used in tests instead of the preparation on a worker thread. */
   readonly prepare?: Prepare;

@@ -125,7 +125,7 @@ export class Adapters {
   }
 }
 
-/** Returns the error for an adapter that is gone. Requests hold leases, so the request did not cause it. */
+/** Returns the error for an adapter that was freed. It does not blame the request, which holds a lease on its adapter. */
 function gone(id: number): ServerError {
   return new ServerError("model_failed", `adapter ${id} was freed while a request for it was on its way; try again`);
 }

@@ -55,7 +55,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   const behaviour = modelActor(loop, new RequestPreparation({ loop, grammars, store }));
   place.system.spawn<ModelProtocol>("model", { ...behaviour, onStop }, { mailboxLimit });
   running.catch((error: unknown) => {
-    if (spec.abortFlag && new Uint8Array(spec.abortFlag)[0] === 1) return; // aborted by a stop message
+    if (spec.abortFlag && new Uint8Array(spec.abortFlag)[0] === 1) return; // a stop message aborted the load
     // Thrown outside of all promises, so that the error ends the place.
     setImmediate(() => {
       throw error;

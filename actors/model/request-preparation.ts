@@ -68,7 +68,7 @@ export class RequestPreparation {
     }
   }
 
-  /** Registers a job. Throws `conflict` if the subscriber already uses its id, and model_failed if the adapter is gone. */
+  /** Registers a job. Throws `conflict` if the subscriber already uses its id, and model_failed if the adapter was freed. */
   #remember(subscriber: Subscriber, job: SequenceJob): PendingJob {
     const pending = this.#pending.get(subscriber) ?? new Map<number, PendingJob>();
     if (pending.has(job.id)) throw new ServerError("conflict", `sequence ${job.id} is already being prepared`);

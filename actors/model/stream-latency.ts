@@ -15,7 +15,7 @@ export const interTokenBounds = [
 const maxSeries = 32;
 const otherSeries = "<other>";
 
-// Special values of #lastMs, which otherwise is the time of the last tokens.
+// Special values of #lastMs. All other values are the time of the last tokens.
 const notBegun = -1;
 const paused = -2;
 
@@ -69,7 +69,7 @@ export class StreamClock {
     this.#lastMs = nowMs;
   }
 
-  /** Stops the clock because the reader is behind: the time until the next tokens is the reader's and is not counted. */
+  /** Stops the clock when the sequence is paused for a slow reader. The time until the next tokens is not counted. */
   pause(): void {
     if (this.#lastMs !== notBegun) this.#lastMs = paused;
   }

@@ -31,7 +31,7 @@ export class CumulativeStatistics {
   }
 }
 
-/** Gauges of a model without a place. */
+/** Values of the gauges while the model has no place. */
 const nothingNow = { slots: 0, running: 0, waiting: 0, parked: 0, kvBlocks: { used: 0, total: 0 } };
 
 /** Returns the sums of the totals of `a` and `b`, and the gauges of `b`. */

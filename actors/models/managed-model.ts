@@ -139,10 +139,7 @@ export class ManagedModel implements SlotUser {
     this.#gate.leave();
   }
 
-  /**
-   * Runs a task on the model and keeps the model loaded until the task has ended. Throws model_state_conflict if it is not
-   * loaded.
-   */
+  /** Runs a task on the model and keeps the model loaded meanwhile. Throws model_state_conflict if it is not loaded. */
   async whileLoaded<T>(task: (model: Ref<ModelProtocol>) => Promise<T>): Promise<T> {
     if (!this.tryEnter()) throw fromErrorRecord(notLoaded(this.id));
     try {

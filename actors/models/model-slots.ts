@@ -30,10 +30,7 @@ export class ModelSlots {
     return this.#evicted === user;
   }
 
-  /**
-   * Returns true if the user has a slot now. Otherwise the user waits in the queue, and reconcile() is called when it gets a
-   * slot.
-   */
+  /** Returns whether the user has a slot now. If not, it waits in the queue, and reconcile() is called when it gets one. */
   acquire(user: SlotUser): boolean {
     if (this.#holders.has(user)) return true;
     this.#queue.add(user);

@@ -16,7 +16,7 @@ import { type KeptHead, ResponseStore } from "./response-store.ts";
 const SWEEP_MS = 10 * 60_000;
 /** Folder of the environment. The name is from when it contained only responses; it is kept for servers with existing data. */
 const folderName = "stored-responses";
-/** The store whose tables have no prefix. */
+/** Name of the store whose tables have no name prefix. */
 const firstStore = "responses";
 
 /** Starts the place. Reports the removed store of an earlier release. */
@@ -44,10 +44,7 @@ async function tryToRemoveEarlier(folder: string): Promise<RemovedStore | null> 
   }
 }
 
-/**
- * Returns the message handlers. Calls that wait for the disk or read in steps reply later; other messages are handled
- * meanwhile.
- */
+/** Returns the message handlers. Calls that wait for the disk or read in steps reply later, so they block no other message. */
 function behaviourOf(store: ResponseStore): Behaviour<StoredResponses> {
   return {
     add: (response) => new DeferredReply(store.add(response)),

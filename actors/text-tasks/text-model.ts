@@ -249,7 +249,7 @@ function letterCount(text: string): number {
   return count;
 }
 
-/** Checks that the model has no more output weights than tokens, because it could otherwise generate a token without text. */
+/** Checks that the model has no more output weights than tokens, because a token without a text could be generated. */
 function checkSize({ id, ready }: TextSource, { size }: Vocabulary): void {
   const { vocabSize } = ready.card;
   if (vocabSize === size) return;

@@ -178,7 +178,7 @@ export class TextTasks {
 
 /** Error of a task that took too much time or memory, which rejects the request. */
 export class RefusedTask extends ServerError {
-  /** The phase that took too much. */
+  /** The phase that took too much time or memory. */
   readonly phase: string;
 
   constructor(message: string, phase: string) {

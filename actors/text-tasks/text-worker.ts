@@ -1,4 +1,4 @@
-// The module of a text worker: see TextTasks, which starts them.
+// Module of a text worker thread. TextTasks runs tasks on these workers.
 import type { StartTasks } from "../../runtime/task/task.ts";
 import type { TranslatorModule } from "../api/body-translators.ts";
 import { textHandlers } from "./text-handlers.ts";

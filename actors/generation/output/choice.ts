@@ -9,10 +9,7 @@ import type { ChoiceEvent } from "./event-buffer.ts";
 import { OutputAssembler } from "./output-assembler.ts";
 import type { OutputPlan } from "./output-plan.ts";
 
-/**
- * Returns why a text does not match the request; null: it matches. `call`: name of the called tool; null: content. Never
- * rejects.
- */
+/** Returns why a text does not match the request; null: it matches. Never rejects. `call`: name of the tool; null: content. */
 export type CheckOutput = (text: string, call: string | null) => Promise<string | null>;
 
 export interface ChoiceOptions {
@@ -23,7 +20,7 @@ export interface ChoiceOptions {
   readonly stop: readonly string[];
   /** False if the logprobs serve only to rank choices and are not sent to the client. */
   readonly reportsLogprobs: boolean;
-  /** How the text is parsed and checked. */
+  /** Defines how the text is parsed and checked. */
   readonly answer: OutputPlan;
   readonly check: CheckOutput;
   readonly emit: (event: ChoiceEvent) => void;

@@ -1,5 +1,5 @@
-// Event buffer: events that cannot be sent yet. Consecutive pieces of the same text are joined. Used for events whose reader
-// is behind, and for the events of candidates that are not ranked yet.
+// Event buffer: events that cannot be sent yet. Consecutive pieces of the same text are joined. Used while a stream
+// is full, and for the events of candidates that are not ranked yet.
 import type { GenerateEvent } from "../../../engines/generation.ts";
 import { LogprobList } from "../../../engines/logprobs.ts";
 

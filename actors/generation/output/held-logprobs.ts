@@ -1,5 +1,4 @@
-// Held logprobs: a queue of the logprobs of a choice's latest tokens. Each entry waits until the text of its token has been
-// read.
+// Held logprobs: a queue of the logprobs of a choice's latest tokens. Each waits until the text of its token has been read.
 import { type LogprobRecords, recordHead } from "../../../engines/logprobs.ts";
 
 interface HeldToken {
@@ -32,7 +31,7 @@ export class HeldLogprobs {
     this.#tokens.push({ start, end, recordEnd });
   }
 
-  /** Number of held tokens that begin before character `at`. */
+  /** Returns the number of queued tokens whose text begins before character `at`. */
   countBefore(at: number): number {
     let next = this.#first;
     while (next < this.#tokens.length && (this.#tokens[next] as HeldToken).start < at) next++;

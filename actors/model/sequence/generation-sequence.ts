@@ -1,5 +1,4 @@
-// Generation sequence: a sequence with its subscriber, sampling and grammar. Pooled sequence: a sequence whose output is a
-// vector.
+// Generation sequence: a sequence with its subscriber, sampling and grammar. Pooled sequence: its output is a vector.
 import type { Matcher } from "../../../engines/decoding/grammar/matcher.ts";
 import type { SamplingState } from "../../../engines/decoding/sampler/sampler.ts";
 import { Sequence, type SequenceOptions } from "../../../engines/decoding/scheduler/sequence.ts";

@@ -5,10 +5,7 @@ import { GenerationSequence, type Subscriber } from "./generation-sequence.ts";
 import { PromptLogprobs } from "./prompt-logprobs.ts";
 import { ReasoningBudget } from "./reasoning-budget.ts";
 
-/**
- * `sequenceTokens`: maximum number of tokens of a sequence, prompt and output. Throws `invalid_value` for invalid sampling
- * settings.
- */
+/** `sequenceTokens`: maximum number of prompt and output tokens. Throws `invalid_value` for invalid sampling settings. */
 export function openSequence(
   job: SequenceJob,
   subscriber: Subscriber,

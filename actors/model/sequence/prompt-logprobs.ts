@@ -1,5 +1,4 @@
-// Prompt logprobs: collects the logprobs of one prompt while its tokens are fed. If tokens are fed again, their logprobs are
-// overwritten.
+// Prompt logprobs: collects the logprobs of one prompt while its tokens are fed. Tokens fed again overwrite theirs.
 import type { TokenLogprobs } from "../../../engines/decoding/sampler/sampler.ts";
 
 export class PromptLogprobs {
