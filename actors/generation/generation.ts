@@ -55,7 +55,7 @@ export interface GenerationOptions {
   };
   /** Ends the generation: run() rejects with the signal's reason, an Error. */
   readonly signal: AbortSignal;
-  /** Called when the prompt is in tokens, so the request's content is no longer needed. Not called after a failure. */
+  /** Called when the prompt is in tokens, so the request's content is not needed any more. Not called if it fails before. */
   readonly onPrepared: () => void;
   /** Receives the events in order. Returning false pauses the sequences until resume(); events on their way still arrive. */
   readonly emit: (event: OutputEvent) => boolean;

@@ -43,7 +43,7 @@ type Scheduled = GenerationSequence | PooledSequence;
 
 export class StepLoop {
   readonly adapters: Adapters;
-  /** Whether the model can use only a part of a cached prefix. */
+  /** Whether the model can reuse a part of a cached prefix. If not, it must use the whole prefix. */
   readonly truncates: boolean;
   readonly #statistics = new StepStatistics();
   readonly #model: LoadedModel;
@@ -130,7 +130,10 @@ export class StepLoop {
     return this.#scheduler.prefixes.findCopy({ tokens, adapter, total: tokens.length })?.length ?? 0;
   }
 
-  /** Adds a cached prefix from its exported bytes. Returns false if there is no room or the loop has ended. */
+  /**
+   * Adds a cached prefix from its exported bytes. Returns false if there is no room or the loop has ended.
+   * After its end, the engine may have been disposed.
+   */
   importPrefix(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
     return !this.#stopped && this.#scheduler.prefixes.import(adapter, tokens, bytes);
   }
