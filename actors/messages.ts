@@ -1,5 +1,5 @@
-// Messages of all actors: a protocol interface for each actor, whose methods take one plain-data message. Tokens travel as
-// frames instead, see TokenFrame.
+// Messages of all actors: one protocol interface per actor. Each method takes one message of plain data. Tokens are not sent as
+// messages but as frames, see TokenFrame.
 
 import type { PrefixStatistics } from "../engines/decoding/kv/prefix-cache.ts";
 import type { PrefixStoreOptions } from "../engines/decoding/prefix-store/prefix-store.ts";
@@ -19,71 +19,77 @@ import type { BodyToTranslate } from "./api/body-translators.ts";
 import type { LatencyCounts } from "./api/engine-metric.ts";
 import type { Embeddings, EmbedRequest } from "./api/inference.ts";
 
-/** The actor `model`: one for each loaded model, on the model's own place. */
+/** Protocol of the actor `model`. Each loaded model has one, on its own place. */
 export interface ModelProtocol {
-  /** Queues all jobs or none. Throws queue_full, context_length_exceeded, invalid_value, unsupported, model_failed. */
+  /**
+   * Queues all jobs, or none if one is rejected. Throws queue_full, context_length_exceeded, invalid_value, unsupported,
+   * model_failed.
+   */
   generate(message: { readonly jobs: readonly SequenceJob[] }): Promise<void>;
-  /** The pooled outputs of the prompts, once all are computed: Capabilities.pooledLength floats for each prompt. */
+  /** Returns the pooled outputs of the prompts, when all are computed: Capabilities.pooledLength floats for each prompt. */
   pool(message: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array>;
-  /** Ends sequences before the next step. `stop`: their text has reached a stop string. */
+  /** Ends sequences before the next step. `stop`: their text has reached a stop string, so they count as finished. */
   cancel(message: { readonly ids: readonly number[]; readonly how?: "cancelled" | "stop" }): void;
-  /** A paused sequence is not scheduled, and keeps its slot only while no other sequence waits for one. */
+  /** Pauses or resumes sequences. A paused one is not scheduled, and keeps its slot only while no other sequence needs it. */
   setPaused(message: { readonly ids: readonly number[]; readonly paused: boolean }): void;
   statistics(message: null): ModelStatistics;
-  /** Loads a prepared adapter, so that jobs can name it. Throws the errors of AdapterHost.load, unsupported, conflict. */
+  /** Loads a prepared adapter, so that jobs can use it. Throws the errors of AdapterHost.load, unsupported, conflict. */
   loadAdapter(message: AdapterToLoad): Promise<void>;
-  /** Frees an adapter once its sequences have ended, then settles. New jobs that name it are refused. */
+  /** Frees an adapter after its sequences have ended, then resolves. New jobs that name the adapter are rejected. */
   unloadAdapter(message: { readonly id: number }): Promise<void>;
 }
 
-/** A prepared adapter (engines/files/lora/) for a model's place. */
+/** A prepared adapter (engines/files/lora/) to load on a model's place. */
 export interface AdapterToLoad {
-  /** Above 0; unique in the life of the place. */
+  /** Greater than 0 and unique during the life of the place. */
   readonly id: number;
   readonly generation: string;
   readonly path: string;
 }
 
-/** The adapter that a generation holds a lease on. */
+/** The adapter version for which a generation holds a lease. */
 export interface LeasedAdapter {
   readonly id: number;
-  /** null: the model's own adapter, which requests cannot choose. */
+  /** null: the model's own adapter, which requests cannot select. */
   readonly generation: string | null;
 }
 
-/** Statistics of a model: sequences now, totals since it was loaded. */
+/** Statistics of a model: current numbers of sequences, and totals since the model was loaded. */
 export interface ModelStatistics {
   readonly slots: number;
   readonly running: number;
   readonly waiting: number;
-  /** Sequences without a slot because their readers are behind. */
+  /** Number of sequences that have no slot because their readers have not taken their earlier tokens. */
   readonly parked: number;
-  /** Times a sequence lost its slot: because it was paused, for lack of KV memory, to a client with fewer slots. */
+  /** Preemptions: a sequence lost its slot because it was paused, for lack of KV memory, or to a client with fewer slots. */
   readonly preemptions: number;
   readonly memoryPreemptions: number;
   readonly sharePreemptions: number;
   readonly steps: number;
-  /** Generated tokens, and computed prompt tokens. */
+  /** Number of generated tokens, and of computed prompt tokens. */
   readonly tokens: number;
   readonly promptTokens: number;
-  /** Milliseconds in forward passes of the engine, and in whole steps. */
+  /** Milliseconds spent in the engine's forward passes, and in whole steps. */
   readonly engineMs: number;
   readonly totalMs: number;
   readonly ended: EndCounts;
   readonly prefixCache: PrefixStatistics;
   readonly kvBlocks: { readonly used: number; readonly total: number };
-  /** Adapters in memory now; steps with another adapter than the step before, if a step can have only one. */
+  /**
+   * `loaded`: adapters in memory now. `switches`: steps with a different adapter than the previous step, counted only if a step
+   * can use a single adapter.
+   */
   readonly adapters: { readonly loaded: number; readonly switches: number };
   readonly speculation: Omit<SpeculationStatistics, "acceptedAt"> & { readonly acceptedAt: readonly number[] };
   readonly latencies: readonly SeriesLatencies[];
 }
 
-/** Token latencies of the streamed answers of one series. */
+/** Token latencies of the streamed responses of one series. */
 export interface SeriesLatencies {
   readonly series: string;
-  /** From the arrival of the request to its first token. */
+  /** Time from the arrival of the request to its first token. */
   readonly firstToken: LatencyCounts;
-  /** From token to token. */
+  /** Time between consecutive tokens. */
   readonly interToken: LatencyCounts;
 }
 
@@ -97,34 +103,34 @@ export interface EndCounts {
 
 /** One sequence to generate. */
 export interface SequenceJob {
-  /** Chosen by the consumer; unique among its sequences. */
+  /** Chosen by the consumer; unique among the consumer's sequences. */
   readonly id: number;
-  /** Clients take turns for slots and for the prompt's share of a step. */
+  /** Client of the request. Clients take turns for slots and for the prompt tokens of a step. */
   readonly client: string;
   readonly prompt: Int32Array;
-  /** >= 1; null = until the context is full. */
+  /** >= 1; null: until the context is full. */
   readonly maxNewTokens: number | null;
   readonly ignoreEos: boolean;
-  /** 0 for the base model. */
+  /** Adapter id; 0: the base model. */
   readonly adapter: number;
   readonly sampling: Sampling;
-  /** Index among a request's choices: shifts the seed. */
+  /** Index among the choices of a request. It shifts the seed, so that choices differ. */
   readonly choice: number;
-  /** Tokens that end a DRY run. */
+  /** Tokens that end a repeated run for the DRY penalty. */
   readonly breakers: Int32Array;
-  /** Lower is served first. */
+  /** Lower values are served first. */
   readonly priority: number;
   readonly grammar: GrammarSource | null;
-  /** Alternatives beside each prompt token's logprob; null = no logprobs of the prompt. */
+  /** Number of alternatives in addition to each prompt token's own logprob; null: no logprobs of the prompt. */
   readonly promptLogprobs: number | null;
   readonly reasoningBudget: ReasoningLimit | null;
-  /** Name under which the latencies of a streamed answer are counted; null if it is not streamed. */
+  /** Name under which the latencies of a streamed response are counted; null: not streamed. */
   readonly series: string | null;
-  /** Arrival of the request, milliseconds since 1970. */
+  /** Arrival of the request, in milliseconds since 1970. */
   readonly receivedAt: number;
 }
 
-/** Neutral values of fields that few jobs set. */
+/** Default values of fields that few jobs set. */
 export const jobDefaults = {
   priority: 0,
   grammar: null,
@@ -134,48 +140,51 @@ export const jobDefaults = {
   receivedAt: 0,
 } as const satisfies Partial<SequenceJob>;
 
-/** If the output begins with `begin` and its reasoning has not ended after `tokens` more tokens, `end` is forced. */
+/** Reasoning budget: if the output starts with `begin` and reasoning has not ended `tokens` tokens later, `end` is forced. */
 export interface ReasoningLimit {
   readonly tokens: number;
-  /** Empty if the prompt has begun the reasoning. */
+  /** Empty if the reasoning starts within the prompt. */
   readonly begin: Int32Array;
   readonly end: Int32Array;
 }
 
-/** Prompts to pool. */
+/** A request for the pooled outputs of prompts. */
 export interface PoolJob {
   readonly client: string;
   readonly prompts: readonly Int32Array[];
-  /** 0 for the base model. */
+  /** Adapter id; 0: the base model. */
   readonly adapter: number;
   readonly priority: number;
 }
 
-/** Channel of token frames on the link between a model place and a consumer. */
+/** Channel of the token frames, on the link between a model place and a consumer of tokens. */
 export const tokenChannel = "tokens";
 
-/** Output of one step, or of a few short steps, for one consumer. */
+/** Output of one step, or of several short steps, for one consumer. */
 export interface TokenFrame {
-  /** `rowInts` ints a row: sequence id, token, flags, elapsed (10 us units since the sequence was first scheduled). */
+  /** `rowInts` integers per row: sequence id, token, flags, elapsed time (in 10 us, since the sequence was first scheduled). */
   readonly rows: Int32Array;
-  /** For each row flagged `rowHasLogprobs`, in order: chosen logprob, count n, then n pairs of (token id, logprob). */
+  /** One record for each row with the flag `rowHasLogprobs`, in order: chosen logprob, count n, n pairs (token id, logprob). */
   readonly logprobs: Float32Array | null;
-  /** Pairs (sequence id, prompt tokens found in the KV cache) of sequences whose first token is in this frame. */
+  /** Pairs (sequence id, number of prompt tokens found in the KV cache), for sequences whose first token is in this frame. */
   readonly cached: Int32Array | null;
-  /** Logprobs of prompts: requested and complete. */
+  /** Logprobs of prompts, for sequences that requested them and have computed the whole prompt. */
   readonly prompts: readonly PromptLogprobsRecord[];
-  /** Sequences that ended with an error. */
+  /** Sequences that have ended with an error. */
   readonly failed: readonly { readonly id: number; readonly error: ErrorRecord }[];
 }
 
-/** `2 + 2 * top` floats for each prompt token but the first: its logprob, count n, n pairs of (token id, logprob), padding. */
+/**
+ * Logprobs of one prompt: `2 + 2 * top` floats for each prompt token except the first. They are its logprob, the count n,
+ * n pairs (token id, logprob), and padding.
+ */
 export interface PromptLogprobsRecord {
   readonly id: number;
   readonly records: Float32Array;
 }
 
 export const rowInts = 4;
-/** The token belongs to the text; an end-of-generation token does not. */
+/** Flag: the token is part of the text. It is not set for an end-of-generation token. */
 export const rowHasToken = 1;
 export const rowHasLogprobs = 2;
 export const rowFinishedStop = 4;
@@ -189,60 +198,69 @@ export interface ModelPlaceInit {
   readonly engine: EngineName;
   readonly spec: ModelSpec;
   readonly limits: SchedulerLimits;
-  /** Longest time a token waits for others to share a frame with. */
+  /** Maximum time that a token waits to be sent in one frame with later tokens. */
   readonly frameIntervalMs: number;
   readonly mailboxLimit: number;
   readonly speculation: SpeculationOptions;
-  /** Prefix cache on disk; null: none. */
+  /** Options of the prefix cache on disk; null: no such cache. */
   readonly prefixStore: PrefixStoreOptions | null;
 }
 
-/** Progress report of a model place: the loaded fraction, and later notices for the operator. */
+/** Progress report of a model place: while it loads, the loaded fraction; later, notices for the operator. */
 export type ModelReport = number | { readonly notice: string };
 
-/** Answer of a model place once the model is loaded. */
+/** Result of the start of a model place, sent when the model is loaded. */
 export interface ModelPlaceReady {
   readonly card: ModelCard;
   readonly capacity: Capacity;
   readonly capabilities: Capabilities;
-  /** Most sequences without a slot. */
+  /** Maximum number of sequences without a slot. */
   readonly maxQueue: number;
-  /** The engine's own tokens for each text of `vocabularyProbes`; null if it has no tokenizer. */
+  /** Tokens of each text of `vocabularyProbes`, by the engine's own tokenizer; null if the engine has none. */
   readonly probes: readonly Int32Array[] | null;
 }
 
-/** The actor `models` of the generation place. Separate from `generation`, so that no request waits while a model is attached. */
+/**
+ * Protocol of the actor `models` of the generation place. It is separate from `generation`, so that attaching delays no
+ * request.
+ */
 export interface ModelsProtocol {
-  /** Makes a model available: reads its vocabulary and template, links to its place. Returns what it has read. */
+  /**
+   * Makes a model available: reads its vocabulary and template, and links to its place. Returns the parts read from the files.
+   */
   attachModel(message: AttachedModel): Promise<ModelFiles>;
   detachModel(message: { readonly id: string; readonly error: ErrorRecord }): void;
 }
 
-/** The actor `generation`: has prompts prepared, follows a request's sequences and turns tokens into events. */
+/**
+ * Protocol of the actor `generation`: it requests the preparation of prompts, tracks sequences and turns tokens into events.
+ */
 export interface GenerationProtocol {
-  /** A tell: starts a generation. Its events, also every error, go to stream `stream` of the events channel. */
+  /**
+   * Starts a generation, without a reply. Its events, including errors, are written to stream `stream` of the events channel.
+   */
   start(message: {
     readonly stream: number;
     readonly request: GenerateRequest;
-    /** null for the base model. */
+    /** null: the base model. */
     readonly adapter: LeasedAdapter | null;
   }): void;
-  /** Number of prompt tokens of a request. Throws what would refuse the request. `task`: for cancelTask. */
+  /** Counts the prompt tokens of a request. Throws its validation error. `task`: number for cancelTask. */
   countTokens(message: { readonly task: number; readonly request: GenerateRequest }): Promise<number>;
   textStatistics(message: null): TextStatistics;
-  /** Translates a request body, see BodyTranslators. */
+  /** Translates a request body with the BodyTranslators. */
   translate(message: { readonly task: number; readonly body: BodyToTranslate }): Promise<unknown>;
   embed(message: {
     readonly task: number;
     readonly request: EmbedRequest;
-    /** null for the base model. */
+    /** null: the base model. */
     readonly adapter: LeasedAdapter | null;
   }): Promise<Embeddings>;
-  /** Cancels countTokens, translate or embed, which rejects with `cancelled`. */
+  /** Cancels a call of countTokens, translate or embed, which then rejects with `cancelled`. */
   cancelTask(message: { readonly task: number }): void;
 }
 
-/** An item of a stream of the events channel. `prepared`: the prompt is in tokens, the request's content is released. */
+/** Item of a stream of the events channel. `prepared`: the prompt has been tokenised and the request's content is released. */
 export type GenerationEvent = GenerateEvent | { readonly type: "prepared" };
 
 export interface AttachedModel {
@@ -252,41 +270,41 @@ export interface AttachedModel {
   readonly jinjaExplicit: string | null;
   readonly ready: ModelPlaceReady;
   readonly ticket: DialTicket;
-  /** Result of an earlier attach: the files may be gone since. null: none. */
+  /** Result of an earlier attach, used because the files may have been removed since then. null: none. */
   readonly files: ModelFiles | null;
 }
 
 /** The parts of a model's files that text tasks need. */
 export interface ModelFiles {
   readonly head: HeadBytes;
-  /** The configured chat template; null: the model's own. */
+  /** The configured chat template; null: use the model's own. */
   readonly template: string | null;
   readonly templateCapabilities: ModelTemplateCapabilities;
   readonly tokenTexts: TokenTextTable;
 }
 
-/** Channel of event streams on the link between the main thread and the generation place. */
+/** Channel of the event streams, on the link between the main thread and the generation place. */
 export const eventChannel = "events";
 
 /** Start parameters of the generation place. */
 export interface GenerationPlaceInit {
   readonly mailboxLimit: number;
-  /** Number of events a generation may be ahead of its reader before its sequences pause. */
+  /** Maximum number of events that a generation may be ahead of its reader. Beyond it, the generation's sequences pause. */
   readonly streamWindow: number;
   readonly textTasks: TextTaskSettings;
 }
 
-/** Counts of text tasks; totals since the generation place was started. */
+/** Counts of text tasks. Totals are counted from the start of the generation place. */
 export interface TextStatistics {
-  /** Tasks that wait for a text worker now. */
+  /** Number of tasks that wait for a text worker now. */
   readonly waiting: number;
-  /** Total of slow tasks. */
+  /** Total number of slow tasks. */
   readonly slow: number;
-  /** Total of tasks that were ended, by reason. */
+  /** Total number of tasks that were aborted, by reason. */
   readonly ended: Readonly<Record<"time" | "memory" | "crash", number>>;
 }
 
-/** A text task that was ended. */
+/** A text task that was aborted. */
 export interface EndedTask {
   readonly client: string;
   readonly reason: string;
@@ -295,27 +313,27 @@ export interface EndedTask {
 /** Progress report of the generation place. */
 export type GenerationPlaceReport =
   | { readonly endedTask: EndedTask }
-  /** True: text workers fail to start. False: one has started again. */
+  /** true: text workers fail to start. false: a text worker has started again. */
   | { readonly textWorkersAreDown: boolean };
 
-/** Limits of the tasks that process clients' text. */
+/** Limits of the tasks that process text of clients. */
 export interface TextTaskSettings {
-  /** URL of a TranslatorModule. */
+  /** URL of the module that exports a TranslatorModule. */
   readonly translators: string;
-  /** Number of workers for quick tasks; slow tasks have others. */
+  /** Number of workers for quick tasks. Slow tasks run on additional workers. */
   readonly quickWorkers: number;
-  /** Most slow tasks at the same time. */
+  /** Maximum number of slow tasks that run at the same time. */
   readonly slowWorkers: number;
-  /** Most tasks that wait. */
+  /** Maximum number of tasks that wait. */
   readonly maxQueued: number;
-  /** A task that takes longer is ended. */
+  /** A task that takes longer is aborted. */
   readonly limitSeconds: number;
   readonly heapMiB: number;
 }
 
-/** Start parameters of the state place. The protocol of its actor is StoredResponses. */
+/** Start parameters of the state place. Its actor has the protocol StoredResponses. */
 export interface StatePlaceInit {
-  /** Created if absent; null keeps all in memory. */
+  /** Created if absent; null: all data is kept in memory. */
   readonly folder: string | null;
   readonly mailboxLimit: number;
   readonly responses: StoreLimits;

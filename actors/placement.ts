@@ -1,4 +1,4 @@
-// Placement: the places, the actors on each, and the modules that start them.
+// Placement: the places (threads and processes), the actors on each of them, and the modules that start the places.
 //
 //   place        kind                                    actors
 //   front        main thread                             none: http/ and the inference service

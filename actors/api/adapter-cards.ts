@@ -1,7 +1,8 @@
-// Adapter cards: adapters listed as models, under the ids `<model>::<alias>`. Creates the ids and resolves them. Pure functions.
+// Adapter cards: entries of the model list for LoRA adapters, with ids of the form `<model>::<alias>`.
+// Pure functions that create the ids and resolve them.
 import type { AdapterEntry, ModelEntry } from "./inference.ts";
 
-/** An adapter in the list of models. */
+/** Entry of an adapter in the list of models. */
 export interface AdapterCard {
   readonly id: string;
   readonly modelId: string;
@@ -10,7 +11,10 @@ export interface AdapterCard {
 
 type Adapted = Pick<ModelEntry, "id" | "adapters">;
 
-/** Cards of the adapters, at most `limit`, in the order of the models and their adapters. Their ids differ from each other and from model ids. */
+/**
+ * Returns the cards of the adapters, at most `limit`, in the order of the models and of each model's adapters. Every id is
+ * unique among the cards and differs from all model ids.
+ */
 export function adapterCards(models: readonly Adapted[], limit = Number.POSITIVE_INFINITY): readonly AdapterCard[] {
   const modelIds = idsOf(models);
   const cards: AdapterCard[] = [];
@@ -22,7 +26,7 @@ export function adapterCards(models: readonly Adapted[], limit = Number.POSITIVE
   return cards;
 }
 
-/** The card with this id, or with this alias if only one model has it; null: none. Creates no other cards. */
+/** Returns the card with this id, or with this alias if only one model has the alias; null: none. Creates no other cards. */
 export function cardNamed(name: string, models: readonly Adapted[]): AdapterCard | null {
   const modelIds = idsOf(models);
   const [, alias = null] = /^[^:]*::([^:#]*)(?:#\d+)?$/.exec(name) ?? [];
@@ -37,7 +41,7 @@ function idsOf(models: readonly Adapted[]): ReadonlySet<string> {
   return new Set(models.map(({ id }) => id));
 }
 
-/** A card for each model that has the alias. */
+/** Returns a card for each model that has the alias. */
 function cardsOf(alias: string, models: readonly Adapted[], modelIds: ReadonlySet<string>): AdapterCard[] {
   return models.flatMap(({ id: modelId, adapters }) => {
     const adapter = adapters.find((entry) => entry.alias === alias);
@@ -45,7 +49,10 @@ function cardsOf(alias: string, models: readonly Adapted[], modelIds: ReadonlySe
   });
 }
 
-/** Escaped parts contain no `::`, so the cards of two adapters differ. A number is added to an id that a model has. */
+/**
+ * Returns the id of an adapter's card. Escaped parts contain no `::`, so two adapters get different ids. If a model already
+ * has the id, a number is appended.
+ */
 function cardId(modelId: string, alias: string, modelIds: ReadonlySet<string>): string {
   const plain = `${escaped(modelId)}::${escaped(alias)}`;
   let id = plain;

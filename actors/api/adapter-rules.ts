@@ -1,5 +1,5 @@
-// Adapter rules: checks of a request to load or unload an adapter that do not depend on the loaded adapters: the alias, and
-// the combination of fields.
+// Adapter rules: checks of requests to load or unload an adapter: the alias and the combination of fields.
+// These checks do not depend on which adapters are loaded.
 
 import { ServerError } from "../../runtime/errors.ts";
 import type { LoadAdapterRequest } from "./lora-adapters.ts";
@@ -9,7 +9,7 @@ type LoadPolicy = Pick<LoadAdapterRequest, "replace" | "expectedGeneration">;
 
 const generationForm = /^[0-9a-f]{64}$/;
 
-/** The alias without white space around it. Throws invalid_lora_name. */
+/** Returns the alias without surrounding white space. Throws invalid_lora_name. */
 export function checkedAlias(given: string): string {
   const alias = given.trim();
   const fault = aliasFault(alias);
@@ -21,7 +21,7 @@ export function checkedAlias(given: string): string {
   );
 }
 
-/** Throws invalid_lora_load_policy, invalid_value. */
+/** Checks that `expectedGeneration` is used only with `replace`. Throws invalid_lora_load_policy, invalid_value. */
 export function checkLoadPolicy({ replace, expectedGeneration }: LoadPolicy): void {
   if (expectedGeneration === null) return;
   if (!replace) {
@@ -34,7 +34,7 @@ export function checkLoadPolicy({ replace, expectedGeneration }: LoadPolicy): vo
   checkExpectedGeneration(expectedGeneration);
 }
 
-/** Throws invalid_value. */
+/** Checks the format of an expected generation. Throws invalid_value. */
 export function checkExpectedGeneration(expected: string | null): void {
   if (expected === null || generationForm.test(expected)) return;
   throw new ServerError(

@@ -1,30 +1,30 @@
-// BodyTranslators: read the request bodies of the wire protocols on a text worker. Implemented by http/; the settings name
-// its module.
+// BodyTranslators: parsers of the request bodies of the HTTP APIs. They run on text workers. http/ implements the interface,
+// and the settings name the module of the implementation.
 
 import type { Transferable } from "../../runtime/endpoint/endpoint.ts";
 import type { TaskOutput } from "../../runtime/task/task.ts";
 
 export interface BodyTranslators {
-  /** A request body as plain data. Throws a ServerError with the field at fault. */
+  /** Converts a request body to plain data. Throws a ServerError that names the invalid field. */
   translate(protocol: string, body: Uint8Array, parameters: unknown): TaskOutput;
 }
 
-/** Exports of the module. */
+/** Exports of the module that implements the translators. */
 export interface TranslatorModule {
   readonly translators: BodyTranslators;
 }
 
-/** A request body that is translated on a text worker. The bytes move there. */
+/** A request body to translate on a text worker. The bytes are transferred to the worker, not copied. */
 export interface BodyToTranslate {
   readonly client: string;
   readonly protocol: string;
   readonly body: Uint8Array;
-  /** Further input of the protocol's translator. */
+  /** Additional input of this API's translator. */
   readonly parameters: unknown;
 }
 
 export interface TranslatedBody {
   readonly value: unknown;
-  /** Memory in the value that may move to another thread. */
+  /** Buffers within `value` that may be transferred to another thread. */
   readonly movable: readonly Transferable[];
 }

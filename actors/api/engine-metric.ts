@@ -1,4 +1,4 @@
-// Engine metric: a counter or gauge under its name in the contract, or a histogram of token latencies.
+// Engine metric: a counter or gauge, or a histogram of token latencies. The names are those of the HTTP contract.
 export type EngineMetric = ScalarMetric | LatencyMetric;
 
 export interface ScalarMetric {
@@ -12,18 +12,18 @@ export interface LatencyMetric {
   readonly name: string;
   readonly kind: "histogram";
   readonly help: string;
-  /** Upper bounds of the buckets, in seconds; a last bucket takes what is above them all. */
+  /** Upper bounds of the buckets, in seconds. A last bucket counts observations above all bounds. */
   readonly bounds: readonly number[];
   readonly samples: readonly LatencySample[];
 }
 
 export interface LatencySample extends LatencyCounts {
-  /** GenerateRequest.series of the streamed answers. */
+  /** GenerateRequest.series of the streamed responses. */
   readonly series: string;
   readonly model: string;
 }
 
-/** Observations by bucket, each counted once: a bucket for each bound, then one for those above all bounds. */
+/** Observations per bucket, not cumulative: one bucket per bound, then one for observations above all bounds. */
 export interface LatencyCounts {
   readonly counts: readonly number[];
   readonly sumSeconds: number;

@@ -1,5 +1,5 @@
 // Inference: the interface that http/ uses to list models, generate and embed. Implemented by
-// actors/front/inference-service.ts; tests of http/ have a small implementation of their own.
+// actors/front/inference-service.ts; the tests of http/ use a small implementation instead.
 import type { AdapterSelector, GenerateEvent, GenerateRequest } from "../../engines/generation.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { BodyToTranslate } from "./body-translators.ts";
@@ -7,7 +7,7 @@ import type { EngineMetric } from "./engine-metric.ts";
 
 export type ModelStatus = "loaded" | "unloaded" | "reloading";
 
-/** One line of GET /v1/models. */
+/** One entry of GET /v1/models. */
 export interface ModelEntry {
   readonly id: string;
   readonly status: ModelStatus;
@@ -15,7 +15,7 @@ export interface ModelEntry {
   readonly createdAt: number;
   /** null until the model is loaded for the first time. */
   readonly capabilities: ModelCapabilities | null;
-  /** Adapters that requests can choose, in the order of loading. */
+  /** Adapters that requests can select, in the order in which they were loaded. */
   readonly adapters: readonly AdapterEntry[];
 }
 
@@ -27,10 +27,10 @@ export interface AdapterEntry {
   readonly createdAt: number;
 }
 
-/** The meaning of a model name in a request. */
+/** The model and adapter that a model name in a request refers to. */
 export interface ResolvedModel {
   readonly id: string;
-  /** null: the name has no alias. */
+  /** null: the name contains no adapter alias. */
   readonly adapter: AdapterSelector | null;
 }
 
@@ -39,7 +39,10 @@ export interface ModelCapabilities {
   readonly embeds: boolean;
 }
 
-/** Texts, or prompts as tokens of the model's vocabulary. Packed, so that tens of megabytes move between threads uncopied. */
+/**
+ * Texts, or prompts as tokens of the model's vocabulary. They are packed in a few buffers, so that tens of megabytes move
+ * between threads without a copy.
+ */
 export type EmbedInputs =
   | {
       readonly kind: "texts";
@@ -51,14 +54,14 @@ export type EmbedInputs =
   | { readonly kind: "tokens"; readonly values: Int32Array; readonly ends: Uint32Array };
 
 export interface EmbedRequest {
-  /** Model id as loaded. */
+  /** Id of a loaded model. */
   readonly model: string;
-  /** Requests of different clients take turns. Never an API key itself. */
+  /** Identifies the client: requests of different clients take turns. Never an API key itself. */
   readonly client: string;
   readonly inputs: EmbedInputs;
-  /** Cut the end of an input that is too long, instead of refusing it. */
+  /** Truncate the end of an input that is too long, instead of rejecting it. */
   readonly truncateInputs: boolean;
-  /** Lower is served first; 0 by default. */
+  /** Lower values are served first; the default is 0. */
   readonly priority: number;
 }
 
@@ -69,21 +72,22 @@ export interface Embeddings {
 }
 
 export interface Inference {
-  /** Reasons why no request can be answered now, in words. */
+  /** Returns the reasons why no request can be served now, as text; empty: none. */
   faults(): readonly string[];
-  /** All models in configured order. */
+  /** Returns all models in configured order. */
   models(): readonly ModelEntry[];
   /**
-   * Resolves a model name. undefined and "default" are the default model; `<model>::<alias>`, and an alias that only one
-   * model has, are that model with its adapter. Throws model_not_found.
+   * Resolves a model name. undefined and "default" mean the default model. `<model>::<alias>` means that model with its
+   * adapter; so does an alias that only one model has. Throws model_not_found.
    */
   resolveModel(requested: string | undefined): ResolvedModel;
   /**
-   * Starts a generation. Each iteration yields all events that are ready, in order. Not iterating is back pressure: the
-   * sequences pause when the bounded stream is full. Aborting the signal cancels before the next step, and ends the
-   * iteration. Failures (queue full, model loading, engine crash) come as one final `error` event, never as a throw.
-   * `onPrepared` is called when the request's content is released (the prompt is in tokens), and again when the generation
-   * has ended. Sealed content moves away and cannot be sent again.
+   * Starts a generation. Each iteration yields all events that are ready, in order. A consumer that stops iterating applies
+   * back pressure: the sequences pause when the bounded stream is full. Aborting the signal cancels the sequences before the
+   * next step and ends the iteration. Failures (queue full, model loading, engine crash) arrive as one final `error` event;
+   * they are never thrown.
+   * `onPrepared` is called when the prompt has been tokenised and the request's content is released. It is called again when
+   * the generation has ended. Sealed content is transferred to another thread, so it cannot be sent twice.
    */
   generate(
     request: GenerateRequest,
@@ -91,19 +95,19 @@ export interface Inference {
     onPrepared?: () => void,
   ): AsyncIterable<readonly GenerateEvent[]>;
   /**
-   * The texts of a model's tokens, for the token ids in logprobs. Call it while a generation on the model runs; the result
-   * stays valid. Throws model_failed if the model's engine has ended meanwhile.
+   * Returns the texts of a model's tokens, to show the token ids in logprobs. Call it while a generation on the model runs;
+   * the result stays valid. Throws model_failed if the model's engine has ended meanwhile.
    */
   tokenTexts(model: string): ShownTokens;
-  /** Number of prompt tokens of a request. Throws what would refuse the request; `cancelled` once the signal is aborted. */
+  /** Counts the prompt tokens of a request. Throws its validation error; `cancelled` after the signal is aborted. */
   countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number>;
-  /** Metrics of the models that have been loaded. */
+  /** Returns the metrics of the models that have been loaded. */
   engineMetrics(): Promise<readonly EngineMetric[]>;
   /**
-   * Translates a request body on a text worker, by the translator of its protocol. The bytes move there. Throws what refuses
-   * the body; `cancelled` once the signal is aborted.
+   * Translates a request body on a text worker, with the translator of its API. The bytes are transferred, not copied. Throws
+   * the validation error of the body; `cancelled` after the signal is aborted.
    */
   translate(message: BodyToTranslate, signal: AbortSignal): Promise<unknown>;
-  /** Throws a ServerError; `cancelled` once the signal is aborted, before the next step. */
+  /** Computes embeddings. Throws a ServerError; if the signal is aborted, `cancelled` before the next step. */
   embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings>;
 }

@@ -1,15 +1,15 @@
 // LoraAdapters: the interface to load, list and unload LoRA adapters. Implemented in actors/lora-registry/.
 
-/** The alias is as given, trimmed and not empty. */
+/** A request to load an adapter. The alias is as in the request, trimmed and not empty. */
 export interface LoadAdapterRequest {
   /** Model id. */
   readonly model: string;
   readonly alias: string;
-  /** A folder in the format of PEFT, or a GGUF adapter. */
+  /** A folder in PEFT format, or a GGUF adapter file. */
   readonly path: string;
-  /** An alias that exists is pointed to the new adapter; false: it is an error. */
+  /** true: if the alias exists, it is pointed to the new adapter. false: an existing alias is an error. */
   readonly replace: boolean;
-  /** The version that the alias must have now (the wire's generation); null: any. */
+  /** The version that the alias must have now (`generation` in the HTTP API); null: any. */
   readonly expectedGeneration: string | null;
 }
 
@@ -22,11 +22,11 @@ export interface UnloadAdapterRequest {
 /** An alias and its adapter. */
 export interface LoadedAdapter {
   readonly alias: string;
-  /** The path or source as given. */
+  /** The path or source as in the request or the settings. */
   readonly source: string;
   /** Revision of a source on the model hub; null: a local path. */
   readonly revision: string | null;
-  /** sha256 of the effect on the model: 64 hexadecimal digits. */
+  /** Content hash of the adapter's effect on the model: sha256, 64 hexadecimal digits. */
   readonly generation: string;
   readonly rank: number;
   readonly bytes: number;
@@ -38,9 +38,9 @@ export interface ResidentGeneration {
   readonly aliases: readonly string[];
   readonly rank: number;
   readonly bytes: number;
-  /** No alias points to it; it is freed when its last request has ended. */
+  /** No alias points to this version; it is freed when its last request has ended. */
   readonly retired: boolean;
-  /** Number of requests that use it. */
+  /** Number of requests that use the version. */
   readonly activeLeases: number;
 }
 
@@ -53,11 +53,11 @@ export interface AdapterListing {
   readonly maxBytes: number;
 }
 
-/** All methods throw model_not_found, and lora_runtime_unavailable for a model that takes no adapters. */
+/** Every method throws model_not_found, and lora_runtime_unavailable for a model that does not support adapters. */
 export interface LoraAdapters {
-  /** One at a time on the whole server, else lora_load_busy. Continues when the client leaves. */
+  /** Loads an adapter. Throws lora_load_busy if the server is loading another one. Continues if the client disconnects. */
   load(request: LoadAdapterRequest): Promise<LoadedAdapter>;
-  /** Requests in flight keep the adapter. Returns the adapter that the alias named. */
+  /** Removes an alias. Running requests keep the adapter. Returns the adapter that the alias pointed to. */
   unload(request: UnloadAdapterRequest): Promise<LoadedAdapter>;
   list(model: string): AdapterListing;
 }

@@ -1,12 +1,12 @@
-// LoRA alias: the rule for the alias of an adapter, in settings and requests. Expects a trimmed alias.
+// LoRA alias: the rule for valid adapter aliases, in settings and requests. Expects a trimmed alias.
 
-/** Limit of an alias in UTF-8. */
+/** Maximum length of an alias, in bytes of UTF-8. */
 export const maxAliasBytes = 256;
 
-/** Control and format characters, line separators and lone surrogates: a log or a header does not show them as they are. */
+/** Control and format characters, line separators and lone surrogates. Logs and headers cannot show these unchanged. */
 const unprintable = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 
-/** The fault, as the end of the sentence "the alias …"; null: none. */
+/** Returns why the alias is invalid, as the end of the sentence "the alias …"; null: it is valid. */
 export function aliasFault(alias: string): string | null {
   const bytes = Buffer.byteLength(alias);
   if (alias === "") return "is empty";

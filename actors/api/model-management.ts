@@ -5,22 +5,22 @@ import type { ModelStatus } from "./inference.ts";
 
 /** Result of loading or unloading a model. */
 export interface ModelOutcome {
-  /** The configured id, also if the request named "default". */
+  /** The configured id, even if the request named "default". */
   readonly id: string;
-  /** The present status; `reloading` if another request is already loading the model. */
+  /** The current status; `reloading` if another request is already loading the model. */
   readonly status: ModelStatus;
   /** Why the model did not reach the requested status; null: it did. */
   readonly error: ErrorRecord | null;
 }
 
-/** Names are model ids or "default". All methods throw model_not_found. */
+/** Every `name` is a model id or "default". All methods throw model_not_found. */
 export interface ModelManagement {
   statusOf(name: string): ModelOutcome;
   /**
-   * Loads a model. One that is loaded is unloaded first, after its requests have ended; new requests wait. Continues when
-   * the client leaves.
+   * Loads a model. A loaded model is first unloaded, after its requests have ended; new requests wait meanwhile. Continues
+   * if the client disconnects.
    */
   reload(name: string): Promise<ModelOutcome>;
-  /** Unloads a model when its requests have ended. Does nothing if it is unloaded. */
+  /** Unloads a model after its requests have ended. Does nothing if it is not loaded. */
   unload(name: string): Promise<ModelOutcome>;
 }

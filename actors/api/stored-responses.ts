@@ -1,7 +1,7 @@
-// Stored responses: the interface that http/ uses, implemented by the state place (actors/state). The format of a response is
-// opaque: large content is bytes, read in slices.
+// Stored responses: the interface that http/ uses to store and read responses. The state place (actors/state) implements it
+// and does not interpret their format: large content is bytes, read in slices.
 
-/** Most bytes of one stored response: more than the longest request and its answer. */
+/** Maximum size of one stored response in bytes: more than the longest request with its output. */
 export const maxStoredBytes = 64 * 2 ** 20;
 
 /** Items as concatenated JSON texts in UTF-8. */
@@ -14,7 +14,7 @@ export interface ItemTexts {
   readonly ends: Uint32Array;
 }
 
-/** Events of a stream as sent, in UTF-8, from event number `first` on. */
+/** Consecutive events of a stream as sent, in UTF-8. The first one has the number `first`. */
 export interface KeptEvents {
   readonly first: number;
   readonly text: Uint8Array;
@@ -23,35 +23,35 @@ export interface KeptEvents {
 /** Fields of a response that change while it is generated. */
 export interface ResponseUpdate {
   readonly id: string;
-  /** It is still being generated. */
+  /** The response is still being generated. */
   readonly isRunning: boolean;
   readonly status: string;
-  /** The response as answered: JSON in UTF-8, up to its settings. */
+  /** The response as sent to clients: the start of its JSON in UTF-8, up to its settings. */
   readonly body: Uint8Array;
-  /** The same for the case that its server ends first; null: it has ended. */
+  /** The body to show if the server ends before the response; null: the response has ended. */
   readonly interrupted: Uint8Array | null;
   /** Output items. */
   readonly output: ItemTexts;
-  /** null: not stored. */
+  /** null: the events are not stored. */
   readonly events: KeptEvents | null;
 }
 
 /** A response to store. */
 export interface StoredResponse extends ResponseUpdate {
-  /** Name of its client: over the limits, the client with most responses loses its oldest one. */
+  /** Name of the response's client. Over the limits, the client with the most responses loses its oldest one. */
   readonly client: string;
-  /** The response that it continues. */
+  /** Id of the response that this one continues; null: none. */
   readonly previousId: string | null;
   readonly isBackground: boolean;
-  /** The rest of the JSON after the body. */
+  /** The rest of the JSON, after `body`. */
   readonly settings: Uint8Array;
   /** Input items of the request. */
   readonly input: ItemTexts;
 }
 
 /**
- * Process that may still finish a response: `here`: this process, which knows whether it does; `elsewhere`: another running
- * server; `nobody`: its server is gone. null: the response has ended.
+ * Process that may still finish a response. `here`: this process, which knows whether it does. `elsewhere`: another running
+ * server. `nobody`: the server that generated the response has ended. null: the response has ended.
  */
 export type Runner = "here" | "elsewhere" | "nobody";
 
@@ -62,22 +62,22 @@ export interface Span {
   readonly to: number;
 }
 
-/** A stored response without its bytes. */
+/** A stored response, with the locations of its bytes instead of the bytes. */
 export interface FoundResponse {
   readonly id: string;
   readonly runner: Runner | null;
   readonly status: string;
   readonly isBackground: boolean;
-  /** Location of the response as answered. */
+  /** Location of the `body` of the response. */
   readonly body: readonly Span[];
-  /** The same for the case that its server ended first; null: it has ended. */
+  /** Location of the body to show if its server ended before the response; null: the response has ended. */
   readonly interrupted: readonly Span[] | null;
   readonly events: { readonly first: number; readonly spans: readonly Span[] } | null;
 }
 
 export interface SliceRequest {
   readonly spans: readonly Span[];
-  /** Offset of the slice in the bytes of the spans. */
+  /** Offset at which the slice starts, within the bytes of the spans. */
   readonly at: number;
 }
 
@@ -91,7 +91,7 @@ export interface PageRequest {
 
 /** A page of the input items of a request. */
 export interface ItemPage {
-  /** Their texts with commas between them. */
+  /** Location of the texts of the items, with commas between them. */
   readonly spans: readonly Span[];
   readonly firstId: string | null;
   readonly lastId: string | null;
@@ -105,27 +105,27 @@ export interface Turn {
   readonly items: ItemTexts;
 }
 
-/** `evicted`: no longer stored, although it was not deleted. */
+/** Result of an update. `evicted`: the response was removed to stay within the limits, not deleted by a client. */
 export type UpdateOutcome = "updated" | "deleted" | "evicted";
 
-/** Every call may throw storage_unavailable: the disk cannot be read or written now. */
+/** Every method may throw storage_unavailable: the disk cannot be read or written now. */
 export interface StoredResponses {
-  /** Does nothing if another server has deleted this response. Throws invalid_value if it is too large. */
+  /** Stores a response. Does nothing if another server has deleted it. Throws invalid_value if it is too large. */
   add(response: StoredResponse): Promise<void>;
-  /** Replaces the changing fields of a response, if it is still stored. Throws as `add` does. */
+  /** Replaces the fields that change during generation, if the response is still stored. Throws the errors of `add`. */
   update(update: ResponseUpdate): Promise<UpdateOutcome>;
   find(id: string): Promise<FoundResponse | null>;
-  /** True if it was stored. */
+  /** Deletes a response. Returns whether it was stored. */
   delete(id: string): Promise<boolean>;
-  /** The next bytes, at most 256 KiB; empty at the end, null if they are no longer stored. */
+  /** Returns the next bytes, at most 256 KiB; empty at the end, null if the bytes are no longer stored. */
   slice(request: SliceRequest): Promise<Uint8Array | null>;
-  /** null: no such response. Throws invalid_value if no item has the id in `after`. */
+  /** Returns a page of the input items; null: no such response. Throws invalid_value if no item has the id in `after`. */
   page(request: PageRequest): Promise<ItemPage | null>;
-  /** Text of an input or output item; null: none. */
+  /** Returns the location of the text of an input or output item; null: none. */
   item(request: { readonly id: string; readonly itemId: string }): Promise<readonly Span[] | null>;
   /**
-   * A response and all its predecessors, the oldest first. Throws not_found with the id of a missing one, and invalid_value if they
-   * are too many.
+   * Returns a response and all its predecessors, the oldest first. Throws not_found with the id of a missing predecessor, and
+   * invalid_value if there are too many.
    */
   history(id: string): Promise<readonly Turn[]>;
 }

@@ -1,9 +1,9 @@
-// Engine metrics: the statistics of models under the names of the contract.
+// Engine metrics: converts the statistics of models to metrics with the names of the HTTP contract.
 import type { LatencyCounts, LatencyMetric, ScalarMetric } from "../api/engine-metric.ts";
 import type { ModelStatistics, SeriesLatencies, TextStatistics } from "../messages.ts";
 import { firstTokenBounds, interTokenBounds } from "../model/stream-latency.ts";
 
-/** Latencies of streamed answers; by model id. */
+/** Returns the token latencies of streamed responses. `models`: by model id. */
 export function latencyMetrics(models: ReadonlyMap<string, ModelStatistics>): readonly LatencyMetric[] {
   const samples = (counts: (latencies: SeriesLatencies) => LatencyCounts) =>
     [...models].flatMap(([model, { latencies }]) =>
@@ -50,7 +50,7 @@ export function textMetrics({ waiting, slow, ended }: TextStatistics): readonly 
   ];
 }
 
-/** Sums over all models: in the contract these metrics have no label for the model. */
+/** Returns sums over all models, because these metrics have no model label in the contract. */
 export function engineMetrics(models: readonly ModelStatistics[]): readonly ScalarMetric[] {
   const sum = (value: (model: ModelStatistics) => number) => models.reduce((total, model) => total + value(model), 0);
   const counter = (name: string, help: string, value: (model: ModelStatistics) => number): ScalarMetric => {

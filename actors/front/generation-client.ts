@@ -23,7 +23,7 @@ import type { ModelUsers } from "../models/model-process.ts";
 import { failed, type ServedModel } from "../models/served-model.ts";
 import { generationModule } from "../placement.ts";
 
-/** The generation thread itself processes no client's text: if it does not answer for this long, it hangs. */
+/** The generation thread does not process clients' text itself, so it hangs if it does not respond for this long. */
 const answersWithinMs = 10_000;
 const heapMiB = 2048;
 
@@ -34,7 +34,7 @@ export interface GenerationClientOptions {
   readonly restart: RestartPolicy;
   readonly loadTimeoutMs: number;
   readonly log: Logger;
-  /** All models; those with a place are attached to a new generation place. */
+  /** All models. The models that have a place are attached to each new generation place. */
   readonly models: () => Iterable<AttachableModel>;
 }
 
@@ -56,23 +56,23 @@ export class GenerationClient implements ModelUsers {
   #models: Ref<ModelsProtocol> | null = null;
   #wasUp = false;
   #textWorkersAreDown = false;
-  /** The parts read from a model's files, for a restarted generation place: the files may be gone then. */
+  /** Parts of the model files, kept for a restarted generation place because the files may have been removed by then. */
   readonly #files = new WeakMap<Place<ModelPlaceReady>, ModelFiles>();
-  /** Ids of the models that are attached. */
+  /** Ids of the attached models. */
   readonly #attached = new Set<string>();
-  /** By model id. */
+  /** Texts of the tokens, by model id. */
   readonly #tokenTexts = new Map<string, TokenTexts>();
 
   constructor(options: GenerationClientOptions) {
     this.#options = options;
   }
 
-  /** null while the place is not running. */
+  /** The connection to the generation place; null while the place is not running. */
   get link(): GenerationLink | null {
     return this.#link;
   }
 
-  /** Reasons why no request can be answered, in words. */
+  /** Returns the reasons why no request can be served, as text. */
   faults(): readonly string[] {
     if (this.#link === null) return ["the thread that handles the texts of all models is not running"];
     return this.#textWorkersAreDown ? ["the threads that read requests do not start"] : [];
@@ -95,10 +95,10 @@ export class GenerationClient implements ModelUsers {
             heapMiB,
             onProgress: (told) => this.#told(told as GenerationPlaceReport),
           }).catch((error: unknown) => {
-            // A failure of a later start may pass: the system may have refused a thread or a file.
+            // A failed restart may succeed later, for example if the system refused a thread or a file, so it is retryable.
             throw this.#wasUp ? new ServerError("peer_gone", toErrorRecord(error).message) : error;
           }),
-        // No request can be answered without the place, so restarts are not limited.
+        // Restarts are not limited, because no request can be served without the place.
         policy: { ...restart, maxRestarts: Number.POSITIVE_INFINITY },
         clock,
         onUp: async (place) => {
@@ -130,9 +130,9 @@ export class GenerationClient implements ModelUsers {
   }
 
   /**
-   * Attaches a model, so that requests can use it. Does nothing while the generation place is down: it attaches all models
-   * when it is up. Tries again while a peer is missing; settles once the model is attached or one of the two places has
-   * ended. Throws every other failure.
+   * Attaches a model, so that requests can use it. Does nothing while the generation place is down, because the place attaches
+   * all models when it is up again. Retries after `peer_gone`. Resolves when the model is attached or when one of the two
+   * places has ended. Throws every other error.
    */
   async attach(served: ServedModel, place: Place<ModelPlaceReady> | null): Promise<void> {
     const models = this.#models;
@@ -148,7 +148,7 @@ export class GenerationClient implements ModelUsers {
         return;
       } catch (error) {
         if (toErrorRecord(error).code !== "peer_gone") throw error;
-        // The place that ended is attached again when it restarts; the other place must not fail with it.
+        // A place that has ended is attached again after its restart, so the other place must not fail.
         if (hasEnded || this.#models !== models) return;
         log.warn({ model: served.id, err: error, retryInMs }, "a model could not be attached to the generation place");
         await Promise.race([new Promise<void>((resolve) => clock.setTimeout(resolve, retryInMs)), place.exit]);
@@ -185,12 +185,12 @@ export class GenerationClient implements ModelUsers {
     this.#models?.tell("detachModel", { id, error });
   }
 
-  /** Whether the generation place has the model. */
+  /** Returns whether the model is attached to the generation place. */
   isAttached(id: string): boolean {
     return this.#attached.has(id);
   }
 
-  /** null while the model is not attached. */
+  /** Returns the texts of the model's tokens; null while the model is not attached. */
   tokenTexts(id: string): TokenTexts | null {
     return this.#tokenTexts.get(id) ?? null;
   }
@@ -203,7 +203,7 @@ export class GenerationClient implements ModelUsers {
     await Promise.all([...models()].map((model) => this.#attachAgain(model)));
   }
 
-  /** A model that cannot be attached fails alone. It is tried again while it and the generation place exist. */
+  /** Attaches a model, and retries while the model and the generation place exist. A failure affects only this model. */
   async #attachAgain(model: AttachableModel): Promise<void> {
     const { restart, clock, log } = this.#options;
     const models = this.#models;

@@ -1,5 +1,5 @@
-// Inference service: the main thread's implementation of Inference and ModelManagement for http/. It waits for a request's
-// model, then passes the request to the generation place and the events back. It never sees a token.
+// Inference service: implements Inference and ModelManagement for http/ on the main thread. It waits until a request's model is
+// loaded, sends the request to the generation place and passes the events back. It does not handle tokens.
 import type { AdapterSelector, GenerateEvent, GenerateRequest } from "../../engines/generation.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { StreamReader } from "../../runtime/actor/stream-ends.ts";
@@ -32,15 +32,15 @@ const maxStarting = 4096;
 /** The use of a loaded model by one request, until end(). */
 interface Visit {
   readonly link: GenerationLink;
-  /** null for the base model. */
+  /** null: the base model. */
   readonly adapter: LeasedAdapter | null;
   readonly rejections: RejectionCounter;
   end(): void;
 }
 
-/** A text task may wait for a worker; its processor time has a limit besides. */
+/** Maximum time of a text task, including the wait for a worker. Its processor time has a separate limit. */
 const textTimeoutMs = 10 * 60 * 1000;
-/** Each group of inputs has a limit besides. */
+/** Maximum time of an embedding request. Each group of inputs has a separate limit. */
 const embedTimeoutMs = 24 * 60 * 60 * 1000;
 const statisticsTimeoutMs = 2000;
 
@@ -55,7 +55,7 @@ export class InferenceService implements Inference, ModelManagement {
   readonly #system = new ActorSystem("front");
   readonly #generation: GenerationClient;
   readonly #models: ModelManager;
-  /** Numbers of streams and tasks. */
+  /** Next number for a stream or task. */
   #nextId = 1;
   /** Generations whose first event has not come. */
   #starting = 0;
@@ -70,15 +70,15 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   /**
-   * Starts the generation place and loads the models: the default one and as many others as may be loaded. Rejects with the
-   * first failure; stop() cleans up after it.
+   * Starts the generation place and loads models: the default one, and as many others as the limit allows. Rejects with the
+   * first failure; call stop() afterwards to clean up.
    */
   async start(): Promise<void> {
     await this.#generation.start();
     await this.#models.start();
   }
 
-  /** Stops every place, models first: then nothing new is generated. */
+  /** Stops every place. The models stop first, so that nothing new is generated. */
   async stop(deadlineMs: number): Promise<void> {
     this.#isStopping = true;
     await this.#models.stop(deadlineMs);
@@ -86,12 +86,12 @@ export class InferenceService implements Inference, ModelManagement {
     await this.#system.stop();
   }
 
-  /** The adapters that requests may choose. */
+  /** Loads, lists and unloads the adapters that requests may select. */
   get lora(): LoraAdapters {
     return this.#models.lora;
   }
 
-  /** None while the service stops. */
+  /** Returns why no request can be served. Empty while the service stops. */
   faults(): readonly string[] {
     return this.#isStopping ? [] : this.#generation.faults();
   }
@@ -118,7 +118,10 @@ export class InferenceService implements Inference, ModelManagement {
     return await this.#models.named(name).unload();
   }
 
-  /** A model that does not answer soon (while it starts, ends, or is in a long step) counts as in its last answer. */
+  /**
+   * Returns the metrics of all models. A model that does not respond soon (while it starts, ends or is in a long step) counts
+   * with its last known statistics.
+   */
   async engineMetrics(): Promise<readonly EngineMetric[]> {
     const { all } = this.#models;
     const [text] = await Promise.all([this.#textStatistics(), ...all.map(({ model }) => model.count())]);
@@ -134,14 +137,14 @@ export class InferenceService implements Inference, ModelManagement {
     ];
   }
 
-  /** null if the generation place does not answer soon. */
+  /** Returns the counts of text tasks; null if the generation place does not respond soon. */
   async #textStatistics(): Promise<TextStatistics | null> {
     const { link } = this.#generation;
     if (link === null) return null;
     return await link.actor.ask("textStatistics", null, { timeoutMs: statisticsTimeoutMs }).catch(() => null);
   }
 
-  /** Asks the model for its statistics. Throws model_not_found, or that the model is not loaded. */
+  /** Returns the model's current statistics. Throws model_not_found, or an error if the model is not loaded. */
   async statistics(name: string): Promise<ServedStatistics> {
     const { model, refusals } = this.#models.named(name);
     const { queueFull, queueTimeouts } = refusals;
@@ -187,7 +190,7 @@ export class InferenceService implements Inference, ModelManagement {
     }
   }
 
-  /** Starts a generation. Its events begin with `prepared`, unless it fails before. */
+  /** Starts a generation. Its first event is `prepared`, unless it fails before. */
   #start({ link, adapter }: Visit, request: GenerateRequest): StreamReader<GenerationEvent> {
     const stream = this.#nextId++;
     const reader = link.hub.reader<GenerationEvent>(stream);
@@ -195,7 +198,7 @@ export class InferenceService implements Inference, ModelManagement {
     return reader;
   }
 
-  /** Counts a refusal. While the service stops, that is the reason of every failure. */
+  /** Converts an error to an event and counts it as a rejection. While the service stops, every error becomes `draining`. */
   #failure({ rejections }: Visit, error: ErrorRecord): ErrorEvent {
     rejections.note(error.code);
     return { type: "error", error: this.#isStopping ? shuttingDown : error };
@@ -229,7 +232,7 @@ export class InferenceService implements Inference, ModelManagement {
     return await this.#task(actor, signal, (task) => actor.ask("translate", { task, body }, options));
   }
 
-  /** Runs a task on a model with the adapter that the model always has, or none. */
+  /** Runs a task on a model, with the model's own adapter if it has one. */
   async #onModel<T>(
     { model, client }: Pick<Asked, "model" | "client">,
     signal: AbortSignal,
@@ -246,7 +249,7 @@ export class InferenceService implements Inference, ModelManagement {
     }
   }
 
-  /** Asks the generation place under a number, by which the task is cancelled when the signal is aborted. */
+  /** Sends a task to the generation place under a new number. An abort of the signal cancels the task by that number. */
   async #task<T>(actor: GenerationLink["actor"], signal: AbortSignal, ask: (task: number) => Promise<T>): Promise<T> {
     if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled before it was read");
     const task = this.#nextId++;
@@ -260,8 +263,8 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   /**
-   * Settles when the model is loaded; it stays so until the visit ends. The adapter is chosen when the request arrives,
-   * however long the model takes. Rejects with what hinders the request.
+   * Waits until the model is loaded. The model stays loaded until the visit ends. The adapter is selected when the request
+   * arrives, not when the model is loaded. Rejects with the error that prevents the request.
    */
   async #visit({ model, client, adapter }: Asked, signal: AbortSignal): Promise<Visit> {
     const life = this.#models.get(model);
@@ -296,7 +299,7 @@ const restarting: ErrorRecord = {
   message: "the thread that handles the texts of all models is being restarted; try again shortly",
 };
 
-/** The events of a batch: without `prepared`, the first item of a stream. */
+/** Returns the events of a batch without `prepared`, which is the first item of a stream. */
 function eventsOf(batch: readonly GenerationEvent[]): readonly GenerateEvent[] {
   return (batch[0]?.type === "prepared" ? batch.slice(1) : batch) as readonly GenerateEvent[];
 }

@@ -11,27 +11,27 @@ import type { ServedModel } from "../models/served-model.ts";
 export interface ServiceOptions {
   readonly models: readonly ServedModel[];
   readonly defaultModelId: string;
-  /** Seed of requests without one; null: random. */
+  /** Seed of requests that set none; null: random. */
   readonly defaultSeed: number | null;
   readonly limits: SchedulerLimits;
-  /** Replaces the module of a model's place, in tests and benchmarks. */
+  /** Replaces the module that a model's place runs, in tests and benchmarks. */
   readonly modelModule?: URL;
   readonly frameIntervalMs: number;
   readonly speculation: SpeculationOptions;
   readonly prefixStore: PrefixStoreOptions | null;
   readonly agents: GenerationPlaceInit;
-  /** Folder of prepared adapters, removed when this process ends. */
+  /** Folder of prepared adapters. It is removed when this process ends. */
   readonly adapterFolder: string;
-  /** Real path of the folder that adapters loaded at run time must lie in; null: any. */
+  /** Real path of the folder that must contain all adapters loaded at run time; null: any folder. */
   readonly adapterRoot: string | null;
-  /** Most models loaded at the same time; null = all. */
+  /** Maximum number of models loaded at the same time; null: all. */
   readonly maxLoadedModels: number | null;
-  /** Unload a model after this time without a request; 0 = never. */
+  /** A model is unloaded after this time without a request; 0: never. */
   readonly idleUnloadMs: number;
   readonly restart: RestartPolicy;
   readonly loadTimeoutMs: number;
   readonly clock?: Clock;
   readonly log: Logger;
-  /** Reports the loaded fraction of a model while the server starts. */
+  /** Called while the server starts, with the fraction of a model that is loaded. */
   readonly onLoadProgress: (id: string, fraction: number) => void;
 }

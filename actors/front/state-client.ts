@@ -1,5 +1,5 @@
-// State client: the main thread's client of the state place. Starts the place, restarts it whenever it ends, and passes requests
-// from http/ to its actors.
+// State client: the main thread's client of the state place. Starts the place, restarts it whenever it ends, and passes
+// requests from http/ to the actors of that place.
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
@@ -23,7 +23,7 @@ import type { StatePlaceInit } from "../messages.ts";
 import { stateModule } from "../placement.ts";
 
 const startTimeoutMs = 30_000;
-/** Restarts without a limit once the place has been up: a full disk may have room again later. */
+/** After the first successful start, restarts are unlimited, because a full disk may have space again later. */
 const restartPolicy: RestartPolicy = {
   kind: "restart",
   minBackoffMs: 500,
@@ -35,7 +35,7 @@ const restartPolicy: RestartPolicy = {
 export interface StateFrontOptions {
   readonly init: StatePlaceInit;
   readonly log: Logger;
-  /** Backoff of restarts; absent: the default. */
+  /** Minimum backoff of restarts; absent: the default. */
   readonly minBackoffMs?: number;
 }
 
@@ -49,7 +49,7 @@ export class StateClient implements StoredResponses {
     this.#options = options;
   }
 
-  /** Rejects if the first start fails, without a restart: with config_invalid if the folder cannot be used. */
+  /** Starts the place. Rejects if the first start fails, without a retry; with config_invalid if the folder cannot be used. */
   async start(): Promise<void> {
     const { log, minBackoffMs = restartPolicy.minBackoffMs } = this.#options;
     let wasUp = false;
@@ -65,7 +65,7 @@ export class StateClient implements StoredResponses {
         },
         onDown: (exit, next) => {
           this.#responses = null;
-          // A failed first start is reported by the rejection.
+          // start() rejects if the first start fails, so it is not logged here.
           if (exit.orderly || !wasUp) return;
           log.error(
             { reason: exit.reason, retryInMs: next?.retryInMs },
@@ -86,7 +86,7 @@ export class StateClient implements StoredResponses {
       return await spawnPlace({ ...place, signal, onProgress });
     } catch (thrown) {
       const { code, message } = toErrorRecord(thrown);
-      // The supervisor retries after retryable errors: all of a restart, and none of the first start.
+      // The supervisor retries after retryable errors: every failed restart is retryable, a failed first start is not.
       throw new ServerError(isRestart ? "peer_gone" : code === "config_invalid" ? code : "internal", message);
     }
   }

@@ -1,45 +1,45 @@
-// Embedding: one request for vectors. Has its inputs tokenised and pooled by the model in groups, so that one client's request
-// fills neither a text worker nor the model's queue, and collects the vectors.
+// Embedding: one request for vectors. It sends its inputs in groups, first to a text worker to tokenise, then to the model to
+// pool, and collects the vectors. The groups keep one client's request from filling a text worker or the model's queue.
 import type { Capacity } from "../../engines/engine.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Embeddings, EmbedInputs, EmbedRequest } from "../api/inference.ts";
 import type { LeasedAdapter, ModelProtocol } from "../messages.ts";
 
-/** Most numbers of one answer. As JSON text they take about five times their 16 MiB. */
+/** Maximum number of floats in one response: 16 MiB, or about five times as much as JSON text. */
 const maxFloats = 4 * 1024 * 1024;
-/** A group may wait behind long prompts of others, on few cores. */
+/** Timeout of one group. It is long because a group may wait for long prompts of other clients, on few cores. */
 const poolTimeoutMs = 60 * 60 * 1000;
-/** Assumed size of a token before its text is tokenised. */
+/** Assumed size of a token, used before a text is tokenised. */
 const bytesPerToken = 4;
 
 export interface EmbeddingOptions {
   readonly request: EmbedRequest;
-  /** null for the base model. */
+  /** null: the base model. */
   readonly adapter: LeasedAdapter | null;
   readonly model: {
-    /** Throws what refuses the inputs. */
+    /** Tokenises the inputs on a text worker. Throws their validation error. */
     tokenize(inputs: EmbedInputs, signal: AbortSignal): Promise<readonly Int32Array[]>;
     readonly actor: Ref<ModelProtocol>;
-    /** A group is about as large as one step. */
+    /** Limits of one step. A group is about as large as one step. */
     readonly capacity: Pick<Capacity, "maxSequences" | "maxBatchTokens">;
     readonly pooledLength: number;
-    /** Sequences that may wait at the model. */
+    /** Maximum number of sequences that wait in the model's queue. */
     readonly maxQueue: number;
-    /** A new id for a group. */
+    /** Returns a new id for a group. */
     nextId(): number;
   };
-  /** Ends the request: run() rejects with the reason, an Error. */
+  /** Ends the request: run() rejects with the signal's reason, an Error. */
   readonly signal: AbortSignal;
 }
 
 export class Embedding {
   readonly #options: EmbeddingOptions;
   readonly #vectors: Float32Array[] = [];
-  /** Ids of the groups that the model has. */
+  /** Ids of the groups that were sent to the model and have not ended. */
   readonly #asked = new Set<number>();
   readonly #closing = new AbortController();
-  /** The first input that is in no group yet. */
+  /** Index of the first input that is not yet in a group. */
   #next = 0;
   #promptTokens = 0;
 
@@ -47,11 +47,11 @@ export class Embedding {
     this.#options = options;
   }
 
-  /** Once. Rejects with what refuses the request. */
+  /** Computes the embeddings. Call once. Rejects with the error that ends the request. */
   async run(): Promise<Embeddings> {
     this.#checkCount();
     const { signal, model } = this.#options;
-    // While the model computes one group the next one waits in its queue, if that has room.
+    // While the model computes one group, the next one waits in the model's queue, if the queue has room.
     const groupsAtOnce = model.maxQueue >= model.capacity.maxSequences ? 2 : 1;
     try {
       await new Promise<unknown>((resolve, reject) => {
@@ -64,7 +64,7 @@ export class Embedding {
     return { vectors: this.#vectors, promptTokens: this.#promptTokens };
   }
 
-  /** Throws invalid_value for more inputs than one answer holds. */
+  /** Checks that the vectors of all inputs fit into one response. Throws invalid_value. */
   #checkCount(): void {
     const { request, model } = this.#options;
     const most = Math.floor(maxFloats / model.pooledLength);
@@ -74,7 +74,7 @@ export class Embedding {
     throw new ServerError("invalid_value", message, { param: "input" });
   }
 
-  /** Feeds one group after another until none is left. */
+  /** Sends groups to the model, one after another, until no input is left. */
   async #feed(): Promise<void> {
     const { request, adapter, model } = this.#options;
     while (!this.#closing.signal.aborted && this.#next < request.inputs.ends.length) {
@@ -94,7 +94,7 @@ export class Embedding {
     }
   }
 
-  /** The next inputs, about as many as one step takes. */
+  /** Returns the next inputs, about as many as fit into one step. */
   #nextGroup(): EmbedInputs {
     const { request, model } = this.#options;
     const { maxSequences, maxBatchTokens } = model.capacity;
@@ -111,14 +111,14 @@ export class Embedding {
       : { kind, values: values.slice(start, end), ends: group };
   }
 
-  /** Stops feeding and cancels the groups that the model has. */
+  /** Stops sending groups and cancels those that were sent to the model. */
   #close(): void {
     this.#closing.abort();
     if (this.#asked.size > 0) this.#options.model.actor.tell("cancel", { ids: [...this.#asked] });
   }
 }
 
-/** Scales the vector in place to length 1; a zero vector stays as it is. Throws model_failed for NaN and infinity. */
+/** Scales the vector in place to length 1; a zero vector is not changed. Throws model_failed for NaN and infinity. */
 function unitVector(vector: Float32Array): Float32Array {
   let squares = 0;
   for (const value of vector) squares += value * value;

@@ -1,6 +1,6 @@
-// Event stream: carries the events of one request to the main thread, through a bounded stream. While the reader is behind, it
-// buffers the events that were on their way; the generations that emit them pause meanwhile. How long a reader may stand still
-// is decided in http/, which cuts the connection; then the stream is cancelled.
+// Event stream: sends the events of one request to the main thread, through a bounded stream. If the reader is slow, the
+// generations that emit the events pause, and the stream buffers the events that were already on their way. http/ limits how
+// long a reader may be stalled: it closes the connection, which cancels the stream.
 import type { GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { StreamWriter, WriterHooks } from "../../runtime/actor/stream-ends.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
@@ -9,16 +9,16 @@ import { EventBuffer } from "./output/event-buffer.ts";
 
 export interface EventStreamOptions {
   readonly open: (hooks: WriterHooks) => StreamWriter<GenerationEvent>;
-  /** The reader has cancelled, or is gone. At most once. */
+  /** Called when the reader has cancelled the stream or has ended. At most once. */
   readonly onCancel: () => void;
-  /** The reader has caught up after a write() that returned false. */
+  /** Called when the reader has caught up after a write() that returned false. */
   readonly onDrain: () => void;
 }
 
 export class EventStream {
   readonly #writer: StreamWriter<GenerationEvent>;
   readonly #onDrain: () => void;
-  /** Events since the reader is behind. */
+  /** Events emitted since the stream was full. */
   readonly #buffer = new EventBuffer();
   #isBehind = false;
   #isEnding = false;
@@ -28,19 +28,19 @@ export class EventStream {
     this.#writer = open({ onCancel, onDrain: () => this.#drained() });
   }
 
-  /** The first write: tells the main thread that the prompt is in tokens. */
+  /** Writes the first item, which tells the main thread that the prompt has been tokenised. */
   prepared(): void {
     this.#isBehind = !this.#writer.write({ type: "prepared" });
   }
 
-  /** False if the reader is behind: the writer should pause until onDrain. The event is kept all the same. */
+  /** Sends or buffers an event. Returns false if the stream is full: the writer should then pause until onDrain. */
   write(event: GenerateEvent): boolean {
     if (this.#isBehind) this.#buffer.add(event);
     else this.#isBehind = !this.#writer.write(event);
     return !this.#isBehind;
   }
 
-  /** Ends the stream with `done`, once the reader has room for all events; or with an error, at once. */
+  /** Ends the stream: with `done`, after the reader has taken all events; or with an error, immediately. */
   async endWith(result: Promise<{ readonly usage: Usage }>): Promise<void> {
     try {
       this.write({ type: "done", usage: (await result).usage });

@@ -1,5 +1,5 @@
-// Generation actor: the actors `generation` and `models` of the generation place. It knows the models that are attached, admits
-// requests, and routes each token row to its generation. Text written by clients is processed by text tasks, not here.
+// Generation actor: implements the actors `generation` and `models` of the generation place. It keeps the attached models,
+// admits requests, and routes each token row to its generation. Text tasks process the text written by clients, not this actor.
 
 import type { Capabilities, Capacity, Pooling } from "../../engines/engine.ts";
 import { SharedTokenTexts, type TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
@@ -40,30 +40,30 @@ export interface GenerationActorOptions {
   readonly tasks: TextTasks;
 }
 
-/** An attached model: text workers have its vocabulary and template, its own place has its sequences. */
+/** An attached model. Text workers hold its vocabulary and template; its own place runs its sequences. */
 interface LinkedModel {
-  /** Names the model in text tasks. */
+  /** Key of the model in text tasks. */
   readonly textKey: string;
   readonly texts: TokenTexts;
   readonly endpoint: Endpoint;
   readonly actor: Ref<ModelProtocol>;
-  /** By sequence id. */
+  /** Receivers of tokens, by sequence id. */
   readonly sequences: Map<number, SequenceSink>;
   readonly capacity: Capacity;
   readonly capabilities: Capabilities;
-  /** Most sequences without a slot. */
+  /** Maximum number of sequences without a slot. */
   readonly maxQueue: number;
   readonly queue: GenerationQueue;
-  /** Aborts the requests that use the model. */
+  /** Abort controllers of the requests that use the model. */
   readonly live: Set<AbortController>;
 }
 
 export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour<ModelsProtocol> {
   readonly #options: GenerationActorOptions;
   readonly #models = new Map<string, LinkedModel>();
-  /** Why a detached model cannot be used, by its id. */
+  /** The error that explains why a detached model cannot be used, by model id. */
   readonly #detached = new Map<string, ErrorRecord>();
-  /** Aborts what cancelTask may cancel, by its number. */
+  /** Abort controllers of the tasks that cancelTask can cancel, by task number. */
   readonly #tasks = new Map<number, AbortController>();
   #nextSequence = 1;
 
@@ -116,7 +116,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     this.#options.tasks.close(linked.textKey);
   }
 
-  /** Every failure is the last event of the stream. */
+  /** Starts a generation. Every failure is sent as the last event of the stream. */
   start({ stream: id, request, adapter }: MessageOf<GenerationProtocol, "start">): void {
     const stop = new AbortController();
     const holder: { generation?: Generation } = {};
@@ -134,7 +134,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     void stream.endWith(generate());
   }
 
-  /** A generation whose events go to `stream`. */
+  /** Creates a generation whose events are written to `stream`. */
   #generation(
     model: LinkedModel,
     places: QueuePlaces,
@@ -216,14 +216,14 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     return new DeferredReply(start(stop).finally(() => this.#tasks.delete(id)));
   }
 
-  /** Throws why the model cannot be used, or that it generates no text. */
+  /** Returns a model that generates text. Throws why the model cannot be used, or that it generates no text. */
   #generating(id: string): LinkedModel {
     const model = this.#modelFor(id);
     if (model.capabilities.generates) return model;
     throw generatesNothing(id, model.capabilities.pooling);
   }
 
-  /** Throws why the model cannot be used, or that it has no embeddings. */
+  /** Returns an embedding model. Throws why the model cannot be used, or that it has no embeddings. */
   #embedding(id: string): LinkedModel {
     const model = this.#modelFor(id);
     const { pooling } = model.capabilities;
@@ -231,7 +231,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     return model;
   }
 
-  /** Throws why the model cannot be used. */
+  /** Returns an attached model. Throws why the model cannot be used. */
   #modelFor(id: string): LinkedModel {
     const model = this.#models.get(id);
     if (!model) throw fromErrorRecord(this.#unavailable(id));
@@ -265,7 +265,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
 
 const maxSequenceId = 0x7fff_ffff;
 
-/** Lets the loss of the model abort a request until it has settled. */
+/** Waits for a request. Until the request has settled, it is aborted if the model is detached. */
 async function whileLive<T>({ live }: LinkedModel, stop: AbortController, request: Promise<T>): Promise<T> {
   live.add(stop);
   try {
@@ -299,7 +299,7 @@ function deliver(model: LinkedModel, { rows, logprobs, cached, prompts, failed }
     const hasLogprobs = (flags & rowHasLogprobs) !== 0;
     const sink = model.sequences.get(rows[at] as number);
     sink?.onToken(rows[at + 1] as number, flags, rows[at + 3] as number, hasLogprobs ? logprobs : null, float);
-    // Chosen logprob, count n, n pairs.
+    // The record is the chosen logprob, the count n, and n pairs.
     if (hasLogprobs && logprobs) float += 2 + 2 * (logprobs[float + 1] as number);
   }
   for (const { id, error } of failed) model.sequences.get(id)?.onFailed(error);

@@ -1,5 +1,5 @@
-// Generation queue: counts the sequences of one model's generations from admission on, and refuses a request that the scheduler
-// would refuse. So an overloaded server prepares no prompt that it cannot run.
+// Generation queue: counts the sequences of one model's generations from their admission. It rejects a request that the
+// scheduler would reject later, so an overloaded server prepares no prompt that it cannot run.
 import { queueFull } from "../../engines/decoding/scheduler/queue/queue-full.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { QueueShares } from "../../runtime/queues/queue-shares.ts";
@@ -7,17 +7,17 @@ import { RetryAfterEstimator } from "./retry-after-estimator.ts";
 
 export interface GenerationQueueOptions {
   readonly slots: number;
-  /** Most sequences without a slot. */
+  /** Maximum number of sequences without a slot. */
   readonly maxQueue: number;
   readonly clock: Clock;
 }
 
 export class GenerationQueue {
   readonly #options: GenerationQueueOptions;
-  /** By client: sequences before their first token, and paused ones that have had no token since. */
+  /** Waiting sequences by client: those before their first token, and paused ones without a token since the pause. */
   readonly #shares = new QueueShares();
   readonly #retryAfter: RetryAfterEstimator;
-  /** Sequences that are admitted and have not ended. */
+  /** Number of sequences that are admitted and have not ended. */
   #count = 0;
 
   constructor(options: GenerationQueueOptions) {
@@ -26,8 +26,9 @@ export class GenerationQueue {
   }
 
   /**
-   * Throws `queue_full` if there is no place for `count` more sequences of a client. Places that clients with more waiting
-   * would give up count as free; the scheduler decides which sequences it displaces, once the prompt is prepared.
+   * Throws `queue_full` if the queue has no room for `count` more sequences of a client. Entries of clients that have more
+   * waiting sequences, and would therefore be displaced, count as free. The scheduler decides which sequences it displaces,
+   * once the prompt is prepared.
    */
   check(client: string, count: number): void {
     const { slots, maxQueue } = this.#options;
@@ -36,7 +37,7 @@ export class GenerationQueue {
     throw queueFull(maxQueue, this.#retryAfter.secondsFor(Math.max(this.#count - slots, 1)));
   }
 
-  /** Admits a request: takes places for its sequences. Throws `queue_full`. */
+  /** Admits a request: reserves an entry in the queue for each of its sequences. Throws `queue_full`. */
   enter(client: string, count: number): QueuePlaces {
     this.check(client, count);
     let waiting = count;
@@ -77,13 +78,13 @@ export class GenerationQueue {
   }
 }
 
-/** The places of one request's sequences. */
+/** The queue entries of one request's sequences. */
 export interface QueuePlaces {
-  /** A sequence has its first token. Once for each. */
+  /** Call when a sequence gets its first token. Once for each sequence. */
   begun(): void;
-  /** A sequence that has begun is paused. Once until `resumed`. */
+  /** Call when a sequence that has begun is paused. Not again before `resumed`. */
   paused(): void;
-  /** It has a token again, or has ended. */
+  /** Call when a paused sequence has a new token or has ended. */
   resumed(): void;
   /** A sequence has ended, after `tokenCount` tokens. `hasBegun`: begun() was called for it, which happens without a token too. */
   ended(tokenCount: number, hasBegun: boolean): void;

@@ -1,6 +1,7 @@
-// Generation: one pass of a model from a prompt to finished choices. It has the prompt prepared, opens a sequence for each
-// candidate, and turns their tokens into events. run() settles with the result, and leaves nothing behind at the model however
-// it ends. It knows no stream: a caller forwards the events, of one generation or of several in sequence.
+// Generation: one run of a model from a prompt to finished choices. It requests the preparation of the prompt, opens a sequence
+// for each candidate, and turns the tokens of the sequences into events. run() settles with the result. However run() ends, no
+// sequence of the generation remains at the model. This class writes to no stream: its caller forwards the events, of one
+// generation or of several in sequence.
 import { performance } from "node:perf_hooks";
 import type { FinishReason, GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
 import type { TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
@@ -15,51 +16,54 @@ import type { ChoiceEvent } from "./output/event-buffer.ts";
 import { answerPlan, type OutputPlan } from "./output/output-plan.ts";
 import { promptLogprobs } from "./output/token-logprobs.ts";
 
-/** Longest wait until the model has queued the sequences: it answers between two steps, and compiles a grammar before. */
+/**
+ * Maximum time until the model has queued the sequences. It is long because the model replies only between two steps, and
+ * compiles a grammar before it replies.
+ */
 const acceptTimeoutMs = 10 * 60 * 1000;
 
-/** Takes what the model reports of one sequence. */
+/** Receiver of the reports of the model about one sequence. */
 export interface SequenceSink {
-  /** `tokens` of the prompt were in the KV cache. Comes just before the first token. */
+  /** Reports that `tokens` of the prompt were in the KV cache. Called just before the first token. */
   onCached(tokens: number): void;
-  /** The logprobs of the prompt: see PromptLogprobsRecord. */
+  /** Reports the logprobs of the prompt: see PromptLogprobsRecord. */
   onPrompt(records: Float32Array): void;
-  /** `elapsed` in units of elapsedUnitSeconds; `logprobs` is null or holds this row's record from `at` on. */
+  /** Reports a row. `elapsed`: in units of elapsedUnitSeconds. `logprobs`: null, or contains this row's record from `at` on. */
   onToken(token: number, flags: number, elapsed: number, logprobs: Float32Array | null, at: number): void;
   onFailed(error: ErrorRecord): void;
 }
 
-/** What a generation emits: `done` and `error` are its result. */
+/** Events that a generation emits. `done` and `error` are not emitted: they are the result of run(). */
 export type OutputEvent = Exclude<GenerateEvent, { readonly type: "done" | "error" }>;
 
 export interface GenerationOptions {
   readonly request: GenerateRequest;
-  /** null for the base model. */
+  /** null: the base model. */
   readonly adapter: LeasedAdapter | null;
   readonly model: {
     readonly texts: TokenTexts;
-    /** Has a text worker prepare the prompt. Throws what refuses the request. */
+    /** Prepares the prompt on a text worker. Throws the validation error of the request. */
     prepare(request: GenerateRequest, signal: AbortSignal): Promise<PreparedPrompt>;
-    /** Has a text worker check an output against the request: why it does not match, or null. */
+    /** Checks an output against the request on a text worker. Returns why it does not match; null: it matches. */
     check(checks: OutputChecks, text: string, call: string | null): Promise<string | null>;
     readonly actor: Ref<ModelProtocol>;
-    /** Reserves a sequence id whose tokens go to the sink. */
+    /** Reserves a sequence id. The tokens of that sequence are passed to the sink. */
     open(sink: SequenceSink): number;
     readonly places: Pick<QueuePlaces, "begun" | "paused" | "resumed">;
     /** The sequence has ended after `tokenCount` tokens, or is cancelled: its sink gets no more. */
     /** `hasBegun`: the sequence has had a row from the model. */
     close(id: number, tokenCount: number, hasBegun: boolean): void;
   };
-  /** Ends the generation: run() rejects with the reason, an Error. */
+  /** Ends the generation: run() rejects with the signal's reason, an Error. */
   readonly signal: AbortSignal;
-  /** The prompt is in tokens: the request's content is no longer needed. Not called if it fails before. */
+  /** Called when the prompt is in tokens, so the request's content is not needed any more. Not called if it fails before. */
   readonly onPrepared: () => void;
-  /** Takes each event in order. False pauses the sequences until resume(); events on their way still come. */
+  /** Receives the events in order. Returning false pauses the sequences until resume(); events on their way still arrive. */
   readonly emit: (event: OutputEvent) => boolean;
 }
 
 export interface GenerationResult {
-  /** By choice. */
+  /** Finish reasons by index of the choice. */
   readonly finishReasons: readonly FinishReason[];
   readonly usage: Usage;
 }
@@ -73,30 +77,33 @@ export class Generation {
   readonly #options: GenerationOptions;
   readonly #startedMs = performance.now();
   readonly #startedAt = Date.now();
-  /** Choices that are being generated, by sequence id. */
+  /** Choices that are still generated, by sequence id. */
   readonly #open = new Map<number, Choice>();
-  /** Sequences that were paused and have had no token since. */
+  /** Ids of sequences that were paused and have had no token since. */
   readonly #paused = new Set<number>();
   /** Sequences that have had a row from the model. */
   readonly #begun = new Set<number>();
   /** Every choice by index. */
   #choices: readonly Choice[] = [];
-  /** null if all candidates are returned. */
+  /** Selects the candidates to return; null: all candidates are returned. */
   readonly #bestOf: BestOf | null;
   readonly #finishReasons: FinishReason[] = [];
   #promptTokens = 0;
   #cachedTokens = 0;
   #completionTokens = 0;
   #reasoningTokens = 0;
-  /** Milliseconds since 1970; 0 = not yet. */
+  /** Milliseconds since 1970; 0: not yet. */
   #queuedAt = 0;
   #firstTokenAt = 0;
-  /** Until the first token, and the longest from a choice's first token to its last: choices may run one after another. */
+  /**
+   * Elapsed time until the first token, and the maximum over the choices of the time from first to last token, because choices
+   * may run one after another.
+   */
   #promptUnits = 0;
   #completionUnits = 0;
-  /** The last event was refused more: the sequences are paused. */
+  /** emit() returned false for the last event, so the sequences are paused. */
   #isPaused = false;
-  /** null before run() and once it has settled. */
+  /** null before run() and after it has settled. */
   #completion: Completion | null = null;
 
   constructor(options: GenerationOptions) {
@@ -105,7 +112,7 @@ export class Generation {
     this.#bestOf = candidates > choices ? new BestOf(candidates) : null;
   }
 
-  /** Once. Rejects with what refuses or ends the generation; then the events so far are all there are. */
+  /** Runs the generation. Call once. Rejects with the error that ends the generation; no event follows. */
   run(): Promise<GenerationResult> {
     const { signal } = this.#options;
     return new Promise((resolve, reject) => {
@@ -116,14 +123,14 @@ export class Generation {
     });
   }
 
-  /** The events are wanted again. */
+  /** Resumes the sequences after emit() returned false. */
   resume(): void {
     if (!this.#isPaused) return;
     this.#isPaused = false;
     this.#tellPaused();
   }
 
-  /** Never rejects. */
+  /** Prepares the prompt and starts the sequences. Never rejects. */
   async #start(): Promise<void> {
     const { request, model, signal, onPrepared } = this.#options;
     try {
@@ -152,7 +159,7 @@ export class Generation {
     const { request, adapter } = this.#options;
     const { tokens } = prepared;
     this.#promptTokens = tokens.length;
-    // A first token has no logprob, so the model sends no record for a prompt of one token.
+    // The first token has no logprob, so for a prompt of one token the model sends no record and the event is emitted here.
     if (request.promptLogprobs !== null && tokens.length === 1) this.#emitPrompt(tokens, new Float32Array(0));
     const answer = answerPlan(prepared.answer);
     this.#choices = Array.from({ length: request.candidates }, (_, index) => this.#choice(index, tokens, answer));
@@ -161,9 +168,9 @@ export class Generation {
       id: this.#openSequence(choice, index, tokens),
       choice: index,
       adapter: adapter?.id ?? 0,
-      // The time to the first token is counted once a request, not once a choice.
+      // Only the first choice is in a series, so that the time to the first token is counted once for each request.
       series: index === 0 ? request.series : null,
-      // All choices share the prompt.
+      // All choices have the same prompt, so only the first one computes its logprobs.
       promptLogprobs: index === 0 ? request.promptLogprobs : null,
     }));
   }
@@ -192,7 +199,7 @@ export class Generation {
       onCached: (tokens) => {
         if (index === 0) this.#cachedTokens = tokens;
       },
-      // An error thrown by a sink would end the place, and every other generation with it.
+      // Caught, because an error thrown by a sink would end the place and all other generations on it.
       onPrompt: (records) => {
         try {
           this.#emitPrompt(prompt, records);
@@ -201,7 +208,7 @@ export class Generation {
         }
       },
       onToken: (token, flags, elapsed, logprobs, at) => {
-        // The choice has ended; these rows were on their way.
+        // These rows were on their way when the choice ended.
         if (!this.#open.has(id)) return;
         // Rows that were on their way when the reader fell behind do not resume the sequence.
         if (!this.#isPaused && this.#paused.size > 0 && this.#paused.delete(id)) model.places.resumed();
@@ -224,7 +231,7 @@ export class Generation {
     return id;
   }
 
-  /** Why an output does not match the request, or null. A check that fails counts as a mismatch. Never rejects. */
+  /** Returns why an output does not match the request; null: it matches. A failed check counts as a mismatch. Never rejects. */
   async #check({ checks }: OutputPlan, text: string, call: string | null): Promise<string | null> {
     if (checks === null) return null;
     try {
@@ -250,7 +257,7 @@ export class Generation {
     });
   }
 
-  /** Tells the model that the text of a choice has ended. */
+  /** Tells the model to stop the sequence of a choice, because its text has ended. */
   #stop(index: number): void {
     const id = this.#sequenceOf(index);
     if (id !== null) this.#options.model.actor.tell("cancel", { ids: [id], how: "stop" });
@@ -275,7 +282,7 @@ export class Generation {
     this.#close()?.resolve({ finishReasons: this.#finishReasons, usage: this.#usage() });
   }
 
-  /** null once the choice has ended. */
+  /** Returns the id of a choice's sequence; null if the choice has ended. */
   #sequenceOf(index: number): number | null {
     for (const [id, choice] of this.#open) if (choice === this.#choices[index]) return id;
     return null;
@@ -301,7 +308,7 @@ export class Generation {
     };
   }
 
-  /** Milliseconds since 1970 on a monotonic clock: the wall clock is read once, at the start. */
+  /** Returns milliseconds since 1970, monotonic: the wall clock is read only at the start. */
   #now(): number {
     return this.#startedAt + performance.now() - this.#startedMs;
   }
@@ -324,7 +331,7 @@ export class Generation {
     if (ids.length > 0) this.#options.model.actor.tell("setPaused", { ids, paused: this.#isPaused });
   }
 
-  /** Takes no more tokens and cancels the sequences that are left. Returns how to settle run(); null if it has settled. */
+  /** Stops taking tokens and cancels the remaining sequences. Returns how to settle run(); null if it has settled. */
   #close(): Completion | null {
     const { model, signal } = this.#options;
     const completion = this.#completion;
@@ -339,10 +346,12 @@ export class Generation {
   }
 }
 
-/** The part of a job that all choices share. They share one prompt array, so a link between threads copies it once. */
+/**
+ * Returns the fields of a job that all choices share. All jobs hold one prompt array, so a message to a thread copies it once.
+ */
 function jobOf(request: GenerateRequest, { tokens, grammar, breakers, reasoningBudget }: PreparedPrompt) {
   const { client, sampling, priority, receivedAt } = request;
-  // Ranking needs the logprob of each chosen token, even if the client asked for none.
+  // Ranking needs the logprob of each chosen token, even if the client did not request logprobs.
   const isRanked = request.candidates > request.choices;
   return {
     client,

@@ -1,13 +1,13 @@
-// Retry-After estimator: estimates how long a queue takes to drain, from the times at which sequences of a model last ended.
+// Retry-After estimator: estimates how long a queue takes to drain, from the times when a model's latest sequences ended.
 import type { Clock } from "../../runtime/clock.ts";
 
-/** Number of ends that the estimate is made of. */
+/** Number of ended sequences that the estimate uses. */
 const window = 64;
 const longestSeconds = 60;
 
 export class RetryAfterEstimator {
   readonly #clock: Clock;
-  /** Ring of the last ends, milliseconds of the clock. */
+  /** Ring buffer of the latest end times, in milliseconds of the clock. */
   readonly #endedMs = new Float64Array(window);
   #count = 0;
 
@@ -15,12 +15,12 @@ export class RetryAfterEstimator {
     this.#clock = clock;
   }
 
-  /** A sequence has given its slot back. */
+  /** Call when a sequence has ended and released its slot. */
   ended(): void {
     this.#endedMs[this.#count++ % window] = this.#clock.now();
   }
 
-  /** Whole seconds until `count` more sequences have ended, at the average rate of the last ones: 1 to 60. */
+  /** Returns the time until `count` more sequences have ended, at the recent average rate: 1 to 60 whole seconds. */
   secondsFor(count: number): number {
     const seen = Math.min(this.#count, window);
     if (seen < 2) return 1;

@@ -1,5 +1,5 @@
-// AdapterFiles: the files of one model's prepared adapters. Each is in a folder with a unique name, so removing one does not
-// affect another with the same content. ModelAdapters decides when a file is no longer needed.
+// AdapterFiles: the files of one model's prepared adapters. Each file is in a folder with a unique name, so removing one file
+// does not affect another one with the same content. ModelAdapters decides when a file is no longer needed.
 import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import type { PrepareOptions } from "../../engines/files/lora/prepare.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import type { Content } from "./adapter-version.ts";
 
-/** Prepares an adapter in `options.folder`, which it creates. */
+/** Prepares an adapter in the folder `options.folder`, which it creates. */
 export type Prepare = (options: PrepareOptions, signal: AbortSignal) => Promise<PreparedAdapter>;
 
 export interface AdapterFilesOptions {
@@ -15,14 +15,14 @@ export interface AdapterFilesOptions {
   readonly modelPath: string;
   readonly limits: PrepareOptions["limits"];
   readonly prepare: Prepare;
-  /** A file could not be removed. */
+  /** Called when a file could not be removed. */
   readonly onError: (error: unknown) => void;
 }
 
 export class AdapterFiles {
   readonly #options: AdapterFilesOptions;
   readonly #closing = new AbortController();
-  /** Never rejects. */
+  /** The previous preparation, which the next one waits for. Never rejects. */
   #lastPreparation: Promise<unknown> = Promise.resolve();
 
   constructor(options: AdapterFilesOptions) {
@@ -33,7 +33,7 @@ export class AdapterFiles {
     return this.#closing.signal.aborted;
   }
 
-  /** Leaves no file if it fails. Throws the errors of prepareAdapter, and `cancelled`. */
+  /** Prepares an adapter. Leaves no file if it fails. Throws the errors of prepareAdapter, and `cancelled`. */
   async prepare(source: string, root: string | null): Promise<Content> {
     const { folder, modelPath, limits, prepare } = this.#options;
     const home = join(folder, `adapter-${randomUUID()}`);
@@ -47,7 +47,7 @@ export class AdapterFiles {
     }
   }
 
-  /** Never rejects: a file that cannot be removed is removed with the server's folder. */
+  /** Removes an adapter's file. Never rejects: a file that cannot be removed is removed later, with the server's folder. */
   async remove({ home }: Pick<Content, "home">): Promise<void> {
     try {
       await rm(home, { recursive: true, force: true });
@@ -56,7 +56,7 @@ export class AdapterFiles {
     }
   }
 
-  /** Cancels the preparation in progress, and removes the given files. */
+  /** Cancels the preparation in progress and removes the given files. */
   async close(contents: readonly Content[]): Promise<void> {
     this.#closing.abort();
     await this.#lastPreparation;

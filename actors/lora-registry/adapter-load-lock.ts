@@ -1,11 +1,11 @@
-// AdapterLoadLock: lets the whole server load one adapter at a time, because reading, hashing and checking take disk
-// bandwidth and a core that requests need too. Shared by the adapters of all models.
+// AdapterLoadLock: limits the whole server to one adapter load at a time, because reading, hashing and checking an adapter use
+// disk bandwidth and a core that requests need too. The adapters of all models share one lock.
 import { ServerError } from "../../runtime/errors.ts";
 
 export class AdapterLoadLock {
   #isTaken = false;
 
-  /** Takes the lock; the returned function releases it, once. Throws lora_load_busy if it is taken. */
+  /** Takes the lock. Call the returned function once to release it. Throws lora_load_busy if the lock is taken. */
   enter(): () => void {
     if (this.#isTaken) {
       throw new ServerError(

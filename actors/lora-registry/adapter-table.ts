@@ -1,8 +1,8 @@
-// AdapterTable: the aliases of one model's adapters, the adapter version of each, the leases on the versions, and the limits.
-// Pure data without waiting, files or engine; ModelAdapters carries out its decisions.
+// AdapterTable: the aliases of one model's adapters, the adapter version that each alias points to, the leases on the versions,
+// and the limits. It is pure data: it does not wait and uses no files and no engine. ModelAdapters carries out its decisions.
 //
-// A version is in the table while an alias points to it (live) or a request holds a lease on it (retired, without an alias).
-// The call that removes the last alias or lease returns the version; the caller frees it.
+// A version is in the table while an alias points to it (live), or while it has no alias but a request holds a lease on it
+// (retired). The call that removes the last alias or lease returns the version, and the caller then frees it.
 import assert from "node:assert";
 import type { AdapterLimits } from "../../engines/engine.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
@@ -15,9 +15,9 @@ import type { AdapterVersion, Pointed, Wanted } from "./adapter-version.ts";
 
 const maxAliases = 1024;
 
-/** Number of aliases in an error. */
+/** Maximum number of aliases listed in an error message. */
 const namedAliases = 16;
-/** Characters of a client's own text in an error: no alias is longer. */
+/** Maximum number of characters of a client's text quoted in an error message; no valid alias is longer. */
 const quotedLength = maxAliasBytes;
 
 interface AliasEntry {
@@ -36,11 +36,11 @@ export class AdapterTable {
   readonly #model: string;
   readonly #limits: AdapterLimits;
   readonly #aliases = new Map<string, AliasEntry>();
-  /** By hash (the wire's generation). */
+  /** Versions in memory, by content hash (`generation` in the HTTP API). */
   readonly #residents = new Map<string, Resident>();
-  /** Versions that the engine refused at a restart; leases on them may remain. */
+  /** Versions that the engine rejected after a restart. Requests may still hold leases on them. */
   readonly #lost = new WeakSet<AdapterVersion>();
-  /** Cache of entries(), which every request reads. */
+  /** Cache of entries(), which is read for every request. */
   #entries: readonly AdapterEntry[] | null = null;
 
   constructor(model: string, limits: AdapterLimits) {
@@ -48,7 +48,10 @@ export class AdapterTable {
     this.#limits = limits;
   }
 
-  /** Throws if the alias cannot be set now: lora_adapter_already_loaded, lora_adapter_not_found, lora_generation_mismatch, lora_alias_limit_exceeded. */
+  /**
+   * Checks that the alias can be set now. Throws lora_adapter_already_loaded, lora_adapter_not_found, lora_generation_mismatch,
+   * lora_alias_limit_exceeded.
+   */
   check({ alias, replace, expectedGeneration }: Wanted): void {
     const entry = this.#aliases.get(alias);
     if (expectedGeneration !== null) this.#expect(alias, expectedGeneration);
@@ -68,7 +71,7 @@ export class AdapterTable {
     }
   }
 
-  /** As check(); also throws lora_adapter_limit_exceeded, lora_byte_limit_exceeded. */
+  /** Checks the same as check(), and the limits. Throws also lora_adapter_limit_exceeded, lora_byte_limit_exceeded. */
   checkRoom(wanted: Wanted, { generation, bytes }: PreparedAdapter): void {
     this.check(wanted);
     const { maxAdapters, maxBytes } = this.#limits;
@@ -88,12 +91,12 @@ export class AdapterTable {
     }
   }
 
-  /** The version with a hash; null: not in memory. */
+  /** Returns the version with a content hash; null: not in memory. */
   find(generation: string): AdapterVersion | null {
     return this.#residents.get(generation) ?? null;
   }
 
-  /** Points the alias to a version. Throws the errors of checkRoom(). */
+  /** Points an alias to a version. Throws the errors of checkRoom(). */
   point(wanted: Wanted, version: AdapterVersion, createdAt: number): Pointed {
     const { prepared } = version;
     this.checkRoom(wanted, prepared);
@@ -129,7 +132,7 @@ export class AdapterTable {
     return resident;
   }
 
-  /** Removes a version with its aliases, which it returns. Leases on it are later released without effect. */
+  /** Removes a version and its aliases. Returns the aliases. A later release of a lease on the version has no effect. */
   lose(version: AdapterVersion): readonly string[] {
     const resident = this.#residents.get(version.prepared.generation);
     if (resident === undefined || resident.id !== version.id) return [];
@@ -140,7 +143,7 @@ export class AdapterTable {
     return [...resident.aliases];
   }
 
-  /** Removes a lease. Returns the version if it is no longer needed. */
+  /** Removes a lease. Returns the version if it is no longer needed, otherwise null. */
   release(version: AdapterVersion): AdapterVersion | null {
     if (this.#lost.has(version)) return null;
     const { id, prepared } = version;
@@ -150,12 +153,12 @@ export class AdapterTable {
     return this.#unneeded(resident);
   }
 
-  /** All live and leased versions: in memory, or to be loaded. */
+  /** Returns all live and retired versions: those in memory, or those to load into a new place. */
   versions(): readonly AdapterVersion[] {
     return [...this.#residents.values()];
   }
 
-  /** The version is live or leased. */
+  /** Returns whether the version is live or retired. */
   has({ id, prepared }: AdapterVersion): boolean {
     return this.#residents.get(prepared.generation)?.id === id;
   }
@@ -218,7 +221,7 @@ export class AdapterTable {
     return new ServerError("invalid_value", message, { param: "adapter" });
   }
 
-  /** Lists aliases for an error. */
+  /** Returns a list of the aliases for an error message. */
   #available(): string {
     if (this.#aliases.size === 0) return "none is loaded";
     const named = [...this.#aliases.keys()].slice(0, namedAliases).map((alias) => `"${alias}"`);
@@ -232,7 +235,7 @@ export class AdapterTable {
     return count;
   }
 
-  /** Number of live versions after the alias has been pointed to the version with this hash. */
+  /** Returns the number of live versions that remain if the alias is pointed to the version with this hash. */
   #liveAfter(alias: string, generation: string): number {
     const replaced = this.#aliases.get(alias)?.resident;
     const isLive = (this.#residents.get(generation)?.aliases.size ?? 0) > 0;

@@ -1,18 +1,18 @@
-// AdapterVersion: the content of an adapter in memory, and the data of a request that loads one. The wire calls the hash of
-// the content `generation`.
+// AdapterVersion: the content of an adapter in memory, and the conditions of a request to load one. The HTTP API calls the hash
+// of the content `generation`.
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import type { LoadedAdapter } from "../api/lora-adapters.ts";
 
 /** A prepared adapter on disk. */
 export interface Content {
   readonly prepared: PreparedAdapter;
-  /** The folder that holds its file and nothing else. */
+  /** The folder that contains only this adapter's file. */
   readonly home: string;
 }
 
-/** Content in memory. The same content, freed and loaded again, is a new version with a new id. */
+/** Content in memory. If the same content is freed and loaded again, it is a new version with a new id. */
 export interface AdapterVersion extends Content {
-  /** The id that the engine knows it by. */
+  /** Id of the adapter in the engine. */
   readonly id: number;
 }
 
@@ -30,6 +30,6 @@ export interface Pointed {
   readonly loaded: LoadedAdapter;
   /** Hash of the version that the alias pointed to before; null: none. */
   readonly replaced: string | null;
-  /** The previous version, if it is no longer needed. */
+  /** The previous version if it is no longer needed, otherwise null. */
   readonly freed: AdapterVersion | null;
 }

@@ -1,62 +1,62 @@
-// EngineAdapters: the adapters that the engine of one model holds. Asks the model's place to load and free them, one at a
-// time. ModelAdapters decides which, and has unneeded ones freed before it loads new ones.
+// EngineAdapters: the adapters that the engine of one model has loaded. It asks the model's place to load and free them, one at
+// a time. ModelAdapters decides which ones, and frees unneeded adapters before it loads new ones.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import type { ModelProtocol } from "../messages.ts";
 import type { AdapterVersion } from "./adapter-version.ts";
 
-/** The engine may copy gibibytes to its device. */
+/** Timeout of a load. It is long because the engine may copy gibibytes to its device. */
 const loadTimeoutMs = 600_000;
-/** The last sequences of the adapter end at the next step, which may be long. */
+/** Timeout of an unload. The adapter's last sequences end at the next step, which may take long. */
 const unloadTimeoutMs = 60_000;
-/** Attempts, and the wait between them, while the mailbox of the place is full. */
+/** Maximum number of attempts to unload while the mailbox of the place is full, and the wait between two attempts. */
 const unloadTries = 20;
 const busyWaitMs = 250;
 
 export interface EngineAdapterEvents {
-  /** The engine no longer holds it. */
+  /** Called when the engine has freed an adapter. */
   onFreed(version: AdapterVersion): void;
-  /** An adapter could not be freed. */
+  /** Called when an adapter could not be freed. */
   onError(error: unknown, id: number): void;
 }
 
 export class EngineAdapters {
   readonly #events: EngineAdapterEvents;
   #model: Ref<ModelProtocol> | null = null;
-  /** Ids of the adapters that the present place holds; the place may have ended. */
+  /** Ids of the adapters loaded in the current place; that place may have ended. */
   readonly #held = new Set<number>();
-  /** Adapters to free at the next opportunity. */
+  /** Adapters that wait to be freed. */
   readonly #unneeded: AdapterVersion[] = [];
-  /** Never rejects. */
+  /** The previous task, which the next one waits for. Never rejects. */
   #lastTask: Promise<unknown> = Promise.resolve();
 
   constructor(events: EngineAdapterEvents) {
     this.#events = events;
   }
 
-  /** Frees it as a task of its own, or as part of an earlier one. */
+  /** Frees an adapter in a later task, without waiting for it. A task that is already queued may free it sooner. */
   free(version: AdapterVersion): void {
     this.#unneeded.push(version);
     void this.inOrder(() => this.freeUnneeded());
   }
 
-  /** Runs the tasks one after the other. The methods below are called by such tasks only. */
+  /** Runs tasks one after the other. Call the methods below only within such a task. */
   inOrder<T>(task: () => Promise<T>): Promise<T> {
     const result = this.#lastTask.then(task);
     this.#lastTask = result.catch(() => {});
     return result;
   }
 
-  /** A new place, which holds no adapters, replaces one that has ended. */
+  /** Switches to the new place of the model after the previous one has ended. The new place has no adapters loaded. */
   restarted(model: Ref<ModelProtocol>): void {
     this.#model = model;
     this.#held.clear();
   }
 
   /**
-   * Throws the refusal of the place, `timeout`, or `peer_gone` if the place has ended. After an error the place does not
-   * hold the adapter, or frees it soon. Does nothing before the first place: its attach() loads all adapters.
+   * Loads an adapter. Throws the error of the place, `timeout`, or `peer_gone` if the place has ended. After an error the
+   * adapter is not loaded, or is freed soon. Does nothing before the first place, because attach() loads all adapters into it.
    */
   async load(adapter: AdapterVersion): Promise<void> {
     if (this.#model === null) return;
@@ -71,12 +71,12 @@ export class EngineAdapters {
     }
   }
 
-  /** Adapters wait to be freed. */
+  /** Whether adapters wait to be freed. */
   get isBehind(): boolean {
     return this.#unneeded.length > 0;
   }
 
-  /** Frees the waiting adapters, and those that are added meanwhile. */
+  /** Frees the waiting adapters, including those added meanwhile. */
   async freeUnneeded(): Promise<void> {
     for (let next = this.#unneeded.shift(); next !== undefined; next = this.#unneeded.shift()) {
       await this.unload(next);
@@ -84,13 +84,13 @@ export class EngineAdapters {
     }
   }
 
-  /** After a timeout the place may still be loading it: the unload follows the load. */
+  /** Queues an unload after a timeout, because the place may still be loading the adapter. The unload then follows the load. */
   #freeWhenLoaded(adapter: AdapterVersion): void {
     this.#held.add(adapter.id);
     this.free(adapter);
   }
 
-  /** Frees it, if it is held. Never rejects: the request to unload it has been answered already. */
+  /** Frees an adapter if it is loaded. Never rejects, because the client's unload request has already been answered. */
   async unload({ id }: AdapterVersion): Promise<void> {
     if (!this.#held.delete(id)) return;
     for (let triesLeft = unloadTries; triesLeft > 0; triesLeft--) {
@@ -99,7 +99,7 @@ export class EngineAdapters {
         return;
       } catch (error) {
         const { code } = toErrorRecord(error);
-        // The memory of a place that has ended, or is ending, is freed with it.
+        // The end of a place frees its memory, so this adapter needs no unload.
         if (code === "peer_gone" || code === "draining") return;
         if (code !== "mailbox_full" || triesLeft === 1) return this.#events.onError(error, id);
         await sleep(busyWaitMs);

@@ -1,7 +1,7 @@
-// Load failures of adapters: the errors for the client, and the lines of the log.
+// Load failures of adapters: the errors sent to the client, and the log lines.
 import { type ErrorCode, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 
-/** The part of a logger that is used here. */
+/** The methods of a logger that are used here. */
 export interface AdapterLog {
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
@@ -14,13 +14,13 @@ interface Load {
   readonly log: AdapterLog;
 }
 
-/** Characters of a reason in the log; a reason may quote the files of the adapter. */
+/** Maximum number of characters of a reason in the log. A reason may quote the files of the adapter. */
 const loggedReason = 500;
 
-/** Codes of internal failures, which say nothing about the adapter. */
+/** Codes of internal failures, which are unrelated to the adapter's content. */
 const unforeseen: readonly ErrorCode[] = ["internal", "timeout", "peer_gone"];
 
-/** The error for the client. Logs the failure. */
+/** Logs the failure and returns the error for the client. */
 export function loadFailure({ model, alias, log }: Load, error: unknown): unknown {
   const { code, message } = toErrorRecord(error);
   const fields = { model, alias, code };
@@ -34,7 +34,9 @@ export function loadFailure({ model, alias, log }: Load, error: unknown): unknow
   return code === "cancelled" ? shuttingDown() : error;
 }
 
-/** A place that does not answer has not taken the adapter. Other errors are themselves the reason. */
+/**
+ * Converts `peer_gone` and `timeout`: a place that does not reply has not loaded the adapter. Returns other errors unchanged.
+ */
 export function notTaken(error: unknown): unknown {
   const { code, message } = toErrorRecord(error);
   if (code !== "peer_gone" && code !== "timeout") return error;
@@ -46,7 +48,7 @@ export function shuttingDown(): ServerError {
   return new ServerError("draining", "the server is shutting down; load the adapter on another one");
 }
 
-/** The path of the model's file is not shown to the client; the log has it. */
+/** Returns the error for an unreadable model file. Its message omits the file's path, which only the log contains. */
 function modelUnreadable(cause: unknown): ServerError {
   const text =
     "the model's own file can no longer be read, so no adapter can be checked against it; the server's log has the reason";

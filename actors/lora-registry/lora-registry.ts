@@ -1,4 +1,4 @@
-// LoraRegistry: the adapters of all models, as the routes see them. Finds the adapters of a model, or throws why there are none.
+// LoraRegistry: implements LoraAdapters over all models. Finds the adapters of a model; throws if the model supports none.
 import { ServerError } from "../../runtime/errors.ts";
 import type {
   AdapterListing,
@@ -12,14 +12,14 @@ import type { ModelAdapters } from "./model-adapters.ts";
 export class LoraRegistry implements LoraAdapters {
   readonly #models: ReadonlyMap<string, ModelAdapters | null>;
 
-  /** All models by id; null: the model takes no adapters. */
+  /** `models`: the adapters of all models, by model id; null: the model does not support adapters. */
   constructor(models: ReadonlyMap<string, ModelAdapters | null>) {
     this.#models = models;
   }
 
   load(request: LoadAdapterRequest): Promise<LoadedAdapter> {
     const loaded = this.#load(request);
-    // Loading continues when the client leaves; then the failure is only in the log.
+    // The load continues if the client disconnects. A failure is then reported only in the log.
     loaded.catch(() => {});
     return loaded;
   }

@@ -1,9 +1,9 @@
-// ModelAdapters: the adapters of one model, with their aliases, versions and leases. Lives on the main thread as long as the
-// server, while the model's place may end and be restarted. A separate thread reads and checks the files.
+// ModelAdapters: the adapters of one model, with their aliases, versions and leases. It exists on the main thread as long as
+// the server runs, although the model's place may end and be restarted. A separate thread reads and checks the files.
 //
-// The table is the desired state and changes at once; the engine follows, one request after the other. A version that leaves
-// the table is freed later, at the latest before a new one is loaded. A new version is loaded first; then, if the table still
-// permits it, it enters the table in the same task.
+// The table is the desired state and changes immediately; the engine follows, one operation at a time. A version that was
+// removed from the table is freed later, at the latest before a new one is loaded. A new version is loaded before it is added
+// to the table. The same task then adds it, if the table still permits it.
 import assert from "node:assert";
 import type { AdapterLimits } from "../../engines/engine.ts";
 import type { AdapterSelector } from "../../engines/generation.ts";
@@ -21,10 +21,10 @@ import { EngineAdapters } from "./engine-adapters.ts";
 import { type AdapterLog, loadFailure, notTaken, shuttingDown } from "./load-failure.ts";
 import { prepareOnPlace } from "./prepare-on-place.ts";
 
-/** An adapter of the settings, loaded before the first request. */
+/** An adapter named in the settings. It is loaded before the first request. */
 export interface PreloadedAdapter {
   readonly alias: string;
-  /** As given in the settings, for the listing. */
+  /** Source as written in the settings, shown in the list of adapters. */
   readonly source: string;
   readonly revision: string | null;
   /** A local folder or file. */
@@ -42,24 +42,24 @@ export interface ModelAdaptersOptions {
   readonly settings: AdapterSettings;
   /** Folder of prepared adapters, shared by all models. */
   readonly folder: string;
-  /** Real path of SERVICE_LORA_ADAPTER_ROOT; null: not set. Does not apply to preloaded adapters. */
+  /** Real path of SERVICE_LORA_ADAPTER_ROOT; null: not set. Preloaded adapters may lie elsewhere. */
   readonly root: string | null;
   readonly gate: AdapterLoadLock;
   readonly log: AdapterLog;
-  /** Runs a task on the model, which stays loaded until the task has ended. Throws model_state_conflict if it is not loaded. */
+  /** Runs a task on the model and keeps the model loaded meanwhile. Throws model_state_conflict if it is not loaded. */
   readonly whileLoaded: <T>(task: (model: Ref<ModelProtocol>) => Promise<T>) => Promise<T>;
-  /** Replaces the preparation on a worker thread: for tests. */
+  /** Used in tests instead of the preparation on a worker thread. */
   readonly prepare?: Prepare;
 }
 
-/** Keeps the adapter version of a request in memory. */
+/** A lease: keeps the adapter version of a request in memory. */
 export interface AdapterLease {
   readonly adapter: LeasedAdapter;
-  /** The request has ended. To be called once. */
+  /** Releases the lease when the request has ended. Call once. */
   release(): void;
 }
 
-/** Codes of a place that has ended or is ending: its requests are repeated on the next place. */
+/** Error codes of a place that has ended or is ending. Requests that fail with them are repeated on the next place. */
 const endsOfPlaces: readonly ErrorCode[] = ["peer_gone", "draining"];
 
 export class ModelAdapters {
@@ -68,7 +68,7 @@ export class ModelAdapters {
   readonly #engine: EngineAdapters;
   readonly #files: AdapterFiles;
   #nextId = 1;
-  /** While the server starts, an adapter that cannot be loaded fails the start. */
+  /** The server is starting: an adapter that cannot be loaded makes the start fail. */
   #isStarting = true;
 
   constructor(options: ModelAdaptersOptions) {
@@ -90,7 +90,7 @@ export class ModelAdapters {
     });
   }
 
-  /** Prepares the adapters of the settings, before the model's first place is up. Throws an error that names the adapter. */
+  /** Prepares the adapters of the settings, before the model's first place runs. Throws an error that names the adapter. */
   async preload(): Promise<void> {
     for (const { path, ...named } of this.#options.settings.preloaded) {
       try {
@@ -102,20 +102,20 @@ export class ModelAdapters {
     }
   }
 
-  /** From now on an adapter that cannot be loaded again is removed, and does not stop the model. */
+  /** Call when the server has started. From then on, an adapter that cannot be reloaded is removed, and the model continues. */
   serverStarted(): void {
     this.#isStarting = false;
   }
 
   /**
-   * Loads all versions into a new place of the model, under their old ids, before it takes jobs. Rejects if the place ends
-   * or is being stopped; while the server starts, also with the first adapter that the place refuses.
+   * Loads all versions into a new place of the model, with their existing ids, before the place takes jobs. Rejects if the
+   * place ends or is being stopped. While the server starts, also rejects with the first error of an adapter.
    */
   attach(model: Ref<ModelProtocol>, isEnding: () => boolean): Promise<void> {
     return this.#engine.inOrder(async () => {
       this.#engine.restarted(model);
       for (const version of this.#table.versions()) {
-        // It may have been unloaded while others were loaded.
+        // The version may have been unloaded while others were loaded.
         if (!this.#table.has(version)) continue;
         await this.#engine.load(version).catch((error: unknown) => {
           if (this.#isStarting || isEnding() || endsOfPlaces.includes(toErrorRecord(error).code)) {
@@ -127,7 +127,7 @@ export class ModelAdapters {
     });
   }
 
-  /** A lease on the version that the selector names now. Throws invalid_value with the param adapter. */
+  /** Takes a lease on the version that the selector refers to now. Throws invalid_value with the param adapter. */
   lease(selector: AdapterSelector): AdapterLease {
     const version = this.#table.lease(selector);
     let isReleased = false;
@@ -150,7 +150,7 @@ export class ModelAdapters {
     return this.#table.list();
   }
 
-  /** See LoraAdapters; the model must be loaded. Checks all that it can before it reads a file. */
+  /** Implements LoraAdapters.load; the model must be loaded. All checks that need no file are made before a file is read. */
   async load({ alias, path, replace, expectedGeneration }: LoadAdapterRequest): Promise<LoadedAdapter> {
     const wanted = { alias: checkedAlias(alias), source: path, revision: null, replace, expectedGeneration };
     checkLoadPolicy(wanted);
@@ -168,7 +168,7 @@ export class ModelAdapters {
     }
   }
 
-  /** See LoraAdapters. The model need not be loaded. */
+  /** Implements LoraAdapters.unload. The model need not be loaded. */
   async unload({ alias, expectedGeneration }: UnloadAdapterRequest): Promise<LoadedAdapter> {
     checkExpectedGeneration(expectedGeneration);
     const { was, freed } = this.#table.remove(checkedAlias(alias), expectedGeneration);
@@ -177,12 +177,12 @@ export class ModelAdapters {
     return was;
   }
 
-  /** The server shuts down: cancels the preparation in progress, refuses further loads, and removes the files. */
+  /** Cancels the preparation in progress, rejects further loads, and removes the files. Call when the server shuts down. */
   async close(): Promise<void> {
     await this.#files.close(this.#table.versions());
   }
 
-  /** Prepares an adapter and points its alias to it; changes nothing if it fails. `done`: log message of a new alias. */
+  /** Prepares an adapter and points its alias to it. Changes nothing if it fails. `done`: log message for a new alias. */
   async #bringIn(wanted: Wanted, source: string, root: string | null, done: string): Promise<LoadedAdapter> {
     const startedMs = performance.now();
     const content = await this.#files.prepare(source, root);
@@ -198,9 +198,9 @@ export class ModelAdapters {
     }
   }
 
-  /** As a task of the engine. Repeats all checks, because time has passed. */
+  /** Loads the content and points the alias to it, within an engine task. Repeats all checks, because time has passed. */
   async #putInPlace(wanted: Wanted, content: Content): Promise<Pointed> {
-    // Unneeded versions may take the memory that this one needs. Nothing may wait between the checks below and their use.
+    // Unneeded versions may occupy memory that this one needs. There must be no `await` between the checks below and their use.
     while (this.#engine.isBehind) await this.#engine.freeUnneeded();
     this.#assertOpen();
     this.#table.checkRoom(wanted, content.prepared);
@@ -225,7 +225,7 @@ export class ModelAdapters {
     return pointed;
   }
 
-  /** The model continues without the adapter; requests that name it are refused. */
+  /** Removes a version that could not be reloaded. The model continues without it; requests that name it are rejected. */
   #lose(version: AdapterVersion, err: unknown): void {
     const { modelId: model, log } = this.#options;
     const aliases = this.#table.lose(version);

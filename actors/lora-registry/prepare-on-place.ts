@@ -1,10 +1,13 @@
-// prepareOnPlace: prepares an adapter on a worker thread, which ends when it is done.
+// prepareOnPlace: prepares an adapter on a worker thread that ends afterwards.
 import type { PrepareOptions } from "../../engines/files/lora/prepare.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
 import { preparerModule } from "../placement.ts";
 
-/** Gibibytes are read, checked, written and hashed. A file system that hangs must not hold the load lock for ever. */
+/**
+ * Timeout: long, because gibibytes are read, checked, written and hashed; finite, so that a hung file system frees the load
+ * lock.
+ */
 const prepareTimeoutMs = 600_000;
 const stopDeadlineMs = 1000;
 

@@ -1,21 +1,21 @@
-// Adapters of a model place: which are loaded, their revisions, and their users, so that an adapter is freed when it has no
-// user left. The step loop, its pools and the request preparation register users; the model actor loads and unloads.
+// Adapters of a model place: the loaded adapters, their content hashes and their users. An adapter is freed when it has no
+// users left. The step loop, its pooled jobs and the request preparation register users; the model actor loads and unloads.
 import type { AdapterHost } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AdapterToLoad } from "../messages.ts";
 
-/** Stands for the base model, which has no revision. */
+/** Content hash that stands for the base model, which has none. */
 export const baseGeneration = "";
 
 interface Loaded {
   readonly generation: string;
   readonly users: Set<object>;
-  /** Settles when the adapter is freed; null while it may be used. */
+  /** Settles when the adapter is freed; null while new users may register. */
   leaving: Promise<void> | null;
   onUnused: (() => void) | null;
 }
 
-/** Told when an adapter takes no further users, and when it has none left, just before the engine frees it. */
+/** Listener. onLeave: an adapter stops accepting users. onFree: it has no users left, and the engine is about to free it. */
 export interface AdapterWatch {
   onLeave(id: number): void;
   onFree(id: number): void;
@@ -25,7 +25,7 @@ export class Adapters {
   readonly #host: AdapterHost | null;
   readonly #watch: AdapterWatch;
   readonly #loaded = new Map<number, Loaded>();
-  /** Loads in progress; none rejects. */
+  /** Loads in progress, by adapter id. None rejects. */
   readonly #arriving = new Map<number, Promise<void>>();
   #isClosed = false;
 
@@ -34,17 +34,17 @@ export class Adapters {
     this.#watch = watch;
   }
 
-  /** Adapters in memory. */
+  /** Number of adapters in memory. */
   get count(): number {
     return this.#loaded.size;
   }
 
-  /** Revision of an adapter's content, the key of what is stored for it; null if it is not loaded. */
+  /** Returns the content hash of an adapter, which is the key of data stored for it; null: not loaded. */
   generationOf(id: number): string | null {
     return id === 0 ? baseGeneration : (this.#loaded.get(id)?.generation ?? null);
   }
 
-  /** Loads an adapter. Throws unsupported, conflict, and what the engine throws. */
+  /** Loads an adapter. Throws unsupported, conflict, and the errors of the engine. */
   async load({ id, generation, path }: AdapterToLoad): Promise<void> {
     if (this.#host === null) {
       throw new ServerError(
@@ -63,9 +63,9 @@ export class Adapters {
     await arrival;
   }
 
-  /** Refuses further users of an adapter, frees it once it has none, and settles then; at once if it is gone. */
+  /** Stops accepting users of an adapter and frees it when it has none. Then resolves; immediately if it is not loaded. */
   async unload(id: number): Promise<void> {
-    // The caller of load() may have given up while the load continues.
+    // The load may still be in progress, although its caller has stopped waiting for it.
     const arriving = this.#arriving.get(id);
     if (arriving !== undefined) await arriving;
     const loaded = this.#loaded.get(id);
@@ -78,8 +78,8 @@ export class Adapters {
   }
 
   /**
-   * Registers a user of an adapter, until release(). Throws model_failed if the adapter is not loaded or is leaving; a
-   * leaving one still accepts a user that takes over from its user `earlier`.
+   * Registers a user of an adapter, until release(). Throws model_failed if the adapter is not loaded or is being unloaded.
+   * Exception: an adapter that is being unloaded accepts a user that replaces its user `earlier`.
    */
   use(id: number, user: object, earlier: object | null = null): void {
     if (id === 0) return;
@@ -89,7 +89,7 @@ export class Adapters {
     loaded.users.add(user);
   }
 
-  /** Does nothing if `user` does not use it. */
+  /** Removes a user of an adapter. Does nothing if `user` is not registered. */
   release(id: number, user: object): void {
     if (id === 0) return;
     const loaded = this.#loaded.get(id);
@@ -97,7 +97,7 @@ export class Adapters {
     if (loaded?.users.size === 0) loaded.onUnused?.();
   }
 
-  /** The engine is about to be disposed with its adapters: none is freed any more. */
+  /** Stops freeing adapters. Call when the engine is about to be disposed, because it disposes its adapters itself. */
   close(): void {
     this.#isClosed = true;
   }
@@ -112,7 +112,7 @@ export class Adapters {
   }
 
   async #free(id: number, loaded: Loaded): Promise<void> {
-    // Awaited, so that the engine frees it between two steps: a row of the current one may have released it.
+    // Awaited, because a step may release the last user, and the engine must free the adapter between two steps.
     if (loaded.users.size > 0) {
       await new Promise<void>((resolve) => {
         loaded.onUnused = resolve;
@@ -125,7 +125,7 @@ export class Adapters {
   }
 }
 
-/** Requests hold leases on their adapters, so this is no fault of the request. */
+/** Returns the error for an adapter that was freed. It does not blame the request, which holds a lease on its adapter. */
 function gone(id: number): ServerError {
   return new ServerError("model_failed", `adapter ${id} was freed while a request for it was on its way; try again`);
 }

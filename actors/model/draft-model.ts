@@ -1,4 +1,4 @@
-// Draft model: loads the model that drafts, if its file has the vocabulary of the target model.
+// Draft model: loads the model that drafts tokens for speculative decoding. Its vocabulary must be that of the target model.
 
 import type { SpeculationOptions } from "../../engines/decoding/speculation/options.ts";
 import type { LoadedModel, LoadProgress } from "../../engines/engine.ts";
@@ -8,10 +8,10 @@ import { ServerError } from "../../runtime/errors.ts";
 
 type DraftModel = NonNullable<SpeculationOptions["draftModel"]>;
 
-/** Type of tokens that pad a vocabulary to a round number. */
+/** Token type of the unused tokens that pad a vocabulary to a round size. */
 const unused = 5;
 
-/** `targetPath`: file of the target model. Throws config_invalid if the vocabularies differ. */
+/** Loads the draft model. `targetPath`: file of the target model. Throws config_invalid if the vocabularies differ. */
 export async function loadDraftModel(
   targetPath: string,
   { engine, spec }: DraftModel,
@@ -31,7 +31,10 @@ export async function loadDraftModel(
   return (await openEngine(engine)).load(spec, onProgress);
 }
 
-/** Null if all tokens are equal; one vocabulary may have more tokens than the other if they are unused. */
+/**
+ * Returns how two vocabularies differ; null: they are equal. They also count as equal if one has more tokens and these are
+ * all unused.
+ */
 export function vocabularyDifference(target: TokenizerMetadata, draft: TokenizerMetadata): string | null {
   const common = Math.min(target.tokens.length, draft.tokens.length);
   for (let id = 0; id < common; id++) {

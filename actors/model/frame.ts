@@ -1,5 +1,5 @@
-// Frame builder: collects the tokens of one or a few steps for one subscriber. Its buffers live as long as the subscriber;
-// frames are exact copies, because sending a view clones its whole buffer.
+// Frame builder: collects the tokens of one or several steps for one subscriber. It reuses its buffers as long as the
+// subscriber exists. Frames are copies of exact size, because sending a view of a buffer would clone the whole buffer.
 import type { TokenLogprobs } from "../../engines/decoding/sampler/sampler.ts";
 import { MAX_TOP_LOGPROBS } from "../../engines/decoding/sampler/state.ts";
 import type { Finish } from "../../engines/decoding/scheduler/scheduler.ts";
@@ -14,12 +14,12 @@ import {
 } from "../messages.ts";
 
 const unitsPerMs = 100;
-/** Steps whose tokens fit into a frame, and further steps that fit once isFull is true. */
+/** Number of steps whose tokens fit into a frame, and number of further steps that fit after isFull has become true. */
 const stepsHeld = 8;
 const spareSteps = 1;
 const noFailures: TokenFrame["failed"] = [];
 const noPrompts: TokenFrame["prompts"] = [];
-// Chosen logprob, count, and the pairs.
+// A record is the chosen logprob, the count, and the pairs.
 const maxLogprobFloats = 2 + 2 * MAX_TOP_LOGPROBS;
 
 export class FrameBuilder {
@@ -33,7 +33,7 @@ export class FrameBuilder {
 
   readonly #rowsPerStep: number;
 
-  /** `rowsPerStep`: most tokens that a step samples. Forced tokens stop at a full frame. */
+  /** `rowsPerStep`: maximum number of tokens sampled in a step. No forced tokens are added to a full frame. */
   constructor(rowsPerStep: number) {
     this.#rowsPerStep = rowsPerStep;
     const rows = rowsPerStep * (stepsHeld + spareSteps);
@@ -42,7 +42,7 @@ export class FrameBuilder {
     this.#cached = new Int32Array(2 * rows);
   }
 
-  /** Adds the facts about a sequence's prompt: its cached tokens, and its logprobs if wanted. */
+  /** Adds the data about a sequence's prompt: the number of its cached tokens, and its logprobs if requested. */
   begin(id: number, cachedTokens: number, logprobs: Float32Array | null): void {
     if (cachedTokens > 0) {
       this.#cached[this.#cachedCount++] = id;
@@ -59,25 +59,25 @@ export class FrameBuilder {
     this.#rows[at + 3] = elapsedMs * unitsPerMs;
   }
 
-  /** Adds the logprobs of the row added last. */
+  /** Adds the logprobs of the latest row. */
   addLogprobs(last: TokenLogprobs): void {
     const flags = this.#rowCount * rowInts - 2;
     this.#rows[flags] = (this.#rows[flags] as number) | rowHasLogprobs;
     this.#logprobs[this.#floatCount++] = last.chosen;
     this.#logprobs[this.#floatCount++] = last.count;
     for (let i = 0; i < last.count; i++) {
-      // Token ids stay exact in a float: vocabularies are far below 2^24.
+      // A float holds a token id exactly, because vocabularies are far smaller than 2^24.
       this.#logprobs[this.#floatCount++] = last.ids[i] as number;
       this.#logprobs[this.#floatCount++] = last.logprobs[i] as number;
     }
   }
 
-  /** Whether the rows of another step may not fit. */
+  /** Whether the rows of one more step might not fit. */
   get isFull(): boolean {
     return (this.#rowCount + (1 + spareSteps) * this.#rowsPerStep) * rowInts > this.#rows.length;
   }
 
-  /** The frame, or null if it has no tokens. Empties the builder. */
+  /** Returns the frame and empties the builder; null if there are no tokens. */
   take(): TokenFrame | null {
     if (this.#rowCount === 0) return null;
     const rows = this.#rows.slice(0, this.#rowCount * rowInts);

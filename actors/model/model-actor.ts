@@ -1,5 +1,5 @@
-// Model actor: turns messages into calls on the request preparation and the step loop. Each link that asks becomes a
-// subscriber of tokens.
+// Model actor: translates messages into calls of the request preparation and the step loop. Each link that sends messages
+// becomes a subscriber that receives tokens.
 import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
@@ -10,7 +10,7 @@ import type { StepLoop, Subscriber } from "./step/step-loop.ts";
 export function modelActor(loop: StepLoop, preparation: RequestPreparation): Behaviour<ModelProtocol> {
   const subscribers = new Map<Endpoint, Subscriber>();
 
-  /** The subscriber of a link. Its sequences end with the link. */
+  /** Returns the subscriber of the sender's link. When the link ends, the subscriber's sequences end too. */
   function subscriberOf({ sender }: ActorContext): Subscriber {
     if (!sender) throw new Error("the model actor expects messages over links: its frames are sent back over the link");
     const known = subscribers.get(sender);

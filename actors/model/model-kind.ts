@@ -1,10 +1,10 @@
-// Check of a loaded model against the configured kind (`kind`), which a file that was replaced or mixed up does not have.
+// Model kind: checks that a loaded model is of the configured `kind`. A replaced or mixed-up file may contain another kind.
 import type { Capabilities, ModelSpec } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 
 const expected = { text: "a model that generates text", embedding: "an encoder for embeddings" } as const;
 
-/** Throws config_invalid if the model is not of the kind that its spec requires. */
+/** Checks that a model is of the kind that its spec requires. Throws config_invalid. */
 export function checkKind({ kind, path }: ModelSpec, { generates, pooling }: Capabilities): void {
   const found = generates ? "text" : pooling === "rank" ? "reranker" : "embedding";
   if (!kind || kind === found) return;

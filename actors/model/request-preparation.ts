@@ -1,5 +1,5 @@
-// Request preparation: compiles the grammars of jobs and reads cached KV of their prompts from disk, then queues the jobs.
-// A job that is cancelled meanwhile is never queued.
+// Request preparation: compiles the grammars of jobs, reads cached KV of their prompts from disk, then queues the jobs.
+// A job that is cancelled during its preparation is never queued.
 import type { CompiledGrammar, GrammarHost } from "../../engines/decoding/grammar/matcher.ts";
 import type { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -10,7 +10,7 @@ export interface RequestPreparationOptions {
   readonly loop: StepLoop;
   /** null: outputs cannot be constrained. */
   readonly grammars: GrammarHost | null;
-  /** null: no KV is kept on disk. */
+  /** null: KV is not stored on disk. */
   readonly store: PrefixStore | null;
 }
 
@@ -20,19 +20,19 @@ interface PendingJob {
   readonly abandoned: AbortController;
 }
 
-/** A shorter gain is computed sooner than it is read from disk. Chosen by hand. */
+/** Minimum number of tokens gained by reading a prefix: computing fewer is faster than reading them. Chosen by hand. */
 const leastReadTokens = 128;
 
 export class RequestPreparation {
   readonly #options: RequestPreparationOptions;
-  /** Jobs in preparation, by id. They use their adapters. */
+  /** Jobs in preparation, by subscriber and job id. They are registered as users of their adapters. */
   readonly #pending = new Map<Subscriber, Map<number, PendingJob>>();
 
   constructor(options: RequestPreparationOptions) {
     this.#options = options;
   }
 
-  /** Queues all jobs or, if one is refused, none; at once if there is nothing to prepare. */
+  /** Queues all jobs, or none if one is rejected. Synchronous if there is nothing to prepare. */
   submit(subscriber: Subscriber, jobs: readonly SequenceJob[]): void | Promise<void> {
     const { loop } = this.#options;
     const needsNothing = jobs.every((job) => job.grammar === null && this.#stored(job) === null);
@@ -68,7 +68,7 @@ export class RequestPreparation {
     }
   }
 
-  /** Throws `conflict` for an id that the subscriber uses already, and model_failed if the adapter is gone. */
+  /** Registers a job. Throws `conflict` if the subscriber already uses its id, and model_failed if the adapter was freed. */
   #remember(subscriber: Subscriber, job: SequenceJob): PendingJob {
     const pending = this.#pending.get(subscriber) ?? new Map<number, PendingJob>();
     if (pending.has(job.id)) throw new ServerError("conflict", `sequence ${job.id} is already being prepared`);
@@ -87,7 +87,7 @@ export class RequestPreparation {
     forgotten.abandoned.abort();
   }
 
-  /** null: the job has no grammar, or is cancelled. */
+  /** Compiles the grammar of a job; null: the job has no grammar or is cancelled. */
   async #compile({ client, grammar }: SequenceJob, signal: AbortSignal): Promise<CompiledGrammar | null> {
     const { grammars } = this.#options;
     if (grammar === null || signal.aborted) return null;
@@ -100,11 +100,11 @@ export class RequestPreparation {
     }
   }
 
-  /** Reads the stored prefix of a prompt into the prefix cache. */
+  /** Reads the stored prefix of a prompt from disk into the prefix cache. */
   async #readPrefix(job: SequenceJob, isWanted: (job: SequenceJob) => boolean): Promise<void> {
     const stored = isWanted(job) ? this.#stored(job) : null;
     const read = stored && (await this.#options.store?.read(stored));
-    // Another job may have read it meanwhile, and the adapter of a cancelled job may be gone.
+    // Meanwhile another job may have read the prefix, or the adapter of a cancelled job may have been freed.
     if (!read || !isWanted(job) || this.#stored(job) === null) return;
     this.#options.loop.importPrefix(job.adapter, read.tokens, read.bytes);
   }

@@ -1,4 +1,4 @@
-// Step statistics: what the step loop counts, and the snapshot of a model for its statistics.
+// Step statistics: the counters of the step loop, and the snapshot of a model for its statistics.
 import type { Scheduler } from "../../engines/decoding/scheduler/scheduler.ts";
 import type { Speculation } from "../../engines/decoding/speculation/speculation.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
@@ -6,19 +6,19 @@ import type { EndCounts, ModelStatistics } from "../messages.ts";
 import type { GenerationSequence, PooledSequence } from "./sequence/generation-sequence.ts";
 import { StreamLatencies } from "./stream-latency.ts";
 
-/** Totals since the start. Milliseconds. */
+/** Totals since the start. Times are in milliseconds. */
 export class StepStatistics {
   steps = 0;
   tokens = 0;
   promptTokens = 0;
-  /** Inside the engine's forward pass. */
+  /** Time in the engine's forward passes. */
   engineMs = 0;
-  /** Whole steps: scheduling, forward pass, sampling, frames. */
+  /** Time in whole steps: scheduling, forward pass, sampling, frames. */
   totalMs = 0;
   readonly ended: EndCounts = { stop: 0, length: 0, cancelled: 0, error: 0 };
   readonly latencies = new StreamLatencies();
 
-  /** Totals, and how many sequences there are now. */
+  /** Returns the totals, and the current numbers of sequences. */
   snapshot(
     { capacity, kv }: LoadedModel,
     scheduler: Scheduler<GenerationSequence | PooledSequence>,

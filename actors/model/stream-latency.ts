@@ -1,5 +1,5 @@
-// Stream latency: histograms of the time to the first token and between tokens, one pair per series, counted where tokens
-// are made. Observing allocates nothing; times are handed in.
+// Stream latency: histograms of the time to the first token and of the time between tokens, one pair per series. Latencies are
+// measured where the tokens are generated. Observing allocates nothing; callers pass the times.
 import type { LatencyCounts } from "../api/engine-metric.ts";
 import type { SeriesLatencies } from "../messages.ts";
 
@@ -11,20 +11,20 @@ export const interTokenBounds = [
   0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10,
 ] as const;
 
-/** Series are named after routes, so there are few; further ones share one. */
+/** Maximum number of series; further ones share one. Series are named after HTTP routes, so there are few. */
 const maxSeries = 32;
 const otherSeries = "<other>";
 
-// In place of the time of the last tokens.
+// Special values of #lastMs. All other values are the time of the last tokens.
 const notBegun = -1;
 const paused = -2;
 
 export class StreamLatencies {
   readonly #series = new Map<string, Series>();
 
-  /** The clock of one stream, whose request came `waitedMs` before now. */
+  /** Starts the clock of one stream. Its request arrived `waitedMs` before now. */
   open(name: string, waitedMs: number, nowMs: number): StreamClock {
-    // The clocks of two processes may differ.
+    // The clocks of two processes may differ, so `waitedMs` may be negative.
     return new StreamClock(this.#seriesOf(name), nowMs - Math.max(waitedMs, 0));
   }
 
@@ -49,11 +49,11 @@ interface Series {
   readonly interToken: Histogram;
 }
 
-/** Latencies of one stream. */
+/** Measures the latencies of one stream. */
 export class StreamClock {
   readonly #series: Series;
   readonly #receivedMs: number;
-  /** When its last tokens came. */
+  /** Time of the stream's last tokens. */
   #lastMs = notBegun;
 
   constructor(series: Series, receivedMs: number) {
@@ -61,7 +61,7 @@ export class StreamClock {
     this.#receivedMs = receivedMs;
   }
 
-  /** Counts `count` tokens of a step; they share the time since the tokens before. */
+  /** Counts `count` tokens of one step. They share the time since the previous tokens equally. */
   took(count: number, nowMs: number): void {
     const { firstToken, interToken } = this.#series;
     if (this.#lastMs === notBegun) firstToken.add((nowMs - this.#receivedMs) / 1000, 1);
@@ -69,13 +69,13 @@ export class StreamClock {
     this.#lastMs = nowMs;
   }
 
-  /** The reader is behind: the time until the next tokens is its own and is not counted. */
+  /** Stops the clock when the sequence is paused for a slow reader. The time until the next tokens is not counted. */
   pause(): void {
     if (this.#lastMs !== notBegun) this.#lastMs = paused;
   }
 }
 
-/** Counts observations by bucket. */
+/** Counts observations per bucket. */
 class Histogram {
   readonly #bounds: readonly number[];
   readonly #counts: Float64Array;

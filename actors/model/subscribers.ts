@@ -1,4 +1,4 @@
-// Subscribers: the live sequences of each subscriber, the frame that collects its tokens, and when frames are sent.
+// Subscribers: the live sequences of each subscriber and the frame that collects its tokens. Decides when frames are sent.
 import { performance } from "node:perf_hooks";
 import { type ErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { FrameBuilder } from "./frame.ts";
@@ -10,20 +10,20 @@ interface Registered {
 }
 
 export class Subscribers {
-  /** A first or last token, or a full frame: all frames are sent after this step. */
+  /** There is a first or last token, or a full frame, so all frames are sent after this step. */
   isUrgent = false;
   readonly #registered = new Map<Subscriber, Registered>();
   readonly #rowsPerStep: number;
   readonly #intervalMs: number;
   #lastFlushMs = 0;
 
-  /** Frames are sent `intervalMs` after the last ones, if nothing is urgent. */
+  /** Frames are sent `intervalMs` after the previous ones, or sooner if urgent. */
   constructor(rowsPerStep: number, intervalMs: number) {
     this.#rowsPerStep = rowsPerStep;
     this.#intervalMs = intervalMs;
   }
 
-  /** Throws `conflict` for an id that the subscriber uses already. */
+  /** Checks that an id is free. Throws `conflict` if the subscriber already uses it. */
   checkFree(subscriber: Subscriber, id: number): void {
     if (this.find(subscriber, id)) throw new ServerError("conflict", `sequence ${id} is already running`);
   }
@@ -62,7 +62,7 @@ export class Subscribers {
     this.#registered.delete(subscriber);
   }
 
-  /** Sends a sequence's error to its subscriber, after all its tokens. */
+  /** Sends the error of a sequence to its subscriber, after all its tokens. */
   fail({ live: { subscriber, id } }: GenerationSequence, error: ErrorRecord): void {
     const built = this.#registered.get(subscriber)?.frame.take();
     if (built) subscriber.send(built);

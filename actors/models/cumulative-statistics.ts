@@ -1,27 +1,27 @@
-// CumulativeStatistics: the statistics of one model over all its places. The counters of a new place start at 0, and a counter
-// that falls would look like traffic in the metrics. Counts since the last answer of a place are lost when it dies; a model
-// that is unloaded is asked before.
+// CumulativeStatistics: the statistics of one model, summed over all its places. The counters of a new place start at 0, and a
+// counter that decreases would look like traffic in the metrics. If a place dies, its counts since its last reply are lost.
+// Before a model is unloaded, its place is asked once more.
 import type { LatencyCounts } from "../api/engine-metric.ts";
 import type { ModelStatistics, SeriesLatencies } from "../messages.ts";
 
 export class CumulativeStatistics {
-  /** Sums of the places that have ended; only the totals are meaningful. */
+  /** Sums of the places that have ended. Only the totals are meaningful. */
   #before: ModelStatistics | null = null;
-  /** The last answer of the present place. */
+  /** The last statistics received from the current place. */
   #latest: ModelStatistics | null = null;
 
-  /** Notes an answer of the present place. */
+  /** Records statistics received from the current place. */
   seen(statistics: ModelStatistics): void {
     this.#latest = statistics;
   }
 
-  /** The present place has ended. */
+  /** Call when the current place has ended. */
   ended(): void {
     this.#before = this.total();
     this.#latest = null;
   }
 
-  /** Totals of all places, and the gauges of the present one; null: no place has answered yet. */
+  /** Returns the totals of all places and the gauges of the current one; null: no place has replied yet. */
   total(): ModelStatistics | null {
     const [before, latest] = [this.#before, this.#latest];
     if (before === null) return latest;
@@ -31,10 +31,10 @@ export class CumulativeStatistics {
   }
 }
 
-/** Gauges of a model without a place. */
+/** Values of the gauges while the model has no place. */
 const nothingNow = { slots: 0, running: 0, waiting: 0, parked: 0, kvBlocks: { used: 0, total: 0 } };
 
-/** Totals of both, gauges of the second. */
+/** Returns the sums of the totals of `a` and `b`, and the gauges of `b`. */
 function added(a: ModelStatistics, b: ModelStatistics): ModelStatistics {
   return {
     ...b,

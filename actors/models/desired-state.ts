@@ -1,5 +1,5 @@
-// DesiredState: the operator's unfinished calls on one model, in order. The last call decides the final state: an unload also
-// answers the reloads before it; a reload after an unload runs when that unload has finished.
+// DesiredState: the operator's unfinished calls on one model, in order. The last call decides the final state. An unload also
+// settles the reloads before it. A reload after an unload runs when that unload has finished.
 import type { ModelOutcome } from "../api/model-management.ts";
 
 type Call = "unload" | "reload";
@@ -10,10 +10,10 @@ interface PendingCall {
 }
 
 export class DesiredState {
-  /** In the order of the latest call of each kind. */
+  /** Pending calls, ordered by the latest call of each kind. */
   readonly #calls = new Map<Call, PendingCall>();
 
-  /** Settles with the outcome. Equal calls that are pending at the same time share one promise. */
+  /** Adds a call. Resolves to its outcome. Equal calls that are pending at the same time share one promise. */
   call(call: Call): Promise<ModelOutcome> {
     const pending = this.#calls.get(call) ?? createCall();
     this.#calls.delete(call);
@@ -25,17 +25,17 @@ export class DesiredState {
     return this.#calls.has(call);
   }
 
-  /** The final state: true after a reload, false after an unload or without a call. */
+  /** Whether the desired final state is loaded: true after a reload, false after an unload or without a call. */
   get isLoaded(): boolean {
     return [...this.#calls.keys()].at(-1) === "reload";
   }
 
-  /** Answers the reloads, except those after a pending unload. */
+  /** Settles the reloads after a load, except those that follow a pending unload. */
   loaded(outcome: ModelOutcome): void {
     if (!this.has("unload") || !this.isLoaded) this.settle("reload", outcome);
   }
 
-  /** Answers the unloads, and the reloads too unless a reload is still to be tried. */
+  /** Settles the unloads after an unload. Settles the reloads too, unless a reload is yet to be tried. */
   unloaded(outcome: ModelOutcome): void {
     if (!this.isLoaded || outcome.error !== null) this.settle("reload", outcome);
     this.settle("unload", { ...outcome, error: null });

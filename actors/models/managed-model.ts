@@ -1,6 +1,6 @@
-// ManagedModel: the lifecycle of one model. Every event (a request comes or ends, a slot is granted or wanted back, the process
-// is up or ended, an operator's call, the idle timer) changes the desired or the actual state and calls reconcile(), which
-// takes the next step:
+// ManagedModel: the lifecycle of one model. Every event changes the desired or the actual state and calls reconcile(), which
+// takes the next step towards the desired state. Events: a request arrives or ends, a slot is granted or claimed back, the
+// process is up or has ended, an operator's call, the idle timer. The table shows the step for each phase:
 //
 // | phase    | status              | a reason to load: a waiting  | a reason to unload: a call,     | neither           |
 // |          |                     | request, a final reload      | eviction, idleness              |                   |
@@ -11,8 +11,9 @@
 // |          | (after a crash)     |                              | end, then: stopping             | open while up     |
 // | stopping | loaded, reloading   | wait until ended, then: out  | as before                       | as before         |
 //
-// A reason to unload takes precedence while running. The process restarts by itself after a crash; when it is given up, the
-// model is out, and requests are refused for maxBackoffMs. Only a reload keeps its slot while the model is out.
+// In the phase "running", a reason to unload takes precedence over a reason to load. The process is restarted after a crash. If
+// its supervisor gives up, the phase becomes "out", and requests are rejected for maxBackoffMs. In the phase "out", the model
+// keeps its slot only during a reload.
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type ErrorRecord, fromErrorRecord, type ServerError } from "../../runtime/errors.ts";
 import type { ModelStatus } from "../api/inference.ts";
@@ -29,7 +30,7 @@ import { checkTransition, type TransitionReason } from "./transitions.ts";
 
 export interface ManagedModelOptions extends ModelProcessOptions, GateOptions {
   readonly served: ServedModel;
-  /** start() will be called. */
+  /** start() will be called on this model. */
   readonly loadsAtStart: boolean;
   readonly slots: ModelSlots;
 }
@@ -38,7 +39,7 @@ type UnloadReason = "unload" | "evict" | "idle" | "reload";
 
 type Phase = "out" | "starting" | "running" | "stopping";
 
-/** Deadline of a process to save its prefix cache and stop, after its requests have ended. */
+/** Maximum time for a process to save its prefix cache and stop, after its requests have ended. */
 const unloadDeadlineMs = 10_000;
 
 export class ManagedModel implements SlotUser {
@@ -47,7 +48,7 @@ export class ManagedModel implements SlotUser {
   status: ModelStatus = "unloaded";
   readonly id: string;
   readonly served: ServedModel;
-  /** Adapters of its dynamic LoRA runtime; null: none. */
+  /** Adapters of the model's dynamic LoRA runtime; null: the model has none. */
   readonly adapters: ModelAdapters | null;
   readonly model: ModelProcess;
   readonly refusals: RejectionCounter;
@@ -56,9 +57,9 @@ export class ManagedModel implements SlotUser {
   readonly #desired = new DesiredState();
   #phase: Phase = "out";
   #lastMove: TransitionReason | null = null;
-  /** Why the last load failed. */
+  /** Error of the last failed load, and the time from which a new load may be tried; null: none. */
   #failure: { readonly error: ServerError; readonly retryAtMs: number } | null = null;
-  /** Why the stop in progress was begun. */
+  /** Reason of the stop in progress; null: none. */
   #stopReason: UnloadReason | null = null;
   #stopping = Promise.resolve();
   #isClosed = false;
@@ -75,7 +76,7 @@ export class ManagedModel implements SlotUser {
     if (options.loadsAtStart) this.#move("reloading", "start");
   }
 
-  /** The present status; the error is the cause of the last failed load. */
+  /** The current status, with the error of the last failed load. */
   get outcome(): ModelOutcome {
     return { id: this.id, status: this.status, error: this.#failureRecord };
   }
@@ -96,7 +97,7 @@ export class ManagedModel implements SlotUser {
     return this.#unloadReason !== null && this.#unloadReason !== "reload";
   }
 
-  /** Loads the model at the start of the server. Rejects with the error of a failed load. */
+  /** Loads the model when the server starts. Rejects with the error of a failed load. */
   async start(): Promise<void> {
     await this.#call("reload");
     if (this.#failure !== null) throw this.#failure.error;
@@ -117,8 +118,8 @@ export class ManagedModel implements SlotUser {
   }
 
   /**
-   * Admits a client's request; leave() ends it. Settles when the model is loaded, and loads it if necessary. Rejects with
-   * the reason if the request cannot be answered.
+   * Admits a client's request, which leave() must end. Resolves when the model is loaded, and loads it if necessary. Rejects
+   * with the error if the request cannot be served.
    */
   async enter(signal: AbortSignal | null, client: string): Promise<void> {
     if (this.tryEnter()) return;
@@ -129,7 +130,7 @@ export class ManagedModel implements SlotUser {
     await admission;
   }
 
-  /** As enter(), but false if the model is not loaded, or is about to be unloaded. */
+  /** Admits a request without waiting. Returns false if the model is not loaded or is about to be unloaded. */
   tryEnter(): boolean {
     return this.#gate.tryEnter();
   }
@@ -138,7 +139,7 @@ export class ManagedModel implements SlotUser {
     this.#gate.leave();
   }
 
-  /** Runs the task on the model, which stays loaded until the task has ended. Throws model_state_conflict if it is not loaded. */
+  /** Runs a task on the model and keeps the model loaded meanwhile. Throws model_state_conflict if it is not loaded. */
   async whileLoaded<T>(task: (model: Ref<ModelProtocol>) => Promise<T>): Promise<T> {
     if (!this.tryEnter()) throw fromErrorRecord(notLoaded(this.id));
     try {
@@ -148,7 +149,7 @@ export class ManagedModel implements SlotUser {
     }
   }
 
-  /** Ends the model for good, whatever its phase. */
+  /** Stops the model permanently, in any phase. */
   async stop(deadlineMs: number): Promise<void> {
     const { abortFlag } = this.served.spec;
     this.#isClosed = true;
@@ -163,7 +164,7 @@ export class ManagedModel implements SlotUser {
       this.#desired.settle(call, { ...this.outcome, error: shuttingDown });
   }
 
-  /** Takes the next step towards the desired state, if there is one. */
+  /** Takes the next step towards the desired state, if a step is needed. */
   reconcile(): void {
     if (this.#isClosed) return;
     const isWanted = this.#desired.isLoaded || this.#gate.hasWaiting;
@@ -176,7 +177,7 @@ export class ManagedModel implements SlotUser {
     else if (this.#phase === "running" && this.model.isUp) this.#gate.open();
   }
 
-  /** The most pressing reason to unload the model. A stop in progress keeps its reason, except that it may become a stronger one. */
+  /** The strongest reason to unload the model; null: none. A stop in progress keeps its reason unless a stronger one arises. */
   get #unloadReason(): UnloadReason | null {
     if (this.#desired.has("unload")) return "unload";
     if (this.#options.slots.isEvicted(this)) return "evict";
@@ -198,7 +199,7 @@ export class ManagedModel implements SlotUser {
     this.model.start();
   }
 
-  /** Stops the process when its requests have ended. */
+  /** Stops the process after its requests have ended. */
   #drain(reason: UnloadReason): void {
     this.#gate.close();
     if (this.inFlight === 0 || !this.model.isUp) this.#stopping = this.#stop(reason);
@@ -237,7 +238,7 @@ export class ManagedModel implements SlotUser {
     this.reconcile();
   }
 
-  /** The process has ended by itself. The error is the reason why it is not restarted; null: it is. */
+  /** Handles an end of the process that was not requested. `error`: why it is not restarted; null: it is restarted. */
   #down(error: ServerError | null): void {
     const { clock, restart } = this.#options;
     this.#gate.close();
@@ -267,10 +268,10 @@ export class ManagedModel implements SlotUser {
     return { ...failed(this.id, error), retryAfterSeconds: Math.max(1, seconds) };
   }
 
-  /** Why a request is refused instead of waiting; null: it may wait. */
+  /** The error with which a new request is rejected immediately; null: the request may wait. */
   get #refusal(): ErrorRecord | null {
     if (this.#isClosed) return shuttingDown;
-    // A load that no client has asked for: the request should come again rather than wait.
+    // The load was not requested by a client, so the client should send the request again later instead of waiting.
     if (this.#lastMove === "start" || this.#lastMove === "crash") return loading(this.id);
     const isRecent = this.#failure !== null && this.#options.clock.now() < this.#failure.retryAtMs;
     return isRecent ? this.#failureRecord : null;

@@ -1,4 +1,4 @@
-// ModelManager: creates all models from the options, starts and stops them together, and finds a model by name.
+// ModelManager: creates all models from the options, starts and stops them together, and finds models by name.
 import type { ActorSystem } from "../../runtime/actor/system.ts";
 import { realClock } from "../../runtime/clock.ts";
 import { type Place, spawnPlace } from "../../runtime/thread/place.ts";
@@ -19,7 +19,7 @@ export class ModelManager {
   /** The adapters of all models. */
   readonly lora: LoraRegistry;
   readonly #options: ServiceOptions;
-  /** By id, in configured order. */
+  /** Models by id, in configured order. */
   readonly #models = new Map<string, ManagedModel>();
   /** Models that start() loads: the default one, and others up to the number of slots. */
   readonly #atStart: ReadonlySet<string>;
@@ -47,13 +47,15 @@ export class ModelManager {
     return [...this.#models.values()];
   }
 
-  /** Loads adapters and models for the start of the server. Rejects with the first failure; never settles if stop() comes first. */
+  /**
+   * Loads adapters and models when the server starts. Rejects with the first failure. Never settles if stop() is called first.
+   */
   async start(): Promise<void> {
     try {
       await Promise.all(this.all.map(({ adapters }) => adapters?.preload()));
       await Promise.all(this.all.filter(({ id }) => this.#atStart.has(id)).map((model) => model.start()));
     } catch (error) {
-      // stop() interrupts the preparation of adapters: that is no failure of the start.
+      // stop() interrupts the preparation of adapters; that error is not a failure of the start.
       if (!this.#isStopped) throw error;
     }
     if (this.#isStopped) await new Promise(() => {});
@@ -77,14 +79,14 @@ export class ModelManager {
     return resolveName(requested, this.entries(), this.#options.defaultModelId);
   }
 
-  /** The model with an id. Throws model_not_found. */
+  /** Returns the model with an id. Throws model_not_found. */
   get(id: string): ManagedModel {
     const model = this.#models.get(id);
     if (model === undefined) throw unknownModel(id, this.entries());
     return model;
   }
 
-  /** The model with an id, or the default one for "default". Throws model_not_found. */
+  /** Returns the model with an id; "default" means the default model. Throws model_not_found. */
   named(name: string): ManagedModel {
     return this.get(name === "default" ? this.#options.defaultModelId : name);
   }

@@ -1,15 +1,15 @@
-// Model names in requests: finds the model or adapter that a name stands for. Pure functions.
+// Model names in requests: finds the model or adapter that a name refers to. Pure functions.
 import { ServerError } from "../../runtime/errors.ts";
 import { adapterCards, cardNamed } from "../api/adapter-cards.ts";
 import type { ModelEntry, ResolvedModel } from "../api/inference.ts";
 
 type Named = Pick<ModelEntry, "id" | "adapters">;
 
-/** Number of names in an error, and characters of the client's own name in it. */
+/** Maximum number of names listed in an error message, and of characters of the client's name quoted in it. */
 const listedNames = 32;
 const quotedLength = 256;
 
-/** The model or adapter with a name; undefined and "default" name the default model. Throws model_not_found. */
+/** Returns the model or adapter with a name. undefined and "default" mean the default model. Throws model_not_found. */
 export function resolveName(name: string | undefined, models: readonly Named[], defaultId: string): ResolvedModel {
   const id = name === undefined || name === "default" ? defaultId : name;
   if (models.some((model) => model.id === id)) return { id, adapter: null };

@@ -1,5 +1,5 @@
-// ModelProcess: the place of one model (a child process or a thread). Supervises it, loads its adapters, attaches it to the
-// generation place, and sums its statistics over restarts. ManagedModel starts and stops it.
+// ModelProcess: the place of one model (a child process or a thread). It supervises the place, loads its adapters, attaches it
+// to the generation place, and sums its statistics over restarts. ManagedModel starts and stops it.
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
 import type { ActorSystem } from "../../runtime/actor/system.ts";
@@ -22,7 +22,7 @@ export interface ModelUsers {
 
 export interface ModelProcessOptions extends Pick<ServiceOptions, "restart" | "loadTimeoutMs" | "log"> {
   readonly served: ServedModel;
-  /** Adapters of its dynamic LoRA runtime; null: none. */
+  /** Adapters of the model's dynamic LoRA runtime; null: the model has none. */
   readonly adapters: ModelAdapters | null;
   readonly spawn: (signal: AbortSignal) => Promise<Place<ModelPlaceReady>>;
   readonly users: ModelUsers;
@@ -30,11 +30,11 @@ export interface ModelProcessOptions extends Pick<ServiceOptions, "restart" | "l
   readonly clock: Clock;
 }
 
-/** Events of the place; none follows stop(). */
+/** Events of the place. None is emitted after stop(). */
 export interface ModelProcessHooks {
-  /** It takes requests from now on. */
+  /** The place takes requests from now on. */
   onUp(): void;
-  /** Null: it was up, has ended and will be restarted. An error: it has ended or did not start, and will not be restarted. */
+  /** The place has ended or failed to start. null: it was up and will be restarted. An error: it will not be restarted. */
   onDown(error: ServerError | null): void;
 }
 
@@ -43,16 +43,16 @@ const statisticsTimeoutMs = 5000;
 export class ModelProcess {
   readonly served: ServedModel;
   readonly statistics = new CumulativeStatistics();
-  /** Known after the first load. */
+  /** null before the first load. */
   capabilities: ModelCapabilities | null = null;
-  /** The place, after its adapters are loaded: the generation place can be attached to it. */
+  /** The place after its adapters are loaded, when it can be attached to the generation place; null: not ready. */
   place: Place<ModelPlaceReady> | null = null;
-  /** The place takes requests. */
+  /** Whether the place takes requests. */
   isUp = false;
   readonly #options: ModelProcessOptions;
   readonly #hooks: ModelProcessHooks;
   #supervisor: Supervisor | null = null;
-  /** The present place, before its adapters are loaded. */
+  /** The current place, set before its adapters are loaded. */
   #started: Place<ModelPlaceReady> | null = null;
   #isStopping = false;
   #startedMs = 0;
@@ -63,7 +63,7 @@ export class ModelProcess {
     this.#hooks = hooks;
   }
 
-  /** Begins to start the place, and to restart it when it ends, until stop() or until it is given up. */
+  /** Begins to start the place. Restarts it whenever it ends, until stop() or until the supervisor gives up. */
   start(): void {
     const { served, restart, clock, spawn } = this.#options;
     this.#isStopping = false;
@@ -81,27 +81,27 @@ export class ModelProcess {
     });
   }
 
-  /** Stops the place, its start or its restart. Settles when it has ended. */
+  /** Stops the place, also during its start or restart. Resolves when the place has ended. */
   async stop(deadlineMs: number): Promise<void> {
     this.#isStopping = true;
     await this.#supervisor?.stop(deadlineMs);
     this.#supervisor = null;
   }
 
-  /** Throws model_loading, model_state_conflict. */
+  /** Returns the model actor of the place. Throws model_loading, model_state_conflict. */
   ref(): Ref<ModelProtocol> {
     if (this.place !== null) return this.#options.system.ref<ModelProtocol>("model", this.place.endpoint);
     throw fromErrorRecord((this.#supervisor === null ? notLoaded : loading)(this.served.id));
   }
 
-  /** Statistics of the present place. Throws model_loading, model_state_conflict. */
+  /** Returns the statistics of the current place. Throws model_loading, model_state_conflict. */
   async currentStatistics(timeoutMs?: number): Promise<ModelStatistics> {
     const current = await this.ref().ask("statistics", null, timeoutMs === undefined ? {} : { timeoutMs });
     this.statistics.seen(current);
     return current;
   }
 
-  /** Updates `statistics`, if the place answers within the timeout. */
+  /** Updates `statistics` if the place replies within the timeout. */
   async count(): Promise<void> {
     await this.currentStatistics(statisticsTimeoutMs).catch(() => undefined);
   }
@@ -110,7 +110,7 @@ export class ModelProcess {
     const { served, users, log } = this.#options;
     this.#started = place;
     await this.#loadAdapters(place);
-    // The place may end during each wait; #down has reported that.
+    // The place may have ended while this function waited. #down has already reported that.
     if (this.#started !== place) return;
     this.place = place;
     await users.attach(served, place);
@@ -147,7 +147,7 @@ export class ModelProcess {
       const fields = { model: served.id, reason, retryInMs: retryInMs ?? undefined };
       log.error(fields, "a model's engine ended; its requests failed");
     }
-    // Other failures without a retry follow as onEscalate, which gives a better reason.
+    // For other failures without a retry, onEscalate follows and gives a more precise reason.
     const isFinal = retryInMs === null && (orderly || restart.kind === "stop");
     if (isFinal) this.#giveUp(new ServerError("peer_gone", reason));
     else if (wasUp && retryInMs !== null) this.#hooks.onDown(null);

@@ -1,17 +1,17 @@
-// ModelSlots: bounds how many models are in memory at once (max_loaded_models). Models queue for a slot in order of arrival.
-// While one waits, the least recently used holder is evicted, one at a time. No deadlock: loading ends by itself, and an
-// evicted model leaves when its requests have ended.
+// ModelSlots: limits how many models are in memory at once (max_loaded_models). Models queue for a slot in order of arrival.
+// While a model waits, the least recently used holder of a slot is evicted, one at a time. There is no deadlock, because every
+// load ends by itself, and an evicted model gives up its slot when its requests have ended.
 
-/** A model, as the slots see it. */
+/** The view that ModelSlots has of a model. */
 export interface SlotUser {
   /** Requests in flight. */
   readonly inFlight: number;
   readonly lastUsedMs: number;
-  /** It has been loaded, and can be unloaded for another model. */
+  /** The model has been loaded, and can be unloaded in favour of another model. */
   readonly isEvictable: boolean;
-  /** It will release its slot without being evicted, or is being evicted. */
+  /** The model will release its slot without an eviction, or its eviction has begun. */
   readonly isLeaving: boolean;
-  /** It has been given a slot, or its eviction began or was withdrawn. */
+  /** Called when the model has been given a slot, or when its eviction has begun or was withdrawn. */
   reconcile(): void;
 }
 
@@ -21,7 +21,7 @@ export class ModelSlots {
   readonly #queue = new Set<SlotUser>();
   #evicted: SlotUser | null = null;
 
-  /** null: no limit. */
+  /** `count`: number of slots; null: no limit. */
   constructor(count: number | null) {
     this.#count = count ?? Number.POSITIVE_INFINITY;
   }
@@ -30,7 +30,7 @@ export class ModelSlots {
     return this.#evicted === user;
   }
 
-  /** True if the user has a slot now. Otherwise it waits in the queue; reconcile() tells it that it has one. */
+  /** Returns whether the user has a slot now. If not, it waits in the queue, and reconcile() is called when it gets one. */
   acquire(user: SlotUser): boolean {
     if (this.#holders.has(user)) return true;
     this.#queue.add(user);
@@ -39,7 +39,7 @@ export class ModelSlots {
     return this.#holders.has(user);
   }
 
-  /** Gives up the slot, or the place in the queue. */
+  /** Gives up the user's slot or its place in the queue. */
   release(user: SlotUser): void {
     this.#queue.delete(user);
     this.#holders.delete(user);
@@ -47,7 +47,9 @@ export class ModelSlots {
     this.review();
   }
 
-  /** Gives free slots to the first in the queue. Evicts a holder if more models wait, else withdraws the eviction. */
+  /**
+   * Gives free slots to the first users in the queue. If more users wait, evicts a holder; otherwise withdraws the eviction.
+   */
   review(): void {
     for (const user of this.#queue) {
       if (this.#holders.size >= this.#count) break;
@@ -67,7 +69,7 @@ export class ModelSlots {
   }
 }
 
-/** The least recently used user, preferring users without requests in flight. */
+/** Returns the least recently used of the users without requests in flight, or of all users if none is idle. null: no users. */
 function leastRecentlyUsed(users: readonly SlotUser[]): SlotUser | null {
   const [first] = users.toSorted(
     (a, b) => Number(a.inFlight > 0) - Number(b.inFlight > 0) || a.lastUsedMs - b.lastUsedMs,

@@ -1,21 +1,21 @@
-// RejectionCounter: counts the requests of one model that were refused because a queue was full or the wait too long, and
-// logs the counts, at most one line every few seconds.
+// RejectionCounter: counts the requests of one model that were rejected because a queue was full or the wait was too long. It
+// logs the counts, with at most one line every few seconds.
 import { type Clock, realClock } from "../../runtime/clock.ts";
 import type { ErrorCode } from "../../runtime/errors.ts";
 
-/** Delay of the first line, which collects the refusals of a burst; then the least time between two lines. */
+/** Delay of the first log line, so that it includes a whole burst of rejections; then the minimum time between two lines. */
 const firstLogMs = 1000;
 const logIntervalMs = 5000;
 
-/** The part of a logger that is used here. */
+/** The method of a logger that is used here. */
 interface Warnings {
   warn(fields: object, message: string): void;
 }
 
 export class RejectionCounter {
-  /** Requests refused because the queue was full. */
+  /** Number of requests rejected because the queue was full. */
   queueFull = 0;
-  /** Requests that got no slot in time. */
+  /** Number of requests that did not get a slot in time. */
   queueTimeouts = 0;
   readonly #model: string;
   readonly #log: Warnings;
@@ -30,7 +30,7 @@ export class RejectionCounter {
     this.#clock = clock;
   }
 
-  /** Counts a request by the code of its error. */
+  /** Counts a request by its error code, if that is one of the two rejections. */
   note(code: ErrorCode): void {
     if (code === "queue_full") this.queueFull++;
     else if (code === "queue_timeout") this.queueTimeouts++;
@@ -40,7 +40,7 @@ export class RejectionCounter {
     this.#cancelTimer ??= this.#clock.setTimeout(() => this.flush(), waitMs);
   }
 
-  /** Logs the refusals that have not been logged yet. */
+  /** Logs the rejections that have not been logged yet. */
   flush(): void {
     this.#cancelTimer?.();
     this.#cancelTimer = null;

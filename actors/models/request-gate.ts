@@ -1,5 +1,5 @@
-// RequestGate: the requests of one model. While the gate is open they enter and are counted until they leave. While it is
-// closed they wait for the model to be loaded, within max_queue places (shared fairly between clients) and
+// RequestGate: admits the requests of one model. While the gate is open, requests enter and are counted until they leave. While
+// it is closed, they wait for the model to be loaded, up to max_queue requests (shared fairly between clients) and for
 // load_timeout_secs. ManagedModel opens and closes the gate.
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
@@ -7,24 +7,26 @@ import { QueueShares } from "../../runtime/queues/queue-shares.ts";
 import type { ServiceOptions } from "../front/service-options.ts";
 import type { ServedModel } from "./served-model.ts";
 
-/** A request waits for at most loadTimeoutMs. An open gate without requests for idleUnloadMs is idle; 0: never. */
+/**
+ * `loadTimeoutMs`: maximum wait of a request. `idleUnloadMs`: an open gate without requests for this time is idle; 0: never.
+ */
 export interface GateOptions extends Pick<ServiceOptions, "loadTimeoutMs" | "idleUnloadMs"> {
   readonly served: Pick<ServedModel, "id">;
   readonly clock: Clock;
-  /** Limit of waiting requests. */
+  /** Maximum number of waiting requests. */
   readonly maxWaiting: number;
 }
 
 interface Waiting {
   readonly client: string;
-  /** null: the request enters. */
+  /** Ends the wait: null: the request enters; an error: it is rejected. */
   readonly settle: (error: ServerError | null) => void;
 }
 
 export class RequestGate {
   inFlight = 0;
   isIdle = false;
-  /** Clock time when the gate was last opened, or a request last entered or left. */
+  /** Clock time when the gate was last opened or a request last entered or left. */
   lastUsedMs: number;
   /** performance.now() when the gate was last closed. */
   closedMs = 0;
@@ -35,7 +37,7 @@ export class RequestGate {
   #isOpen = false;
   #cancelIdleTimer = (): void => {};
 
-  /** `onChange`: a request has left or has stopped waiting, or the gate has become idle. */
+  /** `onChange`: called when a request has left or has stopped waiting, or when the gate has become idle. */
   constructor(options: GateOptions, onChange: () => void) {
     this.#options = options;
     this.#onChange = onChange;
@@ -46,7 +48,7 @@ export class RequestGate {
     return this.#waiting.size > 0;
   }
 
-  /** Lets a request in if the gate is open; leave() ends it. */
+  /** Admits a request if the gate is open, and returns whether it is. leave() ends the request. */
   tryEnter(): boolean {
     if (this.#isOpen) this.#use(1);
     return this.#isOpen;
@@ -57,7 +59,7 @@ export class RequestGate {
     this.#onChange();
   }
 
-  /** Settles when the request has entered. Rejects with queue_full, model_loading, cancelled, or the error of refuse(). */
+  /** Waits until the request has entered. Rejects with queue_full, model_loading, cancelled, or the error of refuse(). */
   wait(signal: AbortSignal | null, client: string): Promise<void> {
     const { served, loadTimeoutMs, clock } = this.#options;
     return new Promise((resolve, reject) => {
@@ -84,7 +86,7 @@ export class RequestGate {
     });
   }
 
-  /** Admits the waiting requests and those to come. Opening counts as use. */
+  /** Opens the gate: admits waiting and future requests. Opening counts as use. */
   open(): void {
     if (this.#isOpen) return;
     this.#isOpen = true;
@@ -95,14 +97,14 @@ export class RequestGate {
     }
   }
 
-  /** Requests in flight stay; new ones wait. */
+  /** Closes the gate: requests in flight continue, new ones wait. */
   close(): void {
     if (this.#isOpen) this.closedMs = performance.now();
     this.#isOpen = false;
     this.#cancelIdleTimer();
   }
 
-  /** Refuses the waiting requests. */
+  /** Rejects the waiting requests. */
   refuse(error: ErrorRecord): void {
     for (const { settle } of this.#waiting) settle(fromErrorRecord(error));
   }
@@ -120,7 +122,7 @@ export class RequestGate {
     }, idleUnloadMs);
   }
 
-  /** Displaces another client's newest request if that is fair. Throws queue_full if no place becomes free. */
+  /** Displaces another client's newest request if that is fair. Throws queue_full if there is still no room. */
   #makeRoom(client: string): void {
     const { served, maxWaiting } = this.#options;
     const newestOf = (other: string) => [[...this.#waiting].filter((one) => one.client === other).slice(-1)].values();

@@ -1,4 +1,4 @@
-// ServedModel: the settings of one model to serve, and the errors and log fields about models.
+// ServedModel: the settings of one configured model, and the errors and log fields about models.
 import type { EngineName, ModelSpec } from "../../engines/engine.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
@@ -14,22 +14,26 @@ export interface ServedModel {
   readonly chatTemplate: string | null;
   readonly jinjaExplicit: string | null;
   readonly carrier: PlaceKind;
-  /** Settings of its dynamic LoRA runtime; null: none. spec.adapters has the same limits. */
+  /** Settings of the model's dynamic LoRA runtime; null: none. spec.adapters has the same limits. */
   readonly adapters: AdapterSettings | null;
-  /** The fixed adapter of every request, null: none. A model that has one takes no others: `adapters` is null. */
+  /**
+   * Fixed adapter that every request uses; null: none. A model with a fixed adapter supports no others, so `adapters` is null.
+   */
   readonly ownAdapter: PreparedAdapter | null;
 }
 
-/** Statistics of a model; queueFull and queueTimeouts count its refused requests since the server was started. */
+/** Statistics of a model. queueFull and queueTimeouts count its rejected requests since the server was started. */
 export interface ServedStatistics extends ModelStatistics {
   readonly queueFull: number;
   readonly queueTimeouts: number;
 }
 
-/** The lease of every request on a model with a fixed adapter. */
+/** The lease that every request uses on a model with a fixed adapter. */
 export const ownRunAdapter: LeasedAdapter = { id: 1, generation: null };
 
-/** Capabilities of a loaded model. Pooling by rank gives a score of two texts, which is no embedding. */
+/**
+ * Returns the capabilities of a loaded model. Pooling "rank" yields a score for two texts, so it does not count as embedding.
+ */
 export function capabilitiesOf({ capabilities }: ModelPlaceReady): ModelCapabilities {
   const { generates, pooling } = capabilities;
   return { generates, embeds: pooling !== null && pooling !== "rank" };
@@ -50,7 +54,7 @@ export function notLoaded(id: string): ErrorRecord {
   };
 }
 
-/** Error of requests that end because the server stops. */
+/** Error of requests that are ended because the server stops. */
 export const shuttingDown: ErrorRecord = {
   code: "draining",
   message: "the server is shutting down; send the request to another one",
@@ -58,7 +62,7 @@ export const shuttingDown: ErrorRecord = {
 
 const mebibyte = 1024 * 1024;
 
-/** Fields of the log line "model loaded". */
+/** Returns the fields of the log line "model loaded". */
 export function loadedFields(id: string, loadMs: number, place: Place<ModelPlaceReady>): object {
   const { card, capacity } = place.ready;
   return {

@@ -1,9 +1,9 @@
-// Transitions: the table of the statuses of a model, and the reasons that lead from one to another. ManagedModel moves by this
-// table alone; docs/models.md shows it.
+// Transitions: the table of the permitted status changes of a model, with their reasons. ManagedModel changes the status only
+// as in this table; docs/models.md shows the table.
 import assert from "node:assert";
 import type { ModelStatus } from "../api/inference.ts";
 
-/** From, to, reason, and when it happens (for the document). */
+/** Columns: from, to, reason, and the condition (for the document). */
 const transitions = [
   ["unloaded", "reloading", "start", "the server starts and loads the model"],
   ["unloaded", "reloading", "request", "a request names the model"],
@@ -25,13 +25,13 @@ const transitions = [
 
 export type TransitionReason = (typeof transitions)[number][2];
 
-/** Throws if the table has no such transition: a mistake in the program. */
+/** Checks that the table contains a transition. Throws otherwise, because that is a programming error. */
 export function checkTransition(from: ModelStatus, to: ModelStatus, reason: TransitionReason): void {
   const isKnown = transitions.some((row) => row[0] === from && row[1] === to && row[2] === reason);
   assert(isKnown, `a model does not go from ${from} to ${to} by "${reason}"`);
 }
 
-/** Every transition once, in the order of the document. */
+/** Returns all transitions, in the order of the document. */
 export function transitionRows() {
   return transitions.map(([from, to, reason, when]) => ({ from, to, reason, when }));
 }

@@ -1,5 +1,5 @@
-// Item list: the items of one stored response. An index finds an item by its position or id without reading the texts. Its bytes
-// are, in this order: the end of each text, the end of each id, the positions sorted by id, the ids.
+// Item list: the items of one stored response. An index finds an item by position or id without reading the texts. The bytes of
+// the index are, in this order: the end of each text, the end of each id, the positions sorted by id, the ids.
 import { ServerError } from "../../runtime/errors.ts";
 import type { ItemPage, ItemTexts, PageRequest, Span } from "../api/stored-responses.ts";
 
@@ -24,14 +24,14 @@ export class ItemList {
   readonly #texts: number;
   readonly #index: ReadBytes;
 
-  /** `texts`: id of the part that holds the texts. */
+  /** `texts`: id of the part that contains the texts. */
   constructor(count: number, texts: number, index: ReadBytes) {
     this.count = count;
     this.#texts = texts;
     this.#index = index;
   }
 
-  /** Throws invalid_value if no item has the id in `after`. */
+  /** Returns a page of the items. Throws invalid_value if no item has the id in `after`. */
   page({ order, after, limit }: PageRequest): ItemPage {
     const isAscending = order === "asc";
     const place = after === null ? null : this.find(after, isAscending ? "first" : "last");
@@ -45,13 +45,13 @@ export class ItemList {
     return { spans, firstId: this.#id(first), lastId: this.#id(last), hasMore: room > count };
   }
 
-  /** Spans of the first item with that id; null: none. */
+  /** Returns the spans of the first item with an id; null: none. */
   item(id: string): readonly Span[] | null {
     const place = this.find(id, "first");
     return place === null ? null : this.#ascending(place, place);
   }
 
-  /** Ends of all texts. */
+  /** Returns the end offsets of all texts. */
   ends(): Uint32Array {
     const bytes = this.#index(0, this.count * INT_BYTES);
     return Uint32Array.from({ length: this.count }, (_, i) => integerAt(bytes, i));
@@ -65,9 +65,9 @@ export class ItemList {
     return Array.from({ length: this.count }, (_, i) => text.toString("utf8", from(i), integerAt(ends, i)));
   }
 
-  /** Position of the first or last item with that id; null: none. */
+  /** Returns the position of the first or last item with an id; null: none. */
   find(asked: string, which: "first" | "last"): number | null {
-    // As stored: UTF-8 replaces lone surrogates.
+    // Converted as when the ids were stored: UTF-8 replaces lone surrogates.
     const id = Buffer.from(asked).toString();
     // Binary search in the positions sorted by id.
     let low = 0;
@@ -95,9 +95,9 @@ export class ItemList {
     return ranges.map(([from, end], i) => ({ part: this.#texts, from, to: i === 0 ? end : end + 1 })).reverse();
   }
 
-  /** Ranges of the texts from one position to another, without their commas. */
+  /** Returns the byte ranges of the texts from position `first` to `last`, without their commas. */
   #ranges(first: number, last: number): readonly (readonly [from: number, to: number])[] {
-    // The first text begins at the end of the one before.
+    // The first text begins where the previous one ends, so that end is read too.
     const skipped = Math.max(0, first - 1);
     const ends = this.#index(skipped * INT_BYTES, (last + 1) * INT_BYTES);
     return Array.from({ length: last - first + 1 }, (_, i) => {

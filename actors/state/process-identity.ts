@@ -1,5 +1,5 @@
-// Process identity: tells whether the process that wrote an entry is still running. The system reuses process ids, so on Linux the
-// identity includes the start time. Processes that share a folder must run on one machine and see each other's ids.
+// Process identity: determines whether the process that wrote an entry still runs. The system reuses process ids, so on Linux
+// the identity includes the start time. Processes that share a folder must run on one machine and see each other's ids.
 import { readFileSync } from "node:fs";
 
 export function ownIdentity(): string {
@@ -13,20 +13,20 @@ export function isAlive(identity: string): boolean {
   try {
     process.kill(number, 0);
   } catch (error) {
-    // EPERM: it exists, and belongs to another user.
+    // EPERM: the process exists but belongs to another user.
     if ((error as NodeJS.ErrnoException).code !== "EPERM") return false;
   }
   return startOf(number) === start;
 }
 
 /**
- * Clock ticks from boot to the start of a process; "" if unknown. null for a zombie: a process that has ended and that its parent
- * has not yet waited for.
+ * Returns the start time of a process in clock ticks since boot; "" if unknown. null: the process is a zombie, which has ended
+ * but whose parent has not yet waited for it.
  */
 function startOf(pid: number): string | null {
   try {
     const status = readFileSync(`/proc/${pid}/stat`, "latin1");
-    // The name in parentheses may contain any characters.
+    // Fields are split after the last parenthesis, because the process name in parentheses may contain any character.
     const fields = status.slice(status.lastIndexOf(")") + 2).split(" ");
     return fields[0] === "Z" || fields[0] === "X" ? null : (fields[19] ?? "");
   } catch {

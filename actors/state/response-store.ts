@@ -1,5 +1,5 @@
-// Response store: the stored responses, over a store by key. Runs on the state place, or in the caller's thread in tests. Finds
-// out whether the process that generates a response still lives.
+// Response store: stores responses in a key-value store. Runs on the state place; in tests, on the caller's thread. It
+// determines whether the process that generates a response still runs.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { joinBytes } from "../../runtime/bytes.ts";
 import { wallTime } from "../../runtime/clock.ts";
@@ -24,23 +24,23 @@ import { ItemList, indexOf } from "./item-list.ts";
 import { isAlive, ownIdentity } from "./process-identity.ts";
 import { sliceOf } from "./spans.ts";
 
-/** Most responses of one conversation. */
+/** Maximum number of responses in one conversation. */
 const MAX_HISTORY = 1024;
 const MAX_HISTORY_BYTES = 16 * 2 ** 20;
-/** Life of a tombstone after the end of its response: a server may repeat a write whose reply it did not get. */
+/** Time that a tombstone is kept after the end of its response, because a server may repeat a write whose reply was lost. */
 const TOMBSTONE_MS = 10 * 60_000;
 
-/** The fields of a response that are read without its parts. */
+/** Fields of a response that are read without reading its large parts. */
 export interface KeptHead extends Pick<StoredResponse, "previousId" | "isRunning" | "status" | "isBackground"> {
   readonly inputCount: number;
   readonly outputCount: number;
   /** Number of the first stored event; null: none are stored. */
   readonly firstEvent: number | null;
-  /** The process that generates it. */
+  /** Identity of the process that generates the response. */
   readonly owner: string;
   /**
-   * A tombstone: deleted by one server although another, which generates it or has done so, may still write it. That write is
-   * then dropped, instead of bringing the response back.
+   * The entry is a tombstone: one server has deleted the response, but the server that generates or generated it may still
+   * write it. Such a write is dropped, so that it does not restore the response.
    */
   readonly isDeleted: boolean;
 }
@@ -52,7 +52,7 @@ type Kept = KeptEntry<KeptHead>;
 export class ResponseStore implements StoredResponses {
   readonly #store: Store<KeptHead>;
   readonly #owner = ownIdentity();
-  /** Conversations are read one at a time: each needs up to MAX_HISTORY_BYTES. */
+  /** Allows one conversation to be read at a time, because each needs up to MAX_HISTORY_BYTES. */
   readonly #histories = new Gate(1);
 
   constructor(store: Store<KeptHead>) {
@@ -144,7 +144,7 @@ export class ResponseStore implements StoredResponses {
     const turns: Turn[] = [];
     let bytes = 0;
     for (let at: string | null = id; at !== null; ) {
-      // One read may take 20 ms: other messages of this thread are handled before each.
+      // One read may take 20 ms, so other messages of this thread are handled before each read.
       await nextTurn();
       const kept: Kept | null = this.#get(at);
       if (kept === null) throw missing(at, id);
@@ -161,7 +161,7 @@ export class ResponseStore implements StoredResponses {
     return kept === null || kept.head.isDeleted ? null : kept;
   }
 
-  /** What remains of a deleted response; null: nothing. */
+  /** Returns the tombstone that replaces a deleted response; null: none is needed. */
   #tombstone({ head, share }: Kept): Entry<KeptHead> | null {
     if (head.owner === this.#owner || !isAlive(head.owner)) return null;
     const expiresAt = head.isRunning ? null : wallTime() + TOMBSTONE_MS;
@@ -181,7 +181,7 @@ export class ResponseStore implements StoredResponses {
     return new ItemList(count, texts?.id ?? 0, (from, to) => this.#bytes(index, from, to));
   }
 
-  /** Input items, then output items. */
+  /** Returns the input items followed by the output items. */
   #items(kept: Kept): ItemTexts {
     const lists = [this.#list(kept, "input"), this.#list(kept, "output")];
     const texts = [this.#whole(kept, "input"), this.#whole(kept, "output")];
@@ -198,7 +198,7 @@ export class ResponseStore implements StoredResponses {
     return this.#bytes(kept.parts[part], 0, bytesOf(kept, part));
   }
 
-  /** Bytes of a part whose entry was read in this turn of the event loop: it still exists. */
+  /** Returns bytes of a part. Its entry was read in this turn of the event loop, so the part still exists. */
   #bytes(part: Part | undefined, from: number, to: number): Uint8Array {
     if (from === to || part === undefined) return new Uint8Array(0);
     const bytes = this.#store.read(part.id, from, to);
@@ -224,7 +224,7 @@ function changingParts({ body, interrupted, output, events }: ResponseUpdate): R
   };
 }
 
-/** Without the parts that are null or empty. */
+/** Returns the parts that are neither null nor empty. */
 function presentParts<Content extends Uint8Array | Part>(
   parts: Readonly<Record<string, Content | null>>,
 ): Record<string, Content> {

@@ -1,11 +1,11 @@
-// Spans: stored byte ranges that form an answer, read in slices of bounded size.
+// Spans: stored byte ranges that together form a response to a client. They are read in slices of bounded size.
 import { joinBytes } from "../../runtime/bytes.ts";
 import type { Span } from "../api/stored-responses.ts";
 
-/** Most bytes of one slice. */
+/** Maximum number of bytes of one slice. */
 export const SLICE_BYTES = 256 * 1024;
 
-/** One slice of the spans' bytes from byte `at` on; empty after the end, null if a part is gone. */
+/** Returns one slice of the spans' bytes, starting at byte `at`. Empty after the end; null if a part no longer exists. */
 export function sliceOf(
   spans: readonly Span[],
   at: number,

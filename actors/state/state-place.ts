@@ -1,5 +1,5 @@
-// State place (a worker thread): runs the actors whose data outlives a request. Each has a store by name; all stores share one
-// LMDB environment, or the memory of the place.
+// State place (a worker thread): runs the actors whose data outlives a request. Each actor has a store with a name. All stores
+// share one LMDB environment, or the memory of the place.
 import { join } from "node:path";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
@@ -14,12 +14,12 @@ import type { StatePlaceInit } from "../messages.ts";
 import { type KeptHead, ResponseStore } from "./response-store.ts";
 
 const SWEEP_MS = 10 * 60_000;
-/** Folder of the environment: named when responses were the only store, and kept, as servers with data there exist. */
+/** Folder of the environment. The name is from when it contained only responses; it is kept for servers with existing data. */
 const folderName = "stored-responses";
-/** The store whose tables have no prefix. */
+/** Name of the store whose tables have no name prefix. */
 const firstStore = "responses";
 
-/** Reports the removed store of an earlier release. */
+/** Starts the place. Reports the removed store of an earlier release. */
 export async function start(place: PlaceContext<StatePlaceInit>): Promise<null> {
   const { folder, responses, mailboxLimit } = place.init;
   const tables = folder === null ? new MemoryTables() : new LmdbTables(join(folder, folderName));
@@ -28,14 +28,14 @@ export async function start(place: PlaceContext<StatePlaceInit>): Promise<null> 
   place.system.spawn<StoredResponses>("responses", behaviourOf(responseStore), { mailboxLimit });
   const removed = folder === null ? null : await tryToRemoveEarlier(join(folder, "responses"));
   if (removed !== null) place.progress(removed);
-  // A failed sweep is repeated at the next interval.
+  // A failed sweep is repeated after the next interval.
   const sweep = (): void => void responseStore.sweep().catch(() => {});
   sweep();
   setInterval(sweep, SWEEP_MS).unref();
   return null;
 }
 
-/** null: nothing was removed. A failed removal is repeated at the next start. */
+/** Removes the store of an earlier release. null: nothing was removed. A failed removal is repeated at the next start. */
 async function tryToRemoveEarlier(folder: string): Promise<RemovedStore | null> {
   try {
     return await removeEarlierStore(folder);
@@ -44,7 +44,7 @@ async function tryToRemoveEarlier(folder: string): Promise<RemovedStore | null> 
   }
 }
 
-/** Calls that wait for the disk, or read in steps, reply later: other messages are handled meanwhile. */
+/** Returns the message handlers. Calls that wait for the disk or read in steps reply later, so they block no other message. */
 function behaviourOf(store: ResponseStore): Behaviour<StoredResponses> {
   return {
     add: (response) => new DeferredReply(store.add(response)),

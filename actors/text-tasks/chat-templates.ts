@@ -1,5 +1,5 @@
-// ChatTemplates: the chat templates of one model: the usual one, and a second one for chats with tools if the model file has
-// it. Opened when the model attaches.
+// ChatTemplates: the chat templates of one model: the usual one, and a second one for chats with tools if the model file
+// contains it. Created when the model attaches.
 import type { ModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import { ChatTemplate } from "../../engines/text/template/chat-template.ts";
 import type {
@@ -10,7 +10,7 @@ import { modelTemplateSource } from "../../engines/text/template/template-source
 import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
 
-/** A template, and the control tokens that the parser of its format must see. */
+/** A template, with the control tokens that the parser of its format needs to see. */
 export interface OpenTemplate {
   readonly template: ChatTemplate;
   readonly shownTokens: ReadonlySet<number>;
@@ -26,9 +26,9 @@ export class ChatTemplates {
   }
 
   /**
-   * `named`: source of the template that the configuration names; null: use those of the model file. `capabilities`:
-   * results of earlier test renders of the same templates; null: run the test renders now. A model without a usable
-   * template still serves completions: its chats throw the error.
+   * Compiles the templates. `named`: source of the template named in the configuration; null: use those of the model file.
+   * `capabilities`: results of earlier test renders of the same templates; null: run the test renders now. A model without a
+   * usable template still serves completions; for() throws the template's error.
    */
   static open(
     named: string | null,
@@ -41,7 +41,7 @@ export class ChatTemplates {
     const usual = unlessRefused(() => opened(modelTemplateSource(chatTemplates, tokenizer), capabilities.usual));
     const toolSource = chatTemplates.get("tool_use");
     const withTools = toolSource === undefined ? null : unlessRefused(() => opened(toolSource, capabilities.withTools));
-    // Without a usable second template, the usual one renders the tools too.
+    // If there is no usable second template, the usual one also renders tools.
     return new ChatTemplates(usual, withTools instanceof ServerError ? null : withTools);
   }
 
@@ -52,7 +52,7 @@ export class ChatTemplates {
     };
   }
 
-  /** The template for a chat. Throws if there is no usable one. */
+  /** Returns the template for a chat. Throws if no template is usable. */
   for(hasTools: boolean): OpenTemplate {
     if (hasTools && this.#withTools !== null) return this.#withTools;
     if (this.#usual instanceof ServerError) throw this.#usual;

@@ -1,5 +1,5 @@
-// Preparation of a request for the model: tokenizes the prompt, translates the grammar for the grammar engine, and plans how
-// to parse the answer. Runs on a text worker; its errors refuse the request. The result is plain data.
+// Preparation of a request: tokenizes the prompt, translates the grammar for the grammar engine, and plans how to parse the
+// output. Runs on a text worker. Its errors reject the request. The result is plain data.
 import { serialize } from "node:v8";
 import type { OpenRequest, OutputGrammar, ToolUse } from "../../engines/generation.ts";
 import type { GrammarSource } from "../../engines/grammar-source.ts";
@@ -15,7 +15,7 @@ import type { TextPhase } from "./text-phase.ts";
 export interface PreparedPrompt {
   readonly tokens: Int32Array;
   readonly grammar: GrammarSource | null;
-  /** Tokens that end a DRY run. */
+  /** Tokens that end a repeated run for the DRY penalty. */
   readonly breakers: Int32Array;
   readonly reasoningBudget: ReasoningLimit | null;
   readonly answer: PreparedAnswer;
@@ -25,38 +25,38 @@ export interface PreparedPrompt {
 export interface PreparedAnswer {
   /** null: the prompt is not a chat. */
   readonly format: FormatName | null;
-  /** The answer may contain tool calls or reasoning; false: all text is content. */
+  /** true: the output may contain tool calls or reasoning. false: all text is content. */
   readonly isParsed: boolean;
   readonly tools: ToolUse | null;
-  /** The prompt ends inside reasoning. */
+  /** The prompt ends within reasoning. */
   readonly startsThinking: boolean;
-  /** Control tokens that appear in the text. */
+  /** Control tokens whose text is part of the output. */
   readonly shownTokens: readonly number[];
-  /** Set if the grammar alone does not ensure a valid answer: see checkOutput. */
+  /** Checks of the output, see checkOutput; null: the grammar alone ensures a valid output. */
   readonly checks: OutputChecks | null;
 }
 
 export interface OutputChecks {
-  /** AskedOutput, serialised. */
+  /** Serialised AskedOutput. */
   readonly asked: Uint8Array;
   readonly content: boolean;
   readonly calls: boolean;
 }
 
-/** Constraints on an output, as plain data. */
+/** Constraints that a request puts on its output, as plain data. */
 interface AskedOutput {
   readonly grammar: OutputGrammar | null;
   readonly tools: ToolUse | null;
   readonly format: FormatName | null;
-  /** Reasoning may precede the answer. */
+  /** Reasoning may precede the output. */
   readonly mayThink: boolean;
-  /** The prompt ends inside reasoning. */
+  /** The prompt ends within reasoning. */
   readonly hasBegun: boolean;
 }
 
 const translations = new Translations();
 
-/** `enter` is called with each phase as it begins. */
+/** Prepares a request. `enter` is called at the start of each phase. */
 export function preparePrompt(
   request: OpenRequest,
   text: TextModel,
@@ -87,15 +87,15 @@ export function preparePrompt(
 }
 
 export interface OutputToCheck {
-  /** The deserialised OutputChecks.asked. */
+  /** Deserialised OutputChecks.asked. */
   readonly asked: AskedOutput;
-  /** The whole content of an answer, or the arguments of a tool call. */
+  /** The whole content of an output, or the arguments of a tool call. */
   readonly text: string;
   /** Name of the called tool; null: the text is content. */
   readonly call: string | null;
 }
 
-/** Why an output violates its constraints; null: it is valid. */
+/** Returns why an output violates its constraints; null: it is valid. */
 export function checkOutput({ asked, text, call }: OutputToCheck): string | null {
   const demand = demandOf(asked);
   if (demand === null) return null;
@@ -111,8 +111,8 @@ function askedOf({ grammar, tools, prompt }: OpenRequest, chat: ChatPlan | null)
 }
 
 /**
- * The constraint on the output; null: none. Tool calls are constrained if one is required, if a tool is strict, or if the
- * request has a grammar for the content.
+ * Returns the constraint on the output; null: none. Tool calls are constrained if one is required, if a tool is strict, or if
+ * the request has a grammar for the content.
  */
 function demandOf({ grammar, tools, format: name, mayThink, hasBegun }: AskedOutput): OutputConstraint | null {
   const demandsCalls =
@@ -132,7 +132,7 @@ function demandOf({ grammar, tools, format: name, mayThink, hasBegun }: AskedOut
   };
 }
 
-/** Errors of the translation get the request's field of the grammar as their param. */
+/** Translates a constraint for the grammar engine. An error names the request's grammar field as its param. */
 function translated(demand: OutputConstraint): Translation {
   try {
     return translations.of(demand);

@@ -1,5 +1,5 @@
-// Handlers of the tasks of a text worker: all processing of a client's text before and after generation. A worker runs one
-// task at a time; a task that takes too long is ended together with its thread.
+// Handlers of the tasks of a text worker: all processing of a client's text, before and after generation. A worker runs one
+// task at a time. If a task takes too long, its thread is ended.
 import { deserialize } from "node:v8";
 import { parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import { readHeadBytes } from "../../engines/files/gguf/reader.ts";
@@ -36,7 +36,7 @@ export interface TextTaskTypes {
     readonly input: { readonly key: string; readonly request: GenerateRequest };
     readonly output: number;
   };
-  /** Tokenizes inputs to embed. */
+  /** Tokenizes the inputs of an embedding request. */
   readonly tokenize: {
     readonly input: { readonly key: string; readonly inputs: EmbedInputs; readonly truncates: boolean };
     readonly output: readonly Int32Array[];
@@ -57,16 +57,16 @@ type Handlers = {
   ) => TaskOutput | Promise<TaskOutput>;
 };
 
-/** A worker imports the body translators after this idle time: the import takes 0.1 s, and most tasks need only the model. */
+/** Idle time after which a worker imports the body translators. The import takes 0.1 s, and most tasks need only the model. */
 const restMs = 500;
 
-/** `loadTranslators` imports the translators at its first call. */
+/** Returns the handlers. `loadTranslators` imports the translators at its first call. */
 export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): TaskHandlers {
   const models = new Map<string, TextModel>();
   let hasRested = false;
   const timer = setTimeout(() => {
     hasRested = true;
-    // A task that needs them reports the error.
+    // An error is ignored here: a task that needs the translators reports it.
     loadTranslators().catch(() => {});
   }, restMs).unref();
   const awaitRest = (): void => {

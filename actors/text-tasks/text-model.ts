@@ -1,6 +1,6 @@
-// TextModel: the vocabulary, chat templates and limits of one model on a text worker. The vocabulary is implemented in
-// TypeScript, because the native tokenizer recurses over some prompts until the process crashes. It is compared with the
-// engine's tokenizer, if it has one, when the model attaches.
+// TextModel: the vocabulary, chat templates and limits of one model on a text worker. The tokenizer is implemented in
+// TypeScript, because the native tokenizer recurses on some prompts until the process crashes. If the engine has a tokenizer,
+// the two are compared when the model attaches.
 
 import { parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import type { ChatMessage, OpenRequest } from "../../engines/generation.ts";
@@ -16,12 +16,12 @@ import type { AttachedModel, ModelFiles, ReasoningLimit } from "../messages.ts";
 import { ChatTemplates } from "./chat-templates.ts";
 import type { TextPhase } from "./text-phase.ts";
 
-/** Share of the context that a truncated prompt keeps if the request sets no max_tokens. */
+/** Share of the context that a truncated prompt may fill if the request sets no max_tokens. */
 const truncatedPromptShare = 0.75;
-/** More characters than any token that begins prompts has. */
+/** Number of leading characters to tokenize for the prompt's first token: more than any such token has. */
 const openingCharacters = 256;
 
-/** Data of a model for text workers, read once: the file may be gone when a later worker starts. */
+/** Data of a model for text workers. It is read once, because the file may have been removed when a later worker starts. */
 export interface TextSource extends Pick<ModelFiles, "head" | "template" | "templateCapabilities"> {
   readonly id: string;
   readonly ready: Pick<AttachedModel["ready"], "capacity" | "capabilities" | "probes"> & {
@@ -29,12 +29,12 @@ export interface TextSource extends Pick<ModelFiles, "head" | "template" | "temp
   };
 }
 
-/** How the template's format presents the answer to a chat. */
+/** How the output to a chat is parsed, by the format of its template. */
 export interface ChatPlan {
   readonly format: ToolFormat;
-  /** The prompt ends inside reasoning. */
+  /** The prompt ends within reasoning. */
   readonly opensThinking: boolean;
-  /** Control tokens that the parser of the format must see. */
+  /** Control tokens that the parser of the format needs to see. */
   readonly shownTokens: ReadonlySet<number>;
 }
 
@@ -47,11 +47,11 @@ export interface PromptPlan {
 export class TextModel {
   readonly id: string;
   readonly vocabulary: Vocabulary;
-  /** Limit of the tokens of one sequence, prompt and output. */
+  /** Maximum number of tokens of one sequence, prompt and output. */
   readonly sequenceTokens: number;
-  /** Limit of the tokens of one input to embed; lower if all of them must be in one step. */
+  /** Maximum number of tokens of one input to embed. Lower than the context if all of them must fit into one step. */
   readonly inputLimit: number;
-  /** The setting that sets inputLimit, for messages; empty: the context. */
+  /** Name of the setting that determines inputLimit, for messages; empty: the context determines it. */
   readonly #inputSetting: string;
   readonly #templates: ChatTemplates;
 
@@ -72,7 +72,7 @@ export class TextModel {
     this.#templates = templates;
   }
 
-  /** Throws `model_file_invalid` if the vocabulary or the template cannot be used. */
+  /** Creates the model. Throws `model_file_invalid` if the vocabulary or the template cannot be used. */
   static open(source: TextSource): TextModel {
     const metadata = parseModelMetadata(source.head);
     const vocabulary = createVocabulary(metadata.tokenizer);
@@ -83,8 +83,8 @@ export class TextModel {
   }
 
   /**
-   * The request's prompt as tokens. Throws `context_length_exceeded`; before rendering or tokenizing, if the number of bytes
-   * alone exceeds the limit.
+   * Returns the tokens of the request's prompt. Throws `context_length_exceeded`. If the number of bytes alone exceeds the
+   * limit, throws before rendering or tokenizing.
    */
   prompt(request: OpenRequest, enter: (phase: TextPhase) => void = () => {}): PromptPlan {
     enter("messages");
@@ -109,7 +109,9 @@ export class TextModel {
     return tokens;
   }
 
-  /** An input to embed as tokens. Throws `context_length_exceeded`, and `invalid_value` for unknown or no tokens. */
+  /**
+   * Returns the tokens of an input to embed. Throws `context_length_exceeded`, and `invalid_value` for unknown or no tokens.
+   */
   inputTokens(input: string | Int32Array, truncates: boolean): Int32Array {
     const tokens = typeof input === "string" ? this.#wholeTokens(input, truncates) : this.#known(input);
     if (tokens.length === 0) throw new ServerError("invalid_value", "an input has no tokens", { param: "input" });
@@ -121,7 +123,7 @@ export class TextModel {
     return kept;
   }
 
-  /** Limits the reasoning after a prompt to `tokens`; null: the prompt excludes reasoning. Throws `unsupported`. */
+  /** Returns a limit of `tokens` reasoning tokens after a prompt; null: the prompt excludes reasoning. Throws `unsupported`. */
   reasoningBudget(tokens: number, prompt: Int32Array): ReasoningLimit | null {
     const tags = this.#templates.for(false).template.thinking;
     if (tags === null) throw this.#noThinking("its chat template has no tags around reasoning");
@@ -132,7 +134,9 @@ export class TextModel {
     return { tokens, begin: last === begin ? new Int32Array(0) : Int32Array.of(begin), end: Int32Array.of(end) };
   }
 
-  /** The tag must be one token: models join the end of a longer tag with the following text in one token. */
+  /**
+   * Returns the token of a tag. The tag must be one token, because models merge the end of a longer tag with the text after it.
+   */
   #tagToken(tag: string): number {
     const { vocabulary } = this;
     const control = vocabulary.controlTokens.find((token) => vocabulary.tokenText(token) === tag);
@@ -163,8 +167,8 @@ export class TextModel {
   }
 
   /**
-   * The last part of the prompt that fits, after the model's BOS token if the prompt begins with it: some models write
-   * nonsense without it. Text that cannot be part of the result is cut off before tokenizing.
+   * Returns the last part of the prompt that fits. If the prompt begins with the model's BOS token, that token is kept, because
+   * some models produce nonsense without it. Text that cannot be part of the result is cut off before tokenizing.
    */
   #truncated(prompt: PromptText | string, { maxTokens }: OpenRequest, room: number): Int32Array {
     const kept = Math.max(maxTokens === null ? Math.floor(this.sequenceTokens * truncatedPromptShare) : room, 1);
@@ -219,12 +223,12 @@ export class TextModel {
   }
 }
 
-/** Bytes of an escaped letter in JSON (\u0041), which the template may write as 1 byte. */
+/** Number of bytes of an escaped letter in JSON (\u0041). The template may write it as 1 byte. */
 const longestEscape = 6;
 
 /**
- * Lower bound of the bytes of the prompt with any template: contents, and arguments of tool calls. Contents of the assistant
- * do not count if the template may omit reasoning of earlier turns (`dropsThoughts`), which a content may contain.
+ * Returns a lower bound of the prompt's bytes with any template: contents, and arguments of tool calls. If the template may
+ * omit reasoning of earlier turns (`dropsThoughts`), the assistant's contents do not count, because they may contain reasoning.
  */
 function leastBytes(messages: readonly ChatMessage[], dropsThoughts: boolean): number {
   let bytes = 0;
@@ -235,7 +239,7 @@ function leastBytes(messages: readonly ChatMessage[], dropsThoughts: boolean): n
   return bytes;
 }
 
-/** ASCII letters and digits. */
+/** Returns the number of ASCII letters and digits. */
 function letterCount(text: string): number {
   let count = 0;
   for (let i = 0; i < text.length; i++) {
@@ -245,7 +249,7 @@ function letterCount(text: string): number {
   return count;
 }
 
-/** With more weights than tokens, the model could generate a token without text. */
+/** Checks that the model has no more output weights than tokens, because a token without a text could be generated. */
 function checkSize({ id, ready }: TextSource, { size }: Vocabulary): void {
   const { vocabSize } = ready.card;
   if (vocabSize === size) return;

@@ -1,5 +1,5 @@
-// TextTasks: the tasks that the generation place gives to its pool of text workers, with types, and with errors that a client
-// can read. The generation place itself processes no client's text, only the output of models.
+// TextTasks: typed calls of the tasks that the generation place runs on its pool of text workers, with errors that a client can
+// understand. The generation place itself processes only the output of models, not clients' text.
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { type EndReason, TaskEnded } from "../../runtime/task/task.ts";
@@ -14,7 +14,7 @@ import type { TextTaskKind, TextTaskTypes } from "./text-handlers.ts";
 import type { TextSource } from "./text-model.ts";
 import type { TextPhase } from "./text-phase.ts";
 
-/** The part of a task pool that is used here. */
+/** The members of a task pool that are used here. */
 export interface TaskRunner {
   readonly statistics: TaskPoolStatistics;
   share(key: string, value: unknown): Promise<unknown>;
@@ -25,7 +25,7 @@ export interface TaskRunner {
 
 export interface TextTaskLimits {
   readonly seconds: number;
-  /** Limit of reading and opening a model. */
+  /** Time limit for reading and opening a model. */
   readonly loadSeconds: number;
   readonly heapMiB: number;
 }
@@ -38,7 +38,7 @@ export class TextTasks {
   readonly #ended = { time: 0, memory: 0, crash: 0 };
   #nextKey = 1;
 
-  /** `onEnded` is called for each task of a request that was ended: its time, its memory or a crash. */
+  /** `onEnded`: called for each task of a request that was aborted because of its time, its memory or a crash. */
   constructor(runner: TaskRunner, limits: TextTaskLimits, onEnded: (task: EndedTask) => void = () => {}) {
     this.#runner = runner;
     this.#limits = limits;
@@ -54,7 +54,7 @@ export class TextTasks {
     const { id, path, chatTemplate, jinjaExplicit } = model;
     const input: TextTaskTypes["read"]["input"] = { path, chatTemplate, jinjaExplicit };
     try {
-      // Each model counts as a client, so that a slow template delays no other model.
+      // Each model counts as a separate client, so that a slow template does not delay other models.
       const limitMs = this.#limits.loadSeconds * 1000;
       return (await this.#runner.run({ kind: "read", input, client: `model ${id}`, limitMs })) as ModelFiles;
     } catch (error) {
@@ -62,7 +62,7 @@ export class TextTasks {
     }
   }
 
-  /** Opens a model on the workers; returns the key for its tasks. Throws `model_file_invalid`. */
+  /** Opens a model on the workers. Returns the key of the model for its tasks. Throws `model_file_invalid`. */
   async open(source: TextSource): Promise<string> {
     const key = `${source.id} #${this.#nextKey++}`;
     try {
@@ -77,17 +77,17 @@ export class TextTasks {
     this.#runner.unshare(key);
   }
 
-  /** Throws the refusal of the request. */
+  /** Prepares a request. Throws its validation error. */
   prepare(key: string, request: GenerateRequest, signal: AbortSignal): Promise<PreparedPrompt> {
     return this.#ofRequest("prepare", key, request, signal);
   }
 
-  /** Number of tokens of the prompt. Throws the refusal of the request. */
+  /** Returns the number of prompt tokens. Throws the validation error of the request. */
   countTokens(key: string, request: GenerateRequest, signal: AbortSignal): Promise<number> {
     return this.#ofRequest("count", key, request, signal);
   }
 
-  /** Inputs to embed as tokens. Throws `context_length_exceeded`, `invalid_value`. */
+  /** Returns the tokens of inputs to embed. Throws `context_length_exceeded`, `invalid_value`. */
   tokenize(
     key: string,
     inputs: EmbedInputs,
@@ -97,12 +97,12 @@ export class TextTasks {
     return this.#run("tokenize", { key, inputs, truncates }, { client, signal, needs: key });
   }
 
-  /** Why an output violates its constraints; null: it is valid. `call`: name of the called tool; null: content. */
+  /** Returns why an output violates its constraints; null: it is valid. `call`: name of the called tool; null: content. */
   check(checks: OutputChecks, text: string, call: string | null, client: string): Promise<string | null> {
     return this.#run("check", { asked: checks.asked, text, call }, { client });
   }
 
-  /** Translates a request body; the value has the type of its protocol. */
+  /** Translates a request body. The value has the type that the body's API defines. */
   translate(message: BodyToTranslate, signal: AbortSignal): Promise<TranslatedBody> {
     const { client, body } = message;
     return this.#run("translate", message, { client, signal, transfer: [body.buffer as ArrayBuffer] });
@@ -125,7 +125,7 @@ export class TextTasks {
     try {
       return await this.#run(kind, { key, request }, options);
     } catch (error) {
-      // The grammar costs the same with every prompt.
+      // The grammar costs the same with every prompt, so its digest omits the prompt.
       if (error instanceof RefusedTask) {
         this.#endedTasks.add(error.phase === "grammar" ? digests.demand : digests.request, error);
       }
@@ -176,9 +176,9 @@ export class TextTasks {
   }
 }
 
-/** A refusal because a task took too much time or memory. */
+/** Error of a task that took too much time or memory, which rejects the request. */
 export class RefusedTask extends ServerError {
-  /** The phase that took too much. */
+  /** The phase that took too much time or memory. */
   readonly phase: string;
 
   constructor(message: string, phase: string) {

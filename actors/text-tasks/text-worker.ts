@@ -1,4 +1,4 @@
-// The module of a text worker: see TextTasks, which starts them.
+// Module of a text worker thread. TextTasks runs tasks on these workers.
 import type { StartTasks } from "../../runtime/task/task.ts";
 import type { TranslatorModule } from "../api/body-translators.ts";
 import { textHandlers } from "./text-handlers.ts";
@@ -9,6 +9,6 @@ export interface TextWorkerInit {
 }
 
 export const start: StartTasks<TextWorkerInit> = async (init) => {
-  // Later calls get the cached module.
+  // The module is imported once; later calls use the cached module.
   return textHandlers(async () => ((await import(init.translators)) as TranslatorModule).translators);
 };

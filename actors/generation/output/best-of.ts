@@ -1,5 +1,5 @@
-// Best of: the candidates of a request that returns only the likeliest. Keeps the events of each until all have ended, then
-// gives those of the likeliest in the order of their rank. Does not decide when a candidate ends.
+// Best of: the candidates of a request that returns only the most likely ones. It keeps the events of each candidate until all
+// have ended, then returns those of the most likely candidates in rank order. choice.ts decides when a candidate ends.
 import { type ChoiceEvent, EventBuffer } from "./event-buffer.ts";
 
 class Candidate {
@@ -21,12 +21,12 @@ export class BestOf {
     if (event.type === "refusal") candidate.isRefused = true;
   }
 
-  /** The events of the `count` likeliest candidates; `choice` is the rank. Refused candidates rank last. */
+  /** Returns the events of the `count` most likely candidates; `choice` becomes the rank. Refusals rank last. */
   likeliest(count: number, meanLogprobs: readonly number[]): ChoiceEvent[] {
     const ranked = this.#candidates.map((candidate, i) => ({ candidate, mean: meanLogprobs[i] as number }));
     ranked.sort((a, b) => {
       if (a.candidate.isRefused !== b.candidate.isRefused) return a.candidate.isRefused ? 1 : -1;
-      // Not subtracted: both may be minus infinity.
+      // Compared instead of subtracted, because both may be minus infinity.
       return a.mean === b.mean ? 0 : a.mean > b.mean ? -1 : 1;
     });
     return ranked

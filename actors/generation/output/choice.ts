@@ -1,5 +1,5 @@
-// Choice: one choice of a request. Turns its tokens into text, holds back text that may be the start of a stop string, passes
-// the rest to the output assembler, and decides when the choice has ended.
+// Choice: one choice of a request. It turns tokens into text and holds back text that may be the start of a stop string. It
+// passes other text to the output assembler, and decides when the choice has ended.
 import type { FinishReason } from "../../../engines/generation.ts";
 import { StopStrings } from "../../../engines/text/parse/stop-strings.ts";
 import { Detokenizer } from "../../../engines/text/tokenizer/detokenizer.ts";
@@ -9,24 +9,24 @@ import type { ChoiceEvent } from "./event-buffer.ts";
 import { OutputAssembler } from "./output-assembler.ts";
 import type { OutputPlan } from "./output-plan.ts";
 
-/** Why a text does not match the request, or null. `call`: name of the called tool; null for content. Never rejects. */
+/** Returns why a text does not match the request; null: it matches. Never rejects. `call`: name of the tool; null: content. */
 export type CheckOutput = (text: string, call: string | null) => Promise<string | null>;
 
 export interface ChoiceOptions {
   readonly index: number;
   readonly texts: TokenTexts;
-  /** The prompt's last token. */
+  /** Last token of the prompt; null: none. */
   readonly previousToken: number | null;
   readonly stop: readonly string[];
-  /** False if the model sends logprobs only to rank choices. */
+  /** False if the logprobs serve only to rank choices and are not sent to the client. */
   readonly reportsLogprobs: boolean;
-  /** How the text is parsed and checked. */
+  /** Defines how the text is parsed and checked. */
   readonly answer: OutputPlan;
   readonly check: CheckOutput;
   readonly emit: (event: ChoiceEvent) => void;
-  /** The text has ended the choice: the model can stop the sequence. */
+  /** Called when the text has ended the choice, so the model can stop the sequence. */
   readonly onStop: () => void;
-  /** The finish event has been emitted. */
+  /** Called after the finish event has been emitted. */
   readonly onEnd: () => void;
 }
 
@@ -34,18 +34,18 @@ type Reason = "stop" | "length";
 
 export class Choice {
   tokenCount = 0;
-  /** Number of them that are reasoning. */
+  /** Number of tokens, included in `tokenCount`, that are reasoning. */
   reasoningTokenCount = 0;
   readonly #options: ChoiceOptions;
   readonly #detokenizer: Detokenizer;
   readonly #stop: StopStrings | null;
   readonly #reader: OutputAssembler;
-  /** Takes no more tokens. */
+  /** The choice takes no more tokens. */
   #isOver = false;
-  /** Runs once all calls are checked. */
+  /** Called when all tool calls have been checked. */
   #onSettled: (() => void) | null = null;
   #logprobSum = 0;
-  /** All content so far, if it is checked at the end. */
+  /** The whole content so far; kept only if it is checked at the end. */
   #content = "";
   #decodedLength = 0;
 
@@ -65,12 +65,12 @@ export class Choice {
     });
   }
 
-  /** Mean logprob of the tokens, also those of a stop string; minus infinity without tokens. */
+  /** Mean logprob of all tokens, including those of a stop string; minus infinity if there are no tokens. */
   get meanLogprob(): number {
     return this.tokenCount === 0 ? Number.NEGATIVE_INFINITY : this.#logprobSum / this.tokenCount;
   }
 
-  /** Takes one row of a frame. */
+  /** Processes one row of a frame. */
   take(token: number, flags: number, logprobs: Float32Array | null, at: number): void {
     if (this.#isOver) return;
     const hasToken = (flags & rowHasToken) !== 0;
@@ -84,7 +84,7 @@ export class Choice {
     const stopString = this.#read(text, isLast);
     if (hasToken) {
       this.tokenCount++;
-      // Also the tokens of the marks around the reasoning.
+      // The tokens of the tags around the reasoning count as reasoning too.
       if (wasThinking || this.#reader.isThinking) this.reasoningTokenCount++;
     }
     if (stopString !== null && !isLast) this.#options.onStop();
@@ -93,7 +93,7 @@ export class Choice {
     else this.#endWithCall();
   }
 
-  /** Ends the choice after its first call, if the request allows only one. */
+  /** Ends the choice after its first tool call, if the request allows only one. */
   #endWithCall(): void {
     if (this.#isOver || !this.#options.answer.endsWithCall || this.#reader.wholeCalls === 0) return;
     this.#options.onStop();
@@ -107,7 +107,7 @@ export class Choice {
     else next();
   }
 
-  /** Passes on the text that cannot belong to a stop string. Returns the stop string that was found, or null. */
+  /** Passes on the text that cannot be part of a stop string. Returns the stop string found; null: none. */
   #read(text: string, isLast: boolean): string | null {
     if (this.#stop === null) {
       this.#reader.read(text);
@@ -133,9 +133,9 @@ export class Choice {
 
   #conclude(reason: Reason, stopString: string | null): void {
     const { answer, check } = this.#options;
-    // The tokens of a stop string are no part of the answer.
+    // The tokens of a stop string are not part of the output, so their logprobs are dropped.
     if (stopString === null) this.#reader.finishLogprobs();
-    // Constraints on the content do not apply to an answer that is a call.
+    // Constraints on the content do not apply to an output that is a tool call.
     const isChecked = answer.checks?.content === true && reason === "stop" && this.#reader.wholeCalls === 0;
     if (!isChecked) this.#finish(reason, stopString, null);
     else void check(this.#content, null).then((refusal) => this.#finish(reason, stopString, refusal));

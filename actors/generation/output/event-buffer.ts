@@ -1,5 +1,5 @@
-// Event buffer: events that cannot leave yet. Consecutive pieces of the same text are joined. Used while a reader is behind, and
-// for candidates that wait for their rank.
+// Event buffer: events that cannot be sent yet. Consecutive pieces of the same text are joined. Used while a stream
+// is full, and for the events of candidates that are not ranked yet.
 import type { GenerateEvent } from "../../../engines/generation.ts";
 import { LogprobList } from "../../../engines/logprobs.ts";
 
@@ -8,7 +8,7 @@ export type ChoiceEvent = Extract<GenerateEvent, { readonly choice: number }>;
 
 type Piece = Extract<GenerateEvent, { readonly type: "text" | "reasoning" | "tool_arguments" }>;
 
-/** A piece of text, and the pieces that were joined to it. */
+/** A piece of text with the later pieces that were joined to it. */
 interface Growing<E> {
   readonly first: Piece & E;
   text: string;
@@ -19,14 +19,14 @@ type Entry<E> = Growing<E> | { readonly whole: E };
 
 export class EventBuffer<E extends GenerateEvent = GenerateEvent> {
   #entries: Entry<E>[] = [];
-  /** The last entry of each choice. */
+  /** Last entry of each choice, by index of the choice. */
   readonly #lasts = new Map<number, Entry<E>>();
 
   get isEmpty(): boolean {
     return this.#entries.length === 0;
   }
 
-  /** A piece joins the last event of its choice if that is a piece of the same kind. */
+  /** Adds an event. A piece of text is joined to the last event of its choice if both are of the same kind. */
   add(event: E): void {
     const last = "choice" in event ? this.#lasts.get(event.choice) : undefined;
     if (last !== undefined && "first" in last && joins(last.first, event)) {
@@ -39,7 +39,7 @@ export class EventBuffer<E extends GenerateEvent = GenerateEvent> {
     if ("choice" in event) this.#lasts.set(event.choice, entry);
   }
 
-  /** Empties the buffer; the events in order. */
+  /** Empties the buffer. Returns its events in order. */
   take(): E[] {
     const events = this.#entries.map(eventOf);
     this.#entries = [];

@@ -1,27 +1,27 @@
-// Held logprobs: a queue of the logprobs of a choice's last tokens. Each waits until the text of its token has been read.
+// Held logprobs: a queue of the logprobs of a choice's latest tokens. Each waits until the text of its token has been read.
 import { type LogprobRecords, recordHead } from "../../../engines/logprobs.ts";
 
 interface HeldToken {
-  /** Length of the text before this token, and with it. Both are equal if the token is only a part of a character. */
+  /** Lengths of the text before and after this token. They are equal if the token is only a part of a character. */
   readonly start: number;
   readonly end: number;
-  /** Where its record ends in #floats. */
+  /** End of the token's record in #floats. */
   readonly recordEnd: number;
 }
 
 export class HeldLogprobs {
   #tokens: HeldToken[] = [];
   #floats = new Float32Array(64);
-  /** Index of the first token that is still held. */
+  /** Index of the first token that is still in the queue. */
   #first = 0;
 
   get count(): number {
     return this.#tokens.length - this.#first;
   }
 
-  /** Adds a token with the text from character `start` to `end`, and its logprobs: those of a token frame at `at`. */
+  /** Adds a token whose text spans the characters `start` to `end`. Its logprobs are in the token frame at index `at`. */
   add(start: number, end: number, token: number, frame: Float32Array, at: number): void {
-    // More tokens have left than are held: move the held ones to the front.
+    // If more tokens have left the queue than are in it, move the remaining ones to the front.
     if (this.#first > this.count) this.#compact();
     const from = this.#tokens.at(-1)?.recordEnd ?? 0;
     const recordEnd = from + recordHead + 2 * (frame[at + 1] as number);
@@ -31,14 +31,14 @@ export class HeldLogprobs {
     this.#tokens.push({ start, end, recordEnd });
   }
 
-  /** Number of held tokens that begin before character `at`. */
+  /** Returns the number of queued tokens whose text begins before character `at`. */
   countBefore(at: number): number {
     let next = this.#first;
     while (next < this.#tokens.length && (this.#tokens[next] as HeldToken).start < at) next++;
     return next - this.#first;
   }
 
-  /** Drops the tokens that lie before character `at`. */
+  /** Drops the tokens whose text ends at or before character `at`. */
   dropBefore(at: number): void {
     while (this.count > 0) {
       const { start, end } = this.#tokens[this.#first] as HeldToken;
@@ -57,7 +57,7 @@ export class HeldLogprobs {
     return { count, floats: this.#floats.slice(from, this.#left) };
   }
 
-  /** Number of floats, from the start, whose tokens have left. */
+  /** Number of floats, from the start, of the tokens that have left the queue. */
   get #left(): number {
     return this.#tokens[this.#first - 1]?.recordEnd ?? 0;
   }

@@ -1,5 +1,5 @@
-// Output assembler: turns the text of one choice into events of reasoning, content and calls, with the logprobs of the content's
-// tokens. Used by choice.ts, which decides when a choice ends.
+// Output assembler: turns the text of one choice into events (reasoning, content and tool calls), with the logprobs of the
+// content's tokens. Used by choice.ts, which decides when a choice ends.
 import { randomUUID } from "node:crypto";
 import type { LogprobRecords } from "../../../engines/logprobs.ts";
 import type { OutputParser, OutputPart } from "../../../engines/text/parse/tool-format.ts";
@@ -10,44 +10,44 @@ export interface AssemblerOptions {
   readonly choice: number;
   /** null: all text is content. */
   readonly parser: OutputParser | null;
-  /** The answer ends with its first complete call. */
+  /** The output ends with its first complete tool call. */
   readonly endsWithCall: boolean;
-  /** Why the arguments of a complete call do not match its tool, or null. Never rejects. null: calls are not checked. */
+  /** Returns why the arguments of a complete call do not match its tool; null: they match. Never rejects. null: no check. */
   readonly checkCall: ((name: string, args: string) => Promise<string | null>) | null;
-  /** The text of a call as the model wrote it. */
+  /** Returns the text of a tool call in the model's format. */
   readonly writeCall: (name: string, args: string) => string;
   readonly emit: (event: ChoiceEvent) => void;
-  /** All checks have ended, and the parts that waited for them are emitted. */
+  /** Called when all checks have ended and the parts that waited for them have been emitted. */
   readonly onSettled: () => void;
 }
 
 export class OutputAssembler {
-  /** Number of complete calls. */
+  /** Number of complete tool calls. */
   wholeCalls = 0;
-  /** A call is being checked: later parts wait. */
+  /** A tool call is being checked, so later parts wait. */
   isChecking = false;
   readonly #waiting: OutputPart[] = [];
   readonly #options: AssemblerOptions;
   /** Logprobs of tokens whose text has not been read yet. */
   readonly #held = new HeldLogprobs();
-  /** Characters read without a parser. */
+  /** Number of characters read without a parser. */
   #readLength = 0;
   #callCount = 0;
   #call = { name: "", text: "" };
   readonly #ids = new Set<string>();
-  /** True at the start and after content: tokens without text that follow belong to the content. */
+  /** True at the start and after content. Tokens without text that follow then belong to the content. */
   #isContent = true;
 
   constructor(options: AssemblerOptions) {
     this.#options = options;
   }
 
-  /** The last text read is reasoning. */
+  /** Whether the last text read is reasoning. */
   get isThinking(): boolean {
     return this.#options.parser?.isThinking ?? false;
   }
 
-  /** Adds the logprobs of a token whose text, from character `start` to `end`, is read next. `frame` has them at `at`. */
+  /** Adds the logprobs of the next token, whose text spans the characters `start` to `end`. They are in `frame` at `at`. */
   note(start: number, end: number, token: number, frame: Float32Array, at: number): void {
     this.#held.add(start, end, token, frame, at);
   }
@@ -63,19 +63,19 @@ export class OutputAssembler {
     this.#content(text, at);
   }
 
-  /** No text follows. */
+  /** Ends the text: emits what the parser has held back. */
   finish(): void {
     this.#takeAll(this.#options.parser?.finish() ?? []);
   }
 
-  /** Emits the logprobs of the last tokens: they have no text, and belong to the content before them. */
+  /** Emits the logprobs of the last tokens. These have no text and belong to the content before them. */
   finishLogprobs(): void {
     if (this.#isContent && this.#held.count > 0) this.#emitText("", this.#held.take(this.#held.count));
     this.#held.drop(this.#held.count);
   }
 
   #takeAll(parts: readonly OutputPart[]): void {
-    // Not spread into push(): a long text may be many parts.
+    // One at a time, not spread into push(), because a long text may have too many parts for one call.
     for (const part of parts) {
       if (this.isChecking) this.#waiting.push(part);
       else this.#take(part);
@@ -99,7 +99,7 @@ export class OutputAssembler {
         emit({ type: "tool_call", choice, call: this.#callCount, id: this.#idOf(part.id), name: part.name });
         break;
       case "arguments":
-        // The last token may also hold the start of content.
+        // All but the last token are dropped, because the last one may also contain the start of content.
         this.#held.drop(this.#held.count - 1);
         this.#call.text += part.text;
         emit({ type: "tool_arguments", choice, call: this.#callCount, text: part.text });
@@ -115,7 +115,10 @@ export class OutputAssembler {
     }
   }
 
-  /** The model's own id if it is unique in the choice, otherwise a new one: tool results name their call by it. */
+  /**
+   * Returns the id of a tool call: the model's own id if it is unique in the choice, otherwise a new one. Tool results refer
+   * to their call by this id.
+   */
   #idOf(given: string | null): string {
     const id = given === null || given === "" || this.#ids.has(given) ? callId() : given;
     this.#ids.add(id);

@@ -1,4 +1,4 @@
-// Output plan: how the text of each choice of a request is parsed and checked. Made from the output of a text worker and the
+// Output plan: how to parse and check the text of each choice of a request. Created from the output of a text worker and the
 // parser of the model's format.
 import { formatNamed } from "../../../engines/text/parse/choose-format.ts";
 import type { OutputParser } from "../../../engines/text/parse/tool-format.ts";
@@ -7,12 +7,12 @@ import type { OutputChecks, PreparedAnswer } from "../../text-tasks/prepare.ts";
 export interface OutputPlan {
   /** null: all text is content. */
   readonly createParser: (() => OutputParser) | null;
-  /** Control tokens that count as text. */
+  /** Control tokens whose text is part of the output. */
   readonly shownTokens: ReadonlySet<number>;
-  /** The answer ends with its first call. */
+  /** The output ends with its first tool call. */
   readonly endsWithCall: boolean;
   readonly checks: OutputChecks | null;
-  /** The text of a call as the model wrote it. */
+  /** Returns the text of a tool call in the model's format. */
   readonly writeCall: (name: string, args: string) => string;
 }
 

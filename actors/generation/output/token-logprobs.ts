@@ -1,7 +1,7 @@
-// Prompt logprobs: converts the records of the model's place to those of an event.
+// Prompt logprobs: converts the records sent by the model's place to those of an event.
 import { type LogprobRecords, recordHead } from "../../../engines/logprobs.ts";
 
-/** A record for each prompt token. The first token has no logprob, so the model sends no record for it. */
+/** Returns one record per prompt token, including an empty one for the first token, which has no logprob and is not sent. */
 export function promptLogprobs(prompt: Int32Array, sent: Float32Array): LogprobRecords {
   const stride = prompt.length > 1 ? sent.length / (prompt.length - 1) : 0;
   const floats = new Float32Array(recordHead * prompt.length + sent.length);

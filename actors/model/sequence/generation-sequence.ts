@@ -1,4 +1,4 @@
-// Generation sequence: a sequence with its subscriber, sampling and grammar; pooled sequence: one with a sink of vectors.
+// Generation sequence: a sequence with its subscriber, sampling and grammar. Pooled sequence: its output is a vector.
 import type { Matcher } from "../../../engines/decoding/grammar/matcher.ts";
 import type { SamplingState } from "../../../engines/decoding/sampler/sampler.ts";
 import { Sequence, type SequenceOptions } from "../../../engines/decoding/scheduler/sequence.ts";
@@ -8,12 +8,12 @@ import type { StreamClock } from "../stream-latency.ts";
 import type { PromptLogprobs } from "./prompt-logprobs.ts";
 import type { ReasoningBudget } from "./reasoning-budget.ts";
 
-/** The receiver of the tokens of the sequences that it submits. Compared by identity. */
+/** Receiver of the tokens of the sequences that it has submitted. Subscribers are compared by identity. */
 export interface Subscriber {
   send(frame: TokenFrame): void;
 }
 
-/** How the tokens of a sequence are chosen, and their receiver. */
+/** Options of a running sequence: how its tokens are chosen, and who receives them. */
 export interface LiveOptions {
   readonly id: number;
   readonly subscriber: Subscriber;
@@ -24,16 +24,16 @@ export interface LiveOptions {
 
 export class GenerationSequence extends Sequence {
   readonly live: LiveOptions;
-  /** When it was first scheduled, in ms of performance.now(); 0 = not yet. */
+  /** Time when the sequence was first scheduled, in ms of performance.now(); 0: not yet. */
   startedMs = 0;
-  /** Tokens that follow without sampling, from forcedAt on. */
+  /** Tokens that must follow without sampling, from index forcedAt on. */
   forced: Int32Array = new Int32Array(0);
   forcedAt = 0;
-  /** The tokens that its grammar forces behind the last sampled token have been taken. */
+  /** The tokens that the grammar forces after the last sampled token have been fetched from it. */
   hasForced = false;
-  /** Follows its grammar; null: none. Opened once the sequence is queued. */
+  /** Tracks the output within the grammar; null: no grammar. Opened when the sequence is queued. */
   matcher: Matcher | null = null;
-  /** null: its latencies are not counted. */
+  /** Measures the latencies of the sequence; null: they are not counted. */
   clock: StreamClock | null = null;
 
   constructor(options: SequenceOptions, live: LiveOptions) {
@@ -42,9 +42,9 @@ export class GenerationSequence extends Sequence {
   }
 }
 
-/** Takes the pooled output of one sequence. */
+/** Receiver of the pooled output of one sequence. */
 export interface PoolSink {
-  /** `values` is valid during the call. `position`: prompt tokens before those of the row. */
+  /** Takes the output of a row. `values` is valid only during the call. `position`: number of prompt tokens before the row. */
   add(values: Float32Array, position: number): void;
   done(): void;
   fail(error: ErrorRecord): void;

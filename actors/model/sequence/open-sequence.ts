@@ -1,11 +1,11 @@
-// Opening a sequence: makes the generation sequence of a job, with its sampling, bounds, reasoning budget and logprobs.
+// Opening a sequence: creates the generation sequence of a job, with its sampling, limits, reasoning budget and logprobs.
 import type { Sampler } from "../../../engines/decoding/sampler/sampler.ts";
 import type { SequenceJob } from "../../messages.ts";
 import { GenerationSequence, type Subscriber } from "./generation-sequence.ts";
 import { PromptLogprobs } from "./prompt-logprobs.ts";
 import { ReasoningBudget } from "./reasoning-budget.ts";
 
-/** `sequenceTokens`: most tokens of a sequence, prompt and output. Throws `invalid_value` for invalid sampling settings. */
+/** `sequenceTokens`: maximum number of prompt and output tokens. Throws `invalid_value` for invalid sampling settings. */
 export function openSequence(
   job: SequenceJob,
   subscriber: Subscriber,
@@ -17,7 +17,7 @@ export function openSequence(
   return new GenerationSequence(
     {
       client: job.client,
-      // The other choices of a request may wait until its first one ends.
+      // Only the first choice has a queue timeout, because the others may have to wait until the first one ends.
       hasQueueLimit: job.choice === 0,
       prompt,
       maxNewTokens: job.maxNewTokens ?? Math.max(sequenceTokens - prompt.length, 1),

@@ -1,4 +1,4 @@
-// Prompt logprobs: collects the logprobs of one prompt while its tokens are fed. Tokens fed again are written again.
+// Prompt logprobs: collects the logprobs of one prompt while its tokens are fed. Tokens fed again overwrite theirs.
 import type { TokenLogprobs } from "../../../engines/decoding/sampler/sampler.ts";
 
 export class PromptLogprobs {
@@ -6,7 +6,7 @@ export class PromptLogprobs {
   readonly #records: Float32Array;
   readonly #stride: number;
 
-  /** `top`: alternatives beside each token. */
+  /** `top`: number of alternatives for each token. */
   constructor(promptLength: number, top: number) {
     this.top = top;
     this.#stride = 2 + 2 * top;
@@ -24,7 +24,7 @@ export class PromptLogprobs {
     }
   }
 
-  /** For each token but the first: logprob, count n, and n pairs of id and logprob. */
+  /** Returns for each token except the first: logprob, count n, and n pairs of id and logprob. */
   take(): Float32Array {
     return this.#records;
   }

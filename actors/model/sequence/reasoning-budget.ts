@@ -1,10 +1,10 @@
-// Reasoning budget: watches the output of one sequence token by token and says when the end of its reasoning must be forced.
+// Reasoning budget: follows the output of one sequence and decides when the end of its reasoning must be forced.
 import type { ReasoningLimit } from "../../messages.ts";
 
 export class ReasoningBudget {
   readonly #budget: ReasoningLimit;
   #state: "beginning" | "thinking" | "over" = "beginning";
-  /** Tokens of the output, and how many of the end's tokens the output ends with. */
+  /** Number of output tokens, and the length of the part of the end tag that the output currently ends with. */
   #seen = 0;
   #matched = 0;
 
@@ -13,7 +13,7 @@ export class ReasoningBudget {
     if (budget.begin.length === 0) this.#state = "thinking";
   }
 
-  /** Takes the next token of the output. Returns the tokens that must follow: the rest of the end, or null. */
+  /** Takes the next output token. Returns the tokens that must follow, which are the rest of the end tag; null: none. */
   take(token: number): Int32Array | null {
     const { tokens, begin, end } = this.#budget;
     const at = this.#seen++;

@@ -1,6 +1,6 @@
-// Output processor: turns the output of a step into tokens in the subscribers' frames and into pooled outputs, row by row.
-// A row with logits gives the next token of its sequence, or several if a draft was right or a grammar forces tokens.
-// Allocates nothing per token.
+// Output processor: converts the output of a step, row by row, into tokens in the subscribers' frames or into pooled outputs.
+// A row with logits yields the next token of its sequence, or several if drafted tokens are accepted or a grammar forces
+// tokens. Allocates nothing per token.
 import { performance } from "node:perf_hooks";
 import type { Batch, StepOutput } from "../../../engines/batch.ts";
 import type { Matcher } from "../../../engines/decoding/grammar/matcher.ts";
@@ -15,12 +15,15 @@ import type { StepStatistics } from "../step-statistics.ts";
 import type { Subscribers } from "../subscribers.ts";
 
 /**
- * All rows of a step together wait this part of its forward pass for their grammars, and at least as long as a grammar
- * thread takes that has lost its core to the pass. Chosen by hand.
+ * Maximum time that all rows of a step together wait for their grammars, as a share of the step's forward pass. The limit is
+ * at least leastWaitMs, the time that a grammar thread needs if the forward pass has displaced it from its core. Both values
+ * are chosen by hand.
  */
 const waitShare = 0.25;
 const leastWaitMs = 5;
-/** Longest wait on engines that cannot truncate, whose sequences cannot skip a row; a longer one fails the sequence. */
+/**
+ * Maximum wait on engines that cannot truncate, because their sequences cannot skip a row. A longer wait fails the sequence.
+ */
 const longestWaitMs = 250;
 
 export interface OutputProcessorParts {
@@ -30,14 +33,14 @@ export interface OutputProcessorParts {
   readonly subscribers: Subscribers;
   readonly statistics: StepStatistics;
   readonly capabilities: Capabilities;
-  /** The scheduler has finished the sequence. */
+  /** Called when the scheduler has finished the sequence. */
   readonly onEnd: (sequence: GenerationSequence) => void;
   readonly onFail: (sequence: GenerationSequence, error: ErrorRecord) => void;
 }
 
 export class OutputProcessor {
   readonly #parts: OutputProcessorParts;
-  /** When this step stops waiting for grammars, and when engines that cannot truncate do. */
+  /** Time when this step stops waiting for grammars, and the later time for engines that cannot truncate. */
   #waitUntilMs = 0;
   #failAtMs = 0;
 
@@ -45,14 +48,14 @@ export class OutputProcessor {
     this.#parts = parts;
   }
 
-  /** Takes the output of the batch last scheduled; its step began at `stepStarted`, its forward pass took `engineMs`. */
+  /** Processes the output of the latest batch. Its step began at `stepStarted`, and its forward pass took `engineMs`. */
   take(batch: Batch, output: StepOutput, stepStarted: number, engineMs: number): void {
     const { scheduler, statistics } = this.#parts;
     const { rows } = scheduler;
     const now = performance.now();
     this.#waitUntilMs = now + Math.max(leastWaitMs, waitShare * engineMs);
     this.#failAtMs = now + longestWaitMs;
-    // Finished sequences leave the scheduler's lists, not `rows`.
+    // Finished sequences are removed from the scheduler's lists but remain in `rows`.
     for (let row = 0; row < rows.length; row++) {
       const sequence = rows[row] as GenerationSequence | PooledSequence;
       const position = batch.position[row] as number;
@@ -77,7 +80,7 @@ export class OutputProcessor {
     sequence.sink.done();
   }
 
-  /** Takes the tokens of a row and counts them; a failure ends its sequence alone. */
+  /** Processes the tokens of a row and counts them. An error ends only the row's own sequence. */
   #takeRow(sequence: GenerationSequence, row: number, batch: Batch, output: StepOutput): void {
     const { subscribers, statistics, onEnd, onFail } = this.#parts;
     const frame = subscribers.frameOf(sequence);
@@ -86,7 +89,7 @@ export class OutputProcessor {
       const { total: before, computed } = sequence;
       const finish = this.#takeTokens(sequence, row, batch, output, frame);
       const taken = sequence.total - before;
-      // The last token of a prompt that is fed again is counted then.
+      // The last prompt token will be fed again and counted then, so it is not counted now.
       if (finish === "none" && sequence.computed < Math.min(computed, sequence.promptLength)) statistics.promptTokens--;
       statistics.tokens += taken;
       if (taken > 0) sequence.clock?.took(taken, performance.now());
@@ -101,7 +104,9 @@ export class OutputProcessor {
     }
   }
 
-  /** Returns how the row ends its sequence. Throws ServerError if its logits leave nothing to choose. */
+  /**
+   * Appends the tokens of a row and returns whether they end its sequence. Throws ServerError if the logits permit no token.
+   */
   #takeTokens(
     sequence: GenerationSequence,
     row: number,
@@ -141,7 +146,7 @@ export class OutputProcessor {
     }
   }
 
-  /** Samples behind the last token, and behind each drafted token as long as the samples match the draft. */
+  /** Samples the token after the last one, and after each drafted token while the samples match the draft. */
   #takeSampled(sequence: GenerationSequence, logits: Float32Array, first: number, frame: FrameBuilder): Finish {
     const { scheduler, sampler, speculation } = this.#parts;
     const { draft, draftCount } = sequence;
@@ -159,7 +164,7 @@ export class OutputProcessor {
     return finish;
   }
 
-  /** Samples within the mask of a grammar, or takes the tokens that it forces. */
+  /** Samples within the grammar's token mask, or appends the tokens that the grammar forces. */
   #takeMatched(
     sequence: GenerationSequence,
     matcher: Matcher,
@@ -180,7 +185,7 @@ export class OutputProcessor {
     return finish;
   }
 
-  /** Whether a grammar's answer has come in time. Throws if it is late and the sequence cannot skip a row. */
+  /** Returns whether the grammar's token mask arrived in time. Throws if it is late and the sequence cannot skip a row. */
   #isAnswered(matcher: Matcher): boolean {
     if (matcher.wait(this.#waitUntilMs - performance.now())) return true;
     if (this.#parts.capabilities.truncate) return false;
@@ -190,7 +195,7 @@ export class OutputProcessor {
     throw new ServerError("unsupported", message, { param: matcher.param });
   }
 
-  /** Appends forced tokens as far as the frame has room; with logprobs only the one token that has logits. */
+  /** Appends forced tokens while the frame has room. If logprobs are requested, appends only the one token that has logits. */
   #takeForced(sequence: GenerationSequence, logits: Float32Array, row: number, frame: FrameBuilder): Finish {
     const { sampler } = this.#parts;
     const { sampling } = sequence.live;

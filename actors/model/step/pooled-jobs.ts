@@ -1,4 +1,4 @@
-// Pooled jobs: requests for pooled outputs. Feeds their prompts to the scheduler as sequences, a few at a time, and collects
+// Pooled jobs: requests for pooled outputs. Passes their prompts to the scheduler as sequences, a few at a time, and collects
 // the vectors.
 
 import type { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
@@ -25,9 +25,9 @@ interface PoolRun {
 }
 
 export interface PoolOptions {
-  /** Most sequences of one request in the scheduler at a time. */
+  /** Maximum number of sequences of one request in the scheduler at a time. */
   readonly window: number;
-  /** Told of sequences that lost their places in the queue to a pooled one. */
+  /** Called with the sequences that a pooled sequence has displaced from the queue. */
   readonly onDisplaced: (sequences: readonly (GenerationSequence | PooledSequence)[]) => void;
 }
 
@@ -52,7 +52,7 @@ export class PooledJobs {
     this.#options = options;
   }
 
-  /** Resolves to the vectors, one after the other. Rejects with the scheduler's refusal, or when it is cancelled. */
+  /** Runs a job. Resolves to the vectors, concatenated. Rejects with the scheduler's error, or when the job is cancelled. */
   start(subscriber: Subscriber, { id, job }: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
       const values = new Float32Array(job.prompts.length * this.#length);
@@ -80,7 +80,7 @@ export class PooledJobs {
     }
   }
 
-  /** Queues further prompts, as many as the window has room for. */
+  /** Queues further prompts of a job until its window is full. */
   #advance(subscriber: Subscriber, id: number, run: PoolRun): void {
     try {
       while (run.live.size < this.#options.window && run.next < run.job.prompts.length) {
@@ -96,7 +96,10 @@ export class PooledJobs {
     if (run.live.size === 0) this.#finish(subscriber, id, run, null);
   }
 
-  /** False if the queue is full and other sequences of the run are in it: the next one to finish makes room. */
+  /**
+   * Queues a sequence. Returns false if the queue is full but contains other sequences of the same run: when one of those
+   * finishes, there is room again.
+   */
   #tryAdd(sequence: PooledSequence, { live, request }: PoolRun): boolean {
     try {
       this.#options.onDisplaced(this.#scheduler.add(sequence, request));
@@ -119,7 +122,7 @@ export class PooledJobs {
         this.#advance(subscriber, id, run);
       },
       fail: (error) => {
-        // All displaced sequences of a run are told; the first one ends it.
+        // fail() is called for every displaced sequence of a run; the first call ends the run.
         if (run.live.has(sequence)) this.#finish(subscriber, id, run, fromErrorRecord(error));
       },
     };
@@ -150,7 +153,7 @@ export class PooledJobs {
   }
 }
 
-/** Adds the output of a row. A prompt that is fed again after a preemption starts from zero. */
+/** Adds the output of a row to the sum. A prompt that is fed again after a preemption starts again from zero. */
 function addPooled(sum: Float32Array, values: Float32Array, position: number, pooling: Pooling | null): void {
   if (position === 0 || pooling === "last" || pooling === "rank") sum.set(values);
   else if (pooling === "mean") for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) + (values[i] as number);

@@ -1,4 +1,4 @@
-// Pre-step: decides before each step which sequences sit out because their grammars are not ready, and which get a draft.
+// Pre-step: before each step, decides which sequences skip it because their grammars are not ready, and which get a draft.
 import type { Sampler } from "../../../engines/decoding/sampler/sampler.ts";
 import type { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
 import type { StepTimeModel } from "../../../engines/decoding/scheduler/step-time-model.ts";
@@ -6,7 +6,7 @@ import type { ChooseDraft } from "../../../engines/decoding/speculation/mtp-draf
 import type { Speculation } from "../../../engines/decoding/speculation/speculation.ts";
 import { GenerationSequence, type PooledSequence } from "../sequence/generation-sequence.ts";
 
-/** `cost`: the scheduler's estimates of steps. */
+/** Creates the speculation; null: no drafts. `cost`: the scheduler's estimates of step times. */
 export type CreateSpeculation = (cost: StepTimeModel, choose: ChooseDraft) => Speculation | null;
 
 export class PreStep {
@@ -14,11 +14,11 @@ export class PreStep {
   readonly speculation: Speculation | null;
   readonly #scheduler: Scheduler<GenerationSequence | PooledSequence>;
   readonly #maxChunk: number;
-  /** Sequences with a grammar. */
+  /** Sequences that have a grammar. */
   readonly #matched = new Set<GenerationSequence>();
   readonly #drafted: GenerationSequence[] = [];
 
-  /** `maxChunk`: most tokens of one prompt in a step. */
+  /** `maxChunk`: maximum number of tokens of one prompt in a step. */
   constructor(
     scheduler: Scheduler<GenerationSequence | PooledSequence>,
     sampler: Sampler,
@@ -34,7 +34,7 @@ export class PreStep {
     this.speculation = createSpeculation?.(scheduler.cost, foresee) ?? null;
   }
 
-  /** Whether a sequence waits for its grammar. */
+  /** Whether any sequence waits for its grammar. */
   get awaitsGrammar(): boolean {
     for (const { blockedBy } of this.#matched) if (blockedBy.has("grammar")) return true;
     return false;
@@ -49,10 +49,10 @@ export class PreStep {
     this.#matched.delete(sequence);
   }
 
-  /** Prepares the step that is scheduled next. */
+  /** Prepares the next step; call before it is scheduled. */
   prepare(): void {
     for (const sequence of this.#matched) {
-      // No mask is needed before the prompt's last chunk.
+      // A token mask is needed only after the prompt's last chunk.
       const isEarly = sequence.pending > this.#maxChunk;
       this.#scheduler.setAwaitsGrammar(sequence, !isEarly && sequence.matcher?.isReady === false);
     }
@@ -63,7 +63,7 @@ export class PreStep {
     this.speculation?.dispose();
   }
 
-  /** Drafts for the decodes of a step that prompts do not want. */
+  /** Drafts tokens for the sequences that decode in the next step. Drafts nothing if prompts need the rest of that step. */
   #draft(speculation: Speculation): void {
     const drafted = this.#drafted;
     drafted.length = 0;

@@ -1,5 +1,5 @@
-// Step loop: messages -> schedule -> one forward pass -> sample -> frames -> one turn of the event loop. It has the model
-// and the scheduler's state to itself; nothing else runs on its thread.
+// Step loop: messages -> schedule -> one forward pass -> sample -> frames -> one turn of the event loop. It alone uses the
+// model and the scheduler; nothing else runs on its thread.
 import { performance } from "node:perf_hooks";
 import { Batch } from "../../../engines/batch.ts";
 import type { CompiledGrammar } from "../../../engines/decoding/grammar/matcher.ts";
@@ -29,13 +29,13 @@ export type { Subscriber } from "../sequence/generation-sequence.ts";
 export interface StepLoopOptions {
   readonly limits: SchedulerLimits;
   /**
-   * Frames of short steps leave together, up to this many ms after the frame before: while all cores compute, waking the
-   * readers costs more than a step's share of the time. 0 sends each step's tokens at once.
+   * Minimum time in ms between two frames, unless one is urgent: the tokens of several short steps are sent together. While all
+   * cores compute, waking the readers costs more than a step's share of the time. 0: the tokens of each step are sent at once.
    */
   readonly frameIntervalMs: number;
-  /** No drafts if absent. */
+  /** Absent: no drafts. */
   readonly createSpeculation?: CreateSpeculation;
-  /** Told of each cached prefix that is about to be dropped. */
+  /** Called with each cached prefix that is about to be dropped. */
   readonly onEvict?: (prefix: CachedPrefix) => void;
 }
 
@@ -43,7 +43,7 @@ type Scheduled = GenerationSequence | PooledSequence;
 
 export class StepLoop {
   readonly adapters: Adapters;
-  /** Whether the model can use a part of a cached prefix. */
+  /** Whether the model can reuse a part of a cached prefix. If not, it must use the whole prefix. */
   readonly truncates: boolean;
   readonly #statistics = new StepStatistics();
   readonly #model: LoadedModel;
@@ -56,7 +56,7 @@ export class StepLoop {
   readonly #batch: Batch;
   readonly #subscribers: Subscribers;
   readonly #wakeSignal = new WakeSignal();
-  /** Stopped, or the engine has failed. */
+  /** The loop was stopped, or the engine has failed. */
   #stopped = false;
 
   constructor(model: LoadedModel, options: StepLoopOptions) {
@@ -90,15 +90,15 @@ export class StepLoop {
     this.#batch = new Batch(capacity.maxSequences, capacity.maxBatchTokens);
   }
 
-  /** Totals, and how many sequences there are now. */
+  /** Returns the totals, and the current numbers of sequences. */
   snapshot(): ModelStatistics {
     const { speculation } = this.#preStep;
     return this.#statistics.snapshot(this.#model, this.#scheduler, speculation, this.adapters.count);
   }
 
   /**
-   * Queues all jobs or, if one is refused, none. `grammars`: compiled, by the id of the job. Throws model_failed once the
-   * loop has ended, and what the scheduler refuses a sequence for.
+   * Queues all jobs, or none if one is rejected. `grammars`: compiled grammars, by job id. Throws model_failed if the loop has
+   * ended, and the scheduler's error if it rejects a sequence.
    */
   submit(subscriber: Subscriber, jobs: readonly SequenceJob[], grammars?: ReadonlyMap<number, CompiledGrammar>): void {
     this.#checkRunning();
@@ -106,7 +106,7 @@ export class StepLoop {
     const opened: GenerationSequence[] = [];
     try {
       for (const job of jobs) opened.push(this.#open(subscriber, job));
-      // Displaced sequences close their matchers first: there are no more matchers than places in the queue.
+      // Matchers of displaced sequences are closed first, because there are only as many matchers as entries in the queue.
       this.#failDisplaced(this.#scheduler.add(opened));
       for (const sequence of opened) this.#openMatcher(sequence, grammars?.get(sequence.live.id) ?? null);
     } catch (error) {
@@ -116,7 +116,7 @@ export class StepLoop {
     this.#wakeSignal.wake();
   }
 
-  /** The pooled outputs of all prompts, one after the other. Cancelled like a sequence, by its id. */
+  /** Returns the pooled outputs of all prompts, concatenated. cancel() with the id cancels the job, as it does a sequence. */
   async pool(subscriber: Subscriber, message: Parameters<PooledJobs["start"]>[1]): Promise<Float32Array> {
     this.#checkRunning();
     this.#advance();
@@ -125,29 +125,32 @@ export class StepLoop {
     return result;
   }
 
-  /** Length of the longest cached prefix of a prompt, in tokens. */
+  /** Returns the length in tokens of a prompt's longest cached prefix. */
   cachedLength(tokens: Int32Array, adapter: number): number {
     return this.#scheduler.prefixes.findCopy({ tokens, adapter, total: tokens.length })?.length ?? 0;
   }
 
-  /** Adds a cached prefix from its exported bytes. False if there is no room, or the loop has ended and perhaps the engine. */
+  /**
+   * Adds a cached prefix from its exported bytes. Returns false if there is no room or the loop has ended.
+   * After its end, the engine may have been disposed.
+   */
   importPrefix(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
     return !this.#stopped && this.#scheduler.prefixes.import(adapter, tokens, bytes);
   }
 
-  /** Drops the cached prefix that was used last. False if there is none. */
+  /** Drops the most recently used cached prefix. Returns false if there is none. */
   evictLatestPrefix(): boolean {
     return this.#scheduler.prefixes.evictLatest();
   }
 
-  /** `how`: "stop" if the text of the sequences has met a stop string. */
+  /** Ends sequences. `how`: "stop" if their text contains a stop string. */
   cancel(subscriber: Subscriber, ids: readonly number[], how: "cancelled" | "stop" = "cancelled"): void {
     for (const id of ids) {
       this.#pools.cancel(subscriber, id);
       const sequence = this.#subscribers.find(subscriber, id);
       if (sequence) this.#end(sequence, how);
     }
-    // A paused sequence may have held the slot that others wait for.
+    // A cancelled sequence may have been paused and have held a slot that other sequences wait for.
     this.#wakeSignal.wake();
   }
 
@@ -162,7 +165,7 @@ export class StepLoop {
     this.#wakeSignal.wake();
   }
 
-  /** Cancels all sequences of a subscriber that is gone. */
+  /** Cancels all sequences of a subscriber that has ended. */
   drop(subscriber: Subscriber): void {
     this.#pools.drop(subscriber);
     for (const sequence of this.#subscribers.sequencesOf(subscriber)) this.#end(sequence, "cancelled");
@@ -170,7 +173,7 @@ export class StepLoop {
     this.#wakeSignal.wake();
   }
 
-  /** Runs until stop(). Rejects when the engine fails, after every sequence has failed. */
+  /** Runs steps until stop(). Rejects if the engine fails, after all sequences have been failed. */
   async run(): Promise<void> {
     while (!this.#stopped) {
       if (this.step()) await nextTurn();
@@ -178,7 +181,7 @@ export class StepLoop {
     }
   }
 
-  /** Cancels every sequence and ends run() after the current step. The model may be disposed once run() has ended. */
+  /** Cancels all sequences and ends run() after the current step. The model may be disposed only after run() has ended. */
   stop(): void {
     this.#stopped = true;
     this.#pools.failAll(stopped);
@@ -186,13 +189,13 @@ export class StepLoop {
     this.#wakeSignal.wake();
   }
 
-  /** Disposes what the loop has made. To be called just before the model is disposed. */
+  /** Disposes the objects that the loop has created. Call just before the model is disposed. */
   dispose(): void {
     this.adapters.close();
     this.#preStep.dispose();
   }
 
-  /** One step, synchronous. Returns false if there was nothing to run. */
+  /** Runs one step, synchronously. Returns false if there was nothing to run. */
   step(): boolean {
     let started = 0;
     let engineMs = 0;
@@ -201,7 +204,7 @@ export class StepLoop {
       started = performance.now();
       this.#advance(started);
       if (!this.#scheduler.schedule(this.#batch)) return false;
-      // A step with a prompt is long: finished tokens do not wait for it.
+      // A step with prompt tokens is long, so finished tokens are sent before it.
       if (this.#scheduler.promptTokensInStep > 0) this.#subscribers.flush();
       const before = performance.now();
       const output = this.#model.step(this.#batch);
@@ -220,7 +223,7 @@ export class StepLoop {
     return true;
   }
 
-  /** Waits for a message, or until the passing of time gives the scheduler something to do. */
+  /** Waits for a message, or until the next time at which the scheduler has something to do. */
   async #idle(): Promise<void> {
     this.#subscribers.flush();
     this.#scheduler.checkIntegrity();
@@ -233,7 +236,7 @@ export class StepLoop {
     if (this.#stopped) throw fromErrorRecord(stopped);
   }
 
-  /** Tells the scheduler the time, and fails the sequences whose queue timeout is over. */
+  /** Passes the time to the scheduler, and fails the sequences whose queue timeout has expired. */
   #advance(nowMs = performance.now()): void {
     for (const sequence of this.#scheduler.advance(nowMs))
       this.#fail(sequence, queueTimeout(nowMs - sequence.queuedMs));
@@ -256,7 +259,7 @@ export class StepLoop {
     this.#preStep.add(sequence);
   }
 
-  /** Fails sequences that lost their places in the full queue to another client's. */
+  /** Fails sequences that another client's sequences displaced from the full queue. */
   #failDisplaced(displaced: readonly Scheduled[]): void {
     for (const sequence of displaced) {
       const reason = sequence.wasPreempted ? displacedWhilePreempted : displacedWhileWaiting;
@@ -286,7 +289,7 @@ export class StepLoop {
     this.#forget(sequence);
   }
 
-  /** Removes a sequence from everything that knows it, in any state. */
+  /** Removes a sequence, in any state, from the scheduler, the subscribers, the pre-step and the users of its adapter. */
   #forget(sequence: GenerationSequence): void {
     this.#scheduler.cancel(sequence);
     this.#subscribers.remove(sequence);
@@ -296,7 +299,7 @@ export class StepLoop {
   }
 }
 
-/** Interval of looking whether a grammar's thread is ready, while nothing else can run. */
+/** Interval at which the loop checks whether a grammar is ready, while nothing else can run. */
 const grammarPollMs = 2;
 
 const stopped: ErrorRecord = {
@@ -310,7 +313,7 @@ function queueTimeout(waitedMs: number): ErrorRecord {
   return { code: "queue_timeout", message };
 }
 
-/** One turn of the event loop, so that messages are served between steps. */
+/** Waits for one turn of the event loop, so that messages are handled between steps. */
 function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

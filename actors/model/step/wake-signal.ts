@@ -1,6 +1,6 @@
-// Wake signal: lets a loop sleep until it is woken or its time is over.
+// Wake signal: lets a loop sleep until it is woken or a time has passed.
 
-/** Longest delay of a timer; longer waits get none. */
+/** Maximum delay of a timer in ms. No timer is set for longer waits. */
 const longestTimerMs = 2 ** 31 - 2;
 
 export class WakeSignal {
@@ -11,14 +11,14 @@ export class WakeSignal {
     let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {
       this.#wake = resolve;
-      // Timers round down to a whole millisecond.
+      // One ms is added because timers round down to a whole millisecond.
       if (ms < longestTimerMs) timer = setTimeout(resolve, Math.max(ms, 0) + 1);
     });
     clearTimeout(timer);
     this.#wake = null;
   }
 
-  /** Does nothing if the loop is awake. */
+  /** Wakes the loop. Does nothing if it is awake. */
   wake(): void {
     this.#wake?.();
   }
