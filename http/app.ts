@@ -137,7 +137,8 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
 }
 
 /**
- * Checks whether a request is an operation (health, metrics, documents), or uses a wrong method on a path with only operations.
+ * Checks whether a request is kept out of the access log by default: a CORS preflight, a request for an operation route
+ * (health, metrics, documents), or a wrong method on a path that has only operation routes.
  */
 function isQuiet({ method }: HttpRequest, matched: MatchedPath | undefined): boolean {
   if (method === "OPTIONS") return true;
