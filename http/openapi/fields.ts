@@ -1,5 +1,5 @@
-// Fields of a request as a flat list, derived from its JSON schema in the API document: path, types, default, and whether the
-// field is supported, ignored or rejected. Used by protocols.ts only.
+// Fields of a request as a flat list, read from its JSON schema in the API document: path, types, default, and whether the
+// field is supported, ignored or rejected. Used only to write docs/protocols.md.
 import type { ApiDocument } from "./document.ts";
 
 export type Support = "supported" | "ignored" | "refused";
