@@ -1,5 +1,5 @@
-// Response run: one response in progress: its fold, its events, and its writes to the store. Created by responses.ts; driven by
-// the pump of a client's stream, or by Responses.pump in the background.
+// Response run: one response in progress, with its fold, its events, and its writes to the store. Created by responses.ts.
+// Driven by the loop that sends a client's stream, or in the background by Responses.pump.
 import {
   type ItemTexts,
   maxStoredBytes,

@@ -1,4 +1,4 @@
-// Wire format of the facts about the machine and of the doctor's findings, for the routes and the command line.
+// JSON schemas of the facts about the machine and of the doctor's findings, for the routes and the command line.
 import { z } from "zod";
 import type { Diagnosis, EngineReport, SystemInfo } from "../../runtime/host/system.ts";
 

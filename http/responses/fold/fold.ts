@@ -1,5 +1,5 @@
-// Response fold: turns generation events into a response, as a resource and as stream events in step, so that the two cannot
-// differ. A response without a stream is the same fold without events.
+// Response fold: turns generation events into a response. It builds the resource and the stream events at the same time, so
+// that the two cannot differ. A response without a stream uses the same fold but discards the events.
 import type { FinishReason, GenerateEvent, Usage } from "../../../engines/generation.ts";
 import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../../runtime/errors.ts";

@@ -1,5 +1,6 @@
-// Tools of a response request and their translation to ToolUse. The shape is flat; the nested shape of chat completions is also
-// accepted. The model sees a function of a namespace under a longer name. Hosted tools are refused by name.
+// Tools of a response request and their translation to ToolUse. Their shape is flat; the nested shape of chat completions is
+// also accepted. The model sees the name of a function in a namespace with the namespace as prefix. Hosted tools are rejected
+// with an error that names them.
 import { z } from "zod";
 import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";
