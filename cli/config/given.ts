@@ -1,5 +1,5 @@
-// Reader of the three sources of settings (file, environment, flags): each becomes a map from key to given value. Unknown names
-// are refused. config.ts, its only caller, checks the values.
+// Reader of the three sources of settings (file, environment, flags). Each source becomes a map from key to given value.
+// Unknown names are rejected. config.ts, the only caller, checks the values.
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
 import type { Command } from "./key.ts";

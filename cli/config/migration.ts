@@ -6,7 +6,7 @@ interface OlderKey {
   /** Section of the old key. */
   readonly section: string;
   readonly now: { readonly name: string; readonly flag: string; readonly section: string };
-  /** Converts the value to its new form. `value` is "N" in the documentation, where no number is known. */
+  /** Converts the value to its new form. `value` is "N" if no number is known, for example in the documentation. */
   readonly translate: (value: number | "N") => string;
 }
 

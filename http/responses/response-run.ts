@@ -56,7 +56,7 @@ export interface RunOwner {
 export class ResponseRun implements StreamCodec, SavedResponse {
   readonly id: string;
   readonly isBackground: boolean;
-  /** Event log of a background stream, which several clients may read; null: none. */
+  /** Event log of a background stream, which clients may read repeatedly; null: none. */
   readonly log: EventLog | null;
   readonly #plan: ResponsePlan;
   readonly #owner: RunOwner;
