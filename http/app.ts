@@ -137,8 +137,8 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
 }
 
 /**
- * Checks whether a request is kept out of the access log by default: a CORS preflight, a request for an operation route
- * (health, metrics, documents), or a wrong method on a path that has only operation routes.
+ * Checks whether a request is not counted in the metrics and, by default, not in the access log: a CORS preflight, a request
+ * for an operations route (health, metrics, documents), or a wrong method on a path that has only operations routes.
  */
 function isQuiet({ method }: HttpRequest, matched: MatchedPath | undefined): boolean {
   if (method === "OPTIONS") return true;

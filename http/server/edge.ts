@@ -74,7 +74,7 @@ export interface EdgeOptions {
   readonly maxBodyBytesInFlight?: number;
   /** Maximum time in ms for a request body to arrive; default: 300 s. */
   readonly requestTimeoutMs?: number;
-  /** Called when connections are refused because the process has too few free file descriptors. */
+  /** Called when connections are rejected because the process has too few free file descriptors. */
   readonly onFull?: () => void;
 }
 
