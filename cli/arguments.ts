@@ -1,4 +1,5 @@
-// Command line: the command, and its flags as text. The table of keys defines the flags; resolveConfig checks their values.
+// Command line: parses the command and its flags, with flag values as text. The table of keys defines the flags; resolveConfig
+// checks their values.
 import arg from "arg";
 import { ServerError } from "../runtime/errors.ts";
 import { suggestion } from "../runtime/nearest.ts";
@@ -8,33 +9,33 @@ import { withoutTokens } from "./config/kinds.ts";
 
 const commandNames = ["serve", "run", "bench", "from-config"] as const;
 
-/** A command with settings. `from-config` runs the command that its file names. */
+/** Command with settings. `from-config` runs the command that its settings file names. */
 export type CommandName = (typeof commandNames)[number];
 
 const toolNames = ["cache", "login", "doctor", "completions"] as const;
 
-/** A command without settings, which parses its own arguments. */
+/** Command without settings; it parses its own arguments. */
 export type ToolName = (typeof toolNames)[number];
 
 const plannedCommands = ["tune", "quantize", "uqff", "update", "uninstall"];
 const everyCommand = [...commandNames, ...toolNames, ...plannedCommands];
 
-/** Values of `--kind` that may also be written before the flags: `serve text -m …`. */
+/** Values of `--kind`. A kind may also be a separate word before the flags: `serve text -m …`. */
 export const modelKinds = ["auto", "text", "multimodal", "diffusion", "speech", "embedding"];
 
 export interface CommandLine {
-  /** null: none is named; print the help, unless `tool` is set. */
+  /** Command to run. null: no command is given, so the help is printed unless `tool` is set. */
   readonly command: CommandName | null;
-  /** If set, all other fields are empty: the tool parses its own arguments. */
+  /** Tool and its arguments, which it parses itself. If set, all other fields are empty. */
   readonly tool: { readonly name: ToolName; readonly args: readonly string[] } | null;
   readonly flags: Flags;
-  /** The file of `from-config -f`. */
+  /** Settings file, from `from-config -f`; null: none. */
   readonly file: string | null;
   readonly help: boolean;
   readonly version: boolean;
 }
 
-/** `argv` starts with the command. Throws config_invalid for unknown commands, flags and words. */
+/** Parses the arguments; the first one is the command. Throws config_invalid for unknown commands, flags and words. */
 export function parseArguments(argv: readonly string[]): CommandLine {
   const [first, ...others] = argv;
   const tool = toolNames.find((name) => name === first);
@@ -58,7 +59,7 @@ export function parseArguments(argv: readonly string[]): CommandLine {
   return { ...nothing, command, flags: flagsOf(given), file: typeof file === "string" ? file : null, help, version };
 }
 
-/** The flags of keys, by their main names. */
+/** Returns the values of the flags that set keys, by the main name of each flag. */
 function flagsOf(given: Parsed): Flags {
   const { _: words } = given;
   const flags: Record<string, string | true | readonly string[]> = {};
@@ -69,7 +70,7 @@ function flagsOf(given: Parsed): Flags {
   return flags;
 }
 
-/** Sets a flag that was written under another name, `name`. */
+/** Sets a flag that was given under its other name `name`. Throws if the flag is already set. */
 function setOnce(flags: Record<string, unknown>, flag: string, value: string, name: string): void {
   if (flags[flag] !== undefined)
     throw invalid(`"${name}" means ${flag} ${value}, which is also given; remove one of them`);
@@ -84,13 +85,13 @@ function parseFlags(argv: readonly string[], isFromConfig: boolean): Parsed {
   for (const { flag, flags, shortFlag, key } of keyEntries) {
     if (flags.length === 0) continue;
     spec[flag] = key.shows === null ? Boolean : key.repeats ? [String] : String;
-    // -f means the settings file for from-config, and another key for the other commands.
+    // For from-config, -f means the settings file. For other commands it is the short flag of a key.
     for (const other of [...flags.slice(1), shortFlag ?? flag]) spec[other] ??= flag;
     if (key.shows === null) refuseValueOfSwitch(argv, flags);
   }
   const words = spellOut(withFlags(argv));
   try {
-    // The spec above yields only strings, lists of strings, `true` and the count.
+    // With the spec above, `arg` returns only strings, lists of strings, `true` and the count.
     return arg(spec, { argv: words }) as unknown as Parsed;
   } catch (cause) {
     if (!(cause instanceof arg.ArgError)) throw cause;
@@ -98,7 +99,7 @@ function parseFlags(argv: readonly string[], isFromConfig: boolean): Parsed {
   }
 }
 
-/** Repeats the flag before each of its values, as `arg` requires: `--lora a=b c=d`. */
+/** Repeats a flag before each of its values, as `arg` requires: `--lora a=b c=d`. */
 function withFlags(argv: readonly string[]): string[] {
   let flag = "";
   let follows: RegExp | undefined;
@@ -108,12 +109,12 @@ function withFlags(argv: readonly string[]): string[] {
       follows = keyEntries.find(({ flags }) => flags.includes(flag))?.key.follows;
       return [word];
     }
-    // The first value already follows the flag.
+    // The first value already has the flag before it.
     return argv[index - 1] !== flag && follows?.test(word) ? [flag, word] : [word];
   });
 }
 
-/** Rewrites what `arg` cannot parse: flags whose value is optional, and values of several lines after a `=`. */
+/** Rewrites two forms that `arg` cannot parse: flags with an optional value, and values with line breaks after a `=`. */
 function spellOut(argv: readonly string[]): string[] {
   return argv.flatMap((word, index) => {
     const [, flag, lines] = /^(--[^=]+)=([^-].*[\n\r\u2028\u2029].*)$/s.exec(word) ?? [];
@@ -124,13 +125,13 @@ function spellOut(argv: readonly string[]): string[] {
   });
 }
 
-/** `arg` ignores the text after the `=` of a switch: `--cpu=false` would mean true. */
+/** Rejects a value of a switch. `arg` ignores the text after its `=`, so `--cpu=false` would mean true. */
 function refuseValueOfSwitch(argv: readonly string[], flags: readonly string[]): void {
   const given = argv.find((word) => flags.some((flag) => word.startsWith(`${flag}=`)));
   if (given !== undefined) throw invalid(`${given.split("=")[0]} is a switch and takes no value; got "${given}"`);
 }
 
-/** Converts an error of `arg` to a ServerError: the flag, what it expects, and the most similar flag. */
+/** Converts an error of `arg` to a ServerError with the flag, the expected value, and the most similar known flag. */
 function explain(error: InstanceType<typeof arg.ArgError>, argv: readonly string[]): ServerError {
   const named = /(-{1,2}[^\s=]+)/.exec(error.message.split(": ").slice(1).join(": "))?.[1] ?? argv.join(" ");
   if (error.code === "ARG_UNKNOWN_OPTION") {

@@ -11,7 +11,7 @@ const require = createRequire(import.meta.url);
 const tsc = join(dirname(require.resolve("typescript/package.json")), "bin", "tsc");
 const asc = join(dirname(require.resolve("assemblyscript/package.json")), "bin", "asc.js");
 
-/** WASM modules: the folder of their sources, the file compiled, and the targets of its asconfig.json. */
+/** WASM modules: the folder of the sources, the file to compile, and the targets in asconfig.json. */
 const modules = [
   {
     folder: "engines/decoding/sampler/kernel",
@@ -25,13 +25,13 @@ const modules = [
   },
 ];
 
-/** Runs Node on a script; resolves to whether it succeeded. */
+/** Runs a script with Node.js. Resolves to whether it succeeded. */
 function run(argv) {
   const child = spawn(process.execPath, argv, { cwd: root, stdio: "inherit" });
   return new Promise((resolve) => child.on("close", (code) => resolve(code === 0)));
 }
 
-/** Time of the newest file under a folder. */
+/** Modification time of the newest file in a folder. */
 function newestFile(folder) {
   const entries = readdirSync(folder, { withFileTypes: true, recursive: true });
   return Math.max(
@@ -43,7 +43,7 @@ function fileTime(path) {
   return existsSync(path) ? statSync(path).mtimeMs : 0;
 }
 
-/** Compiles one WASM module unless its output is newer than its sources. */
+/** Compiles one WASM module, unless its output is newer than its sources. */
 function buildModule(folder, entry, target, output) {
   const source = join(root, folder);
   if (fileTime(join(root, "dist", `${output}.wasm`)) > newestFile(source)) return true;
@@ -64,7 +64,7 @@ const results = await Promise.all([
   ),
 ]);
 if (!results.every(Boolean)) process.exit(1);
-// cli/troupe.mjs builds again if a source is newer than this file.
+// Time stamp of the build: cli/troupe.mjs builds again if a source is newer than this file.
 const stamp = join(root, "dist", ".built");
 mkdirSync(dirname(stamp), { recursive: true });
 writeFileSync(stamp, "");

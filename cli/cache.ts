@@ -1,4 +1,5 @@
-// `troupe cache list` and `troupe cache delete`: shows the models in both caches (the hub's and this program's), and deletes one.
+// `troupe cache list` and `troupe cache delete`: list the models in both caches (the hub's and this program's), and delete one
+// of them.
 import { createInterface } from "node:readline/promises";
 import arg from "arg";
 import { hubCacheDirectory } from "../engines/files/hub/api/hub-locations.ts";
@@ -9,7 +10,7 @@ import { nearest, suggestion } from "../runtime/nearest.ts";
 
 const usage = "troupe cache list [--json], or troupe cache delete -m ID [-y]";
 
-/** `args`: the words after `troupe cache`. Throws config_invalid for unknown ones. */
+/** Runs the command; `args` are the words after `troupe cache`. Throws config_invalid for unknown words. */
 export async function cacheCommand(args: readonly string[]): Promise<void> {
   const { action, flags } = parse(args);
   if (flags["--help"]) return void process.stdout.write(`${usage}\n`);
@@ -55,7 +56,7 @@ function parse(args: readonly string[]) {
 
 function findModel(id: string | undefined, models: readonly CachedModel[]): CachedModel {
   if (id === undefined) throw invalid(`cache delete expects -m ID; got none: troupe cache list shows the ids`);
-  // Most packages are cached in one version; then the version can be omitted.
+  // The version can be omitted if only one version is cached, which is true for most packages.
   const found = models.filter((model) => model.id === id || model.id.startsWith(`${id}==`));
   const [first, ...others] = found;
   if (first !== undefined && others.length === 0) return first;

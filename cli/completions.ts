@@ -7,19 +7,19 @@ import type { Command } from "./config/key.ts";
 import { appliesTo, type KeyEntry, keyEntries } from "./config/keys.ts";
 import { commandHelp } from "./help.ts";
 
-/** A flag that a shell offers. */
+/** Flag that the shell suggests. */
 interface Flag {
-  /** As typed: `--port`, `-p`. */
+  /** Names as typed: `--port`, `-p`. */
   readonly names: readonly string[];
   readonly help: string;
-  /** Value: none, one of these words, a path, or any text. */
+  /** Kind of value: none, one of these words, a path, or any text. */
   readonly value: "none" | "path" | "any" | readonly string[];
 }
 
 interface Completed {
   readonly name: string;
   readonly help: string;
-  /** Words that may follow the command itself. */
+  /** Words that may follow the command directly. */
   readonly words: readonly string[];
   readonly flags: readonly Flag[];
 }
@@ -31,7 +31,7 @@ const helpFlag: Flag = { names: ["--help", "-h"], help: "Show the help", value: 
 const verboseFlag: Flag = { names: ["-v"], help: "Log level debug; -vv is trace", value: "none" };
 const jsonFlag: Flag = { names: ["--json"], help: "Print JSON", value: "none" };
 
-/** Prints the script. Throws config_invalid for an unknown shell. */
+/** Prints the completion script. Throws config_invalid for an unknown shell. */
 export function completionsCommand(args: readonly string[]): void {
   const [shell, ...others] = args;
   if (shell === "--help" || shell === "-h") return void process.stdout.write(`${usage}\n`);
@@ -83,7 +83,10 @@ function flagOf({ flags, shortFlag, key }: KeyEntry): Flag {
   return { names: shortFlag === null ? flags : [...flags, shortFlag], help: key.help, value: valueShown(key.shows) };
 }
 
-/** `shows` of a key: its values as `auto|on|off`, a path as FILE or DIR, free text in capitals. */
+/**
+ * Derives the kind of value from a key's placeholder `shows`, which is `auto|on|off` for fixed values, FILE or DIR for a path,
+ * and another word in capitals for free text.
+ */
 function valueShown(shows: string | null): Flag["value"] {
   if (shows === null) return "none";
   if (shows === "FILE" || shows === "DIR") return "path";
@@ -103,7 +106,7 @@ function bashScript(commands: readonly Completed[]): string {
     return [`  ${name})`, ...lines, `    ${bashWords(all)} ;;`].join("\n");
   });
   const general = [...commands.map(({ name }) => name), "--help", "--version"];
-  // If the script offers nothing, bash offers files.
+  // If the script suggests nothing, bash suggests files.
   return `# Completions of troupe for bash: source <(troupe completions bash)
 _troupe() {
   local word="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}" command=1
@@ -125,7 +128,7 @@ function bashWords(words: readonly string[]): string {
   return `COMPREPLY=($(compgen -W ${quoted(words.join(" "))} -- "$word"))`;
 }
 
-/** Code before the end of the case; empty for a path or free text. */
+/** Shell code that suggests values; empty for a path or free text. */
 function bashValues(value: Flag["value"]): string {
   return typeof value === "string" ? "" : `${bashWords(value)}; `;
 }
@@ -161,7 +164,7 @@ if [ "$funcstack[1]" = _troupe ]; then _troupe "$@"; else compdef _troupe troupe
 
 function zshSpec(name: string, { help, value }: Flag): string {
   const said = help.replaceAll(/[[\]:]/g, (sign) => `\\${sign}`);
-  // A star allows repetition; the command line itself refuses it for most flags.
+  // The star lets the shell suggest the flag again. For most flags, troupe itself rejects the repetition.
   const spec = `*${name}[${said}]`;
   if (value === "none") return spec;
   if (value === "path") return `${spec}:path:_files`;

@@ -1,5 +1,5 @@
-// `troupe doctor`: checks whether this machine can run the server, and prints the findings as text or JSON. Exit code 1 if a
-// check fails.
+// `troupe doctor`: checks whether this machine can run the server, and prints the findings as text or JSON. The exit code is 1
+// if a check fails.
 import arg from "arg";
 import { defaultModel } from "../engines/files/hub/resolve-model.ts";
 import { nativeHost } from "../engines/llama/native/native-host.ts";
@@ -17,7 +17,7 @@ import { diagnose } from "./system/inspector.ts";
 const usage = "troupe doctor [-m MODEL] [--json]";
 const marks = { ok: "ok   ", warn: "warn ", error: "ERROR" } as const;
 
-/** `args`: the words after `troupe doctor`. Throws config_invalid for unknown ones. */
+/** Runs the command; `args` are the words after `troupe doctor`. Throws config_invalid for unknown words. */
 export async function doctorCommand(args: readonly string[]): Promise<void> {
   const flags = parse(args);
   if (flags["--help"]) return void process.stdout.write(`${usage}\n`);
@@ -31,7 +31,7 @@ export async function doctorCommand(args: readonly string[]): Promise<void> {
   if (diagnosis.checks.some(({ status }) => status === "error")) process.exitCode = 1;
 }
 
-/** Settings of `serve -m model`; if serve refuses them, the reason and the defaults. */
+/** Returns the settings of `serve -m model`. If serve would reject them, returns the default settings and the reason. */
 function settings(model: string | null): { readonly config: Config; readonly problem: string | null } {
   const { flags } = parseArguments(["serve", ...(model === null ? [] : ["-m", model])]);
   const request = { command: "serve", flags, defaultModel } as const;
@@ -43,7 +43,7 @@ function settings(model: string | null): { readonly config: Config; readonly pro
   }
 }
 
-/** The engine of each configured model, and why some have none. Downloads missing models. */
+/** Returns the engine of each configured model, and a failed check for each model without one. Downloads missing models. */
 async function engineReports(config: Config): Promise<{ engines: EngineReport[]; failures: Check[] }> {
   const progress = createProgress();
   const log = createLogger({ level: "silent", format: "text" });
@@ -75,7 +75,7 @@ function parse(args: readonly string[]) {
   }
 }
 
-/** The findings as text. */
+/** Formats the findings as text. */
 export function report({ system, checks }: Diagnosis): string {
   const { host, physicalCores, build } = system;
   const { brand, logicalCores } = host.cpu;

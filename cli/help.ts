@@ -26,13 +26,13 @@ export const commandHelp: Readonly<Record<CommandName | ToolName, string>> = {
 const lineWidth = 100;
 const flagWidth = 38;
 
-/** Text of `troupe --help`. */
+/** Returns the text of `troupe --help`. */
 export function commandsHelp(): string {
   const lines = Object.entries(commandHelp).map(([name, help]) => `  ${name.padEnd(14)}${help}`);
   return `Usage: troupe COMMAND [FLAGS]\n\nCommands:\n${lines.join("\n")}\n\nFlags of a command: troupe COMMAND --help\n`;
 }
 
-/** Text of `troupe COMMAND --help`: the command's flags by section of the file. */
+/** Returns the text of `troupe COMMAND --help`: the command's flags, grouped by section of the settings file. */
 export function flagsHelp(command: Command): string {
   const own = keyEntries.filter((entry) => entry.flags.length > 0 && appliesTo(entry, command));
   const built = own.filter(({ key }) => !key.planned);
@@ -81,7 +81,7 @@ function extras(key: Key, command: Command): string[] {
   ];
 }
 
-/** Empty if there is no default: an unset value, a switch that is off, an empty list. */
+/** Returns the default as text. It is empty if there is none: an unset value, a switch that is off, or an empty list. */
 function defaultText({ defaultSays, defaultOf, default: fallback }: Key, command: Command): string {
   const value = defaultOf?.[command] ?? fallback;
   if (Array.isArray(value) && value.length === 0) return "";

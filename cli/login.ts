@@ -1,5 +1,5 @@
-// `troupe login`: verifies an access token with the hub and stores it in the file of the hub's Python library. The token is
-// never printed.
+// `troupe login`: verifies an access token with the hub, then stores it in the file that the hub's Python library uses. The
+// token is never printed.
 import { text } from "node:stream/consumers";
 import arg from "arg";
 import { whoAmI } from "../engines/files/hub/api/hub-api.ts";
@@ -9,7 +9,10 @@ import { ServerError } from "../runtime/errors.ts";
 
 const usage = "troupe login [--token TOKEN]; without --token it is asked for, or read from standard input";
 
-/** `args`: the words after `troupe login`. Throws config_invalid if there is no token or the hub refuses it. */
+/**
+ * Runs the command; `args` are the words after `troupe login`. Throws config_invalid if there is no token or the hub rejects
+ * it.
+ */
 export async function loginCommand(args: readonly string[]): Promise<void> {
   const flags = parse(args);
   if (flags["--help"]) return void process.stdout.write(`${usage}\n`);
@@ -24,7 +27,7 @@ export async function loginCommand(args: readonly string[]): Promise<void> {
 function parse(args: readonly string[]) {
   try {
     const { _: words, ...flags } = arg({ "--help": Boolean, "-h": "--help", "--token": String }, { argv: [...args] });
-    // The message does not quote the word: it may be the token.
+    // The message does not quote the unexpected word, because it may be the token.
     if (words.length > 0) throw invalid(`unexpected words; login expects ${usage}`);
     return flags;
   } catch (cause) {
@@ -33,7 +36,7 @@ function parse(args: readonly string[]) {
   }
 }
 
-/** Name of the account; null, with a warning, if the hub cannot be reached. */
+/** Returns the name of the account. If the hub cannot be reached, logs a warning and returns null. */
 async function accountOf(token: string): Promise<string | null> {
   const context = hurried({ ...(await createHubContext({ tokenSource: "none" })), token });
   let name: string | null;
@@ -61,13 +64,13 @@ async function askForToken(): Promise<string> {
   }
 }
 
-/** Reads a line in raw mode: the terminal does not echo it and does not edit. */
+/** Reads a line in raw mode, in which the terminal does not echo the typed text or handle editing keys. */
 async function readHidden(input: NodeJS.ReadableStream): Promise<string> {
   let line = "";
   for await (const chunk of input.setEncoding("utf8")) {
     for (const character of String(chunk)) {
       if (character === "\r" || character === "\n") return line;
-      // Ctrl-C and Ctrl-D.
+      // These characters are Ctrl-C and Ctrl-D.
       if (character === "\x03" || character === "\x04") throw invalid("login cancelled; nothing is stored");
       line = character === "\x7f" || character === "\b" ? line.slice(0, -1) : line + character;
     }

@@ -58,7 +58,7 @@ async function main(argv: readonly string[]): Promise<void> {
 
 function commandOf(name: CommandName, file: TomlFile | undefined): Command {
   if (name !== "from-config") return name;
-  // parseArguments refuses from-config without a file, so it is defined.
+  // The file is defined, because parseArguments rejects from-config without a file.
   return (file as TomlFile).command;
 }
 

@@ -1,16 +1,16 @@
-// Progress of a download or load: a bar on a terminal, otherwise a few lines.
+// Progress of a download or load: a bar on a terminal, a few lines of text on any other output.
 import cliProgress from "cli-progress";
 
-/** Percentage between two lines if the output is no terminal. */
+/** Percentage between two lines if the output is not a terminal. */
 const lineStep = 25;
 
 export interface Progress {
-  /** `done` and `total` are bytes, or a fraction of 1; `total` is null while it is unknown. */
+  /** Shows the progress. `done` and `total` are bytes, or fractions of 1; `total` is null while it is unknown. */
   update(label: string, done: number, total: number | null): void;
   stop(): void;
 }
 
-/** A new label starts a new bar or line. */
+/** Creates a progress display. A new label starts a new bar or line. */
 export function createProgress(stream: NodeJS.WriteStream = process.stderr): Progress {
   return stream.isTTY ? createBar(stream) : createLines(stream);
 }
@@ -37,7 +37,7 @@ function createBar(stream: NodeJS.WriteStream): Progress {
         });
         bar.start(total ?? 1, 0, { label, size: "" });
       }
-      // Without a total, the bar stays empty and only the size changes.
+      // While the total is unknown, the bar stays empty and only the size changes.
       bar.setTotal(total ?? Math.max(1, done * 2));
       bar.update(total === null ? 0 : Math.min(done, total), { label, size: sizeText(done, total) });
     },
@@ -61,7 +61,7 @@ function createLines(stream: NodeJS.WriteStream): Progress {
   };
 }
 
-/** Empty for totals below 1 MB: those are fractions or counts, which the bar shows. */
+/** Returns the size as text. It is empty for totals below 1 MB, which are fractions or counts that the bar itself shows. */
 function sizeText(done: number, total: number | null): string {
   const megabyte = 1e6;
   const shown = (bytes: number) => (bytes / megabyte).toFixed(bytes < 10 * megabyte ? 1 : 0);

@@ -1,5 +1,5 @@
-// `troupe serve`: composition root of the server. It fetches the models, starts the places and the HTTP server, prints the
-// addresses, and shuts everything down in order on a signal.
+// `troupe serve`: composition root of the server. It downloads missing models, starts the worker threads and processes and the
+// HTTP server, and prints the addresses. On a signal it shuts everything down in order.
 
 import type { Inference } from "../actors/api/inference.ts";
 import { InferenceService } from "../actors/front/inference-service.ts";
@@ -19,9 +19,9 @@ import { createProgress } from "./progress.ts";
 import { checkOptions } from "./system/check-options.ts";
 import { systemInspector } from "./system/inspector.ts";
 
-/** Time for responses that were ended to send the error to their clients. */
+/** Milliseconds in which interrupted responses can send their error to the clients. */
 const lastWordsMs = 500;
-/** Free memory that an arena of the native heap keeps, in bytes. */
+/** Free memory in bytes that an arena of the native heap may keep. */
 const keptHeapBytes = 2 ** 20;
 
 export async function serve(config: Config): Promise<void> {
@@ -36,7 +36,7 @@ export async function serve(config: Config): Promise<void> {
   }
 }
 
-/** Checked at start: with a low limit, some file or connection could not be opened later. */
+/** Checks the limit of open files at start, because with a low limit some file or connection could not be opened later. */
 function checkOpenFiles(): void {
   const limit = openFileLimit();
   if (limit >= MIN_OPEN_FILES) return;
@@ -44,7 +44,7 @@ function checkOpenFiles(): void {
   throw new ServerError("config_invalid", `${message}; raise the limit, for example with "ulimit -n 4096"`);
 }
 
-/** Resolves when all models are loaded. The shutdown closes the observers. */
+/** Starts the server. Resolves when all models are loaded. The shutdown closes the observers. */
 async function serveObserved(config: Config, log: Logger, observers: readonly ClosableObserver[]): Promise<void> {
   const { troupe, server } = config;
   const progress = createProgress();
@@ -85,7 +85,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
     await closeListeners(listeners, troupe.shutdownDeadlineSecs * 1000, log);
     await mcp?.mcp.close();
     app.endBackground();
-    // Ends running requests with an error; their clients get lastWordsMs to read it.
+    // Ends running requests with an error. Their clients have lastWordsMs to read it.
     await front.stop(placeStopMs);
     await closeWithin(listeners, lastWordsMs);
     for (const listener of listeners) listener.forceClose();
@@ -108,7 +108,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
   process.stdout.write(greeting(config, listener, mcp));
 }
 
-/** null: mcp_port is unset. */
+/** Starts the MCP server; null if mcp_port is not set. */
 async function mcpOf(config: Config, app: App, inference: Inference, log: Logger): Promise<McpListener | null> {
   const { mcpPort } = config.server;
   if (mcpPort === null) return null;
@@ -116,7 +116,10 @@ async function mcpOf(config: Config, app: App, inference: Inference, log: Logger
   return listenMcp(config, mcpPort, { app, inference, log });
 }
 
-/** Stops accepting connections and waits for running requests up to the deadline. The rest ends with the places. */
+/**
+ * Stops accepting connections and waits for running requests until the deadline. Requests that still run end when the worker
+ * threads and processes stop.
+ */
 async function closeListeners(listeners: readonly Listener[], deadlineMs: number, log: Logger): Promise<void> {
   for (const listener of listeners) listener.close();
   if (await closeWithin(listeners, deadlineMs)) return;
@@ -134,7 +137,7 @@ async function closeWithin(listeners: readonly Listener[], limitMs: number): Pro
   return isClosed;
 }
 
-/** The first signal starts a graceful shutdown; a second one exits at once. */
+/** Handles signals. The first one starts a graceful shutdown, a second one exits at once. */
 function stopOnSignals(stop: () => Promise<void>, log: Logger): void {
   let isStopping = false;
   const onSignal = (signal: NodeJS.Signals) => {

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
-// Start of troupe: builds dist/ if it is missing or older than the sources, then runs the program in this same process, so that
-// signals reach it. Plain JavaScript, since it runs before anything is compiled. It must stay readable
-// by old versions of Node, to tell them so.
+// Start script of troupe: builds dist/ if it is missing or older than the sources. Then it runs the program in the same
+// process, so that signals reach the program. It is plain JavaScript, because it runs before anything is compiled. It uses only
+// syntax that old versions of Node.js can parse, so that it can tell their users to update.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -10,7 +10,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 const oldestNode = [20, 11];
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const program = join(root, "dist", "cli", "main.js");
-/** Written by cli/build.mjs after a build; its time is the build's start. */
+/** Time stamp that cli/build.mjs writes after a build. Its file time is the start of the build. */
 const stamp = join(root, "dist", ".built");
 const lock = join(root, "dist", ".building");
 const sourceFolders = ["cli", "http", "actors", "engines", "runtime"];
@@ -18,7 +18,7 @@ const sourceFiles = ["package.json", "tsconfig.json", "tsconfig.build.json"];
 const minOpenFiles = 256;
 const lockPollMs = 100;
 const lockLimitMs = 5 * 60 * 1000;
-/** A start writes its pid into the lock at once: a lock without a pid after this time is abandoned. */
+/** Milliseconds after which a lock without a pid is abandoned, because a start writes its pid into the lock at once. */
 const lockPidLimitMs = 5000;
 
 function requireNode() {
@@ -32,7 +32,7 @@ function fail(message) {
   process.exit(1);
 }
 
-/** Time of the newest source under `path`. */
+/** Modification time of the newest source under `path`. */
 function newestSource(path) {
   let newest = 0;
   for (const entry of readdirSync(path, { withFileTypes: true })) {
@@ -55,8 +55,8 @@ function hasSources() {
 }
 
 /**
- * Whether the program failed to load for lack of file descriptors. A package whose package.json cannot be opened is reported
- * as missing, so a low limit counts too.
+ * Checks whether the program failed to load because of too few file descriptors. A package whose package.json cannot be opened
+ * is reported as missing, so a low limit is also treated as the cause.
  */
 function isFileLimitLow(error) {
   if (error.code === "EMFILE" || error.code === "ENFILE") return true;
@@ -64,7 +64,9 @@ function isFileLimitLow(error) {
   return typeof limit === "number" && limit < minOpenFiles;
 }
 
-/** Builds once however many starts there are: the directory `lock` belongs to the one that could create it. */
+/**
+ * Builds once, even if several starts run at the same time. The start that could create the directory `lock` does the build.
+ */
 function buildLocked() {
   mkdirSync(join(root, "dist"), { recursive: true });
   const deadline = Date.now() + lockLimitMs;
@@ -91,7 +93,10 @@ function takeLock() {
   }
 }
 
-/** Removes a lock whose owner is dead. Several starts may see it at once: none may remove a lock that another then took. */
+/**
+ * Removes a lock whose owner is dead. Several starts may see the lock at the same time, so a start must not remove a lock that
+ * another start has taken since.
+ */
 function removeAbandoned() {
   const taken = lockTime(lock);
   if (taken === null || !isAbandoned(taken)) return;
@@ -105,7 +110,7 @@ function removeAbandoned() {
   }
 }
 
-/** Time a lock was taken, in milliseconds since 1970; null: no lock. */
+/** Returns the time when a lock was taken, in milliseconds since 1970; null if there is no lock. */
 function lockTime(path) {
   try {
     return statSync(path).mtimeMs;
@@ -114,7 +119,10 @@ function lockTime(path) {
   }
 }
 
-/** Whether the process that holds the lock is dead. Between creating the lock and writing the pid, there is no pid. */
+/**
+ * Checks whether the process that holds the lock is dead. Between the creation of the lock and the writing of the pid, the lock
+ * has no pid.
+ */
 function isAbandoned(taken) {
   try {
     process.kill(Number(readFileSync(join(lock, "pid"), "utf8")), 0);

@@ -1,5 +1,5 @@
-// App: leads a request to its handler. It answers CORS preflights, unknown paths, wrong methods and draining itself, and
-// turns every error into an answer. Created by the composition root; an edge (or a test) calls `handle`.
+// App: routes each request to its handler. It handles CORS preflights, unknown paths, wrong methods and draining itself, and
+// turns every error into an error response. Created by the composition root; an HTTP front end (or a test) calls `handle`.
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelManagement } from "../actors/api/model-management.ts";
@@ -27,28 +27,28 @@ import { AnswerMemory } from "./shared/answer/answer-memory.ts";
 
 export interface AppOptions {
   readonly inference: Inference;
-  /** Default: models are neither loaded nor unloaded. */
+  /** Default: models cannot be loaded or unloaded over HTTP. */
   readonly models?: ModelManagement;
-  /** Default null: no model takes adapters. */
+  /** Default null: no model accepts adapters. */
   readonly lora?: LoraAdapters | null;
   readonly log: Log;
   /** Storage of responses; default: in memory. */
   readonly storedResponses?: StoredResponses;
   readonly config?: Partial<HttpConfig>;
-  /** See MAX_ANSWER_BYTES. */
+  /** Maximum bytes of all answers in progress; default: MAX_ANSWER_BYTES. */
   readonly maxAnswerBytes?: number;
   readonly system?: SystemInspector;
-  /** Observers of each request for inference, and of results of inference, besides the access log and the metrics. */
+  /** Observers of inference requests and results, in addition to the access log and the metrics. */
   readonly observers?: readonly ExchangeObserver[];
 }
 
 export interface App {
   readonly handle: EdgeHandler;
-  /** Refuses new inference with `draining` from now on; running requests continue, and /health answers as before. */
+  /** Rejects new inference with `draining` from now on. Running requests continue, and /health still responds. */
   drain(): void;
-  /** Interrupts the responses that run in the background. */
+  /** Interrupts all background responses that are running. */
   endBackground(): void;
-  /** Settles when the responses that have ended are stored. */
+  /** Resolves when all responses that have ended are stored. */
   settled(): Promise<void>;
 }
 
@@ -73,9 +73,9 @@ const memoryLimits = {
   maxAgeMs: 30 * 24 * 3600 * 1000,
 };
 
-/** Headers of the contract. */
+/** Request headers that the API contract names. */
 const contractHeaders = "Content-Type, Authorization, x-api-key, alt-version, alt-beta, x-request-id";
-/** Further headers of the vendors' own clients, which fail in a browser without them. */
+/** Additional request headers that the vendors' client libraries send; without them these clients fail in a browser. */
 const clientHeaders =
   "anthropic-version, anthropic-beta, anthropic-dangerous-direct-browser-access, x-stainless-arch, x-stainless-helper, " +
   "x-stainless-helper-method, x-stainless-lang, x-stainless-os, x-stainless-package-version, x-stainless-retry-count, " +
@@ -136,7 +136,10 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
   };
 }
 
-/** Whether a request is an operation, or has the wrong method for a path that has only operations. */
+/**
+ * Checks whether a request is not counted in the metrics and, by default, not in the access log: a CORS preflight, a request
+ * for an operations route (health, metrics, documents), or a wrong method on a path that has only operations routes.
+ */
 function isQuiet({ method }: HttpRequest, matched: MatchedPath | undefined): boolean {
   if (method === "OPTIONS") return true;
   if (matched === undefined) return false;
@@ -150,7 +153,7 @@ function refuseDraining(exchange: Exchange): void {
   exchange.fail(new ServerError("draining", "the server is shutting down; send the request to another one"));
 }
 
-/** Runs a handler, synchronous or asynchronous, and ends the exchange. */
+/** Runs a handler, synchronous or asynchronous, then finishes the exchange. */
 function runHandler(route: Route, exchange: Exchange, context: Context): void {
   const failed = (thrown: unknown): void => {
     exchange.fail(thrown);
@@ -175,7 +178,7 @@ function refuseRoute(exchange: Exchange, methods: ReadonlyMap<string, Route> | u
   }
   const allowed = allow(methods);
   const message = `${path.slice(0, 200)} takes ${allowed.allow}, not ${method.slice(0, 20)}`;
-  // A client of this path expects the path's own error format.
+  // A client of this path expects the error format of the path's protocol.
   const [format] = [...methods.values()].flatMap(({ errors }) => errors ?? []);
   exchange.fail(new ServerError("method_not_allowed", message), allowed, format);
 }

@@ -1,4 +1,5 @@
-// Context: what a route handler gets besides its request: the models, their management, and the settings of the HTTP server.
+// Context: what a route handler receives in addition to its request: models, model management, and the settings of the HTTP
+// server.
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelManagement } from "../actors/api/model-management.ts";
@@ -12,40 +13,40 @@ import type { AnswerMemory } from "./shared/answer/answer-memory.ts";
 
 /** Settings of the HTTP server, as plain values. */
 export interface HttpConfig {
-  /** A silent stream gets a comment line after this many milliseconds; 0: never. */
+  /** Milliseconds without output after which a stream sends a comment line; 0: never. */
   readonly keepAliveMs: number;
-  /** A client that reads nothing for this many milliseconds is disconnected. */
+  /** Milliseconds without reading after which a client is disconnected. */
   readonly readerStallMs: number;
   readonly accessLog: boolean;
-  /** Log operations too: health, metrics, documents. */
+  /** Whether the access log includes operations: health, metrics, documents. */
   readonly accessLogHealth: boolean;
   readonly disableRequestIdHeader: boolean;
-  /** Disable metrics: nothing is counted, and GET /metrics answers 503. */
+  /** Disables metrics: nothing is counted, and GET /metrics responds with 503. */
   readonly disableMetrics: boolean;
-  /** Most responses that run in the background at once. */
+  /** Maximum number of background responses that run at the same time. */
   readonly maxBackgroundResponses: number;
   /** Listening address. */
   readonly host: string;
-  /** Further host names of the server, for example behind a proxy. */
+  /** Additional host names of the server, for example the name of a proxy. */
   readonly allowedHosts: readonly string[];
-  /** Web origins that may use the server, through known host names only; null: every origin and every host name. */
+  /** Web origins that may use the server, through known host names only; null: all origins and all host names are allowed. */
   readonly corsOrigins: readonly string[] | null;
-  /** Let requests load and unload LoRA adapters, and show the adapters' sources. */
+  /** Whether requests may load and unload LoRA adapters and see the adapters' sources. */
   readonly allowLoraUpdates: boolean;
 }
 
 export interface Context {
-  /** Facts about the machine, and its checks. */
+  /** Facts about the machine, and checks of it. */
   readonly system: SystemInspector;
   readonly inference: Inference;
   readonly models: ModelManagement;
-  /** null if no model takes adapters. */
+  /** null if no model accepts adapters. */
   readonly lora: LoraAdapters | null;
   readonly config: HttpConfig;
   readonly log: Log;
-  /** Like `inference.tokenTexts`, but holds nothing of an exchange, so it may outlive one. */
+  /** Like `inference.tokenTexts`, but the result holds no data of an exchange, so it may outlive the exchange. */
   readonly tokenTexts: (model: string) => ShownTokens;
-  /** Memory of all answers in progress. */
+  /** Budget for the memory of all answers in progress. */
   readonly answerMemory: AnswerMemory;
   /** Running and stored responses. */
   readonly responses: Responses;
@@ -53,5 +54,5 @@ export interface Context {
   readonly metrics: HttpMetrics | null;
 }
 
-/** Answers one request through its exchange. A thrown error becomes the error answer. */
+/** Responds to one request through its exchange. If it throws, the exchange sends an error response. */
 export type RouteHandler = (exchange: Exchange, context: Context) => void | Promise<void>;

@@ -1,5 +1,5 @@
-// Errors on the wire: status, type and Retry-After of each error code, and the common envelope. A protocol with another shape
-// has its own ErrorFormat; nothing else in http/ builds error bodies.
+// HTTP errors: status, type and Retry-After of each error code, and the common error body. A protocol with another error body
+// defines its own ErrorFormat; nothing else in http/ builds error bodies.
 import { z } from "zod";
 import { type ErrorCode, type ErrorRecord, errorCodes } from "../runtime/errors.ts";
 import type { ReplyHeaders } from "./server/edge.ts";
@@ -89,17 +89,17 @@ export function errorBody(error: ErrorRecord): string {
 /** The error format of a protocol. */
 export interface ErrorFormat {
   statusOf(code: ErrorCode): number;
-  /** The protocol's name of a code, if it differs. */
+  /** Returns the name of an error code in this protocol; absent if the names are the same. */
   nameOf?(code: ErrorCode): string;
-  /** The body of a failed response. */
+  /** Builds the body of a failed response. */
   body(error: ErrorRecord, requestId: string): string;
-  /** Schema of that body; needs an id for references in the API document. */
+  /** Schema of the error body; it needs an id for references in the API document. */
   readonly schema: z.ZodType;
-  /** Response header with the request id in addition to x-request-id. */
+  /** Name of an additional response header with the request id, besides x-request-id. */
   readonly requestIdHeader?: string;
 }
 
-/** Response headers with the request id. */
+/** Names of the response headers that carry the request id. */
 export function requestIdHeaders({ requestIdHeader: vendors }: ErrorFormat): readonly string[] {
   return vendors === undefined ? commonIdHeaders : [...commonIdHeaders, vendors];
 }
@@ -119,7 +119,7 @@ const errorEnvelope = z
 
 export const commonErrors: ErrorFormat = { statusOf, body: errorBody, schema: errorEnvelope };
 
-/** Whether every response with this code has Retry-After. */
+/** Whether every response with this error code has a Retry-After header. */
 export function saysWhenToRetry(code: ErrorCode): boolean {
   return rules[code].retryAfterSeconds !== undefined;
 }

@@ -1,5 +1,5 @@
-// Exchange: one HTTP request and its answer. Adds the common headers, turns errors into the error envelope, and informs the
-// observers. Made by the app for each request; protocol routes use HTTP only through it.
+// Exchange: one HTTP request and its response. Adds the common headers, turns errors into error bodies, and notifies the
+// observers. Created by the app for each request; protocol routes use HTTP only through it.
 import { type ErrorCode, type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import { commonErrors, type ErrorFormat, errorHeaders, requestIdHeaders } from "./errors.ts";
 import type { Generation } from "./observe/instrumented-inference.ts";
@@ -8,23 +8,23 @@ import { requestId } from "./observe/request-id.ts";
 import type { DescribedRoute, PathParameters } from "./route.ts";
 import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "./server/edge.ts";
 
-/** Observes each request: access log, metrics, request log, tracing. */
+/** Observer of requests: access log, metrics, request log, tracing. */
 export interface ExchangeObserver {
-  /** The route of the request is known, its model is not. */
+  /** Called when the route of the request is known. Its model is not known yet. */
   began?(exchange: Exchange): void;
-  /** The request has ended, answered or not. Must not throw. */
+  /** Called when the request has ended, with or without a response. Must not throw. */
   ended(exchange: Exchange): void;
 }
 
 export interface ExchangeOptions {
   readonly log: Log;
   readonly disableRequestIdHeader: boolean;
-  /** Origins whose pages may read answers; null: any. */
+  /** Origins whose pages may read responses; null: all. */
   readonly corsOrigins: readonly string[] | null;
   readonly observers: readonly ExchangeObserver[];
 }
 
-/** Status of a request whose client disconnected before the answer. */
+/** Logged status of a request whose client disconnected before the response. */
 export const CLIENT_GONE = 499;
 
 export const jsonHeaders = { "content-type": "application/json" };
@@ -38,17 +38,17 @@ export const eventStreamHeaders = {
 export class Exchange {
   readonly request: HttpRequest;
   readonly id: string;
-  /** Arrival of the request, milliseconds since 1970. */
+  /** Time when the request arrived, in milliseconds since 1970. */
   readonly receivedAt = Date.now();
   /** Id of the request's model; "" until it is known. */
   model = "";
   /** null until the request has started a generation. */
   generation: Generation | null = null;
-  /** Called with each piece of the answer's body. */
+  /** Called with each piece of the response body. */
   tap: ((body: string | Uint8Array) => void) | null = null;
-  /** Set if the answer is an error. */
+  /** Set if the response is an error. */
   errorCode: ErrorCode | null = null;
-  /** null: the request matches no route. */
+  /** null if the request matches no route. */
   route: DescribedRoute | null = null;
   parameters: PathParameters = {};
   #errors: ErrorFormat = commonErrors;
@@ -75,22 +75,22 @@ export class Exchange {
     return this.#status;
   }
 
-  /** The answer is an event stream, and has begun. */
+  /** Whether the response is an event stream that has begun. */
   get isStream(): boolean {
     return this.#isStream;
   }
 
-  /** The answer is complete. */
+  /** Whether the response is complete. */
   get isWhole(): boolean {
     return this.#isWhole;
   }
 
-  /** Bytes of the answer's body, also if the client has disconnected. */
+  /** Bytes of the response body. They are also counted after the client has disconnected. */
   get sentBytes(): number {
     return this.#sentBytes;
   }
 
-  /** Call it once the route is known, before the handler runs. */
+  /** Notifies the observers that the request begins. Call it once the route is known, before the handler runs. */
   begin(): void {
     for (const observer of this.#options.observers) observer.began?.(this);
   }
@@ -117,10 +117,10 @@ export class Exchange {
     this.#reply.send(status, this.#withCommon(headers), body);
   }
 
-  /** Answers with the error's status and envelope. An error that is not a ServerError is logged, and shown as `internal`. */
+  /** Sends an error response. An error that is not a ServerError is logged, and the client sees the code `internal`. */
   fail(thrown: unknown, headers: ReplyHeaders = {}, format: ErrorFormat = this.#errors): void {
     this.#errors = format;
-    // The client has disconnected; that is the most likely reason of the error.
+    // The client has disconnected, which is also the most likely cause of the error.
     if (this.request.signal.aborted) return;
     const error = thrown instanceof ServerError ? toErrorRecord(thrown) : this.unexpected(thrown);
     this.errorCode = error.code;
@@ -128,7 +128,7 @@ export class Exchange {
     this.send(format.statusOf(error.code), head, format.body(error, this.id));
   }
 
-  /** Logs a thrown value that is not a ServerError. Returns the error to show instead. */
+  /** Logs a thrown value that is not a ServerError. Returns the error to send instead. */
   unexpected(thrown: unknown): ErrorRecord {
     this.#options.log.error({ requestId: this.id, err: thrown }, "a request failed unexpectedly");
     return { code: "internal", message: `internal error; details are in the server log under request id ${this.id}` };
@@ -139,7 +139,7 @@ export class Exchange {
     return this.openStream({ ...eventStreamHeaders, ...headers });
   }
 
-  /** Begins an answer that is sent in pieces. */
+  /** Begins a response that is sent in pieces. */
   openStream(headers: ReplyHeaders): StreamSink {
     this.#status = 200;
     this.#isStream = headers["content-type"] === eventStreamHeaders["content-type"];
@@ -147,7 +147,7 @@ export class Exchange {
     return this.#isObserved ? this.#observed(sink) : sink;
   }
 
-  /** Call it once, when the request has ended, answered or not. */
+  /** Notifies the observers that the request has ended. Call it once, with or without a response. */
   finish(): void {
     for (const observer of this.#options.observers) observer.ended(this);
   }
@@ -165,7 +165,7 @@ export class Exchange {
     return common;
   }
 
-  /** Only listed origins get the header. `vary`: caches must not reuse an answer for another origin. */
+  /** Adds the CORS header for listed origins only. `vary` keeps caches from reusing a response for another origin. */
   #restrictOrigin(headers: Record<string, string>, corsOrigins: readonly string[]): void {
     const origin = this.request.headers.get("origin");
     headers.vary = "origin";

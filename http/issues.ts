@@ -1,4 +1,4 @@
-// Issues: turns the validator's issues about a body into one ServerError. Messages of the schemas are kept.
+// Issues: turns the validator's issues about a body into one ServerError. Error messages that a schema defines are kept.
 import type { z } from "zod";
 import { type ErrorCode, ServerError } from "../runtime/errors.ts";
 import { suggestion } from "../runtime/nearest.ts";
@@ -25,17 +25,17 @@ function picture(value: unknown): string {
   return String(value);
 }
 
-/** Limits names and values of the client, so that an error does not return megabytes. */
+/** Shortens names and values that the client sent, so that an error does not return megabytes. */
 function clip(text: string): string {
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }
 
-/** Error message for schemas with several types. */
+/** Creates the error message of a schema that accepts several types. */
 export function expected(what: string): (issue: RawIssue) => string {
   return (issue) => `expected ${what}, got ${picture(issue.input)}`;
 }
 
-/** Error message for a union of objects discriminated by `field`. */
+/** Creates the error message of a union of objects discriminated by `field`. */
 export function expectedVariant(what: string, field: string, values: readonly string[]): (issue: RawIssue) => string {
   return (issue) => {
     if (issue.code !== "invalid_union") return expected(what)(issue);
@@ -44,7 +44,7 @@ export function expectedVariant(what: string, field: string, values: readonly st
   };
 }
 
-/** Error message of all other issues: what was expected and what was received. */
+/** Returns the error message of all other issues: what was expected and what was received. */
 export function expectation(issue: RawIssue): string | undefined {
   switch (issue.code) {
     case "invalid_type":
@@ -62,7 +62,9 @@ export function expectation(issue: RawIssue): string | undefined {
   }
 }
 
-/** The error of an invalid body: its first issue, at the deepest path. */
+/**
+ * Builds the error of an invalid body from its first issue. If that issue is a union, the issue with the longest path is used.
+ */
 export function describeIssue(issues: readonly Issue[], knownFields: readonly string[]): ServerError {
   const { path, issue } = deepest({ path: [], issue: issues[0] as Issue });
   if (issue.code === "unrecognized_keys") {
@@ -79,13 +81,13 @@ interface Located {
   readonly issue: Issue;
 }
 
-/** Among the branches of a union, the issue with the longest path is the most specific. */
+/** Returns the issue with the longest path among the branches of a union, because it is the most specific one. */
 function deepest(from: { path: readonly PropertyKey[]; issue: Issue }): Located {
   const here = { path: [...from.path, ...from.issue.path], issue: from.issue };
   if (from.issue.code !== "invalid_union") return here;
   let best: Located = here;
   for (const branch of from.issue.errors) {
-    // The value has another type than this branch, so its issues are meaningless.
+    // The value does not have the type of this branch, so the issues of the branch are meaningless.
     if (branch.some((issue) => issue.code === "invalid_type" && issue.path.length === 0)) continue;
     for (const inner of branch) {
       const found = deepest({ path: here.path, issue: inner });

@@ -1,5 +1,5 @@
 // JSON bodies: checks content type, UTF-8, JSON and schema. Each failure is a ServerError that names the field, what was
-// expected and what was received. read-request.ts reads the bodies of inference requests, which may be long.
+// expected and what was received. The bodies of inference requests may be long; read-request.ts reads them.
 import { z } from "zod";
 import { ServerError } from "../runtime/errors.ts";
 import { describeIssue, expectation } from "./issues.ts";
@@ -16,59 +16,61 @@ const BACKSLASH = 0x5c;
 const decoder = new TextDecoder("utf-8", { fatal: true });
 const jsonType = /^application\/(?:json|[\w.-]+\+json)$/i;
 const utf8 = /^charset="?utf-?8"?$/i;
-/** A longer content type is refused unparsed. */
+/** Maximum length of a content type; a longer one is rejected unparsed. */
 const MAX_TYPE_LENGTH = 200;
 
 /**
- * Values of one body. A body may be 50 MB of one long text, but 50 MB of `[0,0,…` or `[[[[…` would block this thread for many
- * seconds and fill the heap with values and their issues.
+ * Maximum number of values in one body. A body may be one text of 50 MB, but 50 MB of `[0,0,…` or `[[[[…` would block this
+ * thread for many seconds and fill the heap with values and validation issues.
  */
 const MAX_VALUES = 200_000;
 
-/** Bytes of the longest body parsed on the main thread; a longer one takes over a millisecond, so a text worker parses it. */
+/**
+ * Maximum bytes of a body parsed on the main thread. Parsing a longer body takes over a millisecond, so a text worker does it.
+ */
 export const MAX_BODY_READ_HERE = 64 * 1024;
 
-/** A longer body stays in the body budget until its request is answered. */
+/** Maximum bytes of a small body. A longer body counts against the body budget until its request is answered. */
 const SMALL_BODY_BYTES = 256 * 1024;
 
 /** Fields that may name a model. */
 type ModelField = "model" | "model_id";
 type NamedModels = Readonly<Partial<Record<ModelField, unknown>>>;
 
-/** Models named in JSON bodies. */
+/** Models that JSON bodies name, by request. */
 const namedModels = new WeakMap<HttpRequest, NamedModels>();
 
-/** The model that a body names; `name` undefined: none. null: the body was not parsed as JSON. */
+/**
+ * Returns the model that a body names; `name` is undefined if it names none. Returns null if the body was not parsed as JSON.
+ */
 export function namedModel(request: HttpRequest, field: ModelField = "model"): { readonly name: unknown } | null {
   const named = namedModels.get(request);
   return named === undefined ? null : { name: named[field] };
 }
 
-/** Records the model of a short body, for `namedModel`, if the request is refused before its body is parsed. */
+/** Records the model of a short body for `namedModel`, in case the request is rejected before its body is parsed. */
 export function noteModel(request: HttpRequest): void {
   if (request.body.byteLength > MAX_BODY_READ_HERE) return;
   try {
     readJsonValue(request);
   } catch {
-    // Not JSON: it names no model.
+    // The body is not JSON, so it names no model.
   }
 }
 
-/** Records the model, for `namedModel`, of a body that another thread parsed. */
+/** Records for `namedModel` the model of a body that another thread parsed. */
 export function nameModel(request: HttpRequest, model: unknown): void {
   namedModels.set(request, { model });
 }
 
-/** The body of a request as a value of `schema`. Logs ignored fields. */
+/** Parses a request body and validates it against `schema`. Logs ignored fields. */
 export function readJson<Schema extends z.ZodObject>(request: HttpRequest, schema: Schema, log: Log): z.output<Schema> {
   const body = validate(schema, readJsonValue(request));
   tellIgnored(ignoredFields(schema, body), log);
   return body;
 }
 
-/**
- * The JSON value of a body of at most `limitBytes`, since parsing blocks this thread. Releases the bytes.
- */
+/** Parses a request body as JSON and releases its bytes. Limited to `limitBytes`, because parsing blocks this thread. */
 export function readJsonValue(request: HttpRequest, limitBytes = MAX_BODY_READ_HERE): unknown {
   checkContentType(request);
   const { byteLength } = request.body;
@@ -82,7 +84,7 @@ export function readJsonValue(request: HttpRequest, limitBytes = MAX_BODY_READ_H
   return value;
 }
 
-/** Throws `invalid_content_type`. */
+/** Throws `invalid_content_type` if the body is not declared as JSON. */
 export function checkContentType({ headers }: HttpRequest): void {
   const contentType = headers.get("content-type");
   if (contentType !== undefined && isJson(contentType)) return;
@@ -90,7 +92,7 @@ export function checkContentType({ headers }: HttpRequest): void {
   throw new ServerError("invalid_content_type", `expected content-type application/json in UTF-8, got ${got}`);
 }
 
-/** application/json or a +json type, with no parameter except the charset UTF-8. */
+/** Checks for application/json or a +json type, without parameters other than the charset UTF-8. */
 function isJson(contentType: string): boolean {
   if (contentType === "application/json") return true;
   if (contentType.length > MAX_TYPE_LENGTH) return false;
@@ -100,7 +102,7 @@ function isJson(contentType: string): boolean {
   return jsonType.test(type) && (charset === undefined || utf8.test(charset)) && more.length === 0;
 }
 
-/** Throws invalid_json; invalid_value for too many values. */
+/** Parses JSON. Throws `invalid_json`, or `invalid_value` if there are too many values. */
 export function parseJson(body: Uint8Array): unknown {
   if (body.byteLength === 0) throw new ServerError("invalid_json", "expected a JSON object, got an empty body");
   if (body.byteLength > MAX_VALUES && valueCount(body) > MAX_VALUES) {
@@ -114,7 +116,7 @@ export function parseJson(body: Uint8Array): unknown {
   }
 }
 
-/** Upper bound of the number of values: one per comma and opening bracket. Stops above the limit. */
+/** Upper bound of the number of values, from the commas and opening brackets. Stops counting above the limit. */
 function valueCount(body: Uint8Array): number {
   let count = 1;
   for (let i = 0; i < body.length && count <= MAX_VALUES; i++) {
@@ -125,21 +127,21 @@ function valueCount(body: Uint8Array): number {
   return count;
 }
 
-/** Index of the closing quote of the string that starts at `from`; the length of the body if there is none. */
+/** Returns the index of the quote that closes the string starting at `from`; the length of the body if there is none. */
 function closingQuote(body: Uint8Array, from: number): number {
   let at = body.indexOf(QUOTE, from);
   while (at >= 0 && isEscaped(body, at)) at = body.indexOf(QUOTE, at + 1);
   return at < 0 ? body.length : at;
 }
 
-/** Whether an odd number of backslashes precedes. */
+/** Whether an odd number of backslashes precedes the position `at`. */
 function isEscaped(body: Uint8Array, at: number): boolean {
   let before = at - 1;
   while (body[before] === BACKSLASH) before--;
   return (at - before) % 2 === 0;
 }
 
-/** Throws invalid_value with the field at fault. */
+/** Validates a body against a schema. Throws `invalid_value` that names the invalid field. */
 export function validate<Schema extends z.ZodObject>(schema: Schema, body: unknown): z.output<Schema> {
   const result = z.safeParse(schema, body, { error: expectation });
   if (result.success) return result.data;

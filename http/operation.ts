@@ -1,39 +1,39 @@
-// Operation: the description of a route in the API document, with its request, responses and errors. Every protocol folder
-// describes its routes; routes.ts collects them.
+// Operation: describes a route in the API document, with its request, responses and errors. Every protocol folder describes its
+// routes; routes.ts collects the descriptions.
 import type { z } from "zod";
 import type { ErrorCode } from "../runtime/errors.ts";
 
 export type Tag = "Inference" | "Models" | "LoRA adapters" | "Operations" | "MCP";
 
-/** A response body of one content type. */
+/** Response body of one content type. */
 export interface Content {
   readonly contentType: string;
-  /** Event stream: the schema of the JSON `data` of an event. Absent: plain text. */
+  /** Schema of the JSON body; for an event stream, of the JSON `data` of an event. Absent: plain text. */
   readonly schema?: z.ZodType;
   readonly description: string;
 }
 
 export interface Operation {
-  /** operationId in camelCase; schemas without an id are named after it. */
+  /** operationId in camelCase; schemas without an id are named after the operation. */
   readonly id: string;
   readonly tag: Tag;
   readonly summary: string;
   readonly description?: string;
-  /** Path parameters. */
+  /** Schema of the path parameters. */
   readonly path?: z.ZodObject;
-  /** Query parameters. */
+  /** Schema of the query parameters. */
   readonly query?: z.ZodObject;
-  /** The schema that parses the JSON body. */
+  /** Schema that parses the JSON body. */
   readonly body?: z.ZodType;
   /** Successful responses by status. */
   readonly answers: Readonly<Record<number, readonly Content[]>>;
-  /** The setting with the port, if the route has a separate port. */
+  /** Name of the setting with the port, if the route is served on a separate port. */
   readonly portSetting?: string;
-  /** Errors in addition to those of every route of its kind. */
+  /** Errors in addition to those that every route of this kind has. */
   readonly errors: readonly ErrorCode[];
 }
 
-/** Errors of every request to a model. */
+/** Errors that every request to a model may return. */
 export const modelErrors = [
   "model_not_found",
   "unsupported",
@@ -50,12 +50,12 @@ export const modelErrors = [
   "peer_gone",
 ] as const satisfies readonly ErrorCode[];
 
-/** A 200 response with a JSON body. */
+/** Describes a 200 response with a JSON body. */
 export function jsonAnswer(schema: z.ZodType, description: string): Operation["answers"] {
   return { 200: [{ contentType: "application/json", schema, description }] };
 }
 
-/** An event stream; `event` is the schema of the data of an event. */
+/** Describes an event stream; `event` is the schema of the data of an event. */
 export function streamContent(event: z.ZodType, description: string): Content {
   return { contentType: "text/event-stream", schema: event, description };
 }

@@ -1,8 +1,8 @@
-// Route table: finds the route of a path and method. Made by the app from the routes it serves.
+// Route table: finds the route of a path and method. Created by the app from the routes it serves.
 import type { PathParameters } from "./route.ts";
 import type { Route } from "./routes.ts";
 
-/** Routes of one path, by method. */
+/** Routes of one path, by HTTP method. */
 export interface MatchedPath {
   readonly methods: ReadonlyMap<string, Route>;
   readonly parameters: PathParameters;
@@ -18,7 +18,7 @@ const noParameters: PathParameters = {};
 export class RouteTable {
   readonly #literal = new Map<string, ReadonlyMap<string, Route>>();
   readonly #patterns: readonly Pattern[];
-  /** The path of each route, without duplicates. */
+  /** Paths of all routes, without duplicates. */
   readonly paths: readonly string[];
 
   constructor(routes: readonly Route[]) {
@@ -26,7 +26,7 @@ export class RouteTable {
     for (const route of routes) {
       const methods = byPath.get(route.path) ?? new Map<string, Route>();
       byPath.set(route.path, methods.set(route.method, route));
-      // HEAD is GET; the edge drops the body.
+      // HEAD uses the GET route; the HTTP front end omits the body.
       if (route.method === "GET") methods.set("HEAD", route);
     }
     const patterns: Pattern[] = [];
@@ -39,8 +39,8 @@ export class RouteTable {
   }
 
   /**
-   * Methods and parameters of a path; undefined if the path is not served. A literal path comes before a pattern, but only for
-   * its own methods: its last segment may also be a parameter of the pattern.
+   * Returns the methods and parameters of a path; undefined if the path is not served. A literal path takes precedence over a
+   * pattern, but only for the literal path's methods, because its last segment may also be a parameter of the pattern.
    */
   match(path: string, method: string): MatchedPath | undefined {
     const methods = this.#literal.get(path);
@@ -58,7 +58,7 @@ export class RouteTable {
   }
 }
 
-/** null if the path does not match the pattern. A parameter is never empty. */
+/** Returns the parameters of a path; null if it does not match the pattern. A parameter is never empty. */
 function parametersOf(pattern: readonly string[], segments: readonly string[]): PathParameters | null {
   if (pattern.length !== segments.length) return null;
   const parameters: Record<string, string> = {};
@@ -72,7 +72,7 @@ function parametersOf(pattern: readonly string[], segments: readonly string[]): 
   return parameters;
 }
 
-/** Decodes a segment; an invalid encoding stays as it is. */
+/** Decodes a path segment. A segment with an invalid encoding is returned unchanged. */
 function decoded(segment: string): string {
   try {
     return decodeURIComponent(segment);

@@ -45,7 +45,7 @@ import type { DescribedRoute } from "./route.ts";
 import { doctorOperation, systemInfoOperation } from "./system/operation.ts";
 import { systemDoctor, systemInfo } from "./system/route.ts";
 
-/** A route with its handler. */
+/** Route with its handler. */
 export interface Route extends DescribedRoute {
   readonly handler: RouteHandler;
 }
@@ -205,7 +205,7 @@ export const routes: readonly Route[] = [
   },
 ];
 
-/** Routes of the API document: these, and the MCP endpoint, which has its own port. */
+/** Routes in the API document: all routes above, and the MCP endpoint, which is served on a separate port. */
 export const describedRoutes: readonly DescribedRoute[] = [
   ...routes,
   { method: "POST", path: "/mcp", kind: "operations", errors: rpcErrors, operation: mcpOperation },

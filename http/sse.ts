@@ -1,5 +1,5 @@
-// Event streaming: pumps the events of a generation into a stream of server-sent events, with keep-alive comments, back
-// pressure and errors. The codec of a protocol makes the text.
+// Event streaming: sends the events of a generation as server-sent events, with keep-alive comments, back pressure and errors.
+// The protocol's codec creates the text.
 import type { GenerateEvent } from "../engines/generation.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { Exchange } from "./exchange.ts";
@@ -8,15 +8,15 @@ import { drained, writePiece } from "./server/write-piece.ts";
 
 export interface StreamCodec {
   /**
-   * The text of one batch of events, "" if there is nothing to send yet. Long text comes in pieces, which are all consumed
-   * before the next batch.
+   * Returns the text of one batch of events; "" if there is nothing to send yet. Long text comes in pieces, all of which are
+   * consumed before the next batch.
    */
   encode(events: readonly GenerateEvent[]): string | Iterable<string>;
-  /** The text that ends a stream that failed after its start. */
+  /** Returns the text that ends a stream if an error occurs after its start. */
   fail(error: ErrorRecord): string | Iterable<string>;
-  /** True once the text that ends the stream has been returned. */
+  /** Whether the text that ends the stream has been returned. */
   readonly isEnded: boolean;
-  /** Sent while the stream is idle; default: a comment. */
+  /** Text sent while the stream is idle; default: a comment line. */
   readonly keepAlive?: string;
 }
 
@@ -26,8 +26,8 @@ export interface StreamLimits {
 }
 
 /**
- * Answers with a stream. Nothing is sent before the first event, so that a request refused by the engine still gets its
- * status (thrown here). After `keepAliveMs` without an event the stream begins with a comment.
+ * Sends a stream. Nothing is sent before the first event, so a request that the engine rejects still gets the status of its
+ * error, which is thrown. After `keepAliveMs` without an event the stream begins with a comment line.
  */
 export async function streamEvents(
   exchange: Exchange,
@@ -48,7 +48,7 @@ export async function streamEvents(
     if (!codec.isEnded && !exchange.request.signal.aborted) {
       throw new ServerError("peer_gone", "the generation ended before it was done; send the request again");
     }
-    // A stream that ends without any text is an answer, too.
+    // A stream that ends without any text is also a valid response.
     if (!exchange.request.signal.aborted) writer.begin();
   } catch (thrown) {
     if (!writer.hasBegun) throw thrown;
@@ -67,7 +67,7 @@ class SseWriter {
   readonly #limits: StreamLimits;
   readonly #timer: NodeJS.Timeout | undefined;
   #sink: StreamSink | null = null;
-  /** Waits for the reader, or is in the middle of an event. */
+  /** Whether the writer waits for the client or is in the middle of an event. */
   #isBusy = false;
 
   constructor(exchange: Exchange, codec: StreamCodec, limits: StreamLimits) {
@@ -86,7 +86,7 @@ class SseWriter {
     return this.#sink;
   }
 
-  /** False: the next write must wait for `drained`. */
+  /** Writes a text. If it returns false, the caller must wait for `drained` before the next write. */
   write(text: string): boolean {
     if (text === "") return true;
     const sink = this.begin();
@@ -94,7 +94,7 @@ class SseWriter {
     return sink.write(text);
   }
 
-  /** Waits for the reader. A reader that stays stalled is disconnected, which aborts the request's signal. */
+  /** Waits until the client has read enough. A client that stays stalled is disconnected, which aborts the request's signal. */
   async drained(): Promise<void> {
     const sink = this.#sink;
     if (sink === null) return;
@@ -104,7 +104,7 @@ class SseWriter {
     this.#timer?.refresh();
   }
 
-  /** Writes pieces at the reader's pace. An error disconnects the reader: an event may have been half written. */
+  /** Writes pieces as fast as the client reads. An error disconnects the client, because an event may be half written. */
   async writePieces(pieces: Iterable<string>): Promise<void> {
     const { signal } = this.#exchange.request;
     const sink = this.begin();

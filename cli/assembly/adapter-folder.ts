@@ -1,7 +1,7 @@
-// Folder of this process for prepared adapters: private to the user, removed at exit. Folders of killed processes are removed by
-// the next start. Used by service-options.ts and bench.ts.
+// Folder in which this process keeps prepared adapters. It is private to the user and removed at exit. The next start removes
+// folders of killed processes. Used by service-options.ts and bench.ts.
 //
-// A reload, perhaps weeks later, reads the files again, so the folder is not in a place where old files are deleted.
+// The folder is not in a location where the system deletes old files, because a reload, perhaps weeks later, reads them again.
 import assert from "node:assert";
 import { lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { hostname, tmpdir } from "node:os";
@@ -17,7 +17,7 @@ export function createAdapterFolder(parents: readonly [...string[], string] = us
   return folder;
 }
 
-/** This program's cache, or else the system's folder for temporary files. */
+/** Returns the candidate parent folders: this program's cache, then the system's folder for temporary files. */
 function usualParents(): [string, string] {
   return [join(defaultCacheDirectory(process.env), "adapters"), tmpdir()];
 }
@@ -33,12 +33,15 @@ function makeIn([parent, ...others]: readonly string[]): string {
   }
 }
 
-/** Includes the host name: whether a process of another host or container is alive cannot be seen. */
+/**
+ * Prefix of the folder's name. It includes the host name, because a process cannot see whether a process on another host or in
+ * another container is alive.
+ */
 function prefix(): string {
   return `troupe-adapters-${hostname().replaceAll(/[^\w.-]/g, "_")}@`;
 }
 
-/** Removes folders of dead processes of this host and user; links are skipped. */
+/** Removes folders of dead processes of this host and user. Symbolic links are skipped. */
 function removeAbandoned(parent: string): void {
   for (const name of namesIn(parent)) {
     const [identity, random] = name.startsWith(prefix()) ? name.slice(prefix().length).split("@") : [];
@@ -48,7 +51,7 @@ function removeAbandoned(parent: string): void {
       const found = lstatSync(path);
       if (found.isDirectory() && found.uid === (process.getuid?.() ?? found.uid)) rmSync(path, { recursive: true });
     } catch {
-      // Another starting process may be removing it.
+      // Another starting process may be removing the same folder.
     }
   }
 }
@@ -57,7 +60,7 @@ function namesIn(folder: string): readonly string[] {
   try {
     return readdirSync(folder);
   } catch {
-    // A writable folder may be unreadable.
+    // A folder may be writable but not readable.
     return [];
   }
 }

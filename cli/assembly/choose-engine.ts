@@ -1,5 +1,5 @@
-// Choice of a model's engine: the setting; else what the host and the file allow; else the faster engine in a trial. It asks
-// model-specs.ts, its caller, only what the choice still depends on.
+// Engine choice for a model. The setting decides first. If it is automatic, the host and the file decide; if both engines are
+// possible, a trial picks the faster one. model-specs.ts answers questions lazily, only as far as the choice needs them.
 import type { EngineName } from "../../engines/engine.ts";
 import {
   describeFigures,
@@ -14,32 +14,34 @@ import type { EngineReport } from "../../runtime/host/system.ts";
 
 export interface EngineQuestions {
   readonly configured: "auto" | EngineName;
-  /** Path of the model, for messages. */
+  /** Path of the model, used in messages. */
   readonly path: string;
-  /** A setting that only the wasm engine supports; null: none. */
+  /** Name of a setting that only the wasm engine supports; null: none is set. */
   readonly wasmOnly: string | null;
-  /** Why the llama engine refuses the settings; null: it accepts them. */
+  /** Why the llama engine rejects the settings; null: it accepts them. */
   readonly llamaRefusal: string | null;
-  /** Version of the running Node, such as 20.11.0. */
+  /** Version of the running Node.js, for example 20.11.0. */
   readonly nodeVersion: string;
-  /** Kind of GPU the model may use; null: none. */
+  /** Returns the kind of GPU that the model may use; null: none. */
   gpu(): Promise<string | null>;
-  /** Why the llama engine's native libraries do not load on this machine; null: they load. */
+  /** Returns why the native libraries of the llama engine do not load on this machine; null: they load. */
   nativeProblem(): Promise<string | null>;
-  /** Why the wasm engine cannot run the model; null: it can. */
+  /** Returns why the wasm engine cannot run the model; null: it can. */
   wasmRefusal(): Promise<string | null>;
-  /** Speeds of both engines on the CPU, or why they are unknown. Called only if the wasm engine can run the model. */
+  /**
+   * Returns the speeds of both engines on the CPU, or why they are unknown. Called only if the wasm engine can run the model.
+   */
   trial(): Promise<TrialFindings | string>;
 }
 
 export interface EngineChoice extends Omit<EngineReport, "model"> {
   readonly engine: EngineName;
   readonly figures: TrialFigures | null;
-  /** The figures were measured now, not remembered. */
+  /** Whether the speeds were measured now; if false, they come from an earlier trial. */
   readonly isNew: boolean;
 }
 
-/** Throws `config_invalid` if the configured engine, or any engine, cannot run the model. */
+/** Chooses the engine. Throws `config_invalid` if the configured engine cannot run the model, or if no engine can. */
 export async function chooseEngine(questions: EngineQuestions): Promise<EngineChoice> {
   const { configured, path, wasmOnly } = questions;
   if (wasmOnly !== null && configured !== "wasm") return onlyWasm(questions, wasmOnly);

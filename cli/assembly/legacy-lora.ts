@@ -1,17 +1,17 @@
-// legacy_lora and its order file: the list of adapters to merge into a model at load. Used by model-adapters.ts.
+// Setting legacy_lora and its order file: the adapters to merge into a model when it is loaded. Used by model-adapters.ts.
 import { readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { z } from "zod";
 import { ServerError } from "../../runtime/errors.ts";
 
-/** An adapter of legacy_lora: a source, or one member of a source with several adapters. */
+/** Adapter of legacy_lora: a source, or one of several adapters in a source. */
 export interface LegacyAdapter {
   readonly source: string;
   readonly member: string | null;
 }
 
 const maxOrderBytes = 16 * 2 ** 20;
-/** Other fields of the file, such as the order of layers, are not used. */
+/** Schema of the order file. Its other fields, such as the order of layers, are not used. */
 const orderType = z.object({
   order: z
     .array(z.string().trim().min(1))
@@ -19,7 +19,7 @@ const orderType = z.object({
     .refine((names) => new Set(names).size === names.length),
 });
 
-/** All sources, or the adapters named by the order file. Throws config_invalid. */
+/** Returns all sources, or only the adapters that the order file names. Throws config_invalid. */
 export async function legacyAdapters(
   sources: readonly string[],
   orderFile: string | null,
@@ -29,7 +29,7 @@ export async function legacyAdapters(
   return names.map((name) => adapterOf(name, sources, orderFile));
 }
 
-/** `name` is the name of a source, or of a member of the only source. */
+/** Returns the adapter with this name. `name` is the name of a source or, if there is only one source, of an adapter in it. */
 function adapterOf(name: string, sources: readonly string[], orderFile: string): LegacyAdapter {
   const named = sources.find((source) => source === name) ?? sources.find((source) => nameOf(source) === name);
   if (named !== undefined) return { source: named, member: null };
@@ -39,7 +39,7 @@ function adapterOf(name: string, sources: readonly string[], orderFile: string):
   throw invalid(`"${orderFile}": order expects names of the adapters in legacy_lora: ${known}; got "${name}"`);
 }
 
-/** Short name of a source: the last part of its path or hub name. */
+/** Short name of a source: the last part of its path or of its hub name. */
 function nameOf(source: string): string {
   return basename(source.replace(/@[^/]*$/, "")).replace(/\.gguf$/i, "");
 }

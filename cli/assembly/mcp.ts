@@ -1,5 +1,5 @@
-// MCP server of `troupe serve`: its options from the settings, and its listener. serve.ts imports it only if mcp_port is set, so
-// that the MCP library is not loaded otherwise.
+// MCP server of `troupe serve`: its options from the settings, and its listener. serve.ts imports this module only if mcp_port
+// is set, because the import loads the MCP library.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { App } from "../../http/app.ts";
 import { Mcp } from "../../http/mcp/mcp.ts";
@@ -12,7 +12,7 @@ import { version } from "../version.ts";
 
 export interface McpListener {
   readonly listener: Listener;
-  /** See Mcp. */
+  /** MCP server object, see Mcp. */
   readonly mcp: Mcp;
 }
 

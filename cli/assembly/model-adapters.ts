@@ -1,5 +1,5 @@
-// LoRA adapters of a model, from the settings: fetches the adapters to load at start, and prepares those that are part of the
-// model (legacy_lora, xlora). Used by service-options.ts and bench.ts.
+// LoRA adapters of a model, from the settings: fetches the adapters to load at start, and prepares the adapters that are part
+// of the model (legacy_lora, xlora). Used by service-options.ts and bench.ts.
 import { realpathSync, statSync } from "node:fs";
 import type { ServedModel } from "../../actors/front/inference-service.ts";
 import type { PreloadedAdapter } from "../../actors/lora-registry/model-adapters.ts";
@@ -20,30 +20,30 @@ import type { Config, ModelConfig } from "../config/config.ts";
 import type { Progress } from "../progress.ts";
 import { legacyAdapters } from "./legacy-lora.ts";
 
-/** Context of all fetches and preparations. */
+/** Values that all fetches and preparations need. */
 export interface AdapterSetting {
   readonly config: Config;
-  /** Folder of prepared adapters. */
+  /** Folder for prepared adapters. */
   readonly folder: string;
   readonly log: Logger;
   readonly progress: Progress;
 }
 
 export type ModelAdapters = Pick<ServedModel, "adapters" | "ownAdapter"> & {
-  /** Limits for which the engine reserves room. */
+  /** Adapter limits for which the engine reserves memory. */
   readonly limits: AdapterLimits | null;
-  /** X-LoRA: adapters that the engine weights per token. */
+  /** X-LoRA: adapters that the engine weights for each token. */
   readonly mixture: MixtureSpec | null;
 };
 
 const noAdapters: ModelAdapters = { adapters: null, ownAdapter: null, limits: null, mixture: null };
 
-/** Whether any model has adapters or may get some. */
+/** Checks whether any model has adapters or may get some at run time. */
 export function takesAdapters({ models }: Config): boolean {
   return models.some(({ adapter }) => isDynamic(adapter) || adapter.legacyLora !== null || adapter.xlora !== null);
 }
 
-/** `path` is the model's file. Throws a ServerError that names the adapter and the model. */
+/** Prepares the adapters of a model; `path` is the model's file. Throws a ServerError that names the adapter and the model. */
 export async function modelAdapters(setting: AdapterSetting, model: ModelConfig, path: string): Promise<ModelAdapters> {
   const ownAdapter = await legacyAdapter(setting, model, path);
   if (ownAdapter !== null) {
@@ -59,7 +59,7 @@ export async function modelAdapters(setting: AdapterSetting, model: ModelConfig,
   return { ...noAdapters, adapters: { limits, preloaded }, limits };
 }
 
-/** Fetches the adapter. Throws a ServerError that names it and the model. */
+/** Fetches an adapter to load at start. Throws a ServerError that names the adapter and the model. */
 export async function preloadedAdapter(
   setting: AdapterSetting,
   model: ModelConfig,
@@ -75,7 +75,7 @@ export function limitsOf({ adapter }: ModelConfig): AdapterLimits {
   return { maxAdapters: adapter.loraMaxAdapters, maxRank: adapter.loraMaxRank, maxBytes: adapter.loraMaxBytes };
 }
 
-/** SERVICE_LORA_ADAPTER_ROOT as a real path. Throws config_invalid if it is not a folder. */
+/** Returns the real path of SERVICE_LORA_ADAPTER_ROOT. Throws config_invalid if it is not a folder. */
 export function adapterRoot({ server }: Pick<Config, "server">): string | null {
   const { loraAdapterRoot } = server;
   if (loraAdapterRoot === null) return null;
@@ -108,13 +108,13 @@ async function legacyAdapter(
       sources.push({ source: path, weight: 1 });
     }
     const { maxRank, maxBytes } = limitsOf(model);
-    // Ranks add up.
+    // The ranks of merged adapters add up.
     const limits = { maxRank: maxRank * sources.length, maxBytes };
     return prepareMerged(sources, { root: null, modelPath, limits, folder: setting.folder });
   });
 }
 
-/** The X-LoRA of a model, fetched and prepared; null: none. `modelPath` is the model's file. */
+/** Fetches and prepares the X-LoRA of a model; null if it has none. `modelPath` is the model's file. */
 export async function mixtureOf(
   setting: AdapterSetting,
   model: ModelConfig,
@@ -129,7 +129,7 @@ export async function mixtureOf(
 }
 
 interface AdapterSource {
-  /** Name in the progress display. */
+  /** Name shown in the progress display. */
   readonly label: string;
   readonly source: string;
   readonly member: string | null;
@@ -144,7 +144,7 @@ function fetchAdapter(
   return resolveAdapter(source, { ...which, ...fetchOptions(setting, model, label) });
 }
 
-/** `label`: name in the progress display. */
+/** `label`: name shown in the progress display. */
 function fetchOptions(
   { config, log, progress }: AdapterSetting,
   model: ModelConfig,
@@ -160,7 +160,7 @@ function fetchOptions(
   };
 }
 
-/** Adds `subject` to the message of a ServerError. */
+/** Runs `work`. If it throws a ServerError, adds `subject` to the error's message. */
 async function naming<T>(subject: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();

@@ -1,4 +1,4 @@
-// Model specs: fetches each model, chooses its engine, and builds its ModelSpec from the settings.
+// Model specs: downloads each model, chooses its engine, and builds its ModelSpec from the settings.
 import { join } from "node:path";
 import type { SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";
 import type { EngineName, KvBudget, ModelSpec } from "../../engines/engine.ts";
@@ -16,10 +16,10 @@ import type { Progress } from "../progress.ts";
 import { version } from "../version.ts";
 import { chooseEngine, type EngineChoice } from "./choose-engine.ts";
 
-/** Minimum of extra logits rows per step; prompts with logprobs use them. */
+/** Minimum number of additional logits rows per step, used by prompts with logprobs. */
 const leastExtraLogitsRows = 16;
 
-/** Path of a model's file, downloaded if it is not on this machine. */
+/** Returns the path of a model's file. Downloads the file if it is not on this machine. */
 export async function fetchModel(
   config: Config,
   { modelId, device, format }: ModelConfig,
@@ -36,7 +36,7 @@ export async function fetchModel(
   return path;
 }
 
-/** Spec of a model, whose file is downloaded if it is not on this machine. */
+/** Returns the spec of a model. Downloads its file if it is not on this machine. */
 export async function modelSpec(
   config: Config,
   model: ModelConfig,
@@ -68,25 +68,28 @@ function kvBudget({ pagedAttn: { kvCache, gpuMemoryUtilization } }: Config): KvB
   return gpuMemoryUtilization === null ? kvCache : { fraction: gpuMemoryUtilization };
 }
 
-/** A configured size is the size of a pool: with equal shares it would limit the length of each sequence. */
+/**
+ * Returns whether the KV cache is paged; null: the engine decides. A configured KV size means the size of a shared pool.
+ * Without paging it would be split into equal shares, which would limit the length of each sequence.
+ */
 function pagedKv(config: Config): boolean | null {
   const { mode } = config.pagedAttn;
   if (mode !== "auto") return mode === "on";
   return isPoolBySize(config) ? true : null;
 }
 
-/** Whether the KV cache is paged only because its size is set. */
+/** Checks whether the KV cache is paged only because its size is configured. */
 function isPoolBySize(config: Config): boolean {
   return config.pagedAttn.mode === "auto" && kvBudget(config) !== null;
 }
 
-/** Why the llama engine does not support these settings on a CPU; null: it does. */
+/** Returns why the llama engine does not support these settings on a CPU; null: it supports them. */
 function llamaRefusal({ troupe, models }: Config, { maxSequences }: ModelSpec): string | null {
   if (maxSequences > maxNativeSequences) return `max_seqs ${maxSequences} is more than its ${maxNativeSequences}`;
   return troupe.isolate === "false" && models.length > 1 ? "with isolate = false it runs one model" : null;
 }
 
-/** Chooses the engine of a model on this host, and logs the reason. */
+/** Chooses the engine of a model on this machine, and logs the reason. */
 export async function modelEngine(
   config: Config,
   { modelId, device, adapter }: ModelConfig,
@@ -130,7 +133,7 @@ export async function modelEngine(
   return choice;
 }
 
-/** null: the user has no home folder. */
+/** Returns the path of the file with trial results; null if the user has no home folder. */
 function trialRecord(): string | null {
   try {
     return join(defaultCacheDirectory(process.env), "engine-trials.json");

@@ -1,4 +1,4 @@
-// MTP (multi-token prediction): the settings as part of a ModelSpec. The engine refuses files without MTP layers.
+// MTP (multi-token prediction): adds its settings to a ModelSpec. The engine rejects model files without MTP layers.
 import type { ModelSpec, MtpSpec } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Logger } from "../../runtime/log/log.ts";
@@ -6,7 +6,7 @@ import type { Config, ModelConfig } from "../config/config.ts";
 import type { Progress } from "../progress.ts";
 import { fetchModel } from "./model-specs.ts";
 
-/** Adds the configured MTP layers to a model's spec, and fetches mtp_model if it is set. */
+/** Adds the configured MTP layers to a model's spec. Fetches mtp_model if it is set. */
 export async function withMtp(
   config: Config,
   model: ModelConfig,
@@ -16,7 +16,7 @@ export async function withMtp(
 ): Promise<ModelSpec> {
   const mtp = await mtpSpec(config, model, log, progress);
   if (mtp === null) return spec;
-  // Every sequence may have a draft in the same step.
+  // All sequences may have a draft in the same step, and each draft token needs a logits row.
   const draftRows = config.maxSeqs * (config.mtpNPredict ?? 1);
   return { ...spec, mtp, extraLogitsRows: Math.max(spec.extraLogitsRows, draftRows) };
 }

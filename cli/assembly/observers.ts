@@ -1,5 +1,5 @@
-// Optional observers of requests: the request log (`log`) and traces (`otlp_endpoint`). `serve` opens them before it listens and
-// closes them after the last response.
+// Optional request observers: the request log (setting `log`) and traces (setting `otlp_endpoint`). `serve` opens them before
+// it listens, and closes them after the last response.
 import type { ExchangeObserver } from "../../http/exchange.ts";
 import { RequestLog } from "../../http/observe/request-log.ts";
 import type { Logger } from "../../runtime/log/log.ts";
@@ -7,11 +7,11 @@ import type { Config } from "../config/config.ts";
 import { version } from "../version.ts";
 
 export interface ClosableObserver extends ExchangeObserver {
-  /** Writes buffered data. */
+  /** Writes buffered data, then closes the observer. */
   close(): Promise<void>;
 }
 
-/** Throws config_invalid if the request log cannot be opened. */
+/** Opens the configured observers. Throws config_invalid if the request log cannot be opened. */
 export async function openObservers(config: Config, log: Logger): Promise<readonly ClosableObserver[]> {
   const observers: ClosableObserver[] = [];
   if (config.log !== null) observers.push(await RequestLog.open(config.log, log));

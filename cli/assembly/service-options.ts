@@ -1,5 +1,5 @@
-// Options of InferenceService, from the settings: fetches missing models, chooses their engines, and sets limits. Used by serve
-// and run; it starts nothing.
+// Options of InferenceService, from the settings: downloads missing models, chooses their engines, and sets limits. Used by
+// serve and run. This module starts nothing.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
@@ -22,19 +22,24 @@ import { modelEngine, modelSpec, schedulerLimits } from "./model-specs.ts";
 import { withMtp } from "./mtp.ts";
 import { type DraftedModel, speculationOptions } from "./speculation.ts";
 
-/** Time for the places to stop after the last generation. */
+/** Milliseconds in which the worker threads and processes must stop after the last generation. */
 export const placeStopMs = 5000;
 
 const mailboxLimit = 4096;
-/** Number of unread events of a stream at which its sequences pause. */
+/** Number of unread events of a stream at which its sequences are paused. */
 const streamWindow = 256;
-/** One text worker prepares some hundred requests per second: more than the engine of a small machine can answer. */
+/**
+ * CPU cores per text worker. One worker prepares some hundred requests per second, which is more than the engine of a small
+ * machine can process.
+ */
 const coresPerTextWorker = 8;
 const maxTextWorkers = 4;
-/** Below this number of cores only one slow text task runs at a time, since it occupies a core. */
+/**
+ * Minimum number of cores for two slow text tasks at the same time. With fewer cores only one runs, since each occupies a core.
+ */
 const coresOfTwoSlow = 4;
 
-/** Service options, and the engine of each model with the reason. */
+/** Service options, and the engine of each model with the reason for its choice. */
 export interface FrontSettings extends ServiceOptions {
   readonly engines: readonly EngineReport[];
 }
@@ -115,14 +120,17 @@ async function servedModels(setting: AdapterSetting): Promise<{ models: ServedMo
   return { models, engines };
 }
 
-/** The first model; it is the only one if a draft model is set. */
+/** Returns the first model, which is the only one if a draft model is set. */
 function firstOf(config: Config, [served]: readonly ServedModel[]): DraftedModel {
   const [model] = config.models;
   assert(model !== undefined && served !== undefined, "there is at least one model");
   return { model, engine: served.engine, spec: served.spec };
 }
 
-/** A failed assertion in native code ends its whole process; a failure in WebAssembly is an exception. */
+/**
+ * Returns whether an engine runs in a process or a thread. A failed assertion in native code ends the entire process, but a
+ * failure in WebAssembly is only an exception.
+ */
 function carrierOf(engine: EngineName, isolate: Config["troupe"]["isolate"]): PlaceKind {
   if (isolate === "auto") return engine === "llama" ? "process" : "thread";
   return isolate === "true" ? "process" : "thread";
@@ -132,7 +140,10 @@ function isLlamaThread({ engine, carrier }: ServedModel): boolean {
   return engine === "llama" && carrier === "thread";
 }
 
-/** llama.cpp has one log callback per process: while one model loads, log lines of the others would call into its thread. */
+/**
+ * Error for two llama models in one process. llama.cpp has one log callback per process. While one model loads, log lines of
+ * the other models would call into its thread.
+ */
 function sharedProcess(second: string): ServerError {
   const message =
     "isolate = false expects one model on the llama engine: llama.cpp has one log callback per process, which several " +
@@ -141,7 +152,7 @@ function sharedProcess(second: string): ServerError {
   return new ServerError("config_invalid", message, { param: "isolate" });
 }
 
-/** Path of a lock file in a temporary folder that is removed at exit. */
+/** Returns the path of a lock file in a temporary folder that is removed at exit. */
 function createComputeLock(): string {
   const folder = mkdtempSync(join(tmpdir(), "troupe-"));
   process.on("exit", () => rmSync(folder, { recursive: true, force: true }));

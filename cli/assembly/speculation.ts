@@ -1,4 +1,4 @@
-// Speculative decoding: the options of a model place, from the settings.
+// Speculative decoding: the options for the thread or process that runs the model, from the settings.
 
 import type { SpeculationOptions } from "../../engines/decoding/speculation/options.ts";
 import type { EngineName, KvBudget, ModelSpec } from "../../engines/engine.ts";
@@ -8,17 +8,17 @@ import type { Config, ModelConfig } from "../config/config.ts";
 import type { Progress } from "../progress.ts";
 import { modelSpec } from "./model-specs.ts";
 
-/** KV memory of the draft model, as a fraction of the model's, in addition to it. */
+/** KV memory of the draft model, as a fraction of the target model's KV memory. It is allocated in addition to it. */
 const draftKvShare = 0.25;
 
-/** Target model: the draft model runs on the same engine and place, for the same number of sequences. */
+/** Target model. The draft model uses the same engine and the same thread or process, for the same number of sequences. */
 export interface DraftedModel {
   readonly model: ModelConfig;
   readonly engine: EngineName;
   readonly spec: ModelSpec;
 }
 
-/** Fetches the draft model if one is set. Throws config_invalid if there are several target models. */
+/** Returns the options, and fetches the draft model if one is set. Throws config_invalid if there are several target models. */
 export async function speculationOptions(
   config: Config,
   drafted: DraftedModel,
@@ -54,7 +54,10 @@ async function draftModel(
   return { engine, spec: { ...draftSpec, kvBudget, extraLogitsRows: 0, abortFlag, computeLock } };
 }
 
-/** A draft model needs less memory for the same tokens. A fraction of all memory belongs to the target model alone. */
+/**
+ * Returns the KV budget of the draft model, which needs less memory for the same tokens. A budget given as a fraction of all
+ * memory belongs to the target model only.
+ */
 function draftBudget(budget: KvBudget | null): KvBudget | null {
   if (budget === null || "fraction" in budget) return null;
   return "bytes" in budget ? { bytes: Math.ceil(budget.bytes * draftKvShare) } : budget;

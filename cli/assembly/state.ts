@@ -1,5 +1,5 @@
-// State of the server, from the settings: in a folder, or in the memory of the state place. Without a configured folder, the
-// server runs even if the default one cannot be used.
+// State of the server, from the settings. It is kept in a folder, or in the memory of the state thread or process. If no folder
+// is configured, the server runs even if the default folder cannot be used.
 import { isAbsolute, join, resolve } from "node:path";
 import { maxStoredBytes, type StoredResponses } from "../../actors/api/stored-responses.ts";
 import { StateClient } from "../../actors/front/state-client.ts";
@@ -18,7 +18,7 @@ export interface State {
   stop(deadlineMs: number): Promise<void>;
 }
 
-/** Throws config_invalid if the configured folder cannot be used. */
+/** Opens the state. Throws config_invalid if the configured folder cannot be used. */
 export async function openState({ troupe }: Pick<Config, "troupe">, log: Logger): Promise<State> {
   const limits: StoreLimits = {
     maxEntries: troupe.maxStoredResponses,
@@ -49,7 +49,10 @@ async function openFront(folder: string | null, limits: StoreLimits, log: Logger
   return { responses: front, stop: (deadlineMs) => front.stop(deadlineMs) };
 }
 
-/** By the XDG rules: a path that is not absolute is ignored. Throws config_invalid if there is no home folder. */
+/**
+ * Returns the default folder by the XDG rules, which ignore a path that is not absolute. Throws config_invalid if there is no
+ * home folder.
+ */
 export function defaultFolder(environment: Readonly<Record<string, string | undefined>>): string {
   const given = environment.XDG_STATE_HOME ?? "";
   return join(isAbsolute(given) ? given : join(homeFolder(), ".local", "state"), "troupe");

@@ -25,7 +25,7 @@ import { createProgress } from "../progress.ts";
 import { type Bench, measure, type Workload } from "./measure.ts";
 import { engineTable, type Row, toRow } from "./report.ts";
 
-/** Batch sizes to measure, up to max_seqs. */
+/** Batch sizes to measure; sizes above max_seqs are skipped. */
 const sequenceCounts = [1, 8, 32];
 
 export async function bench(config: Config): Promise<void> {
@@ -98,7 +98,7 @@ function generatedWorkloads(config: Config): Workload[] {
   return [...prefill, ...decode, ...halves];
 }
 
-/** The prepared adapter of the configured alias; null: none is configured. */
+/** Prepares the configured adapter; null if none is configured. */
 async function benchAdapter(
   setting: AdapterSetting,
   model: ModelConfig,

@@ -14,7 +14,9 @@ import { greedySampling } from "../../engines/generation.ts";
 import { Detokenizer } from "../../engines/text/tokenizer/detokenizer.ts";
 import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 
-/** One measurement: `sequences` in one batch, each with `promptLength` tokens in and `newTokens` out. */
+/**
+ * Workload of one measurement: one batch of `sequences`, each with `promptLength` input tokens and `newTokens` output tokens.
+ */
 export interface Workload {
   readonly kind: "prefill" | "decode" | "decode, random half of the ids" | "embedding";
   readonly sequences: number;
@@ -23,9 +25,9 @@ export interface Workload {
 }
 
 export interface Measurement {
-  /** Prompt tokens per second for prefill and embedding, otherwise new tokens per second; all sequences together. */
+  /** Prompt tokens per second for prefill and embedding, new tokens per second for decode; the sum over all sequences. */
   readonly tokensPerSecond: number;
-  /** Fraction of the time outside the engine's forward pass: scheduler, sampler, frames, detokenizer. */
+  /** Fraction of the time spent outside the engine's forward pass: scheduler, sampler, frames, detokenizer. */
   readonly outsideShare: number;
 }
 
@@ -33,14 +35,14 @@ export interface Bench {
   readonly loop: StepLoop;
   readonly vocabulary: Vocabulary;
   readonly maxSequences: number;
-  /** Id of the LoRA adapter of all sequences; absent: base model. */
+  /** Id of the LoRA adapter that all sequences use; absent: base model. */
   readonly adapter?: number;
 }
 
-/** Number of prompts made in this process. */
+/** Number of prompts created in this process. */
 let promptCount = 0;
 
-/** Rejects with the scheduler's error if it refuses the workload. */
+/** Runs a workload and measures it. Rejects with the scheduler's error if the scheduler does not accept the workload. */
 export async function measure(bench: Bench, workload: Workload): Promise<Measurement> {
   return workload.kind === "embedding" ? measurePooled(bench, workload) : measureGenerated(bench, workload);
 }
@@ -82,10 +84,10 @@ async function measurePooled(bench: Bench, { sequences, promptLength }: Workload
   return { tokensPerSecond: (sequences * promptLength * 1000) / ms, outsideShare: (ms - engineMs) / ms };
 }
 
-/** Prompts share no prefix: one found in the prefix cache would take no time. */
+/** Creates a prompt. No two prompts share a prefix, because a prefix found in the prefix cache would take no time. */
 function nextPrompt({ vocabulary }: Bench, length: number): Int32Array {
   const shift = 31 * promptCount++;
-  // Control tokens are at both ends of a vocabulary.
+  // Control tokens are at both ends of a vocabulary, so both ends are skipped.
   const first = Math.min(128, vocabulary.size >> 2);
   return Int32Array.from({ length }, (_, i) => (((i + shift) * 7919) % (vocabulary.size - 2 * first)) + first);
 }
@@ -95,7 +97,7 @@ function job(bench: Bench, { kind, promptLength, newTokens }: Workload, id: numb
   return {
     id,
     prompt: nextPrompt(bench, promptLength),
-    // The prefill step yields the first token.
+    // The prefill step already yields the first token.
     maxNewTokens: kind === "prefill" ? 1 : newTokens + 1,
     ignoreEos: true,
     adapter,
@@ -107,7 +109,7 @@ function job(bench: Bench, { kind, promptLength, newTokens }: Workload, id: numb
   };
 }
 
-/** Detokenizes the tokens, as the generation place does. */
+/** Subscriber that detokenizes the tokens, as the server does. */
 class TextConsumer implements Subscriber {
   tokens = 0;
   characters = 0;
@@ -118,7 +120,7 @@ class TextConsumer implements Subscriber {
     this.#vocabulary = vocabulary;
   }
 
-  /** Number of sequences that have their first token. */
+  /** Number of sequences that have produced their first token. */
   begun = 0;
 
   send({ rows, failed }: TokenFrame): void {
@@ -139,7 +141,7 @@ class TextConsumer implements Subscriber {
   }
 }
 
-/** 0..count-1 in a fixed pseudo-random order. */
+/** Returns the numbers 0..count-1 in a fixed pseudo-random order. */
 function shuffled(count: number): number[] {
   const ids = Array.from({ length: count }, (_, i) => i);
   let state = 42;

@@ -1,4 +1,4 @@
-// Report of measurements: medians over rounds, and a table.
+// Report of measurements: computes medians over the rounds and prints a table.
 import type { Measurement, Workload } from "./measure.ts";
 
 export interface Row extends Workload {
@@ -21,7 +21,7 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? upper : ((sorted[middle - 1] ?? Number.NaN) + upper) / 2;
 }
 
-/** Left-aligned first column, the others right-aligned. */
+/** Formats a table. The first column is left-aligned, the other columns are right-aligned. */
 export function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
   const all = [header, ...rows];
   const widths = header.map((_, column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));

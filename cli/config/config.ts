@@ -1,5 +1,5 @@
-// Config: all settings, resolved once at start from defaults, file, environment and flags (the later wins). It is frozen plain
-// data, so it can be sent to any thread.
+// Config: all settings, resolved once at start from defaults, file, environment and flags; later sources override earlier ones.
+// It is frozen plain data, so it can be sent to any thread.
 import { ServerError } from "../../runtime/errors.ts";
 import {
   type FileValues,
@@ -19,12 +19,12 @@ type Keys = typeof keys;
 
 const modelIdEntry = entryAt("models", "modelId");
 
-/** Fields are named after the keys: `max_seqs` is `maxSeqs`, `[server] port` is `server.port`. */
+/** Resolved settings. Fields are named after the keys: `max_seqs` is `maxSeqs`, `[server] port` is `server.port`. */
 export interface Config extends ValuesOf<Keys["general"]> {
   readonly command: Command;
-  /** The model_id of one of the models. */
+  /** Id of the default model, which is the model_id of one of the models. */
   readonly defaultModelId: string;
-  /** At least one; ids are unique. */
+  /** Models to load: at least one, with unique ids. */
   readonly models: readonly ModelConfig[];
   readonly server: ValuesOf<Keys["server"]>;
   readonly pagedAttn: ValuesOf<Keys["pagedAttn"]>;
@@ -33,12 +33,12 @@ export interface Config extends ValuesOf<Keys["general"]> {
   readonly bench: ValuesOf<Keys["bench"]>;
 }
 
-/** A model to load. Templates that are unset here come from the general keys. */
+/** Model to load. Templates that are not set for the model come from the general keys. */
 export interface ModelConfig extends ValuesOf<Keys["models"]> {
   readonly modelId: string;
   readonly format: ValuesOf<Keys["format"]>;
   readonly adapter: ValuesOf<Keys["adapter"]>;
-  /** `cpu` is the same for all models. */
+  /** Device settings; `cpu` has the same value for all models. */
   readonly device: ValuesOf<Keys["device"]> & { readonly cpu: boolean };
 }
 
@@ -47,13 +47,13 @@ export interface ConfigRequest {
   readonly flags: Flags;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly file?: TomlFile;
-  /** model_id if neither flags nor a file name one. */
+  /** model_id to use if neither a flag nor a file names a model. */
   readonly defaultModel: string;
 }
 
 /**
- * Throws config_invalid, naming the flag, variable or line at fault. Checks names first, then types, then rules between
- * settings, and last whether the feature is built.
+ * Resolves the settings. Checks names first, then types, then rules between settings, and last whether the feature is
+ * implemented. Throws config_invalid that names the invalid flag, variable or line.
  */
 export function resolveConfig(request: ConfigRequest): Config {
   const { command } = request;
@@ -93,7 +93,7 @@ function givenSettings(request: ConfigRequest): GivenSettings {
   };
 }
 
-/** Given values of each model, strongest source first. Flags other than `-m` apply to every model. */
+/** Returns the given values of each model, highest precedence first. Flags other than `-m` apply to every model. */
 function modelSources(request: ConfigRequest, flags: GivenValues, file: FileValues | undefined): GivenValues[][] {
   const named = flags.get(modelIdEntry)?.value;
   const ofEvery = new Map([...flags].filter(([entry]) => entry !== modelIdEntry));
@@ -111,7 +111,7 @@ function modelSources(request: ConfigRequest, flags: GivenValues, file: FileValu
   return file.models.map(({ values }) => [ofEvery, values]);
 }
 
-/** The strongest value of each key that is set, checked. */
+/** Returns the value of highest precedence for each key that is set, after checking it. */
 function checkedValues(sources: readonly GivenValues[], isWanted: (entry: KeyEntry) => boolean): GivenValues {
   const values = new Map<KeyEntry, Given>();
   for (const [entry, given] of sources.flatMap((source) => [...source])) {
@@ -129,7 +129,10 @@ function checkedValue({ key, name: param }: KeyEntry, { value, name, place }: Gi
   throw new ServerError("config_invalid", message, { param });
 }
 
-/** Refuses the first setting of a feature that is not built. A planned key may have a value that is the case anyway. */
+/**
+ * Rejects the first setting of a feature that is not implemented. A planned key is accepted if its value describes what the
+ * server does anyway.
+ */
 function refusePlanned(values: GivenValues): void {
   for (const [{ key }, { value, name, place }] of values) {
     const isPlanned = key.planned && !key.holds?.includes(value);
@@ -172,7 +175,7 @@ function resolveGroup<G extends GroupName>(group: G, command: Command, given: Gi
     const found = given.get(entry);
     values[field] = found === undefined ? (key.defaultOf?.[command] ?? key.default) : found.value;
   }
-  // The loop has set each built field of the group, as ValuesOf requires.
+  // The loop has set every implemented field of the group, as ValuesOf requires.
   return values as ValuesOf<Keys[G]>;
 }
 

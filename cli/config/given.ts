@@ -1,5 +1,5 @@
-// Reader of the three sources of settings (file, environment, flags): each becomes a map from key to given value. Unknown names
-// are refused. config.ts, its only caller, checks the values.
+// Reader of the three sources of settings (file, environment, flags). Each source becomes a map from key to given value.
+// Unknown names are rejected. config.ts, the only caller, checks the values.
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
 import type { Command } from "./key.ts";
@@ -7,14 +7,14 @@ import { appliesTo, groupNames, groups, type KeyEntry, keyEntries, sectionHeader
 import { insteadOfFlag, insteadOfKey } from "./migration.ts";
 import { isTable, lineOf, type TomlFile } from "./toml.ts";
 
-/** Flags by their long names, as text; `true` for a switch, a list for a flag that may be repeated. */
+/** Flags by their long names: text, `true` for a switch, or a list for a flag that may be repeated. */
 export type Flags = Readonly<Record<string, string | true | readonly string[]>>;
 
-/** A given value and its name in messages: `--port`, or `port` at `troupe.toml:7`. */
+/** Given value, and how messages refer to it: `--port`, or `port` at `troupe.toml:7`. */
 export interface Given {
   readonly value: unknown;
   readonly name: string;
-  /** `environment` or `FILE:LINE`; null for a flag. */
+  /** Where the value was set: `environment` or `FILE:LINE`; null for a flag. */
   readonly place: string | null;
 }
 
@@ -22,7 +22,7 @@ export type GivenValues = ReadonlyMap<KeyEntry, Given>;
 
 export interface FileValues {
   readonly values: GivenValues;
-  /** One per [[models]] entry, with the place of the entry. */
+  /** Values of each [[models]] entry, and the `FILE:LINE` of the entry. */
   readonly models: readonly { readonly values: GivenValues; readonly place: string }[];
 }
 
@@ -38,7 +38,7 @@ export function givenByFlags(flags: Flags, command: Command): GivenValues {
   return values;
 }
 
-/** Key of a long flag; `value` is the text after the flag. Throws config_invalid for an unknown flag. */
+/** Returns the key of a long flag; `value` is the text after the flag. Throws config_invalid for an unknown flag. */
 export function entryOfFlag(flag: string, value?: string): KeyEntry {
   const entry = keyEntries.find(({ flags }) => flags.includes(flag));
   if (entry !== undefined) return entry;
@@ -56,7 +56,7 @@ export function givenByEnvironment(
   for (const entry of keyEntries) {
     const name = entry.key.environment;
     const raw = name === undefined ? undefined : environment[name];
-    // Unlike a flag, a variable is set for all commands: it is ignored if this one does not accept it.
+    // A variable is ignored if this command does not accept it, because, unlike a flag, it is set for all commands.
     if (name === undefined || raw === undefined || !appliesTo(entry, command)) continue;
     if (raw === "" && !entry.key.refusesEmpty) continue;
     values.set(entry, { value: entry.key.read(raw), name, place: "environment" });
@@ -81,7 +81,7 @@ interface Reading {
   readonly file: TomlFile;
   readonly command: Command;
   readonly section: string;
-  /** Index of the [[models]] entry. */
+  /** Index of the current [[models]] entry. */
   readonly index: number;
   readonly values: Map<KeyEntry, Given>;
 }
@@ -97,7 +97,7 @@ function readModels(file: TomlFile, command: Command, value: unknown): { values:
   });
 }
 
-/** Reads a section and its subsections. */
+/** Reads a section of the file and its subsections. */
 function readSection(reading: Reading, section: string, value: unknown): void {
   if (!isTable(value)) {
     const [name = ""] = section.split(".").slice(-1);
@@ -129,7 +129,7 @@ function placeOf({ file, index }: Reading, path: string): string {
 }
 
 function entryOfKey(section: string, name: string, value: unknown, place: string): KeyEntry {
-  // General keys are at the top or under [runtime].
+  // General keys are at the top of the file or in the section [runtime].
   const home = section === "runtime" ? "" : section;
   const inSection = keyEntries.filter(({ group }) => groups[group].section === home);
   const entry = inSection.find(({ names }) => names.includes(name));
@@ -142,7 +142,7 @@ function entryOfKey(section: string, name: string, value: unknown, place: string
   throw invalid(`${place}: unknown key "${name}"${where}${suggestion(name, known)}${elsewhere(name)}`);
 }
 
-/** The section to which a misplaced key belongs. */
+/** Names the section to which a misplaced key belongs. */
 function elsewhere(name: string): string {
   const found = keyEntries.find(({ names }) => names.includes(name));
   if (found === undefined) return "";

@@ -1,65 +1,68 @@
-// Type of a configuration key: how its value is checked, its default, and whether it is built. keys.ts is a table of these;
-// kinds.ts has the kinds of values.
+// Type of a configuration key: how its value is checked, its default, and whether it is implemented. keys.ts is a table of such
+// keys; kinds.ts defines the kinds of values.
 import type { z } from "zod";
 
 export type Command = "serve" | "run" | "bench";
 
-/** Kind of a key's value: its check, its description in messages, and its placeholder in the help text. */
+/** Kind of a key's value: its schema, its description in messages, and its placeholder in the help text. */
 export interface Kind<T = unknown> {
   readonly type: z.ZodType<T>;
-  /** Completes "… expects". */
+  /** Description of valid values; it completes the message "… expects". */
   readonly expects: string;
-  /** Placeholder of the value in help; null for a switch. */
+  /** Placeholder of the value in the help text; null for a switch. */
   readonly shows: string | null;
-  /** Converts the text of a flag or variable to the value a file would have; text that cannot be converted stays text. */
+  /**
+   * Converts the text of a flag or variable to the value that a file would contain. Text that cannot be converted is returned
+   * unchanged.
+   */
   readonly read: (text: string) => unknown;
-  /** Value of the flag without a value; absent: a value is required. */
+  /** Value that the flag has if it is given without a value; absent: a value is required. */
   readonly alone?: string;
 }
 
 export interface Key<T = unknown> extends Kind<T> {
   readonly default: unknown;
-  /** Defaults that differ by command. */
+  /** Defaults of individual commands, if they differ from `default`. */
   readonly defaultOf?: Partial<Record<Command, T>>;
-  /** Description of the default, in Markdown, if the value does not say it: it depends on the machine, or needs a unit. */
+  /** Description of the default in Markdown, for a default that depends on the machine or needs a unit. */
   readonly defaultSays?: string;
   readonly help: string;
-  /** Long flag; absent: the name with dashes. */
+  /** Long flag; absent: the key's name with dashes. */
   readonly flag?: string;
   /** Short flag. */
   readonly alias?: string;
-  /** Further names in a file and, with dashes, as flags. */
+  /** Additional names of the key in a file and, with dashes, as flags. */
   readonly otherNames?: readonly string[];
-  /** Environment variable that sets it: above the file, below the flag. */
+  /** Environment variable that sets the key. It overrides the file; the flag overrides it. */
   readonly environment?: string;
-  /** An empty variable is an error; absent: it counts as unset. */
+  /** Whether an empty variable is an error; absent: an empty variable counts as unset. */
   readonly refusesEmpty?: true;
-  /** Commands that accept it; absent: those of its group. */
+  /** Commands that accept the key; absent: the commands of its group. */
   readonly commands?: readonly Command[];
-  /** The only source it can be set from; absent: all. */
+  /** The only source from which the key can be set; absent: all sources. */
   readonly only?: "file" | "environment";
-  /** The flag may be given several times. */
+  /** Whether the flag may be given several times. */
   readonly repeats?: true;
-  /** Pattern of further values after the first one; absent: one value per flag. */
+  /** Pattern of additional values after the first one; absent: one value per flag. */
   readonly follows?: RegExp;
-  /** Messages must not quote its value. */
+  /** Set if messages must not quote the value. */
   readonly secret?: true;
-  /** The feature is in the contract but not built: the value is checked, then refused. */
+  /** Set if the feature is in the contract but not implemented. The value is checked, then rejected. */
   readonly planned?: true;
-  /** Reason why a planned key will never be built, for the error message. */
+  /** Why a planned key will never be implemented; used in the error message. */
   readonly never?: string;
-  /** Values of a planned key that describe what the server does anyway; they are accepted. */
+  /** Values of a planned key that are accepted, because they describe what the server does anyway. */
   readonly holds?: readonly unknown[];
-  /** Values of a built key that are in the contract but not built. */
+  /** Values of an implemented key that are in the contract but not implemented. */
   readonly plannedValues?: readonly string[];
 }
 
-/** Marks a key as planned; see Key. */
+/** Marks a key as planned; `holds` as in Key. */
 export function planned<const T extends readonly unknown[]>(...holds: T) {
   return { planned: true, holds } as const;
 }
 
-/** Marks a key that will never be built; see Key. */
+/** Marks a key that will never be implemented; `never` and `holds` as in Key. */
 export function neverBuilt<const T extends readonly unknown[]>(never: string, ...holds: T) {
   return { ...planned(...holds), never } as const;
 }

@@ -1,5 +1,6 @@
 // Table of configuration keys: the only source of flags, TOML keys, validation, the Config type, the help text and
-// docs/configuration.md. `maxSeqs` is `--max-seqs` as a flag and `max_seqs` in a file. The keys are in keys/.
+// docs/configuration.md. The key `maxSeqs` is `--max-seqs` as a flag and `max_seqs` in a file. The keys are defined in the
+// folder keys/.
 import assert from "node:assert/strict";
 import type { Command, Key } from "./key.ts";
 import { agenticKeys, sandboxKeys } from "./keys/agentic.ts";
@@ -9,7 +10,7 @@ import { adapterKeys, deviceKeys, formatKeys, modelKeys, multimodalKeys, quantiz
 import { pagedAttnKeys, serverKeys } from "./keys/server.ts";
 import { troupeKeys } from "./keys/troupe.ts";
 
-/** The keys by group, in the order of the help text. */
+/** Keys by group, in the order of the help text. */
 export const keys = {
   run: runKeys,
   general: generalKeys,
@@ -31,9 +32,9 @@ export type GroupName = keyof typeof keys;
 
 interface Group {
   readonly title: string;
-  /** Its section in a TOML file; null: flags only. */
+  /** Section of the group in a TOML file; null: its keys can only be set by flags. */
   readonly section: string | null;
-  /** Commands that accept it; absent: all. */
+  /** Commands that accept the group's keys; absent: all. */
   readonly commands?: readonly Command[];
 }
 
@@ -56,27 +57,27 @@ export const groups: Readonly<Record<GroupName, Group>> = {
 
 export const groupNames = Object.keys(groups) as readonly GroupName[];
 
-/** Header of a section in a file. */
+/** Header of a section in a TOML file. */
 export function sectionHeader(section: string): string {
   return section === "models" ? "[[models]]" : `[${section}]`;
 }
 
-/** Whether the group's keys may differ between models. */
+/** Whether the keys of a group may differ between models. */
 export function isPerModel(group: GroupName): boolean {
   return groups[group].section?.split(".")[0] === "models";
 }
 
-/** A key with all its names. */
+/** Key with all its names. */
 export interface KeyEntry {
   readonly group: GroupName;
   /** Name in Config. */
   readonly field: string;
   /** Name in a file. */
   readonly name: string;
-  /** All names in a file; empty if it cannot be set there. */
+  /** All names in a file; empty if the key cannot be set there. */
   readonly names: readonly string[];
   readonly flag: string;
-  /** All long flags; empty if it has no flag. */
+  /** All long flags; empty if the key has no flag. */
   readonly flags: readonly string[];
   readonly shortFlag: string | null;
   readonly key: Key;

@@ -1,5 +1,5 @@
-// Kinds of configuration values: each checks a value from a file, and reads the same value from the text of a flag or variable.
-// Used by the table of keys only.
+// Kinds of configuration values. Each kind checks a value from a file, and reads the same value from the text of a flag or
+// variable. Used only by the table of keys.
 import { z } from "zod";
 import { aliasFault, maxAliasBytes } from "../../actors/api/lora-alias.ts";
 
@@ -17,7 +17,7 @@ export function multipleOf(step: number, minimum: number, maximum: number) {
   return { type, expects: `a multiple of ${step} from ${minimum} to ${maximum}`, shows: "N", read: asNumber };
 }
 
-/** Longest delay of a timer; a longer one fires at once. */
+/** Maximum delay of a timer; with a longer delay a timer fires at once. */
 const maxTimerMs = 2 ** 31 - 1;
 
 export function milliseconds(minimum: number) {
@@ -39,10 +39,10 @@ export const fraction = {
   read: asNumber,
 };
 
-/** Off by default; the flag takes no value. */
+/** Switch that is off by default; the flag takes no value. */
 export const flagSwitch = { type: z.boolean(), expects: "true or false", shows: null, read: asBoolean };
 
-/** Switch in an environment variable: also `1`, `yes`, `On`. */
+/** Switch in an environment variable; it also accepts `1`, `yes` and `On`. */
 export const environmentSwitch = {
   type: z.boolean(),
   expects: "one of 1, true, yes, on, 0, false, no, off",
@@ -54,7 +54,7 @@ export const environmentSwitch = {
   },
 };
 
-/** The flag may be followed by `true` or `false`; alone it is `true`. */
+/** Switch whose flag may be followed by `true` or `false`; without a value it is `true`. */
 export const boolean = { ...flagSwitch, shows: "true|false", alone: "true" };
 
 export function text(expects: string, shows: string) {
@@ -74,7 +74,7 @@ export const folder = text("a folder", "DIR");
 
 const origin = z.string().regex(/^[a-z][a-z0-9+.-]*:\/\/[^/?#\s]+$/);
 
-/** One origin as browsers send it, or a list in a file. */
+/** One web origin as browsers send it, or a list of origins in a file. */
 export const origins = {
   type: z.union([origin, z.array(origin).min(1).readonly()]),
   expects: "an origin in lower case without a path, such as https://chat.example",
@@ -82,20 +82,20 @@ export const origins = {
   read: asIs,
 };
 
-/** One text, or a list in a file. */
+/** One text, or a list of texts in a file. */
 export function texts(expects: string, shows: string) {
   const type = z.union([z.string().min(1), z.array(z.string().min(1)).min(1).readonly()]);
   return { type, expects, shows, read: asIs };
 }
 
-/** Text or a whole number: `q4k`, `4`. */
+/** Text or an integer, for example `q4k` or `4`. */
 export function textOrInteger(expects: string, shows: string) {
   return { type: z.union([z.string().min(1), z.int().min(1)]), expects, shows, read: asNumber };
 }
 
-/** `synonyms`: further spellings of some values. */
+/** One of several words. `synonyms` maps additional spellings to these words. */
 export function oneOf<const T extends string>(values: readonly T[], synonyms: Readonly<Record<string, T>> = {}) {
-  // `isolate = true` in a file means the same as `isolate = "true"`.
+  // A boolean in a file becomes text: `isolate = true` means the same as `isolate = "true"`.
   const toText = (value: unknown) => (typeof value === "boolean" ? String(value) : value);
   const spelled = (value: unknown) =>
     typeof value === "string" && Object.hasOwn(synonyms, value) ? synonyms[value] : value;
@@ -103,7 +103,7 @@ export function oneOf<const T extends string>(values: readonly T[], synonyms: Re
   return { type, expects: `one of ${values.join(", ")}`, shows: values.join("|"), read: asIs };
 }
 
-/** Whole numbers separated by commas: `512,1024`. */
+/** List of integers separated by commas, for example `512,1024`. */
 export function integers(minimum: number) {
   const list = z.preprocess(
     (value) => (typeof value === "string" ? value.split(",").map((part) => asNumber(part.trim())) : value),
@@ -120,7 +120,7 @@ function readJson(given: string): unknown {
   }
 }
 
-/** A table in a file, or JSON in a flag. */
+/** JSON object: a table in a file, or JSON text in a flag. */
 export const jsonObject = {
   type: z.record(z.string(), z.unknown()),
   expects: "a JSON object",
@@ -139,10 +139,10 @@ const adapter = z.strictObject({
   revision: z.string().min(1).default("main"),
 });
 
-/** LoRA adapter to load at the start. */
+/** LoRA adapter to load at start. */
 export type LoraEntry = Readonly<z.infer<typeof adapter>>;
 
-/** Reads `ALIAS=SOURCE` or a JSON object, whose fields may also be named name and path. */
+/** Reads `ALIAS=SOURCE`, or a JSON object whose fields may also be called name and path. */
 function readAdapter(given: string): unknown {
   const [, alias, source] = /^([^={[]+)=(.+)$/s.exec(given) ?? [];
   if (alias !== undefined) return { alias, source };
@@ -166,14 +166,14 @@ export const tokenSource = {
   read: asIs,
 };
 
-/** Text with access tokens removed: a user may have typed one in the wrong place. */
+/** Removes access tokens from a text, because a user may have typed one in the wrong place. */
 export function withoutTokens(given: string): string {
   return given.replaceAll(/literal:[^\s"',\]}]+/g, "literal:…");
 }
 
 const levels = ["silent", "error", "warn", "info", "debug", "trace"] as const;
 
-/** Reads a level, or directives as in RUST_LOG: in `warn,troupe=debug` the one for troupe counts. */
+/** Reads a log level, or directives as in RUST_LOG. In `warn,troupe=debug` the directive for troupe is used. */
 function readLogLevel(given: string): unknown {
   const levelOf = new Map<string, string>();
   for (const directive of given.toLowerCase().split(",")) {

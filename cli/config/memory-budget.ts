@@ -1,4 +1,4 @@
-// Kinds of values for amounts of memory or disk: bytes with a unit, or tokens of KV cache. Used by the table of keys.
+// Kinds of values for amounts of memory or disk space: bytes with a unit, or tokens of KV cache. Used by the table of keys.
 import { z } from "zod";
 
 export type MemoryBudget = { readonly bytes: number } | { readonly tokens: number };
@@ -14,7 +14,7 @@ const bytesPerUnit: Readonly<Record<string, number>> = {
   TB: 1e12,
 };
 
-/** Reads `4GiB`, `1.5GB` or `65536tokens`; null: none of them. */
+/** Reads `4GiB`, `1.5GB` or `65536tokens`; null if the text has none of these forms. */
 function readMemoryBudget(given: string): MemoryBudget | null {
   const [, tokens] = /^([1-9]\d*)\s*tokens$/.exec(given) ?? [];
   if (tokens !== undefined) return { tokens: Number(tokens) };
@@ -22,7 +22,7 @@ function readMemoryBudget(given: string): MemoryBudget | null {
   return bytes === null || bytes === 0 ? null : { bytes };
 }
 
-/** Reads `4GiB` or `1.5GB`; null: neither. */
+/** Reads `4GiB` or `1.5GB`; null if the text has neither form. */
 function readBytes(given: string): number | null {
   const [, amount = "", unit = ""] = /^(\d+(?:\.\d+)?)\s*([A-Za-z]+)$/.exec(given) ?? [];
   const scale = Object.hasOwn(bytesPerUnit, unit) ? bytesPerUnit[unit] : undefined;
@@ -43,7 +43,7 @@ export const memoryBudget = {
   read: (text: string): unknown => text,
 };
 
-/** Number with a unit, or a plain number of bytes. */
+/** Amount of bytes: a number with a unit, or a plain number of bytes. */
 export function byteSize(minimum: number) {
   const type = z.preprocess(
     (value) => (typeof value === "string" ? (readBytes(value) ?? value) : value),

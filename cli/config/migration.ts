@@ -1,18 +1,18 @@
-// Names of settings of version 0.9.4 that this version no longer has. The error for such a name says what to write instead,
-// with the user's own value. Used by given.ts and by the documentation.
+// Settings of version 0.9.4 that this version no longer has. The error for such a setting says what to write instead, including
+// the user's value. Used by given.ts and by the documentation.
 
 interface OlderKey {
   readonly names: readonly string[];
-  /** Section of the older key. */
+  /** Section of the old key. */
   readonly section: string;
   readonly now: { readonly name: string; readonly flag: string; readonly section: string };
-  /** The value in its new form; `value` is a number, or "N" if it is unknown. */
+  /** Converts the value to its new form. `value` is "N" if no number is known, for example in the documentation. */
   readonly translate: (value: number | "N") => string;
 }
 
 const kvCache = { name: "kv_cache", flag: "--kv-cache", section: "paged_attn" };
 
-/** Replaced keys. Each name is also a flag, with dashes. */
+/** Old keys that have a replacement. Each name also exists as a flag, with dashes. */
 export const olderKeys: readonly OlderKey[] = [
   {
     names: ["context_len", "pa_context_len", "pa_ctxt_len"],
@@ -46,7 +46,7 @@ export const olderKeys: readonly OlderKey[] = [
   },
 ];
 
-/** What to write instead of an older key; undefined if the name is not one. */
+/** Returns what to write instead of an old key; undefined if `name` is not an old key. */
 export function insteadOfKey(name: string, value: unknown): string | undefined {
   const older = olderKeys.find(({ names }) => names.includes(name));
   if (older === undefined) return undefined;
@@ -57,7 +57,7 @@ export function insteadOfKey(name: string, value: unknown): string | undefined {
   return `"${name}" is a key of 0.9.4; write ${assigned}${place} instead`;
 }
 
-/** What to write instead of an older flag; undefined if the flag is not one. */
+/** Returns what to write instead of an old flag; undefined if `flag` is not an old flag. */
 export function insteadOfFlag(flag: string, value: string | undefined): string | undefined {
   const older = olderKeys.find(({ names }) => names.some((name) => flag === `--${name.replaceAll("_", "-")}`));
   if (older === undefined) return undefined;

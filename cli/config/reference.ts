@@ -1,5 +1,5 @@
-// docs/configuration.md: every key of the table with its names, default, type and state. write-reference.ts writes the file;
-// a test fails if the file is out of date.
+// Generator of docs/configuration.md: every key of the table with its names, default, type and state. write-reference.ts writes
+// the file; a test fails if the file is out of date.
 import { code, markdownTable } from "../../runtime/markdown-table.ts";
 import type { Key } from "./key.ts";
 import { appliesTo, type GroupName, groupNames, groups, type KeyEntry, keyEntries, sectionHeader } from "./keys.ts";
@@ -37,7 +37,7 @@ cpu = true
 - State: empty for a key that is built. _Planned_ keys are in the contract but not built; _refused_ keys have no meaning in
   this server. Both are refused by name, except the value that _holds_, which is what the server does anyway.`;
 
-/** The whole text of docs/configuration.md. */
+/** Returns the text of docs/configuration.md. */
 export function renderReference(): string {
   const sections = groupNames.map((group) => `## ${heading(group)}\n\n${tableOf(group)}`);
   const older = `## Keys of version 0.9.4\n\nThey are refused; the error names the replacement:\n\n${olderTable()}`;

@@ -1,10 +1,10 @@
-// Startup rules: which settings conflict, and which require each other. Planned keys are checked too, before they are refused.
-// Called by config.ts, with values of valid types.
+// Startup rules: which settings conflict, and which require each other. Planned keys are also checked, before they are
+// rejected. Called by config.ts with values that have valid types.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Given, GivenValues } from "./given.ts";
 import { entryAt, type KeyEntry } from "./keys.ts";
 
-/** Given values: shared ones, and those of each model. */
+/** Given values: the shared ones, and the values of each model. */
 export interface GivenSettings {
   readonly shared: GivenValues;
   readonly models: readonly GivenValues[];
@@ -21,7 +21,7 @@ const lora = entryAt("adapter", "lora");
 const legacyLora = entryAt("adapter", "legacyLora");
 const xlora = entryAt("adapter", "xlora");
 
-/** A key, and the keys of which at least one must also be set. */
+/** Pairs of a key and the keys of which at least one must also be set. */
 const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
   [entryAt("agentic", "searchEmbeddingModel"), [entryAt("agentic", "enableSearch"), agent]],
   [entryAt("agentic", "codeExecPython"), codeExecution],
@@ -55,7 +55,9 @@ const draftModel = entryAt("troupe", "draftModel");
 const mtpModel = entryAt("general", "mtpModel");
 const mtpNPredict = entryAt("general", "mtpNPredict");
 
-/** Keys that cannot be set together; `value`: only if the first key has this value. */
+/**
+ * Pairs of keys that cannot be set together. If `value` is present, the pair conflicts only if the first key has this value.
+ */
 const conflicts: readonly (readonly [KeyEntry, KeyEntry, value?: unknown])[] = [
   [kvCache, gpuMemory],
   [pagedMode, kvCache, "off"],
@@ -76,7 +78,7 @@ const conflicts: readonly (readonly [KeyEntry, KeyEntry, value?: unknown])[] = [
   [legacyLora, xlora],
 ];
 
-/** Throws config_invalid for the first rule that is broken. */
+/** Checks all rules. Throws config_invalid for the first broken rule. */
 export function checkRules({ shared, models }: GivenSettings): void {
   for (const model of models) {
     const find = (entry: KeyEntry): Given | undefined => {
@@ -85,7 +87,7 @@ export function checkRules({ shared, models }: GivenSettings): void {
     };
     for (const [entry, needed] of requirements) {
       const given = find(entry);
-      // A value equal to the default requires nothing.
+      // A value that equals the default does not require another setting.
       if (given?.value !== entry.key.default) checkRequirement(given, needed, find);
     }
     for (const [one, other, value] of conflicts) {
@@ -97,7 +99,7 @@ export function checkRules({ shared, models }: GivenSettings): void {
   checkAdapter(shared.get(entryAt("general", "adapter")), models[0]?.get(lora));
 }
 
-/** A switch that is off or an empty list counts as unset. */
+/** Whether a value counts as unset: a switch that is off, or an empty list. */
 function isOff(value: unknown): boolean {
   return value === false || (Array.isArray(value) && value.length === 0);
 }
@@ -127,7 +129,7 @@ function checkAliases(given: Given | undefined): void {
   throw invalid(`${before(given)}${given.name} expects each alias once; got "${twice}" twice`);
 }
 
-/** The adapter chosen at start must belong to the first model, which answers first. */
+/** Checks that the adapter chosen at start belongs to the first model, because the conversation begins with that model. */
 function checkAdapter(wanted: Given | undefined, given: Given | undefined): void {
   const aliases = aliasesOf(given);
   if (wanted === undefined || aliases.some((alias) => alias === wanted.value)) return;
@@ -142,7 +144,7 @@ function aliasesOf(given: Given | undefined): readonly string[] {
   return entries.map(({ alias }) => alias);
 }
 
-/** Value of `cpu`, which must be equal for all models that set it and applies to all. */
+/** Returns the value of `cpu`, which applies to all models. All models that set it must have the same value. */
 export function commonCpu({ models }: GivenSettings): boolean {
   const cpu = entryAt("device", "cpu");
   const set = models.flatMap((model) => model.get(cpu) ?? []);
@@ -154,7 +156,7 @@ export function commonCpu({ models }: GivenSettings): boolean {
   );
 }
 
-/** Checks that model ids are unique and returns the id of the default model. */
+/** Checks that model ids are unique. Returns the id of the default model. */
 export function defaultModelOf({ shared, models }: GivenSettings): string {
   const modelId = entryAt("models", "modelId");
   const ids = models.map((model) => String(model.get(modelId)?.value));
@@ -169,13 +171,13 @@ export function defaultModelOf({ shared, models }: GivenSettings): string {
   throw invalid(`${before(wanted)}${wanted.name} expects one of ${known}; got "${wanted.value}"`);
 }
 
-/** Both servers listen on the same address, so their ports must differ. */
+/** Checks that the two ports differ, because both servers listen on the same address. */
 export function checkPorts({ port, mcpPort }: { readonly port: number; readonly mcpPort: number | null }): void {
   if (mcpPort === null || mcpPort === 0 || mcpPort !== port) return;
   throw invalid(`mcp_port expects another port than port; got ${mcpPort} for both`);
 }
 
-/** Rule of the benchmark: a sequence cannot generate from an empty context. */
+/** Checks the benchmark settings: a sequence cannot generate tokens from an empty context. */
 export function checkBench({ genLen, depth }: { readonly genLen: number; readonly depth: readonly number[] }): void {
   if (genLen > 0 && depth.includes(0)) {
     throw invalid("--depth expects numbers above 0 if --gen-len is above 0; got 0");

@@ -1,5 +1,5 @@
-// Reader of TOML configuration files: syntax, and the line of each key. It knows only the key `command`; config.ts interprets
-// the others.
+// Reader of TOML configuration files: checks the syntax and finds the line of each key. It interprets only the key `command`;
+// config.ts interprets all other keys.
 import { parse, TomlError } from "smol-toml";
 import { ServerError } from "../../runtime/errors.ts";
 import { withoutTokens } from "./kinds.ts";
@@ -13,7 +13,7 @@ export interface TomlFile {
   readonly command: "serve" | "run";
 }
 
-/** Parses the text of the file at `path`. Throws config_invalid naming the line. */
+/** Parses the text of the file at `path`. Throws config_invalid that names the line. */
 export function parseToml(text: string, path: string): TomlFile {
   const tree = parseTree(text, path);
   const { command } = tree;
@@ -44,8 +44,8 @@ const headerPattern = new RegExp(String.raw`^\s*(\[\[?)\s*(${dotted})\s*\]`);
 const keyPattern = new RegExp(String.raw`^\s*(${dotted})\s*=`);
 
 /**
- * Line of the key or section at `path`, such as `models.format.mmproj`; in [[models]], of entry `index`. For a key in an
- * inline table, the line of the table.
+ * Returns the line of the key or section at `path`, for example `models.format.mmproj`. For [[models]], `index` is the number
+ * of the entry. For a key in an inline table, it is the line of the table.
  */
 export function lineOf(text: string, path: string, index = 0): number {
   let section = "";

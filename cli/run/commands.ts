@@ -1,4 +1,4 @@
-// Commands of the REPL: names, effect on the conversation, help and completion. The REPL prints their replies.
+// Commands of the REPL: their names, effect on the conversation, help and completion. The REPL prints the replies.
 
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
@@ -6,7 +6,7 @@ import type { Config } from "../config/config.ts";
 import type { Conversation } from "./conversation.ts";
 import { saveTranscript } from "./transcript.ts";
 
-/** Text to print; null exits the REPL. */
+/** Text to print; null: exit the REPL. */
 export type CommandReply = string | null;
 
 interface ReplCommand {
@@ -37,19 +37,22 @@ const commands: Readonly<Record<string, ReplCommand>> = {
   "/exit": { arguments: "", help: "Exit; so does ctrl-d", run: () => null },
 };
 
-/** Variants of commands; the help line of the command describes them. */
+/** Variants of commands. They have no help line, because the help line of the command describes them. */
 const variants: Readonly<Record<string, ReplCommand["run"]>> = {
   "/save!": (file, conversation) => save(file, conversation, true),
 };
 
 const names = [...Object.keys(commands), ...Object.keys(variants)];
 
-/** Whether a message is a command. Text of several lines may begin with a path, so only /system accepts several lines. */
+/**
+ * Checks whether a message is a command. Of the commands only /system accepts several lines; other text of several lines is a
+ * message, even if it begins with a path such as /tmp.
+ */
 export function isCommand(text: string): boolean {
   return text.startsWith("/") && (!text.includes("\n") || split(text).name === "/system");
 }
 
-/** Name of the base model in `/adapter`. */
+/** Name that `/adapter` uses for the base model. */
 const noAdapter = "none";
 
 /** Runs a command. Throws ServerError if it is unknown or fails. */
@@ -63,7 +66,7 @@ export async function runCommand(text: string, conversation: Conversation): Prom
   return run(argument, conversation);
 }
 
-/** Completions of a line, and the part they replace, as readline expects. */
+/** Returns the completions of a line and the part of it that they replace, in the form that readline expects. */
 export function completeCommand(line: string, conversation: Conversation): [string[], string] {
   const modelId = /^\/model\s+(.*)$/.exec(line)?.[1];
   if (modelId !== undefined) return [conversation.models.filter((id) => id.startsWith(modelId)), modelId];
@@ -114,7 +117,7 @@ function switchModel(id: string, conversation: Conversation): string {
   return `the model is ${id}${goesOn(conversation)}`;
 }
 
-/** Throws config_invalid if an adapter has the alias that `/adapter` uses for the base model. */
+/** Throws config_invalid if the alias of an adapter equals the name that `/adapter` uses for the base model. */
 export function checkAliases({ models }: Pick<Config, "models">): void {
   if (!models.some((model) => model.adapter.lora.some(({ alias }) => alias === noAdapter))) return;
   const message = `lora expects an alias other than "${noAdapter}", which /adapter uses for the base model; choose another alias`;

@@ -1,4 +1,4 @@
-// Conversation: model, adapter, system prompt and turns. Plain state without I/O, changed by the commands and the REPL.
+// Conversation: model, adapter, system prompt and turns. Plain state without I/O; the commands and the REPL change it.
 import type { ChatMessage } from "../../engines/generation.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
@@ -6,15 +6,15 @@ import { suggestion } from "../../runtime/nearest.ts";
 export interface Turn {
   readonly question: string;
   readonly answer: string;
-  /** The answer was interrupted. */
+  /** Whether the answer was interrupted. */
   readonly isCut: boolean;
 }
 
-/** Adapter aliases by model id. */
+/** Adapter aliases of each model, by model id. */
 export type AdaptersByModel = ReadonlyMap<string, readonly string[]>;
 
 export class Conversation {
-  /** Ids of the available models, in configured order. */
+  /** Ids of the available models, in the order of the settings. */
   readonly models: readonly string[];
   system: string | null = null;
   readonly #adapters: AdaptersByModel;
@@ -46,7 +46,7 @@ export class Conversation {
     return this.#turns;
   }
 
-  /** Switches to another model, without an adapter. Throws model_not_found. */
+  /** Switches to another model and to no adapter. Throws model_not_found. */
   useModel(model: string): void {
     if (!this.models.includes(model)) {
       const found = suggestion(model, this.models);
@@ -59,7 +59,7 @@ export class Conversation {
     this.#adapter = null;
   }
 
-  /** Switches to an adapter of the model; null: base model. Throws lora_adapter_not_found. */
+  /** Switches to an adapter of the current model; null: base model. Throws lora_adapter_not_found. */
   useAdapter(alias: string | null): void {
     const { adapters } = this;
     if (alias !== null && !adapters.includes(alias)) {
@@ -74,12 +74,12 @@ export class Conversation {
     this.#turns.push(turn);
   }
 
-  /** Removes all turns; the system prompt, the model and the adapter stay. */
+  /** Removes all turns. The system prompt, the model and the adapter stay. */
   clear(): void {
     this.#turns = [];
   }
 
-  /** The conversation as chat messages, followed by `question` if given. */
+  /** Returns the conversation as chat messages, followed by `question` if given. */
   messages(question?: string): ChatMessage[] {
     return [
       ...(this.system === null ? [] : [{ role: "system", content: this.system }]),

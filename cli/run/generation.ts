@@ -1,5 +1,5 @@
-// One generation of `troupe run`: builds the request from settings and conversation, and writes the answer as it arrives. Used
-// by the one-shot mode and the REPL.
+// Generation of one answer in `troupe run`: builds the request from settings and conversation, and writes the answer as it
+// arrives. Used by the one-shot mode and the REPL.
 import type { Inference } from "../../actors/api/inference.ts";
 import {
   type ChatMessage,
@@ -27,13 +27,13 @@ const defaultSampling: Omit<Sampling, "seed"> = {
   topLogprobs: null,
 };
 
-/** Settings common to all answers of one run. */
+/** Settings that all answers of one run share. */
 export interface AnswerSettings {
   readonly seed: number | null;
   readonly templateArguments: TemplateArguments;
 }
 
-/** Throws config_invalid if the two reasoning settings contradict each other. */
+/** Returns the settings. Throws config_invalid if the two reasoning settings contradict each other. */
 export function answerSettings(config: Pick<Config, "seed" | "thinking" | "reasoningEffort">): AnswerSettings {
   const { seed, thinking, reasoningEffort } = config;
   if (reasoningEffort === null) return { seed, templateArguments: { enableThinking: thinking ?? true } };
@@ -45,7 +45,7 @@ export function answerSettings(config: Pick<Config, "seed" | "thinking" | "reaso
   return { seed, templateArguments: { enableThinking, reasoningEffort } };
 }
 
-/** `adapter`: an alias; null: base model. */
+/** Builds the request. `adapter` is an alias; null: base model. */
 export function chatRequest(
   model: string,
   messages: readonly ChatMessage[],
@@ -63,7 +63,7 @@ export function chatRequest(
   };
 }
 
-/** End of an answer. All fields but `text` are null if it was interrupted. */
+/** Result of an answer. If it was interrupted, all fields except `text` are null. */
 export interface AnswerEnd {
   readonly text: string;
   readonly reason: FinishReason | null;
@@ -71,10 +71,10 @@ export interface AnswerEnd {
   readonly error: ErrorRecord | null;
 }
 
-/** Writers of an answer; each resolves when its reader has caught up. */
+/** Writers of an answer's text. Each resolves when its output can take more text. */
 export interface AnswerWriters {
   readonly answer: (text: string) => Promise<void>;
-  /** Reasoning text. */
+  /** Writes reasoning text. */
   readonly thinking: (text: string) => Promise<void>;
 }
 
@@ -95,7 +95,7 @@ export async function streamAnswer(
       else if (event.type === "reasoning") thought += event.text;
       else if (event.type === "finish") reason = event.reason;
     }
-    // Text that arrives after an interrupt is neither shown nor kept.
+    // Text that arrives after an interrupt is neither shown nor added to the conversation.
     if (signal.aborted) break;
     said += text;
     if (thought !== "") await write.thinking(thought);
@@ -107,10 +107,10 @@ export async function streamAnswer(
   return { text: said, reason: null, usage: null, error: null };
 }
 
-/** Usage as one line: tokens, rate, time to first token. */
+/** Formats the usage as one line: tokens, tokens per second, time to first token. */
 export function usageLine(usage: Usage): string {
   const { completionTokens: tokens, completionSeconds, promptSeconds, promptTokens } = usage;
-  // A single token has no rate: completionSeconds starts at the first token.
+  // A single token has no rate, because completionSeconds starts at the first token.
   const rate = completionSeconds > 0 ? [`${(tokens / completionSeconds).toFixed(1)} tok/s`] : [];
   const firstMs = Math.round(promptSeconds * 1000);
   return [counted(tokens, "token"), ...rate, `first token ${firstMs} ms`, counted(promptTokens, "prompt token")].join(

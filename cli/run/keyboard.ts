@@ -1,26 +1,26 @@
-// Keyboard: filter between the terminal and readline. It passes on a paste as a whole, and holds keys back while an answer is
-// generated, except ctrl-c. readline reads it as if it were the terminal.
+// Keyboard: filter between the terminal and readline, which reads the filter as if it were the terminal. It delivers pasted
+// text in one piece. While an answer is generated, it holds back all keys except ctrl-c.
 import { Readable } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 
-/** Input of the terminal; a plain stream in tests. */
+/** Input of the terminal; tests use a plain stream. */
 export interface KeySource extends Readable {
   setRawMode?(isRaw: boolean): unknown;
 }
 
 export interface KeyHandlers {
-  /** The whole pasted text. */
+  /** Called with the complete pasted text. */
   onPaste(text: string): void;
-  /** Ctrl-c while keys are held. */
+  /** Called at ctrl-c while keys are held back. */
   onInterrupt(): void;
 }
 
 const pasteStart = "\x1b[200~";
 const pasteEnd = "\x1b[201~";
 const ctrlC = "\x03";
-/** Escape sequences that switch the marking of pastes (bracketed paste) on and off. */
+/** Escape sequences that make the terminal mark the start and end of pastes (bracketed paste), or stop it. */
 export const markPastes = { on: "\x1b[?2004h", off: "\x1b[?2004l" };
-/** Maximum characters held back: a paste without an end, or keys during a long answer. */
+/** Maximum characters held back, either of a paste without an end mark or of keys typed during a long answer. */
 const maxWaiting = 4 * 1024 * 1024;
 
 export class Keyboard extends Readable {
@@ -39,7 +39,7 @@ export class Keyboard extends Readable {
     source.on("end", this.#onEnd);
   }
 
-  /** Holds keys back until release(); ctrl-c is an interrupt. */
+  /** Holds keys back until release(). Ctrl-c calls onInterrupt. */
   hold(): void {
     this.#isHeld = true;
   }
@@ -57,18 +57,18 @@ export class Keyboard extends Readable {
     this.destroy();
   }
 
-  /** Called by readline. */
+  /** Sets raw mode on the terminal; called by readline. */
   setRawMode(isRaw: boolean): void {
     this.#source.setRawMode?.(isRaw);
   }
 
-  // Nothing to do: #deliver pushes keys when they arrive.
+  // Nothing to do, because #deliver pushes keys when they arrive.
   override _read(): void {}
 
   readonly #onData = (bytes: Buffer): void => {
     const text = this.#decoder.write(bytes);
     const interrupt = text.lastIndexOf(ctrlC);
-    // Ctrl-c also ends a paste whose end mark is lost.
+    // Ctrl-c also ends a paste whose end mark has been lost.
     if (interrupt >= 0 && (this.#isHeld || this.#waiting.startsWith(pasteStart))) {
       this.#waiting = text.slice(interrupt + 1);
       if (this.#isHeld) this.#handlers.onInterrupt();
@@ -82,7 +82,7 @@ export class Keyboard extends Readable {
     this.#deliver();
   };
 
-  /** Passes on one line at a time: a line may start an answer, and then the rest is held back. */
+  /** Delivers one line at a time. A line may start an answer, and the following text is then held back. */
   #deliver(): void {
     while (!this.#isHeld && this.#waiting !== "") {
       if (this.#waiting.startsWith(pasteStart)) {
@@ -103,7 +103,7 @@ export class Keyboard extends Readable {
   }
 }
 
-/** Length of the prefix of `text` to pass on: up to a paste, a partial paste mark, or the end of the first line. */
+/** Returns how many characters of `text` to deliver: up to a paste, an incomplete paste mark, or the end of the first line. */
 function plainLength(text: string): number {
   const line = /\r\n|\r|\n/.exec(text);
   const lineLength = line === null ? text.length : line.index + line[0].length;

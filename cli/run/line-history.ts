@@ -1,15 +1,15 @@
-// History of typed lines, kept in a file between runs. Errors of reading and writing are ignored: a lost history must not end a
-// conversation.
+// History of typed lines, kept in a file between runs. Errors of reading and writing are ignored, because a conversation must
+// not end if its history cannot be saved.
 import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, isAbsolute, join } from "node:path";
 import { homeFolder } from "../../runtime/host/home.ts";
 
-/** Number of lines kept. The file is truncated to it when it has twice as many. */
+/** Maximum number of lines. The file is cut to this number when it has twice as many lines. */
 export const historyLimit = 1000;
 const maxLineLength = 4096;
 const ownerOnly = 0o600;
 
-/** Path of the history file by the XDG rules: a relative XDG_STATE_HOME is ignored. */
+/** Returns the path of the history file by the XDG rules, which ignore a relative XDG_STATE_HOME. */
 export function historyPath(environment: Readonly<Record<string, string | undefined>>): string {
   const given = environment.XDG_STATE_HOME ?? "";
   return join(isAbsolute(given) ? given : join(homeFolder(), ".local", "state"), "troupe", "run-history");
@@ -17,7 +17,7 @@ export function historyPath(environment: Readonly<Record<string, string | undefi
 
 export class LineHistory {
   readonly #path: string;
-  /** Newest first, as readline expects. */
+  /** Lines from the newest to the oldest, as readline expects. */
   #lines: string[];
 
   constructor(path: string) {
@@ -32,7 +32,7 @@ export class LineHistory {
     return this.#lines;
   }
 
-  /** Adds a line unless it repeats the last one. */
+  /** Adds a line, unless it repeats the previous one. */
   add(line: string): void {
     if (line === this.#lines[0] || line.length > maxLineLength || line.trim() === "") return;
     this.#lines = [line, ...this.#lines.slice(0, historyLimit - 1)];

@@ -1,4 +1,5 @@
-// Request log (`log`) of `troupe run`: wraps Inference and writes each request and its answer in full as one JSON line.
+// Request log (setting `log`) of `troupe run`: wraps Inference and writes each request and its response in full as one JSON
+// line.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { GenerateEvent, GenerateRequest } from "../../engines/generation.ts";
 import { type GenerationHolder, InstrumentedInference } from "../../http/observe/instrumented-inference.ts";

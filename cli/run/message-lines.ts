@@ -1,9 +1,9 @@
-// Assembly of lines into a message: a line that ends in `\` continues, lines between two """ belong together, and so do the lines
-// of one paste. Used by the REPL.
+// Message lines: joins lines into a message. A line that ends in `\` continues on the next line. Lines between two """ form one
+// message, and so do the lines of one paste. Used by the REPL.
 
 export interface WholeMessage {
   readonly text: string;
-  /** It was quoted with """, so it is not a command. */
+  /** Whether the message was quoted with """. A quoted message is not a command. */
   readonly isQuoted: boolean;
 }
 
@@ -13,12 +13,12 @@ export class MessageLines {
   #lines: string[] = [];
   #isQuoted = false;
 
-  /** No message is incomplete. */
+  /** Whether no message is in progress. */
   get isEmpty(): boolean {
     return this.#lines.length === 0 && !this.#isQuoted;
   }
 
-  /** Adds a typed line. Returns the message it completes; null: more lines follow. */
+  /** Adds a typed line. Returns the message that the line completes; null if more lines must follow. */
   addTyped(line: string): WholeMessage | null {
     if (this.#isQuoted) return this.#addQuoted(line);
     if (this.isEmpty && line.trimStart().startsWith(quotes)) {
@@ -34,7 +34,7 @@ export class MessageLines {
     return this.#complete();
   }
 
-  /** Adds a whole pasted line, verbatim: only a typed line completes a message. */
+  /** Adds a complete pasted line unchanged. It never completes a message: only a typed line does. */
   addPasted(line: string): void {
     this.#lines.push(line);
   }

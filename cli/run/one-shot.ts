@@ -1,4 +1,4 @@
-// One-shot mode, for `-i TEXT` and text from a pipe: only the answer on stdout, the usage on stderr.
+// One-shot mode, for `-i TEXT` and text from a pipe: stdout has only the answer; stderr has the usage.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { fromErrorRecord } from "../../runtime/errors.ts";
@@ -14,13 +14,13 @@ export interface OneShotOptions {
   readonly stderr: Output;
 }
 
-/** Throws the ServerError of a failed answer; text before it has been written to stdout. */
+/** Writes one answer. If it fails, throws its ServerError; the text before the failure has been written to stdout. */
 export async function answerOnce(options: OneShotOptions): Promise<void> {
   const { inference, request, signal, stdout, stderr } = options;
   const end = await streamAnswer(inference, request, AbortSignal.any([signal, stdout.gone]), {
     answer: (text) => stdout.write(text),
     thinking: async (text) => {
-      // Shown only on a terminal: a script wants the answer alone.
+      // Reasoning is shown only on a terminal, because a script wants only the answer.
       if (stderr.isTerminal) await stderr.write(text, (plain) => stderr.dim(plain));
     },
   });

@@ -1,9 +1,9 @@
-// Output to a terminal or a pipe: colours on a terminal unless NO_COLOR is set, control characters of text replaced. A closed
-// pipe (`| head`) ends the work without an error.
+// Output to a terminal or a pipe. A terminal gets colours unless NO_COLOR is set. Control characters in text are replaced. If
+// the pipe is closed (`| head`), output stops without an error.
 import { once } from "node:events";
 import type { Writable } from "node:stream";
 
-/** Standard output or error; a plain stream in tests. */
+/** Standard output or standard error; tests use a plain stream. */
 export interface OutputStream extends Writable {
   readonly isTTY?: boolean;
 }
@@ -11,7 +11,7 @@ export interface OutputStream extends Writable {
 export class Output {
   readonly #stream: OutputStream;
   readonly #isColoured: boolean;
-  /** Aborted when the stream can no longer be written. */
+  /** Aborted when the stream can no longer be written to. */
   readonly gone: AbortSignal;
   /** Whether the next character is the first of its line. */
   #isAtLineStart = true;
@@ -21,7 +21,7 @@ export class Output {
     this.#isColoured = this.isTerminal && !environment.NO_COLOR && environment.TERM !== "dumb";
     const gone = new AbortController();
     this.gone = gone.signal;
-    // After any error, nothing can be written.
+    // After any error, the stream can no longer be written to.
     stream.on("error", () => gone.abort());
   }
 
@@ -29,28 +29,28 @@ export class Output {
     return this.#stream.isTTY === true;
   }
 
-  /** Writes text of a model; resolves when the stream can take more. */
+  /** Writes text of a model. Resolves when the stream can take more text. */
   async write(text: string, style: (text: string) => string = (plain) => plain): Promise<void> {
     if (this.gone.aborted || text === "") return;
     const shown = this.isTerminal ? withoutControls(text) : text;
     this.#isAtLineStart = shown === "" ? this.#isAtLineStart : shown.endsWith("\n");
     if (this.#stream.write(style(shown))) return;
-    // Rejects with the error that also aborts `gone`.
+    // If this rejects, the same error has also aborted `gone`.
     await once(this.#stream, "drain").catch(() => undefined);
   }
 
-  /** Ends the current line if it has text. */
+  /** Ends the current line, unless it is empty. */
   endLine(): void {
     if (!this.#isAtLineStart) this.line("");
   }
 
-  /** Writes a line of the program itself. */
+  /** Writes a line of text of the program itself. */
   line(text: string): void {
     if (!this.gone.aborted) this.#stream.write(`${text}\n`);
     this.#isAtLineStart = true;
   }
 
-  /** Resolves when everything is written, or the stream is gone. */
+  /** Resolves when everything is written, or the stream can no longer be written to. */
   async flush(): Promise<void> {
     if (!this.gone.aborted) await new Promise<void>((resolve) => this.#stream.write("", () => resolve()));
   }
@@ -72,7 +72,7 @@ export class Output {
   }
 }
 
-/** `text` with control characters replaced by U+FFFD; line feeds and tabs stay, CR LF becomes LF. */
+/** Replaces control characters in `text` with U+FFFD. Line feeds and tabs are kept; CR LF becomes LF. */
 export function withoutControls(text: string): string {
   return text.replaceAll("\r\n", "\n").replace(/[^\P{Cc}\n\t]/gu, "\ufffd");
 }

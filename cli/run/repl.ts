@@ -1,5 +1,5 @@
-// REPL of `troupe run`: lines become commands or questions, answers are written as they arrive, and a finished turn is added to
-// the conversation. Keys come from keyboard.ts; readline edits lines.
+// REPL of `troupe run`: interprets lines as commands or questions, writes answers as they arrive, and adds each completed turn
+// to the conversation. Keys come from keyboard.ts; readline edits lines.
 import { clearScreenDown, createInterface, cursorTo, type Interface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Inference } from "../../actors/api/inference.ts";
@@ -21,11 +21,11 @@ export interface ReplOptions {
   readonly request: (question: string) => GenerateRequest;
   readonly history: LineHistory;
   readonly input: KeySource;
-  /** Terminal on which lines are edited. */
+  /** Terminal on which the user edits lines. */
   readonly screen: OutputStream;
-  /** The screen, for notes about the conversation. */
+  /** Output of notes about the conversation, on the same terminal. */
   readonly notes: Output;
-  /** Output of answers: the screen, or a pipe. */
+  /** Output of answers: the same terminal, or a pipe. */
   readonly answers: Output;
 }
 
@@ -35,10 +35,10 @@ export class Repl {
   readonly #editor: Interface;
   readonly #lines = new MessageLines();
   #answer: AbortController | null = null;
-  /** A message or command is running and no prompt is shown. */
+  /** Whether a message or command is running, so that no prompt is shown. */
   #isBusy = false;
   #isPasting = false;
-  /** The last key was ctrl-c at an empty prompt: the next one exits. */
+  /** Whether the last key was ctrl-c at an empty prompt. Another ctrl-c then exits. */
   #isLeaving = false;
 
   constructor(options: ReplOptions) {
@@ -57,7 +57,7 @@ export class Repl {
     });
   }
 
-  /** Resolves when the user exits; rejects with unexpected errors. */
+  /** Runs the REPL. Resolves when the user exits; rejects with unexpected errors. */
   run(): Promise<void> {
     const { screen, answers } = this.#options;
     return new Promise((resolve, reject) => {
@@ -65,7 +65,7 @@ export class Repl {
       this.#editor.on("history", (lines) => this.#remember(lines));
       this.#editor.on("SIGINT", () => this.interrupt());
       this.#editor.on("SIGCONT", () => {
-        // The shell used the terminal in between.
+        // While the process was suspended, the shell used the terminal and may have changed this mode.
         screen.write(markPastes.on);
         this.#prompt();
       });
@@ -81,14 +81,14 @@ export class Repl {
     });
   }
 
-  /** Ctrl-c: stops the running answer, else clears the typed text, else exits the second time. */
+  /** Handles ctrl-c: stops the running answer. Without one, clears the typed text. Without text, exits at the second ctrl-c. */
   interrupt(): void {
     const { notes } = this.#options;
     if (this.#answer !== null) {
       this.#answer.abort();
       return;
     }
-    // Commands are short; there is nothing to stop.
+    // Commands are short and cannot be stopped.
     if (this.#isBusy) return;
     const isNothingTyped = this.#editor.line === "" && this.#lines.isEmpty;
     if (isNothingTyped && this.#isLeaving) {
@@ -102,7 +102,7 @@ export class Repl {
     this.#prompt();
   }
 
-  /** Shows a line such as one of the log, and the prompt with the typed text below it. */
+  /** Shows a line, for example of the log, and then the prompt with the typed text below it. */
   notice(line: string): void {
     const { screen, notes, answers } = this.#options;
     if (this.#isBusy) {
@@ -126,7 +126,7 @@ export class Repl {
     this.#editor.prompt(true);
   }
 
-  /** Whole lines of a paste wait for the next typed line; its last, incomplete line can be edited. */
+  /** Handles a paste. Its complete lines wait for the next typed line; its last, incomplete line can be edited. */
   #paste(text: string): void {
     this.#isPasting = true;
     this.#editor.write(withoutControls(text.replaceAll(/\r\n?/g, "\n")));
@@ -157,7 +157,7 @@ export class Repl {
     const goesOn = isAsked ? await this.#ask(message.text) : await this.#command(message.text);
     this.#isBusy = false;
     if (!goesOn) this.close();
-    // A signal may have closed it in the meantime.
+    // A signal may have closed the keyboard in the meantime.
     if (this.#keyboard.destroyed) return;
     this.#prompt();
     this.#keyboard.release();
@@ -232,7 +232,7 @@ export class Repl {
     if (usage !== null) notes.line(notes.dim(usageLine(usage)));
   }
 
-  /** Shows the error. The message is not added to the conversation. */
+  /** Shows an error. The user's message is not added to the conversation. */
   #failed(error: ErrorRecord): void {
     const { conversation, notes } = this.#options;
     notes.line(notes.red(error.message));

@@ -1,5 +1,5 @@
-// `troupe run`: composition root of the terminal chat, without a server. It loads the models, answers one message or runs the
-// REPL, and then shuts everything down in order.
+// `troupe run`: composition root of the terminal chat, which needs no server. It loads the models, answers one message or runs
+// the REPL, and then shuts everything down in order.
 
 import type { Inference } from "../../actors/api/inference.ts";
 import { InferenceService } from "../../actors/front/inference-service.ts";
@@ -22,7 +22,7 @@ import { Repl } from "./repl.ts";
 const maxInputBytes = 16 * 1024 * 1024;
 const signalCodes = { SIGINT: 130, SIGTERM: 143 };
 
-/** Receiver of signals and log lines: the REPL while it runs. */
+/** Receiver of signals and log lines; it is the REPL while the REPL is running. */
 interface Stage {
   repl: Repl | null;
 }
@@ -39,7 +39,7 @@ export async function run(config: Config): Promise<void> {
   let isLoading = true;
   const front = new InferenceService({
     ...options,
-    // No bar when a model is reloaded during a conversation.
+    // No progress bar is shown when a model is reloaded during a conversation.
     onLoadProgress: (id, fraction) => isLoading && options.onLoadProgress(id, fraction),
   });
   const inference = logFile === null ? front : new LoggedInference(front, logFile);
@@ -63,7 +63,7 @@ function show({ repl }: Stage, line: string): void {
   else repl.notice(line.trimEnd());
 }
 
-/** The one message to answer; null: start the REPL. */
+/** Returns the message to answer in one-shot mode; null: start the REPL. */
 async function messageOf(config: Config): Promise<string | null> {
   if (config.run.input !== null) return config.run.input;
   if (process.stdin.isTTY) return null;
@@ -89,7 +89,7 @@ interface Scene {
   readonly inference: Inference;
   readonly config: Config;
   readonly settings: AnswerSettings;
-  /** Aborted by a signal that ends the command. */
+  /** Aborted by a signal that ends the command, for example SIGTERM. */
   readonly signal: AbortSignal;
 }
 
@@ -128,7 +128,7 @@ function conversationOf({ models, defaultModelId, adapter }: Config): Conversati
   return conversation;
 }
 
-/** The first signal shuts down in order, a second one exits at once; in the REPL, SIGINT is ctrl-c. */
+/** Handles signals. The first one shuts down in order, a second one exits at once. In the REPL, SIGINT means ctrl-c. */
 function endOnSignals(stage: Stage): AbortSignal {
   const end = new AbortController();
   for (const [signal, code] of Object.entries(signalCodes)) {

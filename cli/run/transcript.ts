@@ -1,11 +1,14 @@
-// Transcript of a conversation as a file: JSON in the form of a chat request body, or Markdown. Called by /save.
+// Transcript: saves a conversation as a file, either as JSON in the form of a chat request body or as Markdown. Called by
+// /save.
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
 import { homeFolder } from "../../runtime/host/home.ts";
 import type { Conversation } from "./conversation.ts";
 
-/** Writes the conversation and returns the path. Throws invalid_value if the file exists and `overwrite` is false. */
+/**
+ * Writes the conversation and returns the path of the file. Throws invalid_value if the file exists and `overwrite` is false.
+ */
 export async function saveTranscript(conversation: Conversation, file: string, overwrite: boolean): Promise<string> {
   const path = file.startsWith("~/") ? join(homeFolder(), file.slice(2)) : file;
   const text = path.toLowerCase().endsWith(".json") ? transcriptJson(conversation) : transcriptMarkdown(conversation);

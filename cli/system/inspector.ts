@@ -1,5 +1,5 @@
-// System information and diagnosis for the server and `troupe doctor`: operating system, engines, build. The checks load native
-// code and block a thread, so a server runs them in a child process.
+// System inspector: information and diagnosis for the server and `troupe doctor`, about operating system, engines and build.
+// The checks load native code and block a thread, so a server runs them in a child process.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { type NativeHost, nativeHost } from "../../engines/llama/native/native-host.ts";
@@ -18,16 +18,16 @@ import { type CheckOptions, runChecks } from "./checks.ts";
 const checksModule = new URL("./checks-place.js", import.meta.url);
 const checksLimitMs = 90_000;
 const placeStopMs = 1000;
-/** Time for which a diagnosis is reused. */
+/** Milliseconds for which a diagnosis is reused. */
 const keptMs = 10_000;
 
-/** Runs the checks in this process, which they block. */
+/** Runs the checks in this process and blocks its thread. */
 export async function diagnose(options: CheckOptions, host: NativeHost = nativeHost()): Promise<Diagnosis> {
   const system = await systemInfo(options, host);
   return { system, checks: await runChecks(options, system, host) };
 }
 
-/** For a server: `diagnose` runs in a child process; calls within keptMs share one result. */
+/** Creates the inspector of a server. It runs `diagnose` in a child process; calls within keptMs share one result. */
 export function systemInspector(options: CheckOptions): SystemInspector {
   const host = nativeHost();
   let latest: Promise<Diagnosis> | null = null;
@@ -59,7 +59,7 @@ async function diagnoseInChild(init: CheckOptions): Promise<Diagnosis> {
   return place.ready;
 }
 
-/** Facts read from files that do not change while the process lives. */
+/** Facts from files that do not change while the process runs; null: not read yet. */
 let lasting: Pick<SystemInfo, "physicalCores" | "build"> | null = null;
 
 async function systemInfo({ hubCache, engines }: CheckOptions, native: NativeHost): Promise<SystemInfo> {
@@ -91,7 +91,7 @@ function isInstalled(name: string): boolean {
   }
 }
 
-/** Commit of the checkout; null: not installed from one. */
+/** Returns the commit of the git checkout; null if troupe was not installed from one. */
 function gitRevision(): string | null {
   const read = (name: string): string => readFileSync(new URL(`../../../.git/${name}`, import.meta.url), "utf8").trim();
   try {

@@ -8,7 +8,7 @@ export function conversation(messages: WireMessages): readonly ChatMessage[] {
   return typeof messages === "string" ? [{ role: "user", content: messages }] : messages.map(chatMessage);
 }
 
-/** The first contradiction, with its path in the messages; null: none. */
+/** Returns the first contradiction, with its path in the messages; null if there is none. */
 export function contradiction(
   messages: WireMessages,
 ): { readonly path: readonly [message: number, field: string]; readonly message: string } | null {

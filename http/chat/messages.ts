@@ -1,5 +1,5 @@
 // Schema of `messages` in a chat request: roles, content as a string or as parts, tool calls and their results. Known but
-// unsupported parts, roles and calls are refused by name. conversation.ts translates the messages.
+// unsupported parts, roles and calls are rejected with an error that names them. conversation.ts translates the messages.
 import { z } from "zod";
 import { expected, expectedVariant } from "../issues.ts";
 import {
@@ -56,7 +56,7 @@ const assistantContent = z.union([z.string(), z.array(assistantPart)], contentEr
 const name = z.string().max(MAX_NAME_LENGTH).nullish();
 const callId = z.string().min(1).max(MAX_CALL_ID_LENGTH);
 
-// Clients send messages back with the fields that their libraries have added.
+// Clients return messages of earlier responses, including fields that their libraries have added.
 const added = ignored(z.unknown(), "a field that client libraries add");
 
 const functionCall = z.strictObject({

@@ -1,5 +1,5 @@
-// Request of POST /v1/chat/completions: its schema and its translation to a GenerateRequest. Ignored fields and fields that
-// are not built yet are listed by name.
+// Request of POST /v1/chat/completions: its schema and its translation to a GenerateRequest. Ignored fields and fields that are
+// not implemented yet are listed by name.
 import { z } from "zod";
 import { addConflicts, type Conflict, differing } from "../shared/fields/conflicts.ts";
 import {
@@ -93,7 +93,7 @@ export const chatRequestSchema = z
 
 export type ChatRequestBody = z.output<typeof chatRequestSchema>;
 
-/** The protocol-independent request of a body. */
+/** Converts a request body to the request that all protocols share. */
 export function askedRequest(body: ChatRequestBody): AskedRequest {
   return {
     prompt: {
@@ -131,7 +131,7 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
   yield* permissionConflicts(body.agent_permission ?? body.code_execution_permission, body.stream);
 }
 
-/** Conflicts between fields and their aliases. */
+/** Yields the conflicts between fields and their aliases. */
 function* contradictedNames(body: Conflicting): Iterable<Conflict> {
   const { agent_permission, code_execution_permission, chat_template_kwargs: template } = body;
   yield* differing("max_completion_tokens", body.max_completion_tokens, "max_tokens", body.max_tokens);

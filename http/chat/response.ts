@@ -14,7 +14,7 @@ export interface CompletionHead {
   readonly model: string;
 }
 
-/** jsonPieces serialises it if the answer is long. */
+/** Builds the response body. If the answer is long, jsonPieces serialises it in pieces. */
 export function chatCompletion(head: CompletionHead, answer: Answer, wantsLogprobs: boolean): WireChatCompletion {
   return {
     id: head.id,
@@ -46,7 +46,7 @@ function message({ text, reasoning, toolCalls, refusal }: AnswerChoice): WireCho
   };
 }
 
-/** `tokens` null: no tokens. */
+/** Builds the logprobs of a choice. `tokens` is null if the choice has no tokens. */
 function wireLogprobs(tokens: TokenJson | null, logprobs: LogprobList): WireLogprobs {
   return { content: tokens === null ? [] : wireTokenLogprobs(tokens, logprobs), refusal: null };
 }

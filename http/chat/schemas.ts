@@ -1,5 +1,5 @@
-// Response schemas of chat completions: the whole body, and the chunks of a stream. The API document and the types of
-// response.ts come from them; stream.ts writes matching chunks.
+// Response schemas of chat completions: the complete body, and the chunks of a stream. The API document and the types of
+// response.ts are derived from them; stream.ts writes chunks that match them.
 import { z } from "zod";
 import { adapterGeneration } from "../shared/answer/adapter-generation.ts";
 import { tokenLogprobSchema } from "../shared/answer/logprobs.ts";
@@ -57,7 +57,7 @@ export type WireChatCompletion = z.output<typeof chatCompletionSchema>;
 export type WireChoice = z.output<typeof completionChoice>;
 export type WireLogprobs = z.output<typeof logprobsSchema>;
 
-/** The first delta of a call has its id and name; the arguments follow in parts. */
+/** The first delta of a tool call has its id and name; later deltas carry parts of the arguments. */
 const callDelta = z.strictObject({
   index,
   id: z.string().optional(),

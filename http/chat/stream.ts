@@ -1,5 +1,5 @@
-// Chat stream: encodes generation events as the server-sent chunks of a chat completion. Holds cursor state only. Hot path, one
-// call per step and stream: constant text is built once and only the generated text is encoded.
+// Chat stream: encodes generation events as the server-sent chunks of a chat completion. Its only state is the position in the
+// stream. Hot path, one call per step and stream: constant text is built once and only the generated text is encoded.
 
 import type { FinishReason, GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { LogprobRecords } from "../../engines/logprobs.ts";
@@ -25,10 +25,10 @@ type ArgumentsEvent = Extract<GenerateEvent, { readonly type: "tool_arguments" }
 /** Field of a delta that carries text. */
 type TextField = "content" | "reasoning_content" | "refusal";
 
-/** The constant text around one choice's chunks. */
+/** Constant text of the chunks of one choice. */
 interface ChoiceFrame {
   readonly delta: string;
-  /** `delta`, continued up to the text of a field. */
+  /** `delta`, extended to where the text of each field begins. */
   readonly before: Readonly<Record<TextField, string>>;
   hasRole: boolean;
 }
@@ -36,11 +36,11 @@ interface ChoiceFrame {
 export interface ChatStreamOptions {
   readonly choiceCount: number;
   /**
-   * The stream's last chunk always carries `usage`. If true, that is an additional chunk without choices, as OpenAI's clients
-   * expect; if false, it is the chunk of the last finish_reason, so every chunk has a choice.
+   * Whether `usage` is sent in an additional chunk without choices, as OpenAI's clients expect. If false, the chunk of the last
+   * finish_reason carries it, so every chunk has a choice. The last chunk of the stream always carries `usage`.
    */
   readonly includeUsage: boolean;
-  /** Token texts of the model; read only if there are logprobs. */
+  /** Returns the token texts of the model; called only if there are logprobs. */
   readonly texts: () => ShownTokens;
 }
 
@@ -52,7 +52,7 @@ export class ChatStream implements StreamCodec {
   #head = "";
   #choices: readonly ChoiceFrame[] = [];
   #unfinishedCount: number;
-  /** The final chunk of the last choice, still open: the usage is added to it. */
+  /** Final chunk of the last choice, not yet closed because the usage is added to it. */
   #lastChunk = "";
   #isEnded = false;
 
@@ -87,7 +87,7 @@ export class ChatStream implements StreamCodec {
     }
   }
 
-  /** "" for an event without output, or whose output waits for the next event. */
+  /** Encodes an event. Returns "" if the event has no output, or if its output waits for the next event. */
   #chunk(event: GenerateEvent): string {
     switch (event.type) {
       case "begin":
@@ -124,7 +124,7 @@ export class ChatStream implements StreamCodec {
     return this.#tokens;
   }
 
-  /** Builds the constant text. The adapter is known before the first chunk. */
+  /** Builds the constant text. Called when the adapter is known, before the first chunk. */
   #frame(choiceCount: number, adapterGeneration: string | null): void {
     const { id, created, model } = this.#completion;
     const fields = JSON.stringify({
@@ -193,7 +193,7 @@ export class ChatStream implements StreamCodec {
     return `${this.#closeLastChunk("")}${this.#usageBefore()}]${wire}}\n\n${DONE}`;
   }
 
-  /** The first delta of a choice also carries its role. */
+  /** Returns the constant text before the text of a field. The first delta of a choice also carries the role. */
   #before(choice: ChoiceFrame, field: TextField): string {
     return choice.hasRole ? choice.before[field] : `${choice.delta}${this.#role(choice)}"${field}":`;
   }
@@ -211,7 +211,7 @@ export class ChatStream implements StreamCodec {
     return chunk;
   }
 
-  // The usage chunk has its own usage, so the constant `"usage":null` of the other chunks must go.
+  // The usage chunk has a `usage` object, so the constant `"usage":null` of the other chunks must be removed.
   #usageBefore(): string {
     return this.#head.replace(',"usage":null,"choices"', ',"choices"');
   }
@@ -219,7 +219,7 @@ export class ChatStream implements StreamCodec {
 
 function choiceFrame(head: string, index: number): ChoiceFrame {
   const delta = `${head}{"index":${index},"delta":{`;
-  // `join` makes one flat string; a concatenated one would be walked piece by piece for every chunk.
+  // `join` creates one flat string. A concatenated string would be traversed piece by piece for every chunk.
   const before = (field: TextField): string => [delta, `"${field}":`].join("");
   return {
     delta,

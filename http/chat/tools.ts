@@ -1,5 +1,5 @@
-// Tools of a chat request, in the nested shape of this protocol, and their translation to ToolUse. Hosted tools are refused
-// by name.
+// Tools of a chat request, in the nested shape of this protocol, and their translation to ToolUse. Hosted tools are rejected
+// with an error that names them.
 import { z } from "zod";
 import type { ToolSpec, ToolUse } from "../../engines/generation.ts";
 import { expectedVariant } from "../issues.ts";
@@ -66,7 +66,7 @@ export const toolFields = {
 
 type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
 
-/** null: no tool may be called. */
+/** Returns the tools of the request; null if no tool may be called. */
 export function requestedTools(fields: ToolFields): ToolUse | null {
   return toolUse(specsOf(fields), choiceOf(fields), fields.parallel_tool_calls ?? true);
 }

@@ -8,7 +8,7 @@ import type { WireLegacyLogprobs } from "./schemas.ts";
 
 const noLogprobs: WireLegacyLogprobs = { tokens: [], token_logprobs: [], top_logprobs: [], text_offset: [] };
 
-/** Position of a token's record. */
+/** Position of a token's logprob record. */
 interface TokenPlace {
   readonly floats: Float32Array;
   readonly at: number;
@@ -16,12 +16,12 @@ interface TokenPlace {
   readonly isFirst: boolean;
 }
 
-/** Serialises the logprobs of an answer's choices. */
+/** Serialises the logprobs of all choices. */
 export class LegacyLogprobs {
   readonly #prefix: string;
   readonly #prompt: LogprobList;
   readonly #texts: ShownTokens | null;
-  /** First offset, see #offsets; computed once for all choices. */
+  /** Offset of the first token, see #offsets; computed once for all choices. */
   #start: number | null = null;
 
   /** `prefix`: the echoed prompt before the text of each choice. */
@@ -31,7 +31,7 @@ export class LegacyLogprobs {
     this.#texts = tokens?.texts ?? null;
   }
 
-  /** Logprobs of a choice's text, after those of the echoed prompt. */
+  /** Returns the logprobs of the echoed prompt followed by those of the choice's text. */
   of(choice: LogprobList): WireLegacyLogprobs {
     const texts = this.#texts;
     if (texts === null) return noLogprobs;
@@ -55,8 +55,8 @@ export class LegacyLogprobs {
   }
 
   /**
-   * Offset of each token in the text. Offsets of the prompt are counted back from its end: the prompt that the model saw may
-   * be truncated or start with an added space.
+   * Yields the offset of each token in the text. Offsets of prompt tokens are counted backwards from the end of the prompt,
+   * because the prompt that the model saw may be truncated or start with an added space.
    */
   *#offsets(places: Iterable<TokenPlace>, texts: ShownTokens): Generator<string> {
     this.#start ??= characterCount(this.#prefix) - promptLength(this.#prompt, texts);
@@ -68,7 +68,7 @@ export class LegacyLogprobs {
   }
 }
 
-// List entries as JSON.
+// The functions below yield list entries as JSON.
 
 function* tokenTexts(places: Iterable<TokenPlace>, texts: ShownTokens): Generator<string> {
   for (const { floats, at } of places) yield JSON.stringify(texts.tokenText(floats[at] as number));
@@ -78,7 +78,7 @@ function* logprobs(places: Iterable<TokenPlace>): Generator<string> {
   for (const { floats, at, isFirst } of places) yield isFirst ? "null" : String(wireLogprob(floats[at + 1] as number));
 }
 
-/** The alternatives of each token, and the chosen token itself, as an object of token to logprob. */
+/** Yields, for each token, the alternatives and the chosen token as an object that maps each token to its logprob. */
 function* alternatives(places: Iterable<TokenPlace>, texts: ShownTokens): Generator<string> {
   for (const { floats, at, isFirst } of places) {
     // Pairs of token and logprob.
@@ -100,14 +100,15 @@ function promptLength(prompt: LogprobList, texts: ShownTokens): number {
   return length;
 }
 
-// Offsets count code points, and a token may hold part of one: every byte that is not a UTF-8 continuation byte starts one.
+// Counts the code points that start in a token. Offsets count code points, and a token may hold only part of a code point.
+// Every byte that is not a UTF-8 continuation byte starts one.
 function characterStarts(bytes: Uint8Array): number {
   let count = 0;
   for (const byte of bytes) if ((byte & 0xc0) !== 0x80) count++;
   return count;
 }
 
-/** Code points of a text. */
+/** Number of code points in a text. */
 function characterCount(text: string): number {
   let count = text.length;
   for (let i = 1; i < text.length; i++) {

@@ -1,4 +1,4 @@
-// Request of POST /v1/completions: its schema and its translation to a GenerateRequest. The endpoint takes one prompt as a
+// Request of POST /v1/completions: its schema and its translation to a GenerateRequest. The endpoint accepts one prompt as a
 // string and does not stream.
 import { z } from "zod";
 import { expected } from "../issues.ts";
@@ -50,7 +50,7 @@ export const completionRequestSchema = z
 
 export type CompletionRequestBody = z.output<typeof completionRequestSchema>;
 
-/** The protocol-independent request of a body. */
+/** Converts a request body to the request that all protocols share. */
 export function askedRequest(body: CompletionRequestBody): AskedRequest {
   return {
     prompt: { kind: "text", text: body.prompt },

@@ -11,12 +11,12 @@ export interface CompletionOptions {
   /** Unix seconds. */
   readonly created: number;
   readonly model: string;
-  /** Text before each choice: the prompt if `echo` is set. */
+  /** Text before each choice: the prompt if `echo` is set, else "". */
   readonly prefix: string;
   readonly wantsLogprobs: boolean;
 }
 
-/** jsonPieces serialises it if the answer is long. */
+/** Builds the response body. If the answer is long, jsonPieces serialises it in pieces. */
 export function textCompletion(options: CompletionOptions, answer: Answer): WireCompletion {
   const logprobs = options.wantsLogprobs ? new LegacyLogprobs(options.prefix, answer) : null;
   return {
@@ -42,12 +42,12 @@ function completionChoice(
 ): WireCompletionChoice {
   const texts = [prefix, choice.text];
   return {
-    // Avoids a copy of a long prefix per choice.
+    // Serialising later avoids a copy of a long prefix for each choice.
     text: isLong ? writtenLater(() => textFragments(texts)) : texts.join(""),
     index,
     logprobs: logprobs?.of(choice.logprobs) ?? null,
     finish_reason: wireFinishReason(choice.finishReason),
-    // An extension: the protocol has no field for it.
+    // Extension of this server, because the protocol has no field for a refusal.
     ...(choice.refusal === null ? {} : { refusal: choice.refusal }),
   };
 }

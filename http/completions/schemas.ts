@@ -1,4 +1,4 @@
-// Response schema of text completions, for the API document and the types of response.ts.
+// Response schema of text completions, used by the API document and by the types of response.ts.
 import { z } from "zod";
 import { adapterGeneration } from "../shared/answer/adapter-generation.ts";
 import { finishReasonSchema, usageSchema } from "../shared/answer/usage.ts";

@@ -1,5 +1,5 @@
-// Files of the API explorer: Swagger UI from its package, and the page that starts it. The list is fixed: nothing a client sends
-// is part of a file name. Files are read at the first request and kept.
+// Files of the API explorer: Swagger UI from its package, and the page that starts it. The list of files is fixed, so a
+// client's input never becomes part of a file name. Files are read at the first request and kept in memory.
 import { readFile } from "node:fs/promises";
 
 export interface Asset {
@@ -55,7 +55,7 @@ export const assetNames: readonly string[] = [...made.keys(), ...shipped.keys()]
 
 const kept = new Map<string, Promise<Asset>>();
 
-/** The file of a name; null: none. */
+/** Returns the file with this name; null if there is none. */
 export async function asset(name: string): Promise<Asset | null> {
   const contentType = shipped.get(name);
   if (contentType === undefined) return made.get(name) ?? null;

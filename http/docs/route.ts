@@ -1,12 +1,13 @@
-// GET /docs and the files of its page: the API explorer. The page loads nothing from other servers, and its
-// content security policy enforces that.
+// API explorer: GET /docs and the files of its page. The page loads nothing from other servers, and its content security policy
+// enforces that.
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
 import { asset, assetNames, explorerPage } from "./assets.ts";
 
 const SECONDS_TO_KEEP = 3600;
 
-// Swagger UI writes style attributes and embeds its images in the style sheet.
+// The policy allows inline styles and data images, because Swagger UI writes style attributes and embeds images in its style
+// sheet.
 const pageHeaders = {
   "content-type": explorerPage.contentType,
   "cache-control": "no-cache",

@@ -7,7 +7,7 @@ import { commonFields, notBuiltYet } from "../shared/fields/fields.ts";
 const MAX_INPUTS = 2048;
 
 const text = z.string().min(1);
-// The text worker checks that the vocabulary has the token.
+// The maximum is not checked in this schema: the text worker checks that the vocabulary has the token.
 const token = z.int().min(0);
 const entry = z.union([token, text, z.array(token).min(1)], {
   error: expected("a text, a token or an array of tokens"),
@@ -44,7 +44,7 @@ export const embeddingRequestSchema = z.strictObject({
 
 type EmbeddingRequestBody = z.output<typeof embeddingRequestSchema>;
 
-/** An EmbedRequest without its model and client. */
+/** EmbedRequest without the model and the client. */
 export type AskedEmbeddings = Pick<EmbedRequest, "inputs" | "truncateInputs" | "priority">;
 
 export function askedEmbeddings(body: EmbeddingRequestBody): AskedEmbeddings {
@@ -57,7 +57,7 @@ export function askedEmbeddings(body: EmbeddingRequestBody): AskedEmbeddings {
 
 function packedInputs(given: EmbeddingRequestBody["input"]): EmbedInputs {
   if (typeof given === "string") return packedTexts([given]);
-  // The schema guarantees that all entries have one type.
+  // The schema guarantees that all inputs have the same type.
   if (typeof given[0] === "string") return packedTexts(given as string[]);
   return packedTokens(typeof given[0] === "number" ? [given as number[]] : (given as number[][]));
 }

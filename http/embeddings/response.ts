@@ -1,11 +1,11 @@
-// Body of an embeddings response in pieces: it may have tens of megabytes.
+// Body of an embeddings response, built in pieces because it may have tens of megabytes.
 import type { Embeddings } from "../../actors/api/inference.ts";
 import { gathered } from "../shared/answer/json-pieces.ts";
 
-/** Numbers serialised at once; a multiple of 3, so that base64 needs no padding between slices. */
+/** Floats serialised per piece. The number is a multiple of 3, so base64 needs no padding between pieces. */
 const FLOATS_AT_ONCE = 3 * 1024;
 
-/** The body as JSON text. */
+/** Yields the response body as pieces of JSON text. */
 export function embeddingList(model: string, embeddings: Embeddings, format: "float" | "base64"): Iterable<string> {
   return gathered(fragments(model, embeddings, format === "float" ? numberFragments : base64Fragments));
 }
@@ -31,7 +31,7 @@ function* numberFragments(vector: Float32Array): Generator<string> {
   yield "]";
 }
 
-/** Little-endian floats: every supported machine is little-endian. */
+/** Encodes a vector as base64 of little-endian floats. No conversion is needed: every supported machine is little-endian. */
 function* base64Fragments(vector: Float32Array): Generator<string> {
   yield '"';
   for (const [, { buffer, byteOffset, byteLength }] of slices(vector)) {

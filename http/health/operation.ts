@@ -1,4 +1,4 @@
-// Health check, its alias and readiness check: their operations for the API document.
+// API document of the health check, its alias and the readiness check.
 import type { Operation } from "../operation.ts";
 
 const TEXT = "text/plain; charset=utf-8";

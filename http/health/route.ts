@@ -1,9 +1,10 @@
-// GET /health and its alias / tell whether the process is healthy; GET /ready tells whether the default model answers requests.
+// Health routes: GET /health and its alias / report whether the process is healthy. GET /ready reports whether the default
+// model accepts requests.
 import type { ModelOutcome } from "../../actors/api/model-management.ts";
 import type { RouteHandler } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
 
-/** Time for a failed part to restart, as Retry-After. */
+/** Retry-After in seconds: the time that a failed part needs to restart. */
 const RETRY_AFTER_SECONDS = 2;
 
 export const health: RouteHandler = (exchange, { inference }) => {
@@ -18,7 +19,10 @@ export const ready: RouteHandler = (exchange, { inference, models }) => {
   else unavailable(exchange, reasons);
 };
 
-/** Why a request to a model would not be answered. A model that was unloaded without an error is loaded by the next request. */
+/**
+ * Reasons why a request to a model would fail. A model that was unloaded without an error gives none: the next request loads
+ * it.
+ */
 function hindrances({ id, status, error }: ModelOutcome): readonly string[] {
   if (status === "reloading") return [`model "${id}" is being loaded`];
   return error === null ? [] : [`model "${id}" is not loaded: ${error.message}`];

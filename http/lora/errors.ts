@@ -1,4 +1,4 @@
-// Error format of the LoRA routes: the common envelope with two types and some other names.
+// Error format of the LoRA routes: the common error body, with two additional types and some different names.
 import { z } from "zod";
 import { type ErrorCode, type ErrorRecord, errorCodes } from "../../runtime/errors.ts";
 import { statusOf as commonStatusOf, type ErrorFormat } from "../errors.ts";
@@ -41,10 +41,10 @@ function format(names: OwnNames, statuses: OwnStatuses): ErrorFormat {
   return { statusOf, nameOf, body, schema };
 }
 
-/** Format of the routes with a body. */
+/** Error format of the routes with a body. */
 export const loraErrors = format(ownNames, ownStatuses);
 
-/** Format of the route with a query. */
+/** Error format of the route with a query. */
 export const loraListErrors = format(
   { ...ownNames, invalid_value: INVALID_QUERY },
   { ...ownStatuses, invalid_value: 400 },

@@ -1,4 +1,4 @@
-// API document of loading, listing and unloading LoRA adapters.
+// API document of the routes that load, list and unload LoRA adapters.
 import { jsonAnswer, type Operation } from "../operation.ts";
 import { listAdaptersQuery, loadAdapterSchema, unloadAdapterSchema } from "./request.ts";
 import { loraAdapterListSchema, loraAdapterSchema } from "./response.ts";
@@ -9,7 +9,7 @@ const ONLY_IF_ALLOWED =
 
 /** Errors of every LoRA route. */
 const ofModels = ["model_not_found", "lora_runtime_unavailable", "unsupported"] as const;
-/** Errors of loading and unloading, which involve the model. */
+/** Additional errors of loading and unloading, which change the model's adapters. */
 const ofChanges = [
   ...ofModels,
   "not_found",

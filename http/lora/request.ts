@@ -1,4 +1,4 @@
-// Requests of the LoRA routes: the schemas of bodies and query, and their translation.
+// Requests of the LoRA routes: the schemas of the bodies and of the query, and their translation.
 import { z } from "zod";
 import { checkedAlias, checkLoadPolicy } from "../../actors/api/adapter-rules.ts";
 import type { LoadAdapterRequest, UnloadAdapterRequest } from "../../actors/api/lora-adapters.ts";
@@ -10,7 +10,7 @@ import { addConflicts, differing } from "../shared/fields/conflicts.ts";
 import { ignored } from "../shared/fields/fields.ts";
 
 const MAX_MODEL_LENGTH = 4096;
-/** Path limit of operating systems. */
+/** Maximum path length of operating systems. */
 const MAX_PATH_BYTES = 4096;
 
 const model = z
@@ -61,7 +61,7 @@ export const listAdaptersQuery = z.strictObject({
     .meta({ description: 'Id of the model; "default" is the default model.', default: "default" }),
 });
 
-/** Throws on an invalid alias, path or combination of the two policies. */
+/** Translates a load request. Throws on an invalid alias or path, or if the two policies contradict each other. */
 export function toLoadRequest(body: z.output<typeof loadAdapterSchema>, modelId: string): LoadAdapterRequest {
   const replace = body.load_inplace ?? body.replace ?? false;
   const expectedGeneration = body.expected_generation ?? null;
@@ -75,7 +75,7 @@ export function toLoadRequest(body: z.output<typeof loadAdapterSchema>, modelId:
   };
 }
 
-/** Throws on an invalid alias. */
+/** Translates an unload request. Throws on an invalid alias. */
 export function toUnloadRequest(
   { lora_name, expected_generation }: z.output<typeof unloadAdapterSchema>,
   modelId: string,
@@ -83,7 +83,7 @@ export function toUnloadRequest(
   return { model: modelId, alias: checkedAlias(lora_name), expectedGeneration: expected_generation ?? null };
 }
 
-/** Throws invalid_value on an unknown or repeated parameter. */
+/** Parses the query of the list route. Throws `invalid_value` on an unknown or repeated parameter. */
 export function readListQuery(query: string): z.output<typeof listAdaptersQuery> {
   const given = new URLSearchParams(query);
   const result = listAdaptersQuery.safeParse(Object.fromEntries(given), { error: expectation });

@@ -1,4 +1,4 @@
-// Responses of the LoRA routes: the schemas of an adapter and of the list, and their construction.
+// Responses of the LoRA routes: schemas of an adapter and of the list, and functions that build them.
 import { z } from "zod";
 import type { AdapterListing, LoadedAdapter } from "../../actors/api/lora-adapters.ts";
 
@@ -52,7 +52,7 @@ export const loraAdapterListSchema = z
 type WireLoraAdapter = z.output<typeof loraAdapterSchema>;
 type WireLoraAdapterList = z.output<typeof loraAdapterListSchema>;
 
-/** `isSourceShown`: only if requests may load adapters. */
+/** Builds the JSON of an adapter. `isSourceShown` is true only if requests may load adapters. */
 export function wireAdapter(adapter: LoadedAdapter, isSourceShown: boolean): WireLoraAdapter {
   const { alias, source, revision, generation, rank, bytes } = adapter;
   return {

@@ -1,4 +1,4 @@
-// POST /v1/load_lora_adapter, GET /v1/lora_adapters and POST /v1/unload_lora_adapter.
+// LoRA routes: POST /v1/load_lora_adapter, GET /v1/lora_adapters and POST /v1/unload_lora_adapter.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { LoraAdapters } from "../../actors/api/lora-adapters.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -8,7 +8,7 @@ import { readJson } from "../json.ts";
 import { loadAdapterSchema, readListQuery, toLoadRequest, toUnloadRequest, unloadAdapterSchema } from "./request.ts";
 import { wireAdapter, wireListing } from "./response.ts";
 
-// Not tied to the request's signal: the change continues if the client disconnects.
+// Not tied to the request's abort signal, so that loading continues if the client disconnects.
 export const loadAdapter: RouteHandler = async (exchange, context) => {
   const body = readJson(exchange.request, loadAdapterSchema, context.log);
   const request = toLoadRequest(body, modelOf(exchange, context.inference, body.model));
@@ -30,7 +30,7 @@ export const listAdapters: RouteHandler = (exchange, context) => {
   exchange.json(200, wireListing(listing, context.config.allowLoraUpdates));
 };
 
-/** The base model of a request; the id of a model with an adapter is refused. */
+/** Returns the id of the request's base model. The id of a model with an adapter is rejected. */
 function modelOf(exchange: Exchange, inference: Inference, name: string | null | undefined): string {
   const { id, adapter } = inference.resolveModel(name ?? undefined);
   exchange.model = id;

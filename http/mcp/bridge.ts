@@ -1,5 +1,5 @@
-// Bridge: converts between an exchange and the Request and Response of the Fetch API, which the MCP library uses. Sends a body or
-// a stream, with back pressure, until the client disconnects.
+// Bridge: converts between an exchange and the Request and Response of the Fetch API, which the MCP library uses. Sends a body
+// or a stream, with back pressure, until the client disconnects.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Exchange } from "../exchange.ts";
 import type { HttpRequest, ReplyHeaders, StreamSink } from "../server/edge.ts";
@@ -7,17 +7,17 @@ import { drained } from "../server/write-piece.ts";
 import { isResponse } from "./messages.ts";
 
 const EVENT_STREAM = "text/event-stream";
-/** The library demands both. A client that accepts neither gets its answer as JSON. */
+/** Accept header passed to the library, which requires both types. A client that accepts neither receives JSON. */
 const BOTH = `application/json, ${EVENT_STREAM}`;
 
 const sentHeaders = /^(?:last-event-id|mcp-[a-z0-9-]+)$/;
 const keptHeaders = ["content-type", "mcp-session-id", "allow"];
 const exposed = { "access-control-expose-headers": "x-request-id, mcp-session-id, mcp-protocol-version" };
 
-/** The request without its body. */
+/** Converts a request without its body. */
 export function webRequest({ method, headers, signal }: HttpRequest): Request {
   const taken = [...headers].filter(([name]) => sentHeaders.test(name));
-  // The body of a POST has been read already, whatever its content type.
+  // The library checks the content type of a POST. The body has been parsed already, whatever its content type.
   const kinds: [string, string][] =
     method === "POST"
       ? [
@@ -37,7 +37,7 @@ function wantsStream({ headers }: HttpRequest): boolean {
   return headers.get("accept")?.includes(EVENT_STREAM) ?? false;
 }
 
-/** Sends a response; settles when all of it is sent or the client has disconnected. */
+/** Sends a response. Resolves when all of it is sent or the client has disconnected. */
 export async function sendResponse(exchange: Exchange, response: Response, readerStallMs: number): Promise<void> {
   const headers = replyHeaders(response);
   const { body, status } = response;
@@ -66,7 +66,7 @@ async function pump(
   readerStallMs: number,
 ): Promise<void> {
   const sink = exchange.openEventStream(headers);
-  // The head is sent with the first piece, and clients wait for the head.
+  // The response head is sent with the first piece. Clients wait for the head, so a comment line is sent at once.
   sink.write(": open\n\n");
   try {
     for await (const text of textOf(body, exchange.request.signal)) await writeTo(sink, text, readerStallMs);
@@ -79,7 +79,7 @@ async function writeTo(sink: StreamSink, text: string, readerStallMs: number): P
   if (!sink.write(text)) await drained(sink, readerStallMs);
 }
 
-/** The pieces of a stream, until it ends or the client disconnects. */
+/** Yields the pieces of a stream until it ends or the client disconnects. */
 async function* textOf(body: ReadableStream<Uint8Array>, signal: AbortSignal): AsyncGenerator<string> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
@@ -101,7 +101,9 @@ async function readAll(body: ReadableStream<Uint8Array>, signal: AbortSignal): P
   return all;
 }
 
-/** Sends only the responses of a stream: a JSON body has no place for notifications. */
+/**
+ * Sends the JSON-RPC responses of a stream as one JSON body. Notifications are dropped, because a JSON body cannot carry them.
+ */
 function sendMessages(exchange: Exchange, headers: ReplyHeaders, stream: string): void {
   const messages = [...stream.matchAll(/^data: (.+)$/gm)].map(([, data = ""]) => data);
   const answers = messages.filter((message) => isResponse(JSON.parse(message)));

@@ -1,8 +1,8 @@
-// Chat fold: turns the SSE text of a streamed chat completion into the result of a tool call, and reports progress meanwhile. It
-// reads the wire format of the route, as any client does.
+// Chat fold: turns the SSE text of a streamed chat completion into the result of a tool call, and reports progress while it
+// arrives. It parses the wire format of the chat route, as any client does.
 import type { CallToolResult } from "@modelcontextprotocol/server";
 
-/** Shortest time between two progress reports. */
+/** Minimum time between two progress reports. */
 const PROGRESS_INTERVAL_MS = 100;
 
 interface ToolCallDelta {
@@ -42,7 +42,10 @@ interface FoldedChoice {
   readonly toolCalls: FoldedCall[];
 }
 
-/** Takes the number of characters so far, including reasoning, and the text of the answer since the last call. */
+/**
+ * Progress callback: receives the number of characters generated so far, including reasoning, and the answer text generated
+ * since the last call.
+ */
 export type OnProgress = (characters: number, text: string) => void;
 
 export class ChatFold {
@@ -60,7 +63,7 @@ export class ChatFold {
     this.#onProgress = onProgress;
   }
 
-  /** Takes a piece of the stream. */
+  /** Processes a piece of the stream. */
   push(piece: string): void {
     const events = (this.#unread + piece).split("\n\n");
     this.#unread = events.pop() ?? "";
@@ -107,7 +110,7 @@ export class ChatFold {
   #tell(): void {
     const now = performance.now();
     if (this.#onProgress === null || now - this.#toldAtMs < PROGRESS_INTERVAL_MS) return;
-    // MCP demands that progress increases with each report.
+    // MCP requires that the progress value increases with each report.
     if (this.#characters === this.#toldCharacters) return;
     this.#toldAtMs = now;
     this.#toldCharacters = this.#characters;
@@ -130,7 +133,7 @@ function takeCall(calls: FoldedCall[], { index, id = "", function: piece }: Tool
   }
 }
 
-/** A choice as texts, for clients that read no structured content: the answer, and calls as JSON. */
+/** Returns a choice as texts, for clients that ignore structured content: the answer, and the tool calls as JSON. */
 function texts({ text, reasoning, refusal, finishReason, toolCalls }: FoldedChoice): string[] {
   const calls = toolCalls.length > 0 ? [JSON.stringify({ tool_calls: toolCalls })] : [];
   const said = text === "" ? calls : [text, ...calls];

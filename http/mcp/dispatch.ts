@@ -1,14 +1,14 @@
-// Dispatch: calls a route of the app from inside, like a request over a socket. So a tool has the validation, limits, metrics and
-// logs of the route.
+// Dispatch: calls a route of the app inside the process, as if the request had come over a socket. The tool therefore has the
+// validation, limits, metrics and logs of the route.
 import { ServerError } from "../../runtime/errors.ts";
 import type { App } from "../app.ts";
 import { errorBody, statusOf } from "../errors.ts";
 import type { HttpReply, HttpRequest, StreamSink } from "../server/edge.ts";
 
-/** Longest collected answer, in characters: several copies of it exist while it becomes the result of a call. */
+/** Maximum characters of a collected response. Several copies of it exist while it becomes the result of a tool call. */
 const MAX_BODY_LENGTH = 8 * 2 ** 20;
 
-/** Headers of the caller that are passed on: its identity and its trace. */
+/** Headers of the caller that are forwarded: its identity and its trace. */
 const passedHeaders = ["authorization", "x-api-key", "traceparent", "tracestate"];
 
 export interface InnerRequest {
@@ -17,17 +17,17 @@ export interface InnerRequest {
   readonly caller: HttpRequest;
   readonly requestId: string;
   readonly signal: AbortSignal;
-  /** Takes the pieces of a streamed answer; without it they are collected, up to a length. */
+  /** Receives the pieces of a streamed response. Default: the pieces are collected up to MAX_BODY_LENGTH. */
   readonly onPiece?: (text: string) => void;
 }
 
 export interface InnerReply {
   readonly status: number;
-  /** "" if the answer went to onPiece. */
+  /** Response body; "" if it was passed to onPiece. */
   readonly body: string;
 }
 
-/** Rejects with `cancelled` once the signal is aborted. */
+/** Runs the route and returns its response. Rejects with `cancelled` once the signal is aborted. */
 export function dispatch(app: App, request: InnerRequest): Promise<InnerReply> {
   const { signal } = request;
   return new Promise((resolve, reject) => {
@@ -72,13 +72,13 @@ function innerRequest({ path, body, caller, requestId }: InnerRequest, signal: A
     bodyBytes: bytes.byteLength,
     address: caller.address,
     signal,
-    // It is small, and only the tool call holds it.
+    // The body is small and only the tool call references it, so it is not counted in the body budget.
     releaseBody: () => {},
     holdBody: () => () => {},
   };
 }
 
-/** `wholeBody`: the collected pieces of a streamed answer. */
+/** Creates the reply that receives the response. `wholeBody` holds the collected pieces of a streamed response. */
 function innerReply(
   onPiece: (text: string) => void,
   wholeBody: () => string,
@@ -111,7 +111,7 @@ const tooLong: InnerReply = {
   }),
 };
 
-/** The collected pieces of a streamed body. */
+/** Collector of the pieces of a streamed body. */
 class WholeBody {
   readonly #onTooLong: () => void;
   #pieces: string[] = [];

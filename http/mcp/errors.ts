@@ -1,4 +1,4 @@
-// JSON-RPC errors: the format of errors that answer no message, because the body could not be read or is refused.
+// JSON-RPC errors: the format of errors that belong to no message, because the body could not be read or is rejected.
 import { z } from "zod";
 import type { ErrorCode } from "../../runtime/errors.ts";
 import { commonErrors, type ErrorFormat } from "../errors.ts";
@@ -6,7 +6,7 @@ import { commonErrors, type ErrorFormat } from "../errors.ts";
 const PARSE_ERROR = -32700;
 const INVALID_REQUEST = -32600;
 const INTERNAL_ERROR = -32603;
-/** First code of the range that JSON-RPC reserves for servers. */
+/** First error code of the range that JSON-RPC reserves for servers. */
 const SERVER_ERROR = -32000;
 const SESSION_NOT_FOUND = -32001;
 
@@ -32,7 +32,7 @@ export const rpcError = z
   .meta({ id: "JsonRpcError" });
 
 export const rpcErrors: ErrorFormat = {
-  // A body that is not a message is a bad request of the transport, not a wrong field of a request.
+  // A body that is not a JSON-RPC message is a bad request at the transport level, not an invalid field, so its status is 400.
   statusOf: (code) => (code === "invalid_value" ? 400 : commonErrors.statusOf(code)),
   body: ({ code, message }) =>
     JSON.stringify({ jsonrpc: "2.0", id: null, error: { code: rpcCodes[code] ?? SERVER_ERROR, message } }),

@@ -1,5 +1,5 @@
-// MCP server: checks the requests of its port and passes each to its session, or answers it without one. Made by cli/ beside the
-// app, whose routes the tools call; it has its own edge.
+// MCP server: checks the requests on its port and passes each to its session, or handles it without a session. Created by cli/
+// in addition to the app, whose routes the tools call; it has a separate port.
 import { ServerError } from "../../runtime/errors.ts";
 import { Exchange, type ExchangeOptions } from "../exchange.ts";
 import { readJsonValue } from "../json.ts";
@@ -16,9 +16,9 @@ import { Sessionless } from "./sessionless.ts";
 import { type Session, Sessions } from "./sessions.ts";
 
 export interface McpConfig {
-  /** The address the server listens on. */
+  /** Address that the server listens on. */
   readonly host: string;
-  /** Further host names, such as that of a proxy; their pages may use the server. */
+  /** Additional host names, such as that of a proxy; web pages on these hosts may use the server. */
   readonly allowedHosts: readonly string[];
   readonly maxSessions: number;
   readonly sessionIdleMs: number;
@@ -32,14 +32,14 @@ export interface McpOptions {
   readonly exchange: ExchangeOptions;
 }
 
-/** Messages are parsed on the main thread. */
+/** Maximum bytes of a message; limited because messages are parsed on the main thread. */
 const MAX_MESSAGE_BYTES = 4 * 2 ** 20;
 const PATH = "/mcp";
 const allow = { allow: "GET, POST, DELETE, OPTIONS" };
 const preflightHeaders = {
   ...allow,
   "access-control-allow-methods": "GET, POST, DELETE",
-  // Each revision of the protocol adds headers; the origin has been checked.
+  // All headers are allowed, because each revision of the protocol adds some. The origin has been checked before.
   "access-control-allow-headers": "*, Authorization",
 };
 
@@ -47,7 +47,7 @@ export class Mcp {
   readonly #config: McpConfig;
   readonly #exchangeOptions: ExchangeOptions;
   readonly #hosts: KnownHosts;
-  /** By the Request made from it. */
+  /** Maps the Request passed to the MCP library to its exchange. */
   readonly #exchanges = new WeakMap<Request, Exchange>();
   readonly #sessions: Sessions;
   readonly #sessionless: Sessionless;
@@ -70,7 +70,7 @@ export class Mcp {
     };
   }
 
-  /** An EdgeHandler. */
+  /** Handles a request of the HTTP front end (EdgeHandler). */
   readonly handle = (request: HttpRequest, reply: HttpReply, refusal: ServerError | null): void => {
     const exchange = new Exchange(request, reply, this.#exchangeOptions);
     if (request.path === PATH) exchange.matched(this.#route, {});
@@ -80,12 +80,12 @@ export class Mcp {
       .finally(() => exchange.finish());
   };
 
-  /** Closes the streams that only listen. */
+  /** Closes the streams on which clients only listen. */
   drain(): void {
     this.#sessions.stopListening();
   }
 
-  /** Ends every session. */
+  /** Closes all sessions. */
   async close(): Promise<void> {
     await this.#sessionless.close();
     await this.#sessions.close();

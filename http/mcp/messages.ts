@@ -1,11 +1,11 @@
-// Message checks: what is read of JSON-RPC messages before the MCP library reads them.
+// Message checks: reads the facts that the server needs from JSON-RPC messages before the MCP library parses them.
 import { isInitializeRequest, isJSONRPCRequest } from "@modelcontextprotocol/server";
 import { ServerError } from "../../runtime/errors.ts";
 
-/** Largest batch. Older revisions of the protocol have batches. */
+/** Maximum messages in a batch. Only older revisions of the protocol have batches. */
 const MAX_BATCH = 100;
 
-/** Throws `invalid_value` unless the value is a message or a batch of messages. */
+/** Throws `invalid_value` unless the value is a JSON-RPC message or a batch of messages. */
 export function checkMessages(value: unknown): void {
   const messages = Array.isArray(value) ? value : [value];
   if (messages.length > 0 && messages.length <= MAX_BATCH && messages.every(isMessage)) return;
@@ -16,8 +16,8 @@ export function checkMessages(value: unknown): void {
 }
 
 /**
- * Whether a message begins a session. Throws `invalid_value` for an invalid `initialize`, before another session is ended to
- * make room for it.
+ * Checks whether a message begins a session. Throws `invalid_value` for an invalid `initialize`, so that no existing session is
+ * closed to make room for it.
  */
 export function isInitialize(value: unknown): boolean {
   if (!isObject(value) || value.method !== "initialize") return false;
@@ -28,7 +28,7 @@ export function isInitialize(value: unknown): boolean {
   );
 }
 
-/** Whether a message answers a request. */
+/** Checks whether a message is a response to a request. */
 export function isResponse(value: unknown): boolean {
   return isObject(value) && ("result" in value || "error" in value);
 }

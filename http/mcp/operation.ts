@@ -1,4 +1,4 @@
-// Operation of POST /mcp in the API document.
+// API document of POST /mcp.
 import { z } from "zod";
 import type { Operation } from "../operation.ts";
 

@@ -1,5 +1,5 @@
-// Protocol server: answers the MCP methods, with the tools of the models. Made for each session, and for each request without a
-// session; stateless.
+// Protocol server: implements the MCP methods and offers the models as tools. It is stateless. One is created for each session,
+// and one for each request without a session.
 import {
   type CallToolResult,
   ProtocolError,
@@ -16,21 +16,23 @@ const INSTRUCTIONS =
   "The language models of this server, as tools: `chat` answers a conversation, `embed` turns texts into vectors. " +
   "`model` selects a model; without it the default model answers.";
 
-/** Large enough for the schema of a tool, which the route bounds. */
+/**
+ * Limits on tool arguments. They are above what the schema of any tool accepts, because the tool's route has stricter limits.
+ */
 const argumentBounds = { depth: 128, values: 200_000 };
 const TOO_DEEP = tooLarge("arguments", argumentBounds);
 
-/** The exchange that a Request was made from. */
+/** Returns the exchange that a Request was created from. */
 export type ExchangeFinder = (request: Request | undefined) => Exchange | undefined;
 
-/** Makes the server of a session, or of one request. */
+/** Creates the protocol server of a session, or of one request without a session. */
 export type ServerFactory = (exchangeOf: ExchangeFinder) => Server;
 
 export interface ModelServerOptions extends ToolBoxOptions {
   readonly version: string;
 }
 
-/** The server that offers the models. */
+/** Creates the factory of protocol servers that offer the models. */
 export function modelServers({ version, ...options }: ModelServerOptions): ServerFactory {
   const tools = new ToolBox(options);
   return (exchangeOf) => modelServer(version, tools, exchangeOf);

@@ -1,5 +1,5 @@
-// Sessionless requests: those of the protocol's 2026 revision, which has no sessions, and those of older clients that have not
-// initialized one.
+// Sessionless requests: requests of the protocol's 2026 revision, which has no sessions, and requests of older clients that
+// have not initialized a session.
 import { createMcpHandler, isLegacyRequest } from "@modelcontextprotocol/server";
 import type { ExchangeFinder, ServerFactory } from "./protocol.ts";
 import { PostTransport } from "./transport.ts";
@@ -15,7 +15,7 @@ export class Sessionless {
     this.#modern = createMcpHandler(this.#createServer, {
       legacy: "reject",
       keepAliveMs,
-      // Nothing changes that a client could subscribe to.
+      // Clients cannot subscribe, because nothing that the server offers changes.
       maxSubscriptions: 0,
     });
   }

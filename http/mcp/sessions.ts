@@ -1,5 +1,5 @@
-// Sessions of the protocol's 2025 revisions: begun by initialize, ended by DELETE or by being idle too long. Their number is
-// limited; at the limit, the client that has most sessions loses the one that has been idle longest.
+// Sessions of the protocol's 2025 revisions. `initialize` begins a session; DELETE or a long idle time ends it. The number of
+// sessions is limited. At the limit, the client with the most sessions loses its least recently used one.
 import { randomUUID } from "node:crypto";
 import type { Server } from "@modelcontextprotocol/server";
 import { ServerError } from "../../runtime/errors.ts";
@@ -8,7 +8,7 @@ import { PostTransport } from "./transport.ts";
 
 export interface SessionOptions {
   readonly maxSessions: number;
-  /** A session is ended after this time without a request. */
+  /** Time without a request after which a session is closed. */
   readonly sessionIdleMs: number;
   readonly keepAliveMs: number;
   readonly createServer: ServerFactory;
@@ -21,7 +21,7 @@ export class Session {
   readonly #transport: PostTransport;
   readonly #server: Server;
   readonly #idleTimer: NodeJS.Timeout;
-  /** Requests whose answer has not ended, the open stream of a listening client included. */
+  /** Requests whose response is not complete, including the open stream of a listening client. */
   #heldCount = 0;
 
   constructor(
@@ -47,7 +47,7 @@ export class Session {
     return this.#server.connect(this.#transport);
   }
 
-  /** The answer to a request. Hold the session until it is sent. Throws as PostTransport does. */
+  /** Returns the response to a request. Hold the session until it is sent. Throws like PostTransport.answer. */
   fetch(request: Request, parsedBody: unknown): Promise<Response> {
     return this.#transport.answer(request, parsedBody);
   }
@@ -59,7 +59,7 @@ export class Session {
   release(): void {
     this.#heldCount--;
     this.#idleTimer.refresh();
-    // The initialize request was refused, so the client does not know the id.
+    // The initialize request was rejected, so the client does not know the session id and cannot close the session.
     if (this.#transport.sessionId === undefined) void this.close();
   }
 
@@ -79,14 +79,14 @@ export class Session {
 
 export class Sessions {
   readonly #options: SessionOptions;
-  /** By id; the least recently used first. */
+  /** Open sessions by id, ordered from the least recently used to the most recently used. */
   readonly #open = new Map<string, Session>();
 
   constructor(options: SessionOptions) {
     this.#options = options;
   }
 
-  /** Throws `not_found`; the client then begins a new session. */
+  /** Returns a session. Throws `not_found` for an unknown id; the client then begins a new session. */
   find(id: string): Session {
     const session = this.#open.get(id);
     if (session === undefined) throw new ServerError("not_found", "Session not found; begin a new one by initialize");
@@ -95,7 +95,9 @@ export class Sessions {
     return session;
   }
 
-  /** A session for `client` to initialize. Throws `queue_full` if the limit is reached and all sessions are in use. */
+  /**
+   * Opens a session that `client` then initializes. Throws `queue_full` if the limit is reached and all sessions are in use.
+   */
   async open(client: string): Promise<Session> {
     if (this.#open.size >= this.#options.maxSessions) this.#makeRoom();
     const session = new Session(client, this.#options, () => this.#open.delete(session.id));
@@ -104,7 +106,7 @@ export class Sessions {
     return session;
   }
 
-  /** Ends the streams that only listen, so that idle clients keep no connection open. */
+  /** Closes the streams on which clients only listen, so that idle clients keep no connection open. */
   stopListening(): void {
     for (const session of this.#open.values()) session.stopListening();
   }

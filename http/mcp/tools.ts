@@ -1,5 +1,5 @@
-// Tools: the models as MCP tools. A tool is a route of the app under another name: its input schema is that of the route's body,
-// and a call of it is a request to the route.
+// Tools: the models as MCP tools. Each tool stands for one route of the app: its input schema is that of the route's body, and
+// a tool call becomes a request to the route.
 import assert from "node:assert/strict";
 import type { CallToolResult, Tool } from "@modelcontextprotocol/server";
 import { z } from "zod";
@@ -11,7 +11,7 @@ import { dispatch, type InnerReply, type InnerRequest } from "./dispatch.ts";
 
 export type Arguments = Readonly<Record<string, unknown>>;
 
-/** A call of a tool. */
+/** Tool call: arguments and caller. */
 export interface Call extends Omit<InnerRequest, "path" | "body" | "onPiece"> {
   readonly arguments: Arguments;
   readonly onProgress: OnProgress | null;
@@ -19,14 +19,14 @@ export interface Call extends Omit<InnerRequest, "path" | "body" | "onPiece"> {
 
 interface OfferedTool {
   readonly listed: Tool;
-  /** Whether a model can do it; null: capabilities of a model that was never loaded. */
+  /** Whether a model can run this tool. `capabilities` is null if the model was never loaded. */
   isOffered(capabilities: ModelCapabilities | null): boolean;
   run(app: App, call: Call): Promise<CallToolResult>;
 }
 
 const CHAT_PATH = "/v1/chat/completions";
 const EMBEDDINGS_PATH = "/v1/embeddings";
-/** Fields of the chat route: whether tools of the server may be used. */
+/** Fields of the chat route that decide whether tools of the server may be used. */
 const permissionFields = ["agent_permission", "code_execution_permission"];
 
 function offeredTools(): readonly OfferedTool[] {
@@ -74,7 +74,7 @@ export class ToolBox {
     return this.#offered().map(({ listed }) => listed);
   }
 
-  /** null: no such tool. */
+  /** Runs a tool; null if there is no tool with this name. */
   call(name: string, call: Call): Promise<CallToolResult> | null {
     return (
       this.#offered()
@@ -89,7 +89,7 @@ export class ToolBox {
   }
 }
 
-/** The schema of a route's body, without the fields about streaming. */
+/** Returns the schema of a route's body without the fields about streaming. */
 function inputSchema(path: string): Tool["inputSchema"] {
   const body = routes.find((route) => route.path === path)?.operation?.body;
   assert(body !== undefined, `POST ${path} describes its body`);
@@ -98,14 +98,17 @@ function inputSchema(path: string): Tool["inputSchema"] {
   return { ...schema, type: "object", properties };
 }
 
-/** Without "ask": the question would be in a stream that the caller does not see. */
+/**
+ * Returns the input schema of chat. The permission "ask" is removed, because the question would be sent in a stream that the
+ * caller does not see.
+ */
 function chatInput(): Tool["inputSchema"] {
   const schema = inputSchema(CHAT_PATH);
   const permissions = permissionFields.map((field) => [field, { type: "string", enum: ["auto", "deny"] }]);
   return { ...schema, properties: { ...schema.properties, ...Object.fromEntries(permissions) } };
 }
 
-/** A schema without fields that are refused or ignored. */
+/** Returns a schema without the fields that the server rejects or ignores. */
 function pruned(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.filter(isUseful).map(pruned);
   if (typeof schema !== "object" || schema === null) return schema;
@@ -119,7 +122,7 @@ function isUseful(schema: unknown): boolean {
   return support !== "refused" && support !== "ignored";
 }
 
-/** Requests a stream, so that progress can be reported. */
+/** Calls the chat route as a stream, so that progress can be reported. */
 async function chat(app: App, { arguments: given, onProgress, ...asked }: Call): Promise<CallToolResult> {
   const asking = permissionFields.find((field) => given[field] === "ask");
   if (asking !== undefined)
@@ -133,11 +136,14 @@ async function chat(app: App, { arguments: given, onProgress, ...asked }: Call):
 async function embed(app: App, { arguments: body, onProgress: _, ...asked }: Call): Promise<CallToolResult> {
   const reply = await dispatch(app, { ...asked, path: EMBEDDINGS_PATH, body });
   if (reply.status !== 200) return failure(reply);
-  // Also as text, for clients that read no structured content.
+  // The result is also sent as text, for clients that ignore structured content.
   return { content: [{ type: "text", text: reply.body }], structuredContent: JSON.parse(reply.body) as Arguments };
 }
 
-/** A result, not a protocol error: the caller is usually a model, which can react to the message. */
+/**
+ * Returns an error as a tool result instead of a protocol error, because the caller is usually a model, which can react to the
+ * message.
+ */
 function failure({ body }: InnerReply): CallToolResult {
   const { error } = JSON.parse(body) as { readonly error: { readonly message: string } };
   return failed(error.message);

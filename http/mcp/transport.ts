@@ -1,5 +1,5 @@
-// POST transport: the library's transport, and which requests of a POST still wait for an answer. A cancelled request gets no
-// answer; the stream of its POST ends once the others have theirs.
+// POST transport: extends the library's transport and tracks which requests of a POST still wait for a response. A cancelled
+// request gets no response. The stream of its POST ends when all other requests have their responses.
 import {
   isJSONRPCErrorResponse,
   isJSONRPCNotification,
@@ -11,17 +11,17 @@ import {
 } from "@modelcontextprotocol/server";
 import { ServerError } from "../../runtime/errors.ts";
 
-/** The requests of one POST. */
+/** State of one POST: its requests that wait for a response, and the cancelled ones. */
 interface Post {
   readonly waiting: Set<RequestId>;
   readonly cancelled: RequestId[];
 }
 
 export class PostTransport extends WebStandardStreamableHTTPServerTransport {
-  /** By the id of each unanswered request. */
+  /** The POST of each unanswered request, by request id. */
   readonly #posts = new Map<RequestId, Post>();
 
-  /** Called once the server has set `onmessage`. */
+  /** Called by the library after the server has set `onmessage`. */
   override async start(): Promise<void> {
     const deliver = this.onmessage;
     this.onmessage = (message, extra) => {
@@ -33,8 +33,8 @@ export class PostTransport extends WebStandardStreamableHTTPServerTransport {
   }
 
   /**
-   * The answer to a request. Throws `invalid_value` if an unanswered request has the same id: their answers could not be
-   * distinguished.
+   * Returns the response to a POST. Throws `invalid_value` if an unanswered request has the same id, because the two responses
+   * could not be distinguished.
    */
   async answer(request: Request, parsedBody: unknown): Promise<Response> {
     const ids = requestIds(parsedBody);
@@ -72,11 +72,12 @@ export class PostTransport extends WebStandardStreamableHTTPServerTransport {
     if (post.waiting.size === 0) this.#end(post);
   }
 
-  /** Ends the stream if a request was cancelled; otherwise the last answer has ended it. */
+  /** Closes the stream if a request was cancelled. Without a cancelled request the last response has closed it. */
   #end({ cancelled }: Post): void {
     for (const id of cancelled) {
       this.closeSSEStream(id);
-      // Not delivered, as the stream is closed; without it the library would keep the id as long as the session.
+      // This response is not delivered, because the stream is closed. It makes the library forget the id, which it would
+      // otherwise keep until the session ends.
       super.send({ jsonrpc: "2.0", id, result: {} }).catch(() => {});
     }
   }
@@ -90,7 +91,7 @@ function isAnswer(message: JSONRPCMessage): message is JSONRPCMessage & { readon
   return isJSONRPCResultResponse(message) || isJSONRPCErrorResponse(message);
 }
 
-/** The id of the request that a message cancels; null: none. */
+/** Returns the id of the request that a message cancels; null if it cancels none. */
 function cancelledId(message: JSONRPCMessage): RequestId | null {
   if (!isJSONRPCNotification(message) || message.method !== "notifications/cancelled") return null;
   const id = message.params?.requestId;

@@ -1,10 +1,10 @@
-// Message fold: turns the events of a generation into a complete message, with its blocks in the order of generation. Used for
-// messages that are not streamed.
+// Message fold: turns the events of a generation into a complete message, with its content blocks in the order of generation.
+// Used for messages that are not streamed.
 import type { GenerateEvent } from "../../engines/generation.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { type ContentBlock, type Ending, type MessageHead, message, wireStop } from "./response.ts";
 
-/** The response body. Throws the error that the generation ends with. */
+/** Builds the response body. Throws if the generation ends with an error. */
 export async function collectMessage(
   head: MessageHead,
   events: AsyncIterable<readonly GenerateEvent[]>,
@@ -16,7 +16,7 @@ export async function collectMessage(
       switch (event.type) {
         case "begin":
         case "prompt":
-          break; // the usage at the end has the prompt tokens
+          break; // the final usage includes the prompt tokens
         case "reasoning":
           blocks.think(event.text);
           break;
@@ -56,7 +56,7 @@ export async function collectMessage(
 
 class Blocks {
   readonly content: ContentBlock[] = [];
-  /** The incomplete call. */
+  /** The tool call in progress; null: none. */
   #call: { readonly id: string; readonly name: string; input: string } | null = null;
 
   think(thinking: string): void {
@@ -66,7 +66,7 @@ class Blocks {
   }
 
   say(text: string): void {
-    if (text === "") return; // it has only logprobs
+    if (text === "") return; // an event with logprobs only
     const last = this.content.at(-1);
     if (last?.type === "text") last.text += text;
     else this.content.push({ type: "text", text });
@@ -87,7 +87,7 @@ class Blocks {
     this.#call = null;
   }
 
-  /** The call was not valid: its text becomes text of the message. */
+  /** Ends an invalid tool call: its text becomes text of the message. */
   dropCall(text: string): void {
     this.#call = null;
     this.say(text);

@@ -1,5 +1,5 @@
-// Errors of the messages protocol: body, types, and status 400 for the other protocols' 422. Used by the exchange for failed
-// answers and by stream.ts for failed streams.
+// Errors of the messages protocol: the body, the error types, and status 400 where other protocols use 422. The exchange uses
+// them for failed responses, stream.ts for failed streams.
 import { z } from "zod";
 import { type ErrorCode, type ErrorRecord, errorCodes } from "../../runtime/errors.ts";
 import { statusOf as commonStatusOf, type ErrorFormat } from "../errors.ts";
@@ -13,7 +13,7 @@ const errorTypes = [
   "overloaded_error",
 ] as const;
 
-/** Neutral name of a field that has another name in this protocol. */
+/** Field name used by the shared code, and the name of the same field in this protocol. */
 const OUR_BUDGET = "reasoning_budget";
 const THEIR_BUDGET = "thinking.budget_tokens";
 

@@ -1,9 +1,9 @@
-// Message body: stop reason, usage and the other fields around the content, with their schemas for the API document. The
-// content comes from collect.ts, or in pieces from stream.ts.
+// Message body: stop reason, usage and the other fields around the content, with their schemas for the API document. collect.ts
+// provides the content as a whole, stream.ts in pieces.
 import { z } from "zod";
 import type { FinishReason } from "../../engines/generation.ts";
 
-/** Fields shared by the body and the first event of a message. */
+/** Fields that the body and the first stream event of a message share. */
 export interface MessageHead {
   readonly id: string;
   readonly model: string;
@@ -76,7 +76,7 @@ export type ContentBlock = z.output<typeof contentBlockSchema>;
 type Stop = z.output<z.ZodObject<typeof stopSchema>>;
 type Usage = z.output<typeof usageSchema>;
 
-/** Token counts of a message so far. */
+/** Token counts of a message up to now. */
 export interface TokenCounts {
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -84,11 +84,11 @@ export interface TokenCounts {
   readonly reasoningTokens: number;
 }
 
-/** Why and how an answer ended. */
+/** End of a generation: why it ended, and its stop string. */
 export interface Ending {
   reason: FinishReason;
   stopString: string | null;
-  /** Why the text does not fulfil the request's demands; null if it does. */
+  /** Why the text violates the request's output format; null if it does not. */
   refusal: string | null;
 }
 
@@ -123,7 +123,7 @@ export function wireUsage({ promptTokens, cachedTokens, completionTokens, reason
   };
 }
 
-/** Stop fields of a message in progress. */
+/** Stop fields of a message that is still being generated. */
 export const notStopped: Stop = { stop_reason: null, stop_sequence: null, stop_details: null };
 
 export function wireStop({ reason, stopString, refusal }: Ending): Stop {
@@ -131,7 +131,7 @@ export function wireStop({ reason, stopString, refusal }: Ending): Stop {
     const stop_details = { type: "refusal", category: null, explanation: refusal } as const;
     return { stop_reason: "refusal", stop_sequence: null, stop_details };
   }
-  // Tool calls come before a stop string: the client has to answer them.
+  // Tool calls take precedence over a stop string, because the client has to run them.
   if (stopString !== null && reason !== "tool_calls")
     return { ...notStopped, stop_reason: "stop_sequence", stop_sequence: stopString };
   return { ...notStopped, stop_reason: stopReasons[reason] };
@@ -141,6 +141,6 @@ const stopReasons = {
   stop: "end_turn",
   length: "max_tokens",
   tool_calls: "tool_use",
-  // A client that receives this has not cancelled; its turn is over.
+  // A client that receives this did not cancel the request, so the model's turn is over.
   cancelled: "end_turn",
 } as const satisfies Record<FinishReason, Stop["stop_reason"]>;

@@ -1,5 +1,5 @@
-// Message stream: encodes generation events as named server-sent events. Holds cursor state only. Hot path, one call per step
-// and stream: constant text is built once per block and only the generated text is encoded.
+// Message stream: encodes generation events as named server-sent events. Its only state is the position in the stream. Hot
+// path, one call per step and stream: constant text is built once per block and only the generated text is encoded.
 import type { GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { StreamCodec } from "../sse.ts";
@@ -8,7 +8,7 @@ import { type Ending, type MessageHead, message, notStopped, wireStop, wireUsage
 
 const PING = 'event: ping\ndata: {"type":"ping"}\n\n';
 const MESSAGE_STOP = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
-/** Reasoning is not signed, but clients keep a thinking block only if it has a signature field. */
+/** Empty signature. Reasoning is not signed, but clients keep a thinking block only if it has a signature field. */
 const EMPTY_SIGNATURE = '"signature_delta","signature":""}}\n\n';
 const DELTA_END = "}}\n\n";
 
@@ -26,7 +26,7 @@ export class MessageStream implements StreamCodec {
   #hasBegun = false;
   #isEnded = false;
   readonly #ending: Ending = { reason: "stop", stopString: null, refusal: null };
-  /** The block in progress, and the constant text before its deltas. */
+  /** Kind of the content block in progress, and the constant text before each of its deltas. */
   #open: BlockKind | null = null;
   #delta = "";
   #blockCount = 0;
@@ -40,7 +40,7 @@ export class MessageStream implements StreamCodec {
     return this.#isEnded;
   }
 
-  /** No event may precede message_start, so a comment line keeps the connection open until then. */
+  /** Text that keeps an idle connection open. Events may not precede message_start, so a comment line is sent before it. */
   get keepAlive(): string {
     return this.#hasBegun ? PING : ": keep-alive\n\n";
   }
@@ -73,7 +73,7 @@ export class MessageStream implements StreamCodec {
       case "tool_arguments":
         return this.#delta + JSON.stringify(event.text) + DELTA_END;
       case "tool_call_end":
-      // The client has received the arguments; they cannot be revoked.
+      // The client has received the call's arguments, and the protocol cannot revoke them.
       case "tool_call_failed":
         return this.#closeBlock();
       case "refusal":
@@ -102,7 +102,7 @@ export class MessageStream implements StreamCodec {
   }
 
   #piece(kind: "thinking" | "text", text: string): string {
-    if (text === "") return ""; // a batch with logprobs only
+    if (text === "") return ""; // an event with logprobs only
     const opened = this.#open === kind ? "" : this.#openBlock(kind, emptyBlocks[kind]);
     return opened + this.#delta + JSON.stringify(text) + DELTA_END;
   }
@@ -111,7 +111,7 @@ export class MessageStream implements StreamCodec {
     const closed = this.#closeBlock();
     const index = this.#blockCount++;
     this.#open = kind;
-    // `join` makes one flat string; a concatenated one would be walked piece by piece for every delta.
+    // `join` creates one flat string. A concatenated string would be traversed piece by piece for every delta.
     this.#delta = [deltaBefore(index), deltaTypes[kind]].join("");
     const start = `event: content_block_start\ndata: {"type":"content_block_start","index":${index},"content_block":`;
     return `${closed}${start}${block}}\n\n`;

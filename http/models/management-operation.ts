@@ -1,4 +1,4 @@
-// API document of loading and unloading models, with the schemas of requests and responses.
+// API document of the routes that load and unload models, and the schemas of their requests and responses.
 import { z } from "zod";
 import { commonErrors, type ErrorFormat } from "../errors.ts";
 import { jsonAnswer, type Operation } from "../operation.ts";
@@ -23,7 +23,10 @@ export const managedModelSchema = z
 
 export type WireManagedModel = z.output<typeof managedModelSchema>;
 
-/** Outcomes of a model have the shape of these routes, failures included; other errors have the common envelope. */
+/**
+ * Error format of the management routes. Errors of loading or unloading a model have the same shape as successes; all other
+ * errors have the common error body.
+ */
 export const managementErrors: ErrorFormat = {
   ...commonErrors,
   schema: z.union([managedModelSchema, commonErrors.schema]).meta({ id: "ManagedModelError" }),
@@ -40,7 +43,7 @@ export const showStatusOperation: Operation = {
   errors: ["model_not_found"],
 };
 
-/** Errors of a reload or an unload. */
+/** Errors that a reload or an unload may return. */
 const changeErrors = [
   "model_not_found",
   "model_state_conflict",

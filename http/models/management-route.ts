@@ -1,4 +1,4 @@
-// POST /v1/models/status, /v1/models/reload and /v1/models/unload.
+// Model management routes: POST /v1/models/status, /v1/models/reload and /v1/models/unload.
 import type { ModelManagement, ModelOutcome } from "../../actors/api/model-management.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
@@ -12,7 +12,7 @@ type Change = (models: ModelManagement, name: string) => Promise<ModelOutcome>;
 export const modelStatus: RouteHandler = async (exchange, { models, log }) => {
   const { model_id: name } = readJson(exchange.request, managedRequestSchema, log);
   const outcome = await known(exchange, name, () => models.statusOf(name));
-  // An error that unloaded the model is part of the status: 200.
+  // A model that was unloaded because of an error still has a valid status, so the response is 200 and includes the error.
   if (outcome !== null) exchange.json(200, wireModel(outcome));
 };
 
@@ -29,7 +29,7 @@ function changing(change: Change): RouteHandler {
   };
 }
 
-/** The outcome for a model; null: there is no such model, and the response is sent. */
+/** Returns the outcome for a model. If the model does not exist, sends the error response and returns null. */
 async function known(
   exchange: Exchange,
   name: string,
@@ -50,7 +50,7 @@ function wireModel({ id, status, error }: ModelOutcome): WireManagedModel {
   return { model_id: id, status, ...(error === null ? {} : { error: error.message }) };
 }
 
-/** Sends an error with its status in the shape of these routes. */
+/** Sends an error with its HTTP status, in the response shape of the management routes. */
 function fail(exchange: Exchange, error: ErrorRecord, model: WireManagedModel): void {
   const status = statusOf(error.code);
   exchange.errorCode = error.code;

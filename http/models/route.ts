@@ -1,5 +1,5 @@
-// GET /v1/models and GET /v1/models/{model}: the entry `default` for the default model, then every configured model followed
-// by its adapters.
+// GET /v1/models and GET /v1/models/{model}. The list begins with the entry `default` for the default model; every configured
+// model follows, each directly before its adapters.
 import { type AdapterCard, adapterCards, cardNamed } from "../../actors/api/adapter-cards.ts";
 import type { Inference, ModelEntry } from "../../actors/api/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -23,7 +23,7 @@ export const retrieveModel: RouteHandler = (exchange, { inference }) => {
   exchange.json(200, entryOf(exchange.parameters.model ?? DEFAULT_ID, inference));
 };
 
-/** The entry of a model by its name in requests. Throws `model_not_found`. */
+/** Returns the entry of a model by its name in requests. Throws `model_not_found`. */
 function entryOf(name: string, inference: Inference): WireModel {
   const { id, adapter } = inference.resolveModel(name);
   const models = inference.models();

@@ -1,5 +1,5 @@
-// Access log: one line per request, written when it has ended. Bodies, headers and queries are never logged, because they may
-// hold secrets.
+// Access log: one line per request, written when the request has ended. Bodies, headers and queries are never logged, because
+// they may contain secrets.
 import type { Exchange, ExchangeObserver } from "../exchange.ts";
 import type { Log } from "./log.ts";
 
@@ -16,7 +16,7 @@ export class AccessLog implements ExchangeObserver {
     const fields = {
       method: request.method,
       path: request.path,
-      // A path that contains ids is less useful than its pattern.
+      // The path pattern of the route is added if the path contains ids, because the pattern is easier to search for.
       ...(route !== null && route.path !== request.path && { route: route.path }),
       status: exchange.status,
       ...(code !== undefined && { code }),

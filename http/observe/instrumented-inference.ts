@@ -1,5 +1,5 @@
-// Instrumented inference: notes the outcome of a generation in its exchange by watching the events on their way to the protocol,
-// so no protocol has to report it. The app wraps the models with it, once per request.
+// Instrumented inference: records the outcome of a generation in its exchange by observing the events on their way to the
+// protocol code, so no protocol has to report it. The app creates one per request around its Inference.
 
 import type { BodyToTranslate } from "../../actors/api/body-translators.ts";
 import type { EngineMetric } from "../../actors/api/engine-metric.ts";
@@ -8,7 +8,7 @@ import type { FinishReason, GenerateEvent, GenerateRequest, Usage } from "../../
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
 
-/** Outcome of one request to a model. */
+/** Outcome of one inference request. */
 export interface Generation {
   readonly kind: "chat" | "text_completion" | "embeddings";
   readonly finishReasons: FinishReason[];
@@ -100,7 +100,10 @@ function note(generation: Generation, events: readonly GenerateEvent[]): void {
   }
 }
 
-/** Plain iterator: an async generator would cost several microtask turns more per batch. */
+/**
+ * Calls `see` for each batch. It is a plain iterator, because an async generator would cost several more microtask turns per
+ * batch.
+ */
 function noted<T>(batches: AsyncIterable<T>, see: (batch: T) => void): AsyncIterable<T> {
   return {
     [Symbol.asyncIterator]() {

@@ -1,4 +1,4 @@
-// Logger interface: the part that http/ uses; the composition root passes one in.
+// Logger interface: the methods that http/ uses. The composition root passes a logger that implements it.
 
 export interface Log {
   info(fields: object, message: string): void;

@@ -1,6 +1,6 @@
-// Request log (`log`): each request for inference and its answer, in full, as one JSON line in a file. Headers are not logged;
-// secrets in bodies are redacted. It keeps bounded copies of the bodies, because the originals are released before the line is
-// written. The result of a background response is logged when a client fetches it.
+// Request log (setting `log`): writes each inference request and its response, in full, as one JSON line in a file. Headers are
+// not logged; secrets in bodies are redacted. It keeps bounded copies of the bodies, because the originals are released before
+// the line is written. The result of a background response is logged when a client fetches it.
 import { ServerError } from "../../runtime/errors.ts";
 import { LineFile } from "../../runtime/log/line-file.ts";
 import { withoutSecrets } from "../../runtime/log/secrets.ts";
@@ -8,9 +8,9 @@ import type { Exchange, ExchangeObserver } from "../exchange.ts";
 import { namedModel } from "../json.ts";
 import type { Log } from "./log.ts";
 
-/** Most bytes logged of one body; the rest is counted. */
+/** Maximum bytes logged of one body; the bytes beyond it are only counted. */
 export const maxLoggedBytes = 4 * 2 ** 20;
-/** Most bytes kept of all bodies in progress, requests and answers. */
+/** Maximum bytes kept of all bodies in progress, requests and responses together. */
 const maxHeldBytes = 256 * 2 ** 20;
 const maxWaitingBytes = 64 * 2 ** 20;
 
@@ -25,7 +25,7 @@ export class RequestLog implements ExchangeObserver {
     this.#file = file;
   }
 
-  /** Throws config_invalid if the file cannot be opened. */
+  /** Opens the log. Throws config_invalid if the file cannot be opened. */
   static async open(path: string, log: Log): Promise<RequestLog> {
     return new RequestLog(await openLogFile(path, log));
   }
@@ -50,12 +50,12 @@ export class RequestLog implements ExchangeObserver {
     return this.#file.close();
   }
 
-  /** Copies the bytes: a view would hold the whole body even if only a part is logged. */
+  /** Copies the bytes to log. A view would keep the entire body in memory even if only a part is logged. */
   #requestCopy(body: Uint8Array): Uint8Array {
     return Uint8Array.from(body.subarray(0, Math.min(maxLoggedBytes, Math.max(maxHeldBytes - this.#heldBytes, 0))));
   }
 
-  /** Keeps a piece whole or not at all. */
+  /** Keeps a piece of a response, either completely or not at all. */
   #keep(copy: ExchangeCopy, body: string | Uint8Array): void {
     const bytes = Buffer.byteLength(body);
     const fits = copy.bytes + bytes <= maxLoggedBytes && this.#heldBytes + bytes <= maxHeldBytes;
@@ -69,7 +69,7 @@ export class RequestLog implements ExchangeObserver {
   }
 }
 
-/** Opens the file of the setting `log`. Throws config_invalid if it cannot be opened. */
+/** Opens the file of the setting `log`. Throws config_invalid if the file cannot be opened. */
 export async function openLogFile(path: string, log: Log): Promise<LineFile> {
   const onLost = (lost: number, reason: string) => {
     log.warn({ lost, reason, file: path }, "request log entries could not be written and are lost");
@@ -84,11 +84,11 @@ export async function openLogFile(path: string, log: Log): Promise<LineFile> {
 }
 
 interface ExchangeCopy {
-  /** The request's body, or its start. */
+  /** Body of the request, or its beginning if it is too long. */
   readonly request: Uint8Array;
-  /** Text of the answer. */
+  /** Text of the response. */
   readonly pieces: string[];
-  /** Streaming decoder: a piece of bytes may end within a character. */
+  /** Streaming decoder, because a piece of bytes may end within a character. */
   readonly decoder: InstanceType<typeof TextDecoder>;
   bytes: number;
   cutBytes: number;
@@ -114,7 +114,10 @@ function entry(exchange: Exchange, { request: kept, pieces, cutBytes }: Exchange
   return `${JSON.stringify(head).slice(0, -1)},"request":${requestBody(exchange, kept)},"response":${response}}`;
 }
 
-/** The body unchanged if it is complete JSON, else as a string; null: none. Line breaks in JSON occur only between tokens. */
+/**
+ * Returns the body unchanged if it is complete JSON, else as a JSON string; "null" if there is no body. Line breaks are
+ * removed, which is safe because JSON has them only between tokens.
+ */
 function requestBody({ request }: Exchange, kept: Uint8Array): string {
   if (request.bodyBytes === 0) return "null";
   const text = withoutSecrets(decoder.decode(kept));
@@ -122,19 +125,22 @@ function requestBody({ request }: Exchange, kept: Uint8Array): string {
   return isJson ? text.replace(/[\r\n]+/g, " ") : JSON.stringify(text);
 }
 
-/** The data of each complete event of a stream, in order. */
+/** Returns the data of each complete event of a stream, in order. */
 function payloads(stream: string): string {
   const whole = stream.slice(0, stream.lastIndexOf("\n\n") + 1);
   const data = whole.split("\n").flatMap((line) => (line.startsWith("data: ") ? [asJson(line.slice(6))] : []));
   return `[${data.join(",")}]`;
 }
 
-/** A truncated body, as a JSON string. */
+/** Returns a truncated body as a JSON string. */
 function cutText(text: string): string {
   return text === "" ? "null" : JSON.stringify(text);
 }
 
-/** Our answers are JSON if they begin like an object; other text becomes a string. */
+/**
+ * Returns a response body as JSON. This server's responses are JSON if they begin like an object; other text becomes a JSON
+ * string.
+ */
 function asJson(text: string): string {
   if (text === "") return "null";
   return text.startsWith("{") ? text : JSON.stringify(text);

@@ -1,5 +1,5 @@
-// Error answers and answer headers in the API document: the error codes of each operation, by status. The codes come from the
-// operations, statuses and bodies from the route's error format.
+// Error responses and response headers in the API document: the error codes of each operation, by status. The codes come from
+// the operations; statuses and bodies come from the route's error format.
 import type { oas31, ZodOpenApiResponseObject, ZodOpenApiResponsesObject } from "zod-openapi";
 import { DefaultMap } from "../../runtime/collections.ts";
 import { type ErrorCode, errorMeaning } from "../../runtime/errors.ts";
@@ -16,7 +16,7 @@ const ofBodies: readonly ErrorCode[] = [
 ];
 const ofQueries: readonly ErrorCode[] = ["invalid_value"];
 const ofInference: readonly ErrorCode[] = ["draining"];
-/** Errors independent of the operation: listed under `default` for each. */
+/** Errors that do not depend on the operation; listed under `default` for each. */
 const ofOtherRequests: readonly ErrorCode[] = [
   "method_not_allowed",
   "body_too_large",
@@ -36,15 +36,15 @@ export const headerComponents: Record<string, oas31.HeaderObject> = {
 };
 
 const requestIdHeader = { $ref: "#/components/headers/RequestId" };
-/** Header of answers that ask for a later retry. */
+/** Header of responses that tell the client to retry later. */
 export const retryAfterHeader = { "retry-after": { $ref: "#/components/headers/RetryAfter" } };
 
-/** The headers of every response of a route. */
+/** Returns the headers that every response of a route has. */
 export function commonHeaders({ errors = commonErrors }: DescribedRoute) {
   return Object.fromEntries(requestIdHeaders(errors).map((name) => [name, requestIdHeader]));
 }
 
-/** Error codes of an operation, without duplicates. */
+/** Returns the error codes of an operation, without duplicates. */
 export function codesOf({ operation, kind }: DescribedRoute): readonly ErrorCode[] {
   return [
     ...new Set([
@@ -57,7 +57,7 @@ export function codesOf({ operation, kind }: DescribedRoute): readonly ErrorCode
   ];
 }
 
-/** Error answers of an operation, by status; `default` has those that any request may get. */
+/** Returns the error responses of an operation, by status; `default` lists the errors that any request may get. */
 export function errorAnswers(route: DescribedRoute): ZodOpenApiResponsesObject {
   const format = route.errors ?? commonErrors;
   const headers = commonHeaders(route);

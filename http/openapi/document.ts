@@ -1,12 +1,12 @@
-// API document (OpenAPI 3.1): combines the route table and the operations of the protocols. Used by GET /api-doc/openapi.json
-// and by the writer of docs/protocols.md; it adds no facts.
+// API document (OpenAPI 3.1): combines the route table and the operations of the protocols, and adds no facts. Used by GET
+// /api-doc/openapi.json and by protocols.ts, which writes docs/protocols.md.
 import type { z } from "zod";
 import { createDocument, type oas31, type ZodOpenApiObject, type ZodOpenApiOperationObject } from "zod-openapi";
 import type { Content, Operation, Tag } from "../operation.ts";
 import type { DescribedRoute } from "../route.ts";
 import { commonHeaders, errorAnswers, headerComponents, retryAfterHeader } from "./answers.ts";
 
-/** Version of the interface; GET /v1/system/info has the version of the server. */
+/** Version of the API; GET /v1/system/info reports the version of the server. */
 const API_VERSION = "0.9.5";
 
 const EVENT_STREAM = "text/event-stream";
@@ -49,18 +49,18 @@ export function openApiDocument(routes: readonly DescribedRoute[]): ApiDocument 
   );
 }
 
-/** JSON Schema has no keyword for the support notes of fields, so they become an extension. */
+/** Turns the support notes of a field into an extension, because JSON Schema has no keyword for them. */
 function asExtension(schema: object): void {
   if (!("support" in schema)) return;
   Object.assign(schema, { "x-support": schema.support });
   delete schema.support;
 }
 
-/** Gives each schema without an id one, so that it appears once among the components. */
+/** Assigns an id to each schema without one, so that the schema appears once among the components. */
 class SchemaNames {
   readonly #named = new Map<z.ZodType, z.ZodType>();
 
-  /** A schema shared by several operations is named after the first of them. */
+  /** Returns the schema with an id. A schema that several operations share is named after the first of them. */
   named(schema: z.ZodType, { id }: Operation, kind: "Request" | "Response" | "Event"): z.ZodType {
     const meta = schema.meta();
     if (meta?.id !== undefined) return schema;
@@ -89,7 +89,7 @@ function operationObject(route: DescribedRoute, names: SchemaNames): ZodOpenApiO
   };
 }
 
-/** Host and port are variables: they depend on the settings of a server. */
+/** Describes the server address. Host and port are variables, because they depend on the server's settings. */
 function serverOf(portSetting: string): oas31.ServerObject {
   return {
     url: `http://{host}:{${portSetting}}`,

@@ -1,22 +1,22 @@
 // Fields of a request as a flat list, read from its JSON schema in the API document: path, types, default, and whether the
-// field is supported, ignored or refused. Used by protocols.ts alone.
+// field is supported, ignored or rejected. Used only to write docs/protocols.md.
 import type { ApiDocument } from "./document.ts";
 
 export type Support = "supported" | "ignored" | "refused";
 
 export interface Field {
-  /** `messages[].content[].text` */
+  /** Path of the field, for example `messages[].content[].text`. */
   readonly path: string;
-  /** Alternatives: names of JSON types with their bounds, or literals as Markdown code. */
+  /** Accepted types: names of JSON types with their bounds, or literals as Markdown code. */
   readonly types: readonly string[];
-  /** JSON text; null: the schema names no default. */
+  /** Default as JSON text; null: the schema has no default. */
   readonly default: string | null;
   readonly isRequired: boolean;
   readonly support: Support;
   readonly description: string;
 }
 
-/** The keywords of JSON Schema that are read here. */
+/** JSON Schema keywords that this module reads. */
 export interface Schema {
   readonly $ref?: string;
   readonly type?: string | readonly string[];
@@ -35,10 +35,10 @@ export interface Schema {
   readonly "x-support"?: Support;
 }
 
-/** Levels of objects and arrays; a schema may contain itself. */
+/** Maximum nesting of objects and arrays; limited because a schema may contain itself. */
 const MAX_DEPTH = 6;
 
-/** The fields of a body. A field that several variants of an object share is listed once. */
+/** Returns the fields of a body. A field that several variants of an object share is listed once. */
 export function fieldsOf(document: ApiDocument, schema: Schema): readonly Field[] {
   const fields = new Map<string, Field>();
   const components = (document.components?.schemas ?? {}) as Readonly<Record<string, Schema>>;
@@ -79,7 +79,7 @@ function fieldOf(property: Schema, path: string, isRequired: boolean, components
   return { path, types, default: value === undefined ? null : JSON.stringify(value), isRequired, support, description };
 }
 
-/** A variant that is refused or ignored, under the path of its discriminating field. */
+/** Describes a rejected or ignored variant under the path of its discriminating field. */
 function refusedVariant(variant: Schema, path: string, components: Components): Field {
   const [name = "", schema = {}] = Object.entries(variant.properties ?? {})[0] ?? [];
   const { description = "", "x-support": support = "refused" } = variant;
@@ -101,7 +101,7 @@ function resolved(schema: Schema, components: Components): Schema {
   return name === undefined ? schema : (components[name] ?? {});
 }
 
-/** The alternatives of a schema, without null. */
+/** Returns the alternatives of a schema, without null. */
 function variantsOf(schema: Schema, components: Components): readonly Schema[] {
   const whole = resolved(schema, components);
   const choices = whole.anyOf ?? whole.oneOf;
@@ -126,7 +126,7 @@ function value(of: unknown): string {
   return `\`${JSON.stringify(of)}\``;
 }
 
-/** The bounds of a number as text; the bounds of every safe integer are not shown. */
+/** Returns the bounds of a number as text. Bounds that only mean "any safe integer" are omitted. */
 function range({ minimum, maximum, exclusiveMinimum }: Schema): string {
   const isOwn = (bound: number | undefined): bound is number => bound !== undefined && Math.abs(bound) < 2 ** 53 - 1;
   const least = isOwn(minimum) ? `${minimum}` : isOwn(exclusiveMinimum) ? `more than ${exclusiveMinimum}` : null;

@@ -1,4 +1,4 @@
-// API document: its own operation.
+// API document of the API document's own route.
 import { z } from "zod";
 import { jsonAnswer, type Operation } from "../operation.ts";
 

@@ -1,5 +1,5 @@
-// docs/protocols.md: the fields of each endpoint and the error codes with their statuses, made from the API document and the
-// error table. write-protocols.ts writes the file; a test fails if the file is out of date.
+// Generator of docs/protocols.md: the fields of each endpoint, and the error codes with their statuses, from the API document
+// and the error table. write-protocols.ts writes the file; a test fails if the file is out of date.
 import { type ErrorCode, errorCodes, errorMeaning } from "../../runtime/errors.ts";
 import { code, markdownTable } from "../../runtime/markdown-table.ts";
 import { commonErrors, type ErrorFormat, saysWhenToRetry } from "../errors.ts";
@@ -9,7 +9,7 @@ import { type ApiDocument, openApiDocument } from "./document.ts";
 import { type Field, fieldsOf, type Schema } from "./fields.ts";
 import { missingFields, SharedFields } from "./shared-fields.ts";
 
-/** Types and literals shown of one field. */
+/** Maximum number of types and literals listed for one field. */
 const MAX_TYPES = 8;
 
 const introduction = `# Protocols
@@ -34,7 +34,7 @@ interface Endpoint {
   readonly fields: readonly Field[];
 }
 
-/** The whole text of docs/protocols.md. */
+/** Returns the text of docs/protocols.md. */
 export function renderProtocols(routes: readonly DescribedRoute[]): string {
   const document = openApiDocument(routes);
   const withBody = routes.filter(({ operation }) => operation.body !== undefined);
@@ -68,7 +68,7 @@ function bodyFields(route: DescribedRoute, document: ApiDocument): readonly Fiel
   return fieldsOf(document, (body["application/json"]?.schema ?? {}) as Schema);
 }
 
-/** A reference to an earlier endpoint that has all fields of this one; null: there is none. */
+/** Returns a reference to an earlier endpoint that has all fields of this endpoint; null if there is none. */
 function reference({ fields }: Endpoint, earlier: readonly Endpoint[]): string | null {
   for (const { route, fields: others } of earlier) {
     const missing = missingFields(fields, others);
@@ -119,7 +119,7 @@ function listOf(routes: readonly DescribedRoute[]): string {
   return markdownTable(["method", "path", "description"], rows);
 }
 
-/** The codes that every endpoint with a body may answer with. */
+/** Returns the error codes that every endpoint with a body may return. */
 function commonCodes(withBody: readonly DescribedRoute[]): readonly ErrorCode[] {
   return errorCodes.filter((name) => withBody.every((route) => codesOf(route).includes(name)));
 }
@@ -146,7 +146,10 @@ function errors(routes: readonly DescribedRoute[], common: readonly ErrorCode[])
   ].join("\n\n");
 }
 
-/** How a format writes a code, if unlike the common envelope: `invalid_json` is 400 `malformed_json`. */
+/**
+ * Describes how a format writes an error code; null if it does so like the common error body. Example: `invalid_json` is 400
+ * `malformed_json`.
+ */
 function difference(format: ErrorFormat, name: ErrorCode): string | null {
   const shown = format.nameOf?.(name) ?? name;
   const status = format.statusOf(name);

@@ -1,5 +1,5 @@
-// GET /api-doc/openapi.json. The first request builds the document on a separate thread: that takes about 100 ms, during which
-// every stream on this thread would wait. The result is kept as text.
+// GET /api-doc/openapi.json. The first request builds the document in a worker thread. Building takes about 100 ms, which would
+// block every stream on the main thread. The result is kept as text.
 import { Worker } from "node:worker_threads";
 import type { RouteHandler } from "../context.ts";
 

@@ -1,10 +1,10 @@
-// Shared fields: the fields that several endpoints describe in the same words, so that docs/protocols.md lists them once.
+// Shared fields: fields that several endpoints describe in the same words. docs/protocols.md lists them once.
 import type { Field } from "./fields.ts";
 
 type Fields = readonly Field[];
 
 export class SharedFields {
-  /** Outermost fields with the fields inside them, by their description as JSON. */
+  /** Each top-level field together with its nested fields. The key is the JSON of their descriptions. */
   readonly #groups = new Map<string, Fields>();
 
   constructor(bodies: readonly Fields[]) {
@@ -19,7 +19,7 @@ export class SharedFields {
     return [...this.#groups.values()].flat();
   }
 
-  /** Splits the fields of a body into the names of the shared ones and its own fields. */
+  /** Splits the fields of a body into the names of the shared fields and the fields specific to this body. */
   split(fields: Fields): { readonly shared: readonly string[]; readonly own: Fields } {
     const groups = [...groupsOf(fields)];
     const shared = groups.filter(([key]) => this.#groups.has(key)).map(([, group]) => outermost(group));
@@ -27,7 +27,10 @@ export class SharedFields {
   }
 }
 
-/** Names of the outermost fields that `fields` lacks of `others`; null if it has fields that `others` has not. */
+/**
+ * Returns the names of the top-level fields in `others` that `fields` lacks. Returns null if `fields` has a field that `others`
+ * lacks.
+ */
 export function missingFields(fields: Fields, others: Fields): readonly string[] | null {
   const groups = groupsOf(fields);
   const known = groupsOf(others);

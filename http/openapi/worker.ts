@@ -1,4 +1,4 @@
-// Worker thread of the API document: builds it, posts it once as text, and ends. Started by route.ts.
+// Worker thread that builds the API document, posts it once as text, and exits. Started by route.ts.
 import { parentPort } from "node:worker_threads";
 import { describedRoutes } from "../routes.ts";
 import { openApiDocument } from "./document.ts";

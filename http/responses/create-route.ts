@@ -1,5 +1,5 @@
-// POST /v1/responses: body to request, events to a resource or a stream. A background response is generated whether or not
-// its client waits.
+// POST /v1/responses: body to request, events to a resource or a stream. A background response is generated whether or not its
+// client waits.
 import { randomBytes } from "node:crypto";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
@@ -50,7 +50,7 @@ export const createResponse: RouteHandler = async (exchange, context) => {
   }
 };
 
-/** The client waits for the answer; a disconnect ends the generation. */
+/** Responds to a client that waits. A disconnect ends the generation. */
 async function answerWaiting(
   exchange: Exchange,
   { inference, config, responses }: Context,
@@ -78,7 +78,7 @@ async function answerWhole(
 ): Promise<void> {
   for await (const batch of events) {
     const last = batch.at(-1);
-    // The client receives the error and never learns an id, so nothing is stored.
+    // Nothing is stored, because the client receives only the error and never learns the response's id.
     if (last?.type === "error") throw fromErrorRecord(last.error);
     run.encode(batch);
     if (run.isEnded) break;
@@ -92,7 +92,7 @@ async function answerWhole(
   throw new ServerError("peer_gone", "the generation ended before it was done; send the request again");
 }
 
-/** Generates the response whether or not a client reads its stream. */
+/** Generates the response in the background, whether or not a client reads its stream. */
 async function answerBackground(
   exchange: Exchange,
   { inference, config, responses }: Context,
@@ -101,14 +101,17 @@ async function answerBackground(
   onPrepared: () => void,
 ): Promise<void> {
   const run = await responses.beginBackground(plan, exchange.request.bodyBytes);
-  // The reader exists before the first event, so no event is dropped before its client has received it.
+  // The reader is created before the first event, so that the log drops no event that the client has not received.
   const reader = run.log?.creatorReader(exchange.request.signal);
   void responses.pump(run, inference.generate(request, run.signal, onPrepared));
   if (reader === undefined) await sendPieces(exchange, jsonHeaders, run.json(), config);
   else await streamEvents(exchange, reader.batches(), reader, config);
 }
 
-/** Releases the action at its first call: a background response outlives its exchange. */
+/**
+ * Returns a function that runs the action at its first call and then drops it. A background response outlives its exchange and
+ * would otherwise keep it in memory.
+ */
 function once(action: () => void): () => void {
   let pending: (() => void) | null = action;
   return () => {

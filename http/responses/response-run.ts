@@ -1,5 +1,5 @@
-// Response run: one response in progress: its fold, its events, and its writes to the store. Created by responses.ts; driven by
-// the pump of a client's stream, or by Responses.pump in the background.
+// Response run: one response in progress, with its fold, its events, and its writes to the store. Created by responses.ts.
+// Driven by the loop that sends a client's stream, or in the background by Responses.pump.
 import {
   type ItemTexts,
   maxStoredBytes,
@@ -34,7 +34,7 @@ const deletedError: ErrorRecord = { code: "cancelled", message: "the response wa
 
 export interface ResponsePlan {
   readonly head: ResponseHead;
-  /** Digest of the client, see clientOf. */
+  /** Digest that identifies the client, see clientOf. */
   readonly client: string;
   readonly previousId: string | null;
   /** Input items of the request. */
@@ -43,13 +43,13 @@ export interface ResponsePlan {
   readonly isBackground: boolean;
   readonly isStreamed: boolean;
   readonly tokenTexts: (model: string) => ShownTokens;
-  /** Memory of the logprobs; the run releases it after its end is stored. */
+  /** Lease on the memory of the logprobs. The run releases it after its final state is stored. */
   readonly lease: AnswerLease;
 }
 
 export interface RunOwner {
   readonly saver: ResponseSaver;
-  /** The run has ended, and its last write is in progress. */
+  /** Called when the run has ended and its last write is in progress. */
   ended(run: ResponseRun): void;
 }
 
@@ -63,7 +63,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   readonly #text: EventText | null;
   readonly #fold: ResponseFold;
   readonly #stop = new AbortController();
-  /** Whether the store accepted it while it ran; null: not tried. */
+  /** Whether the store accepted the response while it was running; null: not tried. */
   #wasAdded: Promise<boolean> | null = null;
   #hasEnded = false;
   #isForgotten = false;
@@ -79,7 +79,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     this.#fold = new ResponseFold({ ...plan, events, status: plan.isBackground ? "queued" : "in_progress" });
   }
 
-  /** Fires when the generation must stop. */
+  /** Aborted when the generation must stop. */
   get signal(): AbortSignal {
     return this.#stop.signal;
   }
@@ -92,7 +92,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#fold.status;
   }
 
-  /** Whether the response, and so its stored form, is long. */
+  /** Whether the response, and therefore its stored form, is long. */
   get isLong(): boolean {
     return this.#fold.length > PIECE_LENGTH;
   }
@@ -101,18 +101,18 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#plan.client;
   }
 
-  /** Bytes of its request, output and events; the lease counts the logprobs. */
+  /** Bytes of the request, the output and the events. The logprobs are not included, because the lease counts them. */
   get heldBytes(): number {
     const { head, input } = this.#plan;
     return head.settings.length + input.texts.byteLength + outputLength(this.#fold.output) + (this.log?.length ?? 0);
   }
 
-  /** The current response as JSON. */
+  /** Returns the current response as JSON. */
   json(): Iterable<string> {
     return this.#fold.json();
   }
 
-  /** Folds events and returns their text in the stream. Throws queue_full if the logprobs exceed the memory limit. */
+  /** Processes generation events and returns the text to stream. Throws queue_full if the logprobs exceed the memory limit. */
   encode(events: readonly GenerateEvent[]): string | Iterable<string> {
     for (const event of events) this.#fold.take(event);
     return this.#step();
@@ -123,7 +123,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#step();
   }
 
-  /** Ends the response early: the engine stops before its next step. */
+  /** Ends the response early. The engine stops before its next step. */
   interrupt(status: "incomplete" | "cancelled"): void {
     if (this.isEnded) return;
     this.#fold.interrupt(status);
@@ -131,27 +131,29 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     this.#stop.abort();
   }
 
-  /** Handles deletion: stops the generation and stores nothing more. */
+  /** Handles deletion of the response: stops the generation and stores nothing more. */
   forget(): void {
     this.#isForgotten = true;
     if (this.isBackground) this.interrupt("cancelled");
     else this.#stop.abort();
   }
 
-  /** The client has left. A response whose id no client has seen is not stored. */
+  /** Handles a client that has disconnected. A response whose id no client has seen is not stored. */
   abandon(): void {
     if (this.isEnded) return;
     if (this.#wasAdded === null) this.#isForgotten = true;
     this.interrupt("incomplete");
   }
 
-  /** Stores a background response before it starts, so that it can be retrieved at once. Throws if the store refuses it. */
+  /** Stores a background response before it starts, so that it can be retrieved at once. Throws if the store rejects it. */
   async queue(): Promise<void> {
     this.#takeEvents();
     await this.#add();
   }
 
-  /** Applies a change to the log, the store and, at the end, the lease and the owner. */
+  /**
+   * Applies the latest change to the log and the store and, when the response ends, releases the lease and notifies the owner.
+   */
   #step(): string | Iterable<string> {
     const isEnd = this.isEnded && !this.#hasEnded;
     const text = this.#takeEvents(isEnd ? DONE : "");
@@ -159,8 +161,8 @@ export class ResponseRun implements StreamCodec, SavedResponse {
       this.#hasEnded = true;
       this.log?.close();
     }
-    // The write to the store is sent before the text with the id: a client that has the id always finds the response, even if
-    // this process fails.
+    // The write is sent to the store before the client receives the text with the id. A client that has the id therefore always
+    // finds the response, even if this process fails.
     if (isEnd) this.#keepEnd();
     else if (!this.isEnded && this.#plan.isStreamed && this.#wasAdded === null) this.#add().catch(alreadyLogged);
     if (isEnd) {
@@ -170,7 +172,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return text;
   }
 
-  /** The text of the events since the last call, followed by `end`. Appends the events to the log. */
+  /** Returns the text of the events since the last call, followed by `end`. Also appends the events to the log. */
   #takeEvents(end = ""): string | Iterable<string> {
     if (this.#text === null) return "";
     const chunks = this.#text.take();
@@ -188,7 +190,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     const body = this.#bodyNow(state);
     const interrupted = this.#bodyNow(interruptedState(state));
     const running = { isRunning: true, status: state.status, body, interrupted };
-    // A response in progress cannot be continued: no output.
+    // The output is empty, because a response in progress cannot be continued.
     const record = this.added({ id: this.id, ...running, output: itemTexts([]), events: null });
     const adding = this.#owner.saver.add(record);
     this.#wasAdded = adding.then(
@@ -206,7 +208,9 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     void ending.then(() => lease.release());
   }
 
-  /** Versions of the final state to store, from the complete one to smaller ones; built lazily. */
+  /**
+   * Yields versions of the final state to store, from the complete one to smaller ones. Each is built only when it is needed.
+   */
   *ends(): Iterable<Promise<ResponseUpdate>> {
     const { state } = this.#fold;
     const events = this.log?.kept() ?? null;
@@ -219,13 +223,13 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#end(notKeptState(this.#fold.state, "tooManyWait"), null);
   }
 
-  /** A complete stored record: the update and the constant fields. */
+  /** Returns a complete stored record: the update and the constant fields. */
   added(update: ResponseUpdate): StoredResponse {
     const { client, previousId, isBackground, input, head } = this.#plan;
     return { ...update, client, previousId, isBackground, input, settings: head.settings };
   }
 
-  /** Throws invalid_value if it is too large to be stored. */
+  /** Builds a final state to store. Throws invalid_value if it is too large to be stored. */
   async #end(state: ResponseState, events: readonly EventChunk[] | null): Promise<ResponseUpdate> {
     return {
       id: this.id,

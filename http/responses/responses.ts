@@ -1,5 +1,5 @@
-// Responses: the running ones, and access to the stored ones. Each has one owner at a time, so no change is lost. Made by the
-// app; used by the routes of this folder.
+// Responses: manages running responses and gives access to stored ones. Each response has one owner at a time, so no change is
+// lost. Created by the app; used by the routes of this folder.
 import type {
   FoundResponse,
   ItemPage,
@@ -17,28 +17,28 @@ import { checkStart, type EventLog } from "./stored/event-log.ts";
 import { allKeptBytes, eventsAfter, keptBytes, keptSlice, lengthOf } from "./stored/kept-bytes.ts";
 import { ResponseSaver } from "./stored/response-saver.ts";
 
-/** Most bytes of the requests of background responses at once; each is held until its response has ended. */
+/** Maximum bytes of the requests of all running background responses. Each request counts until its response has ended. */
 export const MAX_BACKGROUND_BYTES = 256 * 2 ** 20;
 
-/** Attempts to read a stored response that changes between lookup and read; it changes once or twice. */
+/** Maximum attempts to read a stored response that changes between lookup and read; a response changes once or twice. */
 const MAX_TRIES = 4;
 
 export interface ResponsesOptions {
   readonly store: StoredResponses;
   readonly log: Log;
-  /** Most background responses at once. */
+  /** Maximum number of background responses that run at the same time. */
   readonly maxBackground: number;
   readonly maxBackgroundBytes?: number;
-  /** Milliseconds until a failed save is retried. */
+  /** Milliseconds before a failed save is retried. */
   readonly saveRetryMs?: number;
-  /** Most bytes of responses that wait to be saved. */
+  /** Maximum bytes of responses that wait to be saved. */
   readonly maxWaitingBytes?: number;
 }
 
-/** A stored text that has not been read yet. */
+/** Stored text that has not been read yet. */
 export interface KeptText {
   readonly bytes: number;
-  /** Throws not_found if it is no longer stored. */
+  /** Reads the text. Throws not_found if it is no longer stored. */
   read(): Promise<Uint8Array>;
 }
 
@@ -52,7 +52,7 @@ export class Responses implements RunOwner {
   readonly saver: ResponseSaver;
   readonly #options: ResponsesOptions;
   readonly #running = new Map<string, ResponseRun>();
-  /** Request size in bytes of each background run. */
+  /** Size in bytes of the request of each running background response, by response id. */
   readonly #background = new Map<string, number>();
   #backgroundBytes = 0;
   #isStopping = false;
@@ -66,14 +66,14 @@ export class Responses implements RunOwner {
   /** Begins a response whose client waits and drives its generation. */
   begin(plan: ResponsePlan): ResponseRun {
     const run = new ResponseRun(plan, this);
-    // A response that is not stored cannot be found while it runs either.
+    // A response that is not stored cannot be retrieved, not even while it runs.
     if (plan.isStored) this.#running.set(run.id, run);
     return run;
   }
 
   /**
-   * Begins a background response; `requestBytes` is the size of its request. The caller passes it to `pump` next. Throws
-   * queue_full, and the store's error if it cannot be stored.
+   * Begins a background response; `requestBytes` is the size of its request. The caller then passes the run to `pump`. Throws
+   * queue_full if a limit is exceeded, or the store's error if the response cannot be stored.
    */
   async beginBackground(plan: ResponsePlan, requestBytes: number): Promise<ResponseRun> {
     this.#admit(requestBytes);
@@ -89,7 +89,10 @@ export class Responses implements RunOwner {
     return run;
   }
 
-  /** Runs a generation that no client drives. Never rejects. Holds no reference to the request, which may be long. */
+  /**
+   * Runs a generation that no client drives. Never rejects. It holds no reference to the request, because the request may be
+   * long.
+   */
   async pump(run: ResponseRun, events: AsyncIterable<readonly GenerateEvent[]>): Promise<void> {
     try {
       for await (const batch of events) {
@@ -106,7 +109,7 @@ export class Responses implements RunOwner {
     }
   }
 
-  /** The response as JSON. Throws not_found. */
+  /** Yields the response as JSON. Throws not_found. */
   async *body(id: string): AsyncGenerator<Piece> {
     const run = this.#running.get(id);
     if (run !== undefined) {
@@ -118,7 +121,7 @@ export class Responses implements RunOwner {
       const found = await this.#found(id);
       const spans = shownState(found).spans;
       const first = await keptSlice(store, spans, 0);
-      // It ended at another server in the meantime: look it up again.
+      // The response has ended at another server in the meantime, so look it up again.
       if (first === null) continue;
       yield first;
       yield* keptBytes(store, spans, first.byteLength);
@@ -127,18 +130,21 @@ export class Responses implements RunOwner {
     throw new ServerError("storage_unavailable", `the response '${id}' changes while it is read; try again`);
   }
 
-  /** Deletes a response, and ends its generation if it runs. Throws not_found. */
+  /** Deletes a response, and ends its generation if it is running. Throws not_found. */
   async delete(id: string): Promise<void> {
     const run = this.#running.get(id);
     run?.forget();
     this.#running.delete(id);
-    // A pending save would otherwise arrive after the deletion.
+    // Wait for a pending save, which would otherwise reach the store after the deletion.
     await this.saver.settled(id);
     const wasKept = isResponseId(id) && (await this.#options.store.delete(id));
     if (run === undefined && !wasKept) throw unknownResponse(id);
   }
 
-  /** Cancels a background response; a cancelled one is returned again. Throws not_found. */
+  /**
+   * Cancels a background response and yields it as JSON. A response that is already cancelled is yielded unchanged. Throws
+   * not_found.
+   */
   async *cancel(id: string): AsyncGenerator<Piece> {
     const run = this.#running.get(id);
     if (run?.isBackground) run.interrupt("cancelled");
@@ -153,8 +159,8 @@ export class Responses implements RunOwner {
   }
 
   /**
-   * Events of a background response with a stream, after event number `after`: the stored ones, or the log if more may come.
-   * Throws not_found.
+   * Returns the events of a background response with a stream, starting after event number `after`. These are the stored
+   * events, or the event log if more events may follow. Throws not_found.
    */
   async events(id: string, after: number): Promise<EventLog | AsyncIterable<Piece>> {
     const run = this.#running.get(id);
@@ -172,7 +178,7 @@ export class Responses implements RunOwner {
     throw new ServerError("not_found", text, { param: "stream" });
   }
 
-  /** JSON text of an input or output item; null if it is not stored. */
+  /** Returns the JSON text of an input or output item; null if it is not stored. */
   async item(id: string, itemId: string): Promise<KeptText | null> {
     await this.saver.settled(id);
     const { store } = this.#options;
@@ -180,7 +186,7 @@ export class Responses implements RunOwner {
     return spans === null ? null : { bytes: lengthOf(spans), read: () => allKeptBytes(store, spans) };
   }
 
-  /** A page of a response's input items, with their texts. Throws not_found and invalid_value. */
+  /** Returns a page of a response's input items, with their texts. Throws not_found and invalid_value. */
   async inputItems(request: PageRequest): Promise<{ readonly page: ItemPage; readonly texts: AsyncIterable<Piece> }> {
     await this.saver.settled(request.id);
     const { store } = this.#options;
@@ -189,11 +195,11 @@ export class Responses implements RunOwner {
     return { page, texts: keptBytes(store, page.spans) };
   }
 
-  /** The items of a response and of the responses it continues. Throws not_found, conflict and invalid_value. */
+  /** Returns the items of a response and of all responses that it continues. Throws not_found, conflict and invalid_value. */
   async history(id: string): Promise<readonly ItemTexts[]> {
     if (!isResponseId(id)) throw unknownResponse(id, "previous_response_id");
     await this.saver.settled(id);
-    // Taken before the read: a response that ends during the read may have been read in its earlier state.
+    // Collected before the read, because a response that ends during the read may have been read in its earlier state.
     const generated = new Set([...this.#running.keys(), ...this.saver.pendingIds()]);
     const turns = await this.#options.store.history(id);
     const running = turns.find(
@@ -204,7 +210,7 @@ export class Responses implements RunOwner {
     throw new ServerError("conflict", text, { param: "previous_response_id" });
   }
 
-  /** Interrupts the background responses, and refuses new ones from now on. */
+  /** Interrupts the background responses, and rejects new ones from now on. */
   interruptBackground(): void {
     this.#isStopping = true;
     const background = [...this.#running.values()].filter(({ isBackground }) => isBackground);
@@ -219,9 +225,9 @@ export class Responses implements RunOwner {
     this.#background.delete(run.id);
   }
 
-  /** Throws not_found. */
+  /** Finds a stored response. Throws not_found. */
   async #found(id: string): Promise<FoundResponse> {
-    // Wait for pending saves first, so that the store knows how the response ended.
+    // Wait for pending saves, so that the store knows how the response ended.
     await this.saver.settled(id);
     const found = isResponseId(id) ? await this.#options.store.find(id) : null;
     if (found === null) throw unknownResponse(id);
@@ -245,16 +251,17 @@ export class Responses implements RunOwner {
 
 const unexpected = { code: "internal", message: "internal error; details are in the server log" } as const;
 
-/** State of a stored response as shown to clients. */
+/** Returns the state of a stored response as clients see it. */
 function shownState({ runner, status, isBackground, body, interrupted }: FoundResponse): ShownState {
-  // A response assigned to this process is not running here (it would be in #running): its end could not be stored.
+  // If the response was running in this process, it would be in #running. A response that is assigned to this process is
+  // therefore not running: its final state could not be stored.
   const isInterrupted = interrupted !== null && (runner === "nobody" || runner === "here");
   return isInterrupted
     ? { status: "incomplete", isBackground, spans: interrupted }
     : { status, isBackground, spans: body };
 }
 
-/** Whether an id has the form of a response id; a client may send anything. */
+/** Checks whether an id has the form of a response id, because a client may send any text. */
 function isResponseId(id: string): boolean {
   return /^resp_[0-9a-f]{32}$/.test(id);
 }

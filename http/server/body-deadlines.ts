@@ -1,20 +1,20 @@
-// Deadlines of arriving bodies: a body must be complete in time and must not stall. One timer checks all bodies, so that a
-// request whose body arrives with its head needs no timer.
+// Deadlines of arriving bodies: a body must be complete in time and must not stall. One timer checks all bodies, so a request
+// whose body arrives together with its head needs no timer.
 import { ServerError } from "../../runtime/errors.ts";
 
-/** A body stalls if fewer than LEAST_BYTES arrive in this time. */
+/** A body stalls if fewer than LEAST_BYTES bytes arrive within STILL_LIMIT_MS. */
 const STILL_LIMIT_MS = 10_000;
 const LEAST_BYTES = 1024;
 const CHECK_EVERY_MS = 1000;
 
-/** Called with the reason why a body is refused. */
+/** Called when a body is late, with the error to send. */
 export type OnLate = (refusal: ServerError) => void;
 
-/** A body in arrival. */
+/** Request body that is still arriving. */
 export class ArrivingBody {
   readonly startedAt = performance.now();
   readonly onLate: OnLate;
-  /** Time in ms at which the last LEAST_BYTES were complete. */
+  /** Time in ms when the last LEAST_BYTES bytes had arrived. */
   movedAt = this.startedAt;
   #bytesSince = 0;
 
@@ -35,7 +35,7 @@ export class BodyDeadlines {
   readonly #arriving = new Set<ArrivingBody>();
   readonly #timer: NodeJS.Timeout;
 
-  /** `limitMs`: time in which a body must be complete. */
+  /** `limitMs`: maximum time until the body is complete. */
   constructor(limitMs: number) {
     this.#limitMs = limitMs;
     this.#timer = setInterval(() => this.#check(), Math.min(CHECK_EVERY_MS, limitMs)).unref();
@@ -47,7 +47,7 @@ export class BodyDeadlines {
     return body;
   }
 
-  /** The body is complete, or its request has ended. */
+  /** Stops checking a body. Call it when the body is complete or its request has ended. */
   delete(body: ArrivingBody): void {
     this.#arriving.delete(body);
   }

@@ -1,5 +1,5 @@
-// Body intake of one server: collects request bodies within the limits on size and time, and passes a request to its handler when
-// its body is complete or refused. Both edges feed it chunks.
+// Body intake of one server: collects request bodies within the limits on size and time, and passes a request to its handler
+// when its body is complete or rejected. Both HTTP front ends feed it chunks.
 import type { ServerError } from "../../runtime/errors.ts";
 import { BodyBudget, BodyReader, bringsBody } from "./body.ts";
 import { type ArrivingBody, BodyDeadlines } from "./body-deadlines.ts";
@@ -10,7 +10,7 @@ const DEFAULT_REQUEST_TIMEOUT_MS = 300_000;
 
 const EMPTY = new Uint8Array(0);
 
-/** A request of an edge: the body arrives after the head, and may be released before the response. */
+/** Request of an HTTP front end. Its body arrives after the head and may be released before the response. */
 export abstract class EdgeRequest implements HttpRequest {
   abstract readonly method: string;
   abstract readonly path: string;
@@ -44,22 +44,22 @@ export abstract class EdgeRequest implements HttpRequest {
     };
   }
 
-  /** Runs the action when nothing holds the body. */
+  /** Runs the action once nothing holds the body. */
   whenLetGo(action: () => void): void {
     if (this.#holds === 0) action();
     else this.#onLetGo = action;
   }
 
-  /** The body is complete. */
+  /** Sets the complete body. */
   hasBody(reader: BodyReader): void {
     this.#reader = reader;
     this.#body = reader.take();
   }
 }
 
-/** The reply of an edge, which can close the connection after its response. */
+/** Reply of an HTTP front end that can close the connection after its response. */
 export interface EdgeReply extends HttpReply {
-  /** Close the connection after the response; nothing more is read from it. */
+  /** Whether to close the connection after the response; nothing more is read from the connection. */
   closesConnection: boolean;
 }
 
@@ -75,8 +75,8 @@ export class BodyIntake {
   }
 
   /**
-   * Starts a request whose head has arrived. Returns the Reception of its body; null: no body is read, and the handler has been
-   * called.
+   * Starts a request whose head has arrived. Returns the Reception of its body. Returns null if no body is read; the handler
+   * has then been called.
    */
   begin(request: EdgeRequest, reply: EdgeReply): Reception | null {
     if (!bringsBody(request.headers)) {
@@ -90,7 +90,7 @@ export class BodyIntake {
     return null;
   }
 
-  /** Passes on a refused request without its body; the connection closes after the response. */
+  /** Passes a rejected request to its handler without the body. The connection closes after the response. */
   refuse(request: EdgeRequest, reply: EdgeReply, refusal: ServerError): void {
     reply.closesConnection = true;
     this.#handler(request, reply, refusal);
@@ -101,7 +101,7 @@ export class BodyIntake {
   }
 }
 
-/** The body of a request in arrival. */
+/** Reception of the body of one request, chunk by chunk. */
 export class Reception {
   readonly #request: EdgeRequest;
   readonly #reply: EdgeReply;
@@ -129,7 +129,7 @@ export class Reception {
     });
   }
 
-  /** Takes ownership of a chunk. Chunks after a refusal are discarded. */
+  /** Adds a chunk and takes ownership of its bytes. Chunks after a rejection are discarded. */
   add(chunk: Uint8Array): void {
     if (this.#isOver) return;
     this.#arriving.onBytes(chunk.length);
@@ -137,7 +137,7 @@ export class Reception {
     if (refusal !== null) this.#refuse(refusal);
   }
 
-  /** The last chunk has arrived. */
+  /** Completes the body. Call it after the last chunk. */
   end(): void {
     if (this.#isOver) return;
     this.#close();
@@ -145,7 +145,7 @@ export class Reception {
     this.#handler(this.#request, this.#reply, null);
   }
 
-  /** The request has ended, answered or not. */
+  /** Ends the reception. Call it when the request has ended, with or without a response. */
   done(): void {
     this.#close();
     this.#request.whenLetGo(() => this.#reader.release());

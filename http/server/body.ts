@@ -1,21 +1,27 @@
-// Body limits: of one body, of the bodies held for one client, and of all bodies held. Each edge feeds its chunks to a
-// BodyReader; a body over a limit is refused by its content-length, or at the first byte over the limit.
+// Body limits: on one body, on all bodies of one client in memory, and on all bodies in memory. Each HTTP front end passes
+// chunks to a BodyReader. A body over a limit is rejected because of its content-length, or at the first byte over the limit.
 import { ServerError } from "../../runtime/errors.ts";
 
-/** The contract's limit for one body. */
+/** Maximum bytes of one body, from the API contract. */
 export const MAX_BODY_BYTES = 50 * 1024 * 1024;
 const DEFAULT_BYTES_IN_FLIGHT = 8 * MAX_BODY_BYTES;
-/** Fraction of all bytes that one client may hold, so that others have room. */
+/** Maximum fraction of the budget that one client may use, so that other clients have room. */
 const CLIENT_SHARE = 1 / 2;
 
 const EMPTY = new Uint8Array(0);
-/** Most chunks held separately. A client may send one byte per chunk, and each chunk costs about 200 bytes more. */
+/**
+ * Maximum number of chunks kept separately; more are joined. A client may send one byte per chunk, and each chunk costs about
+ * 200 bytes more.
+ */
 const LOOSE_CHUNKS = 1024;
 
-/** Counts the body bytes one server holds: from arrival until parsed, and longer for the kept part of large bodies. */
+/**
+ * Budget of the body bytes that one server holds. A body counts from arrival until it is parsed; a part of a large body may
+ * count longer.
+ */
 export class BodyBudget {
   readonly limitBytes: number;
-  /** Most bytes of one client: its share, but at least one whole body. */
+  /** Maximum bytes of one client: its share of the budget, but at least one complete body. */
   readonly clientLimitBytes: number;
   #usedBytes = 0;
   readonly #usedByClient = new Map<string, number>();
@@ -25,7 +31,7 @@ export class BodyBudget {
     this.clientLimitBytes = Math.max(Math.floor(limitBytes * CLIENT_SHARE), Math.min(limitBytes, MAX_BODY_BYTES));
   }
 
-  /** Takes bytes for a client; returns the error if they exceed a limit. */
+  /** Counts bytes for a client; returns an error if they exceed a limit. */
   take(client: string, bytes: number): ServerError | null {
     const ofClient = (this.#usedByClient.get(client) ?? 0) + bytes;
     if (ofClient > this.clientLimitBytes) {
@@ -49,7 +55,7 @@ export class BodyBudget {
   }
 }
 
-/** Whether the headers announce a body. */
+/** Checks whether the headers announce a body. */
 export function bringsBody(headers: ReadonlyMap<string, string>): boolean {
   const length = headers.get("content-length");
   return (length !== undefined && length !== "0") || headers.has("transfer-encoding");
@@ -63,7 +69,7 @@ export class BodyReader {
   #loose: Uint8Array[] = [];
   /** Bytes received. */
   #sizeBytes = 0;
-  /** Bytes counted by the budget. */
+  /** Bytes counted in the budget. */
   #takenBytes = 0;
 
   constructor(budget: BodyBudget, client: string) {
@@ -75,13 +81,13 @@ export class BodyReader {
     return this.#sizeBytes;
   }
 
-  /** The error for a body of this announced length, or null. */
+  /** Returns the error for a body with this content-length; null if its size is allowed. */
   refuseLength(contentLength: string | undefined): ServerError | null {
     const bytes = Number(contentLength ?? 0);
     return bytes > MAX_BODY_BYTES ? tooLarge(`${bytes} bytes`) : null;
   }
 
-  /** Takes a chunk and keeps it, or returns the error and drops the earlier chunks. */
+  /** Adds a chunk. If a limit is exceeded, drops all chunks and returns the error. */
   add(chunk: Uint8Array): ServerError | null {
     const isTooLarge = this.#sizeBytes + chunk.byteLength > MAX_BODY_BYTES;
     const refusal = isTooLarge ? tooLarge("more") : this.#budget.take(this.#client, chunk.byteLength);
@@ -99,7 +105,7 @@ export class BodyReader {
     return null;
   }
 
-  /** Hands over the whole body; the budget counts it until `release`. */
+  /** Returns the complete body. The budget counts it until `release`. */
   take(): Uint8Array {
     const chunks = [...this.#joined, ...this.#loose];
     this.#joined = [];
@@ -107,7 +113,7 @@ export class BodyReader {
     return chunks.length <= 1 ? (chunks[0] ?? EMPTY) : Buffer.concat(chunks, this.#sizeBytes);
   }
 
-  /** Returns the bytes to the budget, except `keptBytes` of them. */
+  /** Returns all bytes except `keptBytes` to the budget. */
   release(keptBytes = 0): void {
     const freedBytes = this.#takenBytes - keptBytes;
     if (freedBytes > 0) {

@@ -1,22 +1,25 @@
-// Client identity, for fair scheduling between clients: the API key, else the address. It is a digest, because a key is a
-// secret that no other part of the server needs. Keys are not verified here or elsewhere.
+// Client identity, for fair scheduling between clients: the API key, or the address if there is no key. It is stored as a
+// digest, because a key is a secret that the rest of the server does not need. Keys are not verified anywhere.
 import { createHash, randomBytes } from "node:crypto";
 import type { HttpRequest } from "./edge.ts";
 
-/** A shorter key is probably a placeholder that many users share ("none", "EMPTY", "sk-no-key-required"). */
+/**
+ * Minimum length of a key that identifies a client. A shorter key is probably a placeholder that many users share ("none",
+ * "EMPTY", "sk-no-key-required").
+ */
 const MIN_KEY_LENGTH = 20;
 const DIGEST_LENGTH = 16;
 
 const bearer = /^Bearer\s+/i;
-/** Random per process, so that a digest reveals nothing about its key. */
+/** Random for each process, so that a digest reveals nothing about its key. */
 const salt = randomBytes(16);
 
 type Asker = Pick<HttpRequest, "headers" | "address">;
 
-/** Cache: the client of a request is looked up several times. */
+/** Cache of digests, because the client of a request is looked up several times. */
 const known = new WeakMap<Asker, string>();
 
-/** Short name of the request's client, stable for the life of this process. */
+/** Returns a short name of the request's client that stays the same until the process ends. */
 export function clientOf(request: Asker): string {
   const client = known.get(request) ?? digestOf(request);
   known.set(request, client);

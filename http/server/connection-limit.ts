@@ -1,24 +1,24 @@
-// Connection limit: reserves some of the process's open files for models, stores and logs. Connections beyond the limit are
-// refused before the process runs out of files.
+// Connection limit: reserves some of the process's open files for models, stores and logs. It rejects further connections
+// before the process runs out of files.
 import { openFileLimit } from "../../runtime/host/open-files.ts";
 
 /** Files reserved for models, threads, stores and logs. */
 const RESERVED_FILES = 128;
 
-/** Minimum limit of open files: the reserved ones, and as many for connections. */
+/** Minimum limit of open files: the reserved files, and the same number for connections. */
 export const MIN_OPEN_FILES = 2 * RESERVED_FILES;
 
-/** Open files above which connections are refused. */
+/** Number of open files above which connections are rejected. */
 export function fullAtFiles(): number {
   return Math.max(openFileLimit() - RESERVED_FILES, RESERVED_FILES);
 }
 
-/** Open files below which connections are accepted again. */
+/** Number of open files below which connections are accepted again. */
 export function freeAtFiles(): number {
   return fullAtFiles() - RESERVED_FILES / 4;
 }
 
-/** Connections of all node servers of this process. */
+/** Counter of the connections of all node:http servers in this process. */
 export class ConnectionCount {
   readonly #most: number;
   #count = 0;
@@ -27,7 +27,7 @@ export class ConnectionCount {
     this.#most = most;
   }
 
-  /** Counts a connection; false: the limit is exceeded. */
+  /** Counts a connection. Returns false if the limit is exceeded. */
   add(): boolean {
     this.#count++;
     return this.#count <= this.#most;

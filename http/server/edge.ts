@@ -1,78 +1,82 @@
-// Edge: the interface between sockets and handlers: request, reply, body in pieces, listening server. Implemented by uws/ and
-// node/, and by tests without sockets. It is independent of paths.
+// Edge (HTTP front end): the interface between sockets and handlers, with requests, replies, bodies in pieces, and the
+// listening server. Implemented by uws/ and node/, and by tests without sockets. It does not interpret paths.
 import type { ServerError } from "../../runtime/errors.ts";
 
 export interface HttpRequest {
-  /** Upper-case. */
+  /** Upper-case, for example GET. */
   readonly method: string;
-  /** As sent: not decoded, without the query. */
+  /** Path as sent by the client: not decoded, without the query. */
   readonly path: string;
-  /** The part after `?`, not decoded. */
+  /** Part of the URL after `?`, not decoded. */
   readonly query: string;
-  /** Names in lower case; values of a repeated header are joined by ", ". */
+  /** Names are in lower case; values of a repeated header are joined by ", ". */
   readonly headers: ReadonlyMap<string, string>;
-  /** Empty after `releaseBody`. */
+  /** Request body; empty after `releaseBody`. */
   readonly body: Uint8Array;
-  /** Size of the received body, also after its release; 0: not read. */
+  /** Size of the received body. It stays set after `releaseBody`; 0 if the body was not read. */
   readonly bodyBytes: number;
-  /** Remote address of the connection, possibly a proxy. */
+  /** Remote address of the connection; behind a proxy it is the proxy's address. */
   readonly address: string;
   /** Fires when the client disconnects before the end of the response. */
   readonly signal: AbortSignal;
   /**
-   * Returns the bytes to the body budget and empties `body`. `keptBytes`, for data derived from the body, stay counted until the
-   * response ends or another call names fewer.
+   * Returns the bytes to the body budget and empties `body`. `keptBytes` bytes stay counted, for data derived from the body.
+   * They are returned when the response ends, or when a later call passes a smaller number.
    */
   releaseBody(keptBytes?: number): void;
-  /** Keeps the body in the budget until the returned function is called, even after the end of the request. */
+  /** Keeps the body counted in the budget until the returned function is called, even after the request has ended. */
   holdBody(): () => void;
 }
 
 export type ReplyHeaders = Readonly<Record<string, string>>;
 
-/** The response to a request. After a disconnect or the end of the response every call is a no-op. */
+/** Reply to a request. After the client has disconnected or the response has ended, every call does nothing. */
 export interface HttpReply {
   send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void;
   stream(status: number, headers: ReplyHeaders): StreamSink;
 }
 
-/** A response body sent in pieces. Status and headers are sent with the first piece. */
+/** Response body that is sent in pieces. Status and headers are sent with the first piece. */
 export interface StreamSink {
-  /** Back pressure: false if the client reads too slowly; wait for `drained` before the next write. */
+  /** Writes a piece. Returns false if the client reads too slowly (back pressure); wait for `drained` before the next write. */
   write(piece: string | Uint8Array): boolean;
-  /** Prevents the idle timeout of a slow client; call it every few seconds while waiting for `drained`. */
+  /**
+   * Keeps the idle timeout from closing the connection of a slow client. Call it every few seconds while waiting for `drained`.
+   */
   keepOpen(): void;
-  /** Settles when writing may continue, or the client has disconnected. */
+  /** Resolves when writing may continue or the client has disconnected. */
   drained(): Promise<void>;
   end(): void;
-  /** Closes the connection, so that the client knows that the body is incomplete. */
+  /** Closes the connection, which tells the client that the body is incomplete. */
   abort(): void;
 }
 
-/** Handles a request. `refusal`: why the body was not read, which is empty then. Must not throw. */
+/**
+ * Handles a request. If `refusal` is set, it is the reason why the body was not read, and the body is empty. Must not throw.
+ */
 export type EdgeHandler = (request: HttpRequest, reply: HttpReply, refusal: ServerError | null) => void;
 
 export interface EdgeServer {
   readonly port: number;
-  /** Stops accepting connections; requests in flight continue. */
+  /** Stops accepting connections. Requests in flight continue. */
   close(): void;
-  /** Settles when `close` was called and the last request in flight has ended. */
+  /** Resolves when `close` was called and the last request in flight has ended. */
   readonly closed: Promise<void>;
-  /** Closes all connections; the signals of requests in flight fire. */
+  /** Closes all connections and aborts the signals of requests in flight. */
   forceClose(): void;
 }
 
 export interface EdgeOptions {
   readonly host: string;
-  /** 0: any free port. */
+  /** Port to listen on; 0: any free port. */
   readonly port: number;
-  /** Bytes of all bodies in memory; default: 400 MiB. */
+  /** Maximum bytes of all request bodies in memory; default: 400 MiB. */
   readonly maxBodyBytesInFlight?: number;
-  /** Time in ms in which a body must arrive; default: 300 s. */
+  /** Maximum time in ms for a request body to arrive; default: 300 s. */
   readonly requestTimeoutMs?: number;
-  /** Called when connections are refused because the process has too few free file descriptors. */
+  /** Called when connections are rejected because the process has too few free file descriptors. */
   readonly onFull?: () => void;
 }
 
-/** Opens a server on an edge. Throws ServerError `config_invalid` if the address is unavailable. */
+/** Opens a server. Throws ServerError `config_invalid` if the address is unavailable. */
 export type OpenEdge = (handler: EdgeHandler, options: EdgeOptions) => Promise<EdgeServer>;

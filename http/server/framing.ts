@@ -1,17 +1,17 @@
-// Framing checks: the end of a request's head and body must be unambiguous; otherwise a proxy in front may have seen another
-// request in the same bytes (request smuggling). Every edge calls them first.
+// Framing checks: the end of a request's head and body must be unambiguous. If it is not, a proxy may split the same bytes into
+// different requests (request smuggling). Both HTTP front ends run these checks first.
 import { ServerError } from "../../runtime/errors.ts";
 import type { HttpRequest } from "./edge.ts";
 
-/** Bytes of the request line and headers. */
+/** Maximum bytes of the request line and headers. */
 export const MAX_HEADER_BYTES = 16 * 1024;
 
 const methodToken = /^[A-Za-z][A-Za-z0-9_-]*$/;
 const digits = /^[0-9]+$/;
 
-/** The error if the end of a request is ambiguous; null: it is clear. On an error the caller must close the connection. */
+/** Returns an error if the end of a request is ambiguous, else null. After an error the caller must close the connection. */
 export function framingFault({ method, headers }: Pick<HttpRequest, "method" | "headers">): ServerError | null {
-  // Body bytes that a parser mistakes for a request line rarely start with a method.
+  // If a parser mistakes body bytes for a request line, they rarely start with a valid method.
   if (!methodToken.test(method)) return fault("a method of letters", method);
   const host = headers.get("host");
   if (host?.includes(",")) return fault("one host", host);

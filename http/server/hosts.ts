@@ -1,22 +1,26 @@
-// Known hosts: the protection against DNS rebinding, by which a web page makes a browser talk to a server on the user's machine.
-// Checks the host and the origin of every request to the MCP server, and of all others if `cors_origins` is set.
+// Known hosts: protection against DNS rebinding, an attack in which a web page makes a browser talk to a server on the user's
+// machine. Checks the host and the origin of every request to the MCP server, and of all other requests if `cors_origins` is
+// set.
 import { isIP } from "node:net";
 import { hostname } from "node:os";
 import { ServerError } from "../../runtime/errors.ts";
 import type { HttpRequest } from "./edge.ts";
 
-/** Host names of a server. A page can point its own name at any address, so names must be known and addresses need not. */
+/**
+ * Host names of a server. Any IP address is accepted, but a name only if it is known, because an attacker can point a domain
+ * name at any address.
+ */
 export class KnownHosts {
   readonly #names: ReadonlySet<string>;
   readonly #origins: ReadonlySet<string>;
 
-  /** `boundTo`: the listening address; `others`: additional names; `origins`: foreign origins that may send requests. */
+  /** `boundTo`: the listening address; `others`: additional host names; `origins`: foreign origins that may send requests. */
   constructor(boundTo: string, others: readonly string[], origins: readonly string[] | null) {
     this.#origins = new Set(origins);
     this.#names = new Set([boundTo, hostname(), ...others].map((name) => name.toLowerCase()));
   }
 
-  /** `forbidden` for an unknown host or origin; null: allowed. */
+  /** Returns a `forbidden` error for an unknown host or origin; null if the request is allowed. */
   refusal({ headers }: Pick<HttpRequest, "headers">): ServerError | null {
     const host = headers.get("host") ?? "";
     const name = nameIn(`http://${host}`);
@@ -37,7 +41,7 @@ export class KnownHosts {
   }
 }
 
-/** The host name or address in a URL, without brackets. */
+/** Returns the host name or address in a URL, without brackets; null if the URL is invalid. */
 function nameIn(url: string): string | null {
   return URL.canParse(url) ? new URL(url).hostname.replace(/^\[|\]$/g, "") || null : null;
 }

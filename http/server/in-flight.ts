@@ -1,5 +1,5 @@
-// Requests in flight: the requests a server has not answered yet. Graceful close: after `close`, it is complete when the last
-// request has ended. Used by both edges.
+// Requests in flight: the unanswered requests of a server. Used by both HTTP front ends for a graceful close, which is complete
+// when `close` was called and the last request has ended.
 
 interface Abortable {
   abort(): void;
@@ -9,12 +9,12 @@ export class InFlight {
   readonly #open = new Set<Abortable>();
   #isClosing = false;
   #settle: () => void = () => {};
-  /** Settles after `close`, when no request is left. */
+  /** Resolves after `close`, when no request is in flight. */
   readonly empty: Promise<void> = new Promise((resolve) => {
     this.#settle = resolve;
   });
 
-  /** If true, an answer should close its connection. */
+  /** Whether `close` was called; a response should then close its connection. */
   get isClosing(): boolean {
     return this.#isClosing;
   }
@@ -33,7 +33,7 @@ export class InFlight {
     if (this.#open.size === 0) this.#settle();
   }
 
-  /** Aborts the remaining requests. */
+  /** Aborts all requests in flight. */
   abortAll(): void {
     for (const request of [...this.#open]) request.abort();
   }

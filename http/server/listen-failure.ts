@@ -1,5 +1,5 @@
-// Error for an address that cannot be listened on. uWebSockets.js gives no reason, so node:net tries the same address to
-// find it.
+// Error for an address that the server cannot listen on. uWebSockets.js gives no reason, so this module tries the same address
+// with node:net to find the reason.
 import { createServer } from "node:net";
 import { ServerError } from "../../runtime/errors.ts";
 
@@ -10,7 +10,7 @@ const reasons: Readonly<Record<string, string>> = {
   ENOTFOUND: "names a host that cannot be resolved; choose another, for example 127.0.0.1",
 };
 
-/** The error for a failed listen; `code` is the system's error code if the caller knows it. */
+/** Returns the error for a failed listen. `code` is the system's error code, if the caller knows it. */
 export async function listenFailure(host: string, port: number, code?: string): Promise<ServerError> {
   const known = code ?? (await probe(host, port));
   const reason = reasons[known] ?? `cannot be listened on (${known})`;
@@ -23,7 +23,7 @@ function probe(host: string, port: number): Promise<string> {
   return new Promise((resolve) => {
     const socket = createServer();
     socket.once("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
-    // The port has become free in the meantime; the caller's attempt failed because it was in use.
+    // If this succeeds, the port has become free in the meantime. The caller's attempt failed because it was in use.
     socket.listen(port, host, () => socket.close(() => resolve("EADDRINUSE")));
   });
 }

@@ -1,5 +1,5 @@
-// Listen: chooses the first edge that loads (uWebSockets.js, its build for older C libraries, node:http) and logs which one
-// serves and why. Called by the composition root with the app.
+// Listen: chooses the first HTTP front end that loads (uWebSockets.js, its build for older C libraries, node:http), and logs
+// which one is used and why. Called by the composition root with the app.
 
 import { ServerError } from "../../runtime/errors.ts";
 import { openFileLimit } from "../../runtime/host/open-files.ts";
@@ -23,7 +23,7 @@ export interface Listener extends EdgeServer {
   readonly edgeName: EdgeName;
 }
 
-/** Serves `app` on an address. Throws config_invalid. */
+/** Serves `app` on an address. Throws config_invalid if the address is unavailable. */
 export async function listen(app: { readonly handle: EdgeHandler }, options: ListenOptions): Promise<Listener> {
   const { name, open, why } = chooseEdge(options.edge);
   const server = await open(app.handle, { onFull: fullWarning(options.log), ...options });
@@ -31,7 +31,7 @@ export async function listen(app: { readonly handle: EdgeHandler }, options: Lis
   return Object.assign(server, { edgeName: name });
 }
 
-/** Logs refused connections, at most once per WARN_EVERY_MS. */
+/** Creates a callback that logs rejected connections, at most once per WARN_EVERY_MS. */
 function fullWarning(log: Log): () => void {
   let warnedAt = Number.NEGATIVE_INFINITY;
   return () => {
@@ -72,7 +72,7 @@ function forcedNative(name: NativePackage): OpenEdge {
   }
 }
 
-/** The loader's reason, without the list of platforms and the require stack. */
+/** Returns the loader's reason for a failure, without the list of platforms and the require stack. */
 function lastLine(error: unknown): string {
   const lines = (error as Error).message.split("\n").filter((line) => line !== "" && !/^(Require stack|- )/.test(line));
   return lines.at(-1) ?? "no reason given";

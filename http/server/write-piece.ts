@@ -1,15 +1,15 @@
-// Writes long responses at the pace of their readers, with other work of the thread between two pieces.
+// Writer of long responses: writes as fast as the client reads, and lets other work of the thread run between two pieces.
 import type { StreamSink } from "./edge.ts";
 
 export type Piece = string | Uint8Array;
 
 /**
- * Interval of keepOpen for a stalled reader: uWS closes a connection that is idle for 8 s, but `readerStallMs` limits how long a
- * reader may stall.
+ * Interval in ms at which keepOpen is called for a stalled reader. uWS closes a connection that is idle for 8 s, but
+ * `readerStallMs` decides how long a reader may stall.
  */
 const keepOpenMs = 4000;
 
-/** Writes a piece; settles when the next one may be written. Disconnects a reader that stalls for `readerStallMs`. */
+/** Writes a piece. Resolves when the next piece may be written. Disconnects a reader that stalls for `readerStallMs`. */
 export async function writePiece(sink: StreamSink, piece: Piece, readerStallMs: number): Promise<void> {
   if (!sink.write(piece)) await drained(sink, readerStallMs);
   await turns.next();
@@ -25,8 +25,8 @@ export async function drained(sink: StreamSink, readerStallMs: number): Promise<
 }
 
 /**
- * Lets one writer continue per turn of the event loop. Otherwise a hundred responses that are ready at the same time would all be
- * written in one turn.
+ * Lets one writer continue per turn of the event loop. Without it, a hundred responses that are ready at the same time would
+ * all be written in one turn.
  */
 class Turns {
   #waiting: (() => void)[] = [];

@@ -1,4 +1,4 @@
-// Body translators for the text workers, see TranslatorModule: one per inference route.
+// Body translators that the text workers load, one per inference route; see TranslatorModule.
 import type { BodyTranslators } from "../../actors/api/body-translators.ts";
 import type { TaskOutput } from "../../runtime/task/task.ts";
 import { chatTranslator } from "../chat/translator.ts";

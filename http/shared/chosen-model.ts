@@ -1,4 +1,4 @@
-// Model choice: resolves a body's `model` and `adapter`, for every route that generates.
+// Model choice: resolves the fields `model` and `adapter` of a body, for every route that generates.
 import type { z } from "zod";
 import type { Inference, ResolvedModel } from "../../actors/api/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -10,7 +10,7 @@ interface ChoosingBody {
   readonly adapter?: z.output<typeof adapterField>;
 }
 
-/** Resolves the model, notes it in the exchange, and resolves the optional adapter. Throws model_not_found. */
+/** Resolves the model, records it in the exchange, and resolves the adapter, if any. Throws model_not_found. */
 export function chosenModel(exchange: Exchange, inference: Inference, body: ChoosingBody): ResolvedModel {
   const { id, adapter: named } = inference.resolveModel(body.model ?? undefined);
   exchange.model = id;

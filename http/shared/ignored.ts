@@ -1,24 +1,24 @@
-// Ignored fields: logs, once per field and process, that a request set a field without effect. The metadata of the schemas marks
-// these fields.
+// Ignored fields: logs that a request set a field that has no effect, once per field and process. The metadata of the schemas
+// marks these fields.
 import { z } from "zod";
 import type { Log } from "../observe/log.ts";
 
 type Schema = z.core.$ZodType;
 
-/** Plain data, since another thread may have parsed the body. */
+/** Ignored field as plain data, since another thread may have parsed the body. */
 export interface IgnoredField {
   readonly path: string;
   readonly description: string;
 }
 
-/** Finds the ignored fields that a valid value sets; built once per schema. */
+/** Reports the ignored fields that a valid value sets. Built once per schema. */
 type Search = (value: unknown, found: (field: IgnoredField) => void) => void;
 
 const searches = new WeakMap<Schema, Search>();
-/** Logged paths and descriptions: constants of the schemas, so clients cannot make it grow. */
+/** Messages already logged, by logger. They are constants of the schemas, so clients cannot make the set grow. */
 const toldBy = new WeakMap<Log, Set<string>>();
 
-/** The ignored fields that a body sets. */
+/** Returns the ignored fields that a body sets. */
 export function ignoredFields(schema: Schema, body: unknown): IgnoredField[] {
   const search = searches.get(schema) ?? searchOf(schema, "", []) ?? (() => {});
   searches.set(schema, search);
@@ -38,7 +38,10 @@ export function tellIgnored(fields: readonly IgnoredField[], log: Log): void {
   }
 }
 
-/** null: no ignored fields. `around`: the enclosing schemas, to end the recursion of a schema that contains itself. */
+/**
+ * Builds the search for a schema; null if the schema has no ignored fields. `around` lists the enclosing schemas, which ends
+ * the recursion if a schema contains itself.
+ */
 function searchOf(schema: Schema, path: string, around: readonly Schema[]): Search | null {
   const meta = z.globalRegistry.get(schema);
   if (meta?.support === "ignored") {
@@ -77,7 +80,7 @@ function searchOfArray({ element }: z.ZodArray, path: string, inside: readonly S
   };
 }
 
-/** Searches only the variant of the value. */
+/** Builds a search that visits only the variant that the value has. */
 function searchOfVariants(union: z.ZodDiscriminatedUnion, path: string, inside: readonly Schema[]): Search | null {
   const { discriminator } = union.def;
   const byTag = new Map<unknown, Search>();

@@ -1,4 +1,4 @@
-// Origin of a generation request: model, client and time, taken from its exchange by every route that generates.
+// Origin of a generation request: model, client and time. Every route that generates reads them from its exchange.
 import type { ResolvedModel } from "../../actors/api/inference.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import type { Exchange } from "../exchange.ts";
@@ -6,7 +6,7 @@ import { clientOf } from "../server/client.ts";
 
 export type Origin = Pick<GenerateRequest, "model" | "adapter" | "client" | "series" | "receivedAt">;
 
-/** `model`: the resolved model and adapter of the request. */
+/** Returns the origin. `model`: the resolved model and adapter of the request. */
 export function originOf(exchange: Exchange, model: ResolvedModel, isStreamed: boolean): Origin {
   return {
     model: model.id,

@@ -1,4 +1,5 @@
-// Reads the body of an inference request: a short one here, a long one on a text worker, so that no body blocks this thread.
+// Parses the body of an inference request: a short one on this thread, a long one on a text worker, so that no body blocks this
+// thread.
 import type { Context } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
 import { checkContentType, MAX_BODY_READ_HERE, nameModel, readJsonValue } from "../json.ts";
@@ -6,7 +7,7 @@ import { clientOf } from "../server/client.ts";
 import { tellIgnored } from "./ignored.ts";
 import type { BodyTranslator, Translation } from "./translation.ts";
 
-/** The translation of the body. Throws the error of an invalid body. */
+/** Returns the translation of the body. Throws an error if the body is invalid. */
 export async function readRequest<T extends Translation>(
   exchange: Exchange,
   { inference, log }: Context,
@@ -22,7 +23,8 @@ export async function readRequest<T extends Translation>(
   }
   checkContentType(request);
   const message = { client: clientOf(request), protocol: translator.name, body: ownMemory(body), parameters };
-  // The budget still counts the bytes, held by the text worker and then by the translation, until the request releases them.
+  // The bytes stay counted in the budget until the request releases them, because first the text worker and then the
+  // translation holds them.
   request.releaseBody(body.byteLength);
   const letGo = request.holdBody();
   const translated = (await inference.translate(message, request.signal).finally(letGo)) as T;
@@ -31,7 +33,7 @@ export async function readRequest<T extends Translation>(
   return translated;
 }
 
-/** The bytes in a separate buffer, which can be transferred to another thread. */
+/** Returns the bytes in a separate buffer, which can be transferred to another thread. */
 function ownMemory(bytes: Uint8Array): Uint8Array {
   return bytes.byteLength === bytes.buffer.byteLength ? bytes : new Uint8Array(bytes);
 }

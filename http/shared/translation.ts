@@ -1,5 +1,6 @@
-// Translation: a request body as facts for the route and a request for the model. A pure function of the body, run here or on a
-// text worker, which seals the content so that other threads pass it on without parsing.
+// Translation: turns a request body into facts for the route and a request for the model. It is a pure function of the body and
+// runs on this thread or on a text worker. The text worker seals the content, so that other threads can pass it on without
+// parsing.
 import type { z } from "zod";
 import { movedWith, sealContent } from "../../actors/api/sealed-content.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
@@ -8,32 +9,32 @@ import { validate } from "../json.ts";
 import { type IgnoredField, ignoredFields } from "./ignored.ts";
 import type { Origin } from "./origin.ts";
 
-/** A request for the model, without the fields that come from its exchange. */
+/** Request for the model without the fields that come from its exchange. */
 export type AskedRequest = Omit<GenerateRequest, keyof Origin>;
 
-/** The common part of all translations. Plain data. */
+/** Part that all translations have in common. Plain data. */
 export interface Translation {
-  /** The field `model` of the body. */
+  /** Field `model` of the body. */
   readonly model: string | null | undefined;
   readonly ignored: readonly IgnoredField[];
 }
 
-/** The body translator of one route. */
+/** Body translator of one route. */
 export interface BodyTranslator<T extends Translation> {
   readonly name: string;
-  /** `value`: the parsed JSON. Throws ServerError with the field at fault. */
+  /** Translates a body; `value` is the parsed JSON. Throws a ServerError that names the invalid field. */
   translate(value: unknown, parameters: unknown): T;
-  /** The translation as the output of a text worker. */
+  /** Converts the translation to the output of a text worker task. */
   pack(translated: T): TaskOutput;
 }
 
-/** The translation of a generation request. */
+/** Translation of a generation request. */
 export interface AskedTranslation<Facts> extends Translation {
   readonly facts: Facts;
   readonly asked: AskedRequest;
 }
 
-/** The translator of a route with this body schema. */
+/** Creates the translator of a route with this body schema. */
 export function askedTranslator<Schema extends z.ZodObject, Facts>(
   name: string,
   schema: Schema,
@@ -54,7 +55,7 @@ export function askedTranslator<Schema extends z.ZodObject, Facts>(
   };
 }
 
-/** The request with its content sealed. */
+/** Returns the request with its content sealed. */
 export function sealed(asked: AskedRequest): AskedRequest {
   const { prompt, grammar, tools } = asked;
   if (prompt.kind === "sealed") return asked;

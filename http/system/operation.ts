@@ -1,4 +1,4 @@
-// System routes: their operations for the API document.
+// API document of the system routes.
 import { jsonAnswer, type Operation } from "../operation.ts";
 import { diagnosisSchema, systemInfoSchema } from "./schemas.ts";
 

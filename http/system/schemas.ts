@@ -1,4 +1,4 @@
-// Wire format of the facts about the machine and of the doctor's findings, for the routes and the command line.
+// JSON schemas of the facts about the machine and of the doctor's findings, for the routes and the command line.
 import { z } from "zod";
 import type { Diagnosis, EngineReport, SystemInfo } from "../../runtime/host/system.ts";
 
@@ -98,7 +98,7 @@ export function wireSystemInfo({ host, physicalCores, devices, build, hubCache, 
       git_revision: build.gitRevision ?? "unknown",
       cuda: build.cuda,
       metal: build.metal,
-      // Libraries of other builds of the contract's service; this server uses its own kernels or llama.cpp's.
+      // Libraries that other builds of the contract's service use. This server uses its own kernels or those of llama.cpp.
       ...({
         cudnn: false,
         flash_attn: false,

@@ -1,5 +1,5 @@
 // General keys: sampling, batching, prefix cache, chat template, MTP, and the flags of the run command. Part of the table in
-// keys.ts; the general keys of tools are in agentic.ts.
+// keys.ts. The general keys of server-side tools are in agentic.ts.
 import { type Key, neverBuilt, planned } from "../key.ts";
 import { boolean, file, flagSwitch, integer, oneOf, text, texts, tokenSource } from "../kinds.ts";
 

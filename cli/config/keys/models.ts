@@ -1,4 +1,4 @@
-// Keys of one model: those of a [[models]] entry and of its sections. Part of the table in keys.ts.
+// Keys of one model, in a [[models]] entry and its sections. Part of the table in keys.ts.
 import { type Key, planned } from "../key.ts";
 import {
   adapters,
@@ -16,7 +16,7 @@ import {
 import { byteSize } from "../memory-budget.ts";
 import { generalKeys } from "./general.ts";
 
-/** A general key that can also be set for one model. */
+/** Common part of keys that exist as general keys and can also be set for one model. */
 const ofThisModel = { only: "file", help: "As the general key, for this model only" } as const;
 
 export const modelKeys = {

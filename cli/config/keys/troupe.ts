@@ -1,5 +1,5 @@
-// troupe's own keys, beyond the contract: engine, HTTP edge, threads, queues, timeouts, speculative decoding. Part of the table
-// in keys.ts.
+// Keys that only troupe has, in addition to the contract: engine, HTTP front end, threads, queues, timeouts, speculative
+// decoding. Part of the table in keys.ts.
 import type { Key } from "../key.ts";
 import {
   boolean,
@@ -208,7 +208,7 @@ export const troupeKeys = {
   otlpEndpoint: {
     ...httpUrl,
     default: null,
-    // It may contain a password.
+    // The address may contain a password.
     secret: true,
     environment: "OTEL_EXPORTER_OTLP_ENDPOINT",
     commands: ["serve"],
@@ -244,7 +244,7 @@ export const troupeKeys = {
   logLevel: {
     ...logLevel,
     default: "info",
-    // Log lines would interrupt the conversation.
+    // Fewer log lines are shown by default, because they would interrupt the conversation.
     defaultOf: { run: "warn" },
     environment: "RUST_LOG",
     help: "Minimum level of log messages; -v is debug, -vv is trace",

@@ -1,5 +1,5 @@
 // Schemas of `messages` and `system` in a messages request: roles, and content as a string or as blocks. Blocks of other
-// servers' tools are ignored; blocks that a text model cannot read are refused by name.
+// servers' tools are ignored. Blocks that a text model cannot read are rejected with an error that names them.
 import { z } from "zod";
 import { expected, expectedVariant } from "../../issues.ts";
 import { isBounded, tooLarge } from "../../shared/fields/bounded.ts";
@@ -66,7 +66,7 @@ const toolResultBlock = z.strictObject({
   cache_control: cacheControl,
 });
 
-// Blocks that only the server that created them can use.
+// Blocks that only the server that created them can interpret.
 const foreignTypes = [
   "redacted_thinking",
   "server_tool_use",

@@ -1,10 +1,10 @@
-// Conversation of a messages request: consecutive messages of one role are merged, every tool result becomes a message, and
-// every call needs its result. Throws ServerError with the path of the message at fault.
+// Conversation of a messages request. Consecutive messages of one role are merged, every tool result becomes a separate
+// message, and every tool call needs a result. Throws ServerError with the path of the invalid message.
 import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { AssistantContent, ToolResult, UserContent, WireMessage, WireText } from "./content.ts";
 
-/** Prefix of a result with `is_error`: templates have no field for it. */
+/** Prefix of the text of a tool result with `is_error`, because chat templates have no field for it. */
 const FAILED = "The tool failed: ";
 
 interface Draft {
@@ -31,10 +31,10 @@ export function conversation(system: WireText | null | undefined, messages: read
 
 class Drafts {
   readonly #drafts: Draft[] = [];
-  /** Calls without a result: id -> name. Only the last assistant message can have some. */
+  /** Names of the tool calls without a result, by call id. Only the last assistant message can have such calls. */
   readonly #open = new Map<string, string>();
 
-  /** Adds text of the user or the system. */
+  /** Adds text of the user or of the system prompt. */
   say(role: "user" | "system", text: string, at: string): void {
     this.#requireResults(at);
     const last = this.#drafts.at(-1);
@@ -61,7 +61,7 @@ class Drafts {
       last?.role === "assistant" ? last : { role: "assistant" as const, content: "", reasoning: "", toolCalls: [] };
     if (draft !== last) this.#drafts.push(draft);
     for (const block of typeof content === "string" ? [{ type: "text" as const, text: content }] : content) {
-      // The blocks of an assistant message were one text without separators.
+      // No separator is added: the model generated these blocks as one text.
       if (block.type === "text") draft.content += block.text;
       else if (block.type === "thinking") draft.reasoning += block.thinking;
       else if (block.type === "tool_use") {

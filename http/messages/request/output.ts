@@ -1,5 +1,5 @@
-// Output format of a messages request: the vendor's two fields, and the fields shared by this server's protocols. A request may
-// use one of them.
+// Output format of a messages request: two fields of the vendor, and the fields that all protocols of this server share. A
+// request may use only one of them.
 import { z } from "zod";
 import type { OutputGrammar } from "../../../engines/generation.ts";
 import { isBounded, tooLarge } from "../../shared/fields/bounded.ts";
@@ -30,7 +30,7 @@ type OutputFields = z.output<z.ZodObject<typeof outputFields>> & {
   readonly ignore_eos?: boolean | null | undefined;
 };
 
-/** null if the output is free text. */
+/** Returns the grammar that the output must match; null for free text. */
 export function demandedGrammar(fields: OutputFields): OutputGrammar | null {
   return vendorGrammars(fields)[0] ?? outputGrammar(fields);
 }

@@ -1,5 +1,5 @@
-// Requests of POST /v1/messages and POST /v1/messages/count_tokens: their schemas and translation to a GenerateRequest.
-// Ignored fields and fields that are not built yet are listed by name.
+// Requests of POST /v1/messages and POST /v1/messages/count_tokens: their schemas and translation to a GenerateRequest. Ignored
+// fields and fields that are not implemented yet are listed by name.
 import { z } from "zod";
 import { requestDefaults } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";
@@ -110,7 +110,7 @@ export const messagesRequestSchema = z
 type CountRequestBody = z.output<typeof countRequestSchema>;
 type MessagesRequestBody = z.output<typeof messagesRequestSchema>;
 
-/** The protocol-independent request of a body. Throws if the messages form no conversation. */
+/** Converts a request body to the request that all protocols share. Throws if the messages are not a valid conversation. */
 export function askedRequest(
   body: CountRequestBody & { readonly max_tokens?: number | null | undefined },
 ): AskedRequest {
@@ -160,7 +160,7 @@ function* answerConflicts(body: Omit<MessagesRequestBody, "messages" | "system">
   }
 }
 
-/** Whether all values of the object are null or an empty array. */
+/** Checks whether every value in the object is null or an empty array. */
 function isEmptyContainer(value: unknown): boolean {
   return (
     typeof value === "object" &&

@@ -1,5 +1,5 @@
-// Thinking fields of a messages request: the protocol's own `thinking` and `output_config.effort`, and the two fields shared
-// by all protocols; their translation and conflicts.
+// Thinking fields of a messages request: translation and conflicts of the protocol's own `thinking` and `output_config.effort`,
+// and of the two fields shared by all protocols.
 import { z } from "zod";
 import type { TemplateArguments } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";
@@ -49,12 +49,15 @@ type ThinkingFields = z.output<z.ZodObject<typeof thinkingFields>> & {
   readonly output_config?: { readonly effort?: z.output<typeof vendorEffortField> } | null | undefined;
 };
 
-/** Tokens; null: unlimited. */
+/** Returns the maximum number of reasoning tokens; null: unlimited. */
 export function thinkingBudget({ thinking }: ThinkingFields): number | null {
   return thinking?.type === "enabled" ? thinking.budget_tokens : null;
 }
 
-/** `output_config.effort`, unlike `reasoning_effort`, does not switch thinking on or off. */
+/**
+ * Returns the arguments of the chat template. Unlike `reasoning_effort`, `output_config.effort` does not switch thinking on or
+ * off.
+ */
 export function templateArguments(fields: ThinkingFields): TemplateArguments {
   const own = askedThinking(fields);
   const vendors = knownEffort(fields.output_config?.effort);

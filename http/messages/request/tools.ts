@@ -1,5 +1,5 @@
-// Tools of a messages request and their choice: the schemas and their translation to ToolUse. Tools that run on the vendor's
-// servers are refused by name.
+// Tools and tool choice of a messages request: the schemas and their translation to ToolUse. Tools that run on the vendor's
+// servers are rejected with an error that names them.
 import { z } from "zod";
 import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";
@@ -9,7 +9,7 @@ import { ignored, isEmptyArray, notBuiltYet, notYet, refused, refusedVariants } 
 import { MAX_TOOLS, toolName as nameOfLength, toolDescription, toolSpec } from "../../shared/fields/tool-fields.ts";
 import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../../shared/fields/tool-use.ts";
 
-/** The longest name that any protocol allows. */
+/** Tool name. Its maximum length is the largest that any protocol allows. */
 export const toolName = nameOfLength(128);
 
 const serverTools = [
@@ -101,7 +101,7 @@ export const toolFields = {
 
 type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
 
-/** null: no tool may be called. */
+/** Returns the tools of the request; null if no tool may be called. */
 export function requestedTools({ tools, tool_choice: wanted }: ToolFields): ToolUse | null {
   const isSingle =
     wanted !== null && wanted !== undefined && wanted.type !== "none" && wanted.disable_parallel_tool_use;

@@ -1,9 +1,9 @@
-// Engine registry: a prom-client registry of engine metrics. The metric classes of prom-client count by themselves and cannot
-// take the counts of a histogram, so these objects have only the part of a metric that a registry calls.
+// Engine registry: a prom-client registry of engine metrics. prom-client's metric classes do their own counting and cannot be
+// set to existing histogram counts. Therefore these objects implement only the part of a metric that a registry calls.
 import { type Metric, type MetricValueWithName, Registry } from "prom-client";
 import type { EngineMetric, LatencyMetric } from "../../../actors/api/engine-metric.ts";
 
-/** A registry of these values. */
+/** Creates a registry that exports these values. */
 export function engineRegistry(metrics: readonly EngineMetric[]): Registry {
   const registry = new Registry();
   for (const metric of metrics) {
@@ -15,7 +15,10 @@ export function engineRegistry(metrics: readonly EngineMetric[]): Registry {
   return registry;
 }
 
-/** The buckets are cumulative. The labels are those of the request metrics; a stream is always a POST with status 200. */
+/**
+ * Returns the values of a histogram with cumulative buckets. The labels match those of the request metrics; a stream is always
+ * a POST with status 200.
+ */
 function histogramValues({ name, bounds, samples }: LatencyMetric): MetricValueWithName<string>[] {
   return samples.flatMap(({ series, model, counts, sumSeconds }) => {
     const labels = { method: "POST", path: series, model, status: "200" };

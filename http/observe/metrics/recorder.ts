@@ -1,5 +1,5 @@
-// Metrics recorder: the HTTP metrics of the contract in their own registry, one per server. Observes every exchange; the route
-// renders the text.
+// Metrics recorder: the HTTP metrics of the API contract, in a separate registry per server. It observes every exchange; the
+// metrics route renders the text.
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { EngineMetric } from "../../../actors/api/engine-metric.ts";
 import type { Inference } from "../../../actors/api/inference.ts";
@@ -9,9 +9,9 @@ import { bringsBody } from "../../server/body.ts";
 import type { HttpRequest } from "../../server/edge.ts";
 import { engineRegistry } from "./engine-registry.ts";
 
-/** Seconds, from a refusal to a long answer of a slow model. */
+/** Histogram buckets in seconds, from a rejected request to a long response of a slow model. */
 const durationBuckets = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 600];
-/** Bytes, up to the largest body. */
+/** Histogram buckets in bytes, up to the maximum body size. */
 const bodyBuckets = [256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 52_428_800];
 
 const requestLabels = ["method", "path", "model"] as const;
@@ -19,7 +19,7 @@ const answerLabels = [...requestLabels, "status"] as const;
 
 type RequestLabels = Record<(typeof requestLabels)[number], string>;
 
-// Client input never becomes a label: every value of a label is a series that stays for the life of the process.
+// Client input never becomes a label value, because every label value creates a series that stays until the process ends.
 const methods = new Set(["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"]);
 const otherMethod = "<other>";
 const unmatchedPath = "<unmatched>";
@@ -76,13 +76,16 @@ export class HttpMetrics implements ExchangeObserver {
     if (bytes !== null) this.#bodies.observe(labels, bytes);
   }
 
-  /** The metrics of requests and engines as text. */
+  /** Returns the metrics of requests and engines as Prometheus text. */
   async render(engine: readonly EngineMetric[]): Promise<{ readonly contentType: string; readonly text: string }> {
     const all = Registry.merge([this.#registry, engineRegistry(engine)]);
     return { contentType: all.contentType, text: await all.metrics() };
   }
 
-  /** Counted on scrape, since the model of a request is known only after its start. A known series stays, as 0. */
+  /**
+   * Counts the requests in flight at each scrape, since the model of a request is known only after its start. A series without
+   * requests stays with the value 0.
+   */
   #countInFlight(): Iterable<{ readonly labels: RequestLabels; readonly count: number }> {
     for (const series of this.#inFlight.values()) series.count = 0;
     for (const exchange of this.#open) {
@@ -104,7 +107,7 @@ export class HttpMetrics implements ExchangeObserver {
     };
   }
 
-  /** The model that a request names, or the default model, even if the request was refused. */
+  /** Returns the model that a request names, or the default model, even if the request was rejected. */
   #modelOf({ model, route, request }: Exchange): string {
     if (model !== "") return model;
     const place = route?.modelName ?? (route?.kind === "inference" ? "model" : null);
@@ -125,7 +128,7 @@ function queriedModel({ query }: HttpRequest): { readonly name: unknown } {
   return { name: new URLSearchParams(query).get("model") };
 }
 
-/** null: unknown, that is no body, or a body without content-length that was not fully read. */
+/** Size of the request body; null if unknown: there is no body, or it has no content-length and was not fully read. */
 function knownBodyBytes({ headers, bodyBytes }: HttpRequest): number | null {
   if (!bringsBody(headers)) return null;
   if (bodyBytes > 0) return bodyBytes;

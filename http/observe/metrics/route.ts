@@ -1,4 +1,4 @@
-// GET /metrics: request and engine metrics as Prometheus text. Engines are queried on every scrape.
+// GET /metrics: metrics of requests and engines as Prometheus text. The engines are queried on every scrape.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { RouteHandler } from "../../context.ts";
 

@@ -1,5 +1,5 @@
-// Tracing: spans of requests for inference, sent by OTLP over HTTP; imported only if an endpoint is set. The spans are made when
-// a request ends, from times in its events, so the other threads do not depend on tracing.
+// Tracing: spans of inference requests, exported by OTLP over HTTP. Imported only if an endpoint is set. The spans are created
+// when a request ends, from times in its events, so the other threads do not depend on tracing.
 import {
   type Attributes,
   type Context,
@@ -20,7 +20,7 @@ import type { Generation } from "../instrumented-inference.ts";
 import type { Log } from "../log.ts";
 
 export interface TracingOptions {
-  /** Base address of the collector; spans go to its `/v1/traces`. */
+  /** Base address of the collector; spans are sent to its path `/v1/traces`. */
   readonly endpoint: string;
   readonly version: string;
   readonly log: Log;
@@ -69,18 +69,18 @@ export class Tracing implements ExchangeObserver {
     span.end(end);
   }
 
-  /** Sends the remaining spans, within the deadline. */
+  /** Sends the remaining spans, but waits no longer than the deadline. */
   async close(deadlineMs: number = closeDeadlineMs): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const deadline = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, deadlineMs);
     });
-    // The exporter has logged its failure.
+    // A failure needs no handling here, because the exporter has logged it.
     await Promise.race([this.#provider.shutdown().catch(() => {}), deadline]);
     clearTimeout(timer);
   }
 
-  /** One span per stage, whichever thread or process ran it. */
+  /** Creates one span per stage, whichever thread or process ran the stage. */
   #stages(parent: Context, { startedAt, queuedAt, scheduledAt, firstTokenAt, endedAt }: Timeline): void {
     const stages = [
       ["template+tokenise", startedAt, queuedAt],
@@ -89,7 +89,7 @@ export class Tracing implements ExchangeObserver {
       ["decode", firstTokenAt, endedAt],
     ] as const;
     for (const [name, start, end] of stages) {
-      // A stage that was not reached has no time.
+      // A stage that was not reached has no time, so it gets no span.
       if (start <= 0 || end < start) continue;
       this.#tracer.startSpan(name, { startTime: start }, parent).end(end);
     }
@@ -98,7 +98,7 @@ export class Tracing implements ExchangeObserver {
 
 const traceparentForm = /^(?!ff)[\da-f]{2}-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})(?:-.*)?$/;
 
-/** The caller's span by W3C Trace Context; the root context if the header is absent or invalid. */
+/** Reads the caller's span from the W3C Trace Context header. Returns the root context if the header is absent or invalid. */
 function parentOf(traceparent: string | undefined): Context {
   const [, traceId, spanId, flags] = traceparentForm.exec(traceparent ?? "") ?? [];
   if (traceId === undefined || spanId === undefined || flags === undefined) return ROOT_CONTEXT;
@@ -147,7 +147,7 @@ function setFailed(span: Span, { status, generation }: Exchange): void {
   span.setStatus({ code: SpanStatusCode.ERROR, ...(error !== null && { message: error.message }) });
 }
 
-/** Wraps the exporter and logs its failures, at most once per complainEveryMs. */
+/** Wraps the exporter and logs its failures, at most once per `complainEveryMs`. */
 function complaining(exporter: SpanExporter, collector: string, log: Log): SpanExporter {
   let lost = 0;
   let saidAt = Number.NEGATIVE_INFINITY;

@@ -1,17 +1,17 @@
-// Event chunks: the sent events of a response in chunks of whole events. Short events are text; a long event is a function that
-// generates its text.
+// Event chunks: the stream events of a response, in chunks of complete events. Short events are held as text; a long event is a
+// function that generates its text.
 import { gathered, PIECE_LENGTH, textPieces } from "../../shared/answer/json-pieces.ts";
 
 /** An event ends with an empty line, which its data cannot contain. */
 const EVENT_END = "\n\n";
 
 export interface EventChunk {
-  /** Numbers of its first event and of the event after its last. */
+  /** Number of the chunk's first event, and of the event after its last. */
   readonly first: number;
   readonly next: number;
-  /** Characters; an estimate for a long event. */
+  /** Length in characters; estimated for a long event. */
   readonly length: number;
-  /** The text of its events with numbers above `after`. */
+  /** Returns the text of the chunk's events numbered above `after`. */
   after(after: number): string | Iterable<string>;
 }
 
@@ -43,7 +43,7 @@ export class TextChunk implements EventChunk {
   }
 }
 
-/** One event whose text is generated when it is sent. */
+/** Chunk of one long event whose text is generated when it is sent. */
 export class LongEvent implements EventChunk {
   readonly first: number;
   readonly length: number;
@@ -65,8 +65,8 @@ export class LongEvent implements EventChunk {
 }
 
 /**
- * The events of chunks with numbers above `after`, then `end`: one string if short, else pieces generated while they are sent,
- * so that no reader has a copy of a long log.
+ * Returns the events of the chunks numbered above `after`, followed by `end`. The result is one string if it is short. If it is
+ * long, its pieces are generated while they are sent, so that no reader needs a copy of a long log.
  */
 export function textOf(chunks: readonly EventChunk[], after = -1, end = ""): string | Iterable<string> {
   let text = "";
@@ -89,7 +89,7 @@ function* fragmentsOf(chunks: readonly EventChunk[], first: number, after: numbe
   yield end;
 }
 
-/** Index of the last chunk that starts at or before event `number`; 0 if there is none. Binary search. */
+/** Returns the index of the last chunk that starts at or before event `number`; 0 if there is none. Uses binary search. */
 function chunkOf(chunks: readonly EventChunk[], number: number): number {
   let low = 0;
   let high = chunks.length;

@@ -1,30 +1,30 @@
-// Event text: serialises the events of a response with their names and sequence numbers. Hot path: the deltas of one part share
-// everything except number and text.
+// Event text: serialises the events of a response with their names and sequence numbers. Hot path: the deltas of one content
+// part differ only in number and text, so the rest is built once.
 import { arrayFragments, gathered, jsonPieces, PIECE_LENGTH } from "../../shared/answer/json-pieces.ts";
 import { jsonLength } from "../../shared/answer/logprobs.ts";
 import { type EventChunk, LongEvent, TextChunk } from "./event-chunks.ts";
 import type { HeldLogprobs } from "./held-logprobs.ts";
 
-/** The end of a stream after its last event. */
+/** Text that ends a stream after its last event. */
 export const DONE = "data: [DONE]\n\n";
 
-/** Receives the events of a response in order. */
+/** Receiver of the events of a response, in order. */
 export interface ResponseEvents {
-  /** Whether a client reads the events, so that they cannot be revoked. */
+  /** Whether events are sent to a client. Sent events cannot be revoked. */
   readonly areSent: boolean;
   /**
-   * `length`: estimated characters of `fields` as JSON; 0: few, so JSON.stringify can serialise them. Long fields must not
-   * change afterwards.
+   * Adds an event. `length` is the estimated number of characters of `fields` as JSON; 0 means short enough for JSON.stringify.
+   * Long fields must not change after the call.
    */
   event(type: string, fields: object, length?: number): void;
-  /** An event with the response as JSON; `length`: estimated characters of a long one. */
+  /** Adds an event that contains the response as JSON. `length` is the estimated number of characters of a long response. */
   lifecycle(type: string, response: string | (() => Iterable<string>), length: number): void;
-  /** The common start of the deltas of one part, for `delta`. */
+  /** Returns the text with which all deltas of one content part begin; pass it to `delta`. */
   deltaHead(type: string, fields: object): string;
   delta(head: string, text: string, logprobs?: HeldLogprobs): void;
 }
 
-/** For responses without a stream. */
+/** Receiver that discards the events, for responses without a stream. */
 export const noEvents: ResponseEvents = {
   areSent: false,
   event() {},
@@ -36,7 +36,7 @@ export const noEvents: ResponseEvents = {
 export class EventText implements ResponseEvents {
   readonly areSent = true;
   #nextSequence = 0;
-  /** Chunks before #text, the last one a long event. */
+  /** Chunks before #text; the last of them is a long event. */
   #chunks: EventChunk[] = [];
   /** Number of the first event in #text. */
   #first = 0;
@@ -75,14 +75,14 @@ export class EventText implements ResponseEvents {
     this.#addLong(length, () => surrounded(`${said},"logprobs":`, list(), "}\n\n"));
   }
 
-  /** The events since the last call. */
+  /** Returns the events added since the last call. */
   take(): readonly EventChunk[] {
     const chunks = [...this.#chunks, this.#takeText()];
     this.#chunks = [];
     return chunks;
   }
 
-  /** The events since the last call and the last long event. */
+  /** Returns the short events that follow the last long event or the last call. */
   #takeText(): TextChunk {
     const chunk = new TextChunk(this.#first, this.#text);
     this.#first = this.#nextSequence;
@@ -90,7 +90,7 @@ export class EventText implements ResponseEvents {
     return chunk;
   }
 
-  /** Adds the next event. */
+  /** Adds the text of the next event. */
   #add(text: string): void {
     this.#nextSequence++;
     this.#text += text;

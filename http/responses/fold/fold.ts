@@ -1,5 +1,5 @@
-// Response fold: turns generation events into a response, as a resource and as stream events in step, so that the two cannot
-// differ. A response without a stream is the same fold without events.
+// Response fold: turns generation events into a response. It builds the resource and the stream events at the same time, so
+// that the two cannot differ. A response without a stream uses the same fold but discards the events.
 import type { FinishReason, GenerateEvent, Usage } from "../../../engines/generation.ts";
 import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../../runtime/errors.ts";
@@ -21,7 +21,7 @@ import {
   wireError,
 } from "./resource.ts";
 
-/** Name of the stream's last event, by status. The protocol has no event for cancelled. */
+/** Name of the last stream event, by status. The protocol has no event for cancelled responses. */
 const terminalEvents = {
   completed: "response.completed",
   failed: "response.failed",
@@ -34,11 +34,11 @@ type EndStatus = keyof typeof terminalEvents;
 export interface FoldOptions {
   readonly head: ResponseHead;
   readonly events: ResponseEvents;
-  /** A background response is queued until its first event. */
+  /** Initial status. A background response is queued until its first event. */
   readonly status: "queued" | "in_progress";
-  /** Token texts of a model; read only if there are logprobs. */
+  /** Returns the token texts of a model; called only if there are logprobs. */
   readonly tokenTexts: (model: string) => ShownTokens;
-  /** Lease on the memory of the logprobs. */
+  /** Lease that counts the memory of the logprobs. */
   readonly lease: AnswerLease;
 }
 
@@ -78,18 +78,18 @@ export class ResponseFold {
     return this.#output;
   }
 
-  /** Approximate length of the response as JSON, in characters; 0 if it is short enough for JSON.stringify. */
+  /** Approximate characters of the response as JSON; 0 if it is short enough for JSON.stringify. */
   get length(): number {
     const { byteLength } = this.#head.settings;
     return (byteLength > PIECE_LENGTH ? byteLength : 0) + this.#logprobs.length;
   }
 
-  /** The current response as JSON. */
+  /** Returns the current response as JSON. */
   json(): Iterable<string> {
     return this.length === 0 ? [responseText(this.#head, this.state)] : responsePieces(this.#head, this.state);
   }
 
-  /** The current state. If `length` is 0, its contents may still change: serialise it at once. */
+  /** Current state. If `length` is 0, its contents may still change, so serialise it at once. */
   get state(): ResponseState {
     return {
       status: this.#status,
@@ -102,7 +102,7 @@ export class ResponseFold {
     };
   }
 
-  /** Throws queue_full if the logprobs are too large to hold. */
+  /** Adds a generation event. Throws queue_full if the logprobs exceed the memory limit. */
   take(event: GenerateEvent): void {
     if (this.#isEnded) return;
     if (event.type === "error") {
@@ -114,7 +114,7 @@ export class ResponseFold {
     switch (event.type) {
       case "begin":
       case "prompt":
-        break; // this protocol has no field for their other contents
+        break; // the protocol has no field for the rest of these events
       case "reasoning":
         this.#reasoning().append(event.text);
         break;
@@ -153,12 +153,14 @@ export class ResponseFold {
     this.#error = error;
     this.#close("incomplete");
     const { code, message, param } = error;
-    // The vendor's clients read the fields of the event; other clients read those of its `error`.
+    // OpenAI's clients read the fields of the event; other clients read the fields of its `error`.
     this.#events.event("error", { code, message, param: param ?? null, error: wireError(error) });
     this.#end("failed");
   }
 
-  /** Ends the response early: `cancelled` on request; `incomplete` if its client disconnects or the server stops. */
+  /**
+   * Ends the response early: `cancelled` if a client asked for it, `incomplete` if the client disconnects or the server stops.
+   */
   interrupt(status: "incomplete" | "cancelled"): void {
     if (this.#isEnded) return;
     this.#close("incomplete");
@@ -188,7 +190,10 @@ export class ResponseFold {
     return opened;
   }
 
-  /** Keeps the written part: as the arguments of an announced call, else as text. */
+  /**
+   * Ends an invalid call. The text generated so far is kept: as the arguments if events have announced the call, else as
+   * message text.
+   */
   #failCall(text: string): void {
     if (this.#open?.kind !== "call") return;
     if (this.#events.areSent) {
@@ -200,13 +205,16 @@ export class ResponseFold {
     if (text !== "") this.#message().append(text, undefined);
   }
 
-  /** An item's id contains its response's id, so that a reference to the item can be resolved. */
+  /**
+   * Returns the position of the next item. Its id contains the id of the response, so that a reference to the item can be
+   * resolved.
+   */
   #nextPlace(prefix: string): ItemPlace {
     const index = this.#output.length;
     return { index, id: itemId(prefix, this.#head.id, index) };
   }
 
-  /** A call under the names that its client uses. */
+  /** Returns a call with the function name that the client uses. */
   #shown({ id, name }: { readonly id: string; readonly name: string }) {
     return { id, ...(this.#head.namespacedNames.get(name) ?? { name }) };
   }
@@ -218,7 +226,7 @@ export class ResponseFold {
 
   #finish(reason: FinishReason): void {
     this.#finishReason = reason;
-    // An empty answer also has a message.
+    // An empty response also has a message.
     if (this.#output.length === 0 && reason === "stop") this.#message().append("", undefined);
     this.#close(reason === "length" || reason === "cancelled" ? "incomplete" : "completed");
   }
@@ -250,12 +258,12 @@ export class ResponseFold {
   }
 }
 
-/** Id of an item; `index` counts the output, or with `in` the input. */
+/** Returns the id of an item. `index` is its position in the output, or with the prefix `in` its position in the input. */
 export function itemId(prefix: string, responseId: string, index: number | `in${number}`): string {
   return `${prefix}_${responseId.slice("resp_".length)}_${index}`;
 }
 
-/** Id of the response an item belongs to; null if the item's id has none. */
+/** Returns the id of the response that an item belongs to; null if the item's id does not contain one. */
 export function responseOfItem(id: string): string | null {
   const [, response] = /^[a-z]+_([0-9a-f]{32})_(?:in)?\d+$/.exec(id) ?? [];
   return response === undefined ? null : `resp_${response}`;

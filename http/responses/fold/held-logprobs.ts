@@ -1,29 +1,29 @@
-// Logprobs of one response: counts the memory they hold and the length of their JSON. Used by fold.ts.
+// Logprobs of one response: counts their memory and the length of their JSON. Used by fold.ts.
 import type { LogprobRecords } from "../../../engines/logprobs.ts";
 import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";
 import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
 import { jsonLength, TokenJson } from "../../shared/answer/logprobs.ts";
 
-/** Logprobs with the serialiser of their tokens. */
+/** Logprobs, and the serialiser of their tokens. */
 export interface HeldLogprobs {
   readonly records: LogprobRecords;
   readonly tokens: TokenJson;
 }
 
 export class LogprobHolder {
-  /** Estimated characters of their JSON. */
+  /** Estimated characters of the logprobs as JSON. */
   length = 0;
   readonly #texts: () => ShownTokens;
   readonly #lease: AnswerLease;
   #tokens: TokenJson | null = null;
 
-  /** `texts`: token texts of the model; called only for logprobs. */
+  /** `texts`: returns the token texts of the model; called only if there are logprobs. */
   constructor(texts: () => ShownTokens, lease: AnswerLease) {
     this.#texts = texts;
     this.#lease = lease;
   }
 
-  /** Throws queue_full if they exceed the memory limit. */
+  /** Counts the memory of logprobs. Throws queue_full if they exceed the memory limit. */
   hold(records: LogprobRecords): HeldLogprobs {
     this.#tokens ??= TokenJson.of(this.#texts());
     this.#lease.add(records.floats.byteLength);

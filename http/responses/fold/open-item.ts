@@ -1,5 +1,5 @@
-// Open item: the output item in progress, one class per kind. It opens, grows and closes as state and as events in step; an
-// item's contents change only here. Driven by fold.ts.
+// Open item: the output item in progress, with one class per kind. Each change updates the item's state and adds the matching
+// event. An item's contents change only here. Called by fold.ts.
 import { LogprobList } from "../../../engines/logprobs.ts";
 import { jsonLength, wireTokenLogprobs } from "../../shared/answer/logprobs.ts";
 import type { ResponseEvents } from "./event-text.ts";
@@ -14,7 +14,7 @@ import type {
   Refusal,
 } from "./resource.ts";
 
-/** Position of an item in the output. */
+/** Position of an item in the output, and its id. */
 export interface ItemPlace {
   readonly index: number;
   readonly id: string;
@@ -40,7 +40,7 @@ abstract class OpenItem<Item extends OutputItem> {
 
   protected abstract closeContent(): void;
 
-  /** Approximate length of the contents as JSON, in characters; 0 if they are short enough for JSON.stringify. */
+  /** Approximate characters of the contents as JSON; 0 if they are short enough for JSON.stringify. */
   protected get length(): number {
     return 0;
   }
@@ -115,7 +115,7 @@ export class OpenCall extends OpenItem<FunctionCallItem> {
     this.events.delta(this.#head, text);
   }
 
-  /** Removes a call that turned out to be text, before any event has announced it. */
+  /** Removes a call that turned out to be text. Call it only before an event has announced the call. */
   takeBack(output: OutputItem[]): void {
     output.splice(output.indexOf(this.item), 1);
   }
@@ -128,12 +128,12 @@ export class OpenCall extends OpenItem<FunctionCallItem> {
 
 export class OpenMessage extends OpenItem<MessageItem> {
   readonly kind = "message";
-  /** The text in progress; null before and after it. */
+  /** Text part in progress; null if there is none. */
   #text: OutputText | null = null;
   #head = "";
-  /** Head of deltas with logprobs. */
+  /** Start of the deltas that have logprobs. */
   #headOfLogprobs = "";
-  /** Logprobs of the text in progress; their JSON length below is that of all texts of the message. */
+  /** Logprobs of the text part in progress. #logprobsLength is the JSON length for all text parts of the message. */
   #logprobs = new LogprobList();
   #logprobsLength = 0;
 
@@ -198,7 +198,7 @@ export class OpenMessage extends OpenItem<MessageItem> {
     this.events.event("response.content_part.done", { ...this.#at, part }, this.length);
   }
 
-  /** Place of the latest content part. */
+  /** Position of the latest content part. */
   get #at() {
     return { ...this.place, content_index: this.item.content.length - 1 };
   }

@@ -1,5 +1,5 @@
-// Schemas of the answers of the responses routes, for the API document and for tests: the resource, its items, the events of
-// a stream.
+// Response schemas of the responses routes, for the API document and for tests: the response resource, its items, and the
+// stream events.
 import { z } from "zod";
 import { adapterGeneration } from "../../shared/answer/adapter-generation.ts";
 import { tokenLogprobSchema } from "../../shared/answer/logprobs.ts";
@@ -156,7 +156,7 @@ function named<Name extends string, Fields extends z.ZodRawShape>(name: Name, fi
 const lifecycle = { sequence_number, response: responseSchema };
 const item = { sequence_number, output_index: z.int().min(0), item: outputItemSchema };
 
-/** Data of one event of a stream. */
+/** Schema of the data of one stream event. */
 export const responseEventSchema = z
   .discriminatedUnion("type", [
     named("response.created", lifecycle),

@@ -1,5 +1,5 @@
-// Response resource on the wire: status, output items, and the echo of the request's settings. fold.ts builds it up from the
-// generation's events.
+// Response resource as JSON: status, output items, and the settings copied from the request. fold.ts builds it from the events
+// of the generation.
 import type { Usage } from "../../../engines/generation.ts";
 import type { ErrorRecord } from "../../../runtime/errors.ts";
 import { statusOf } from "../../errors.ts";
@@ -20,7 +20,7 @@ export interface OutputText {
   readonly type: "output_text";
   text: string;
   readonly annotations: readonly never[];
-  /** Empty, or serialised in pieces by jsonPieces. */
+  /** Empty, or a lazy list that jsonPieces serialises in pieces. */
   logprobs: readonly WireTokenLogprob[];
 }
 
@@ -58,15 +58,18 @@ export interface ReasoningItem {
 
 export type OutputItem = MessageItem | FunctionCallItem | ReasoningItem;
 
-/** The constant part of a response. */
+/** Part of a response that does not change. */
 export interface ResponseHead {
   readonly id: string;
   /** Unix seconds. */
   readonly createdAt: number;
   readonly model: string;
-  /** The request's settings as shown in the response: the end of its JSON text, from a comma on, in UTF-8. */
+  /**
+   * Settings of the request that the response repeats, as UTF-8. This is the end of the response's JSON text and begins with a
+   * comma.
+   */
   readonly settings: Uint8Array;
-  /** Functions of a namespace, by the names the model uses for them. */
+  /** Functions that belong to a namespace, by the name that the model sees. */
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
 }
 
@@ -78,11 +81,11 @@ export interface ResponseState {
   readonly incomplete: IncompleteReason | null;
   readonly output: readonly OutputItem[];
   readonly usage: Usage | null;
-  /** null until known, and without an adapter. */
+  /** Generation of the adapter; null until it is known, and if there is no adapter. */
   readonly adapterGeneration: string | null;
 }
 
-/** The settings of a request as a response shows them: see `ResponseHead.settings`. */
+/** Serialises the request's settings for a response, see `ResponseHead.settings`. */
 export function settingsText(body: ResponseRequestBody): Uint8Array {
   return encoder.encode(`,${JSON.stringify(responseSettings(body)).slice(1)}`);
 }
@@ -114,18 +117,18 @@ function responseSettings(body: ResponseRequestBody): object {
   };
 }
 
-/** A response as JSON. */
+/** Returns a response as JSON. */
 export function responseText(head: ResponseHead, state: ResponseState): string {
   return JSON.stringify(bodyOf(head, state)).slice(0, -1) + [...decodedPieces(head.settings)].join("");
 }
 
-/** A long response as JSON, in pieces. */
+/** Yields a long response as JSON, in pieces. */
 export function* responsePieces(head: ResponseHead, state: ResponseState): Generator<string> {
   yield* bodyPieces(head, state);
   yield* decodedPieces(head.settings);
 }
 
-/** A response as JSON, up to its settings. */
+/** Yields the JSON of a response up to its settings. */
 export function* bodyPieces(head: ResponseHead, state: ResponseState): Generator<string> {
   let held = "";
   for (const piece of jsonPieces(bodyOf(head, state))) {
@@ -152,12 +155,12 @@ function bodyOf(head: ResponseHead, state: ResponseState): object {
   };
 }
 
-/** State of a response whose server stopped before it was finished. */
+/** Returns the state of a response whose server stopped before the response was finished. */
 export function interruptedState(state: ResponseState): ResponseState {
   return { ...state, status: "incomplete", incomplete: "interrupted" };
 }
 
-/** Copies items that may still change. */
+/** Copies items, because the originals may still change. */
 export function copyOf(output: readonly OutputItem[]): readonly OutputItem[] {
   return output.map((item) => ({
     ...item,
@@ -165,7 +168,7 @@ export function copyOf(output: readonly OutputItem[]): readonly OutputItem[] {
   })) as readonly OutputItem[];
 }
 
-/** Items as a later response's history holds them: without logprobs. */
+/** Returns the items without logprobs, as they are stored for later responses that continue this one. */
 export function withoutLogprobs(output: readonly OutputItem[]): readonly OutputItem[] {
   return output.map((item) => {
     if (item.type !== "message") return item;
@@ -176,7 +179,10 @@ export function withoutLogprobs(output: readonly OutputItem[]): readonly OutputI
   });
 }
 
-/** State of a response that cannot be stored as a whole: only its existence, its settings and the reason are kept. */
+/**
+ * Returns the state of a response that cannot be stored completely. It keeps only the response's existence, its settings and
+ * the reason.
+ */
 export function notKeptState(state: ResponseState, why: keyof typeof notKept): ResponseState {
   return { ...state, status: "failed", completedAt: null, incomplete: null, error: notKept[why], output: [] };
 }
@@ -189,7 +195,7 @@ const notKept = {
   },
 } as const;
 
-/** Characters of the items' texts, without logprobs. */
+/** Number of characters in the items' texts, without logprobs. */
 export function outputLength(output: readonly OutputItem[]): number {
   let length = 0;
   for (const item of output) {
@@ -199,7 +205,7 @@ export function outputLength(output: readonly OutputItem[]): number {
   return length;
 }
 
-/** Also the body of the `error` event. */
+/** Builds the JSON of an error; also used in the `error` event. */
 export function wireError({ code, message, param }: ErrorRecord): object {
   const status = statusOf(code);
   const type = status < 500 && status !== 429 ? "validation_error" : "internal_error";

@@ -1,5 +1,5 @@
-// Conversation of a response request: input items as ChatMessages. Consecutive reasoning, text and calls of the assistant form
-// one message.
+// Conversation of a response request: translates input items to ChatMessages. Consecutive reasoning, text and calls of the
+// assistant become one message.
 import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { InputItem } from "./input-items.ts";
@@ -9,7 +9,7 @@ type MessageItem = Extract<InputItem, { readonly role: unknown }>;
 type CallOutput = Extract<InputItem, { readonly type: "function_call_output" }>;
 type Content = MessageItem["content"];
 
-/** The instructions, then the items. */
+/** Returns the messages: the instructions first, then the items. */
 export function conversation(instructions: string | null, items: readonly InputItem[]): readonly ChatMessage[] {
   const messages = new MessageList();
   const answered = new Set(items.map((item) => (item.type === "function_call_output" ? item.call_id : undefined)));
@@ -17,7 +17,7 @@ export function conversation(instructions: string | null, items: readonly InputI
   for (const item of items) {
     switch (item.type) {
       case "function_call":
-        // A truncated or invalid call counts as text of the assistant, unless the client has sent a result for it.
+        // A truncated or invalid call becomes text of the assistant, unless the client has sent a result for it.
         if (item.status === "incomplete" && !answered.has(item.call_id)) messages.mumble(item.arguments);
         else messages.call({ id: item.call_id, name: calledName(item), arguments: item.arguments });
         break;
@@ -36,7 +36,7 @@ export function conversation(instructions: string | null, items: readonly InputI
   return messages.all();
 }
 
-/** The same for a complete conversation. Throws invalid_value if it is empty or has a result without a call. */
+/** Like `conversation`, for a complete conversation. Throws invalid_value if it is empty or has a result without a call. */
 export function wholeConversation(instructions: string | null, items: readonly InputItem[]): readonly ChatMessage[] {
   if (items.length === 0) {
     throw new ServerError("invalid_value", "input: expected at least one item, got none", { param: "input" });
@@ -47,7 +47,7 @@ export function wholeConversation(instructions: string | null, items: readonly I
   throw new ServerError("invalid_value", text, { param: "input" });
 }
 
-/** The first result without an earlier call; null: none. */
+/** Returns the first tool result without an earlier call; null if there is none. */
 function strayResult(items: readonly InputItem[]): CallOutput | null {
   const calls = new Set<string>();
   for (const item of items) {
@@ -61,13 +61,13 @@ interface AssistantMessage {
   reasoning: string;
   content: string | null;
   readonly calls: ToolCall[];
-  /** Truncated: the next text continues the content. */
+  /** Whether the content was truncated; the next text then continues it. */
   isCutOff: boolean;
 }
 
 class MessageList {
   readonly #messages: ChatMessage[] = [];
-  /** The current assistant message; null: none. */
+  /** Assistant message in progress; null: none. */
   #assistant: AssistantMessage | null = null;
 
   all(): readonly ChatMessage[] {
@@ -78,7 +78,7 @@ class MessageList {
   add(role: string, content: string): void {
     this.#endAssistant();
     const last = this.#messages.at(-1);
-    // Merges instructions and developer messages: many templates allow one system message, at the start.
+    // Instructions and developer messages are merged, because many templates allow only one system message, at the start.
     if (role === "system" && this.#messages.length === 1 && last?.role === "system") {
       this.#messages[0] = { role, content: `${last.content}\n\n${content}` };
     } else this.#messages.push({ role, content });
@@ -110,7 +110,10 @@ class MessageList {
     (this.#assistant ?? this.#begin()).calls.push(call);
   }
 
-  /** The current assistant message if it has neither text nor calls, else a new one: reasoning and text precede calls. */
+  /**
+   * Returns the message to which reasoning or text is added. This is the current assistant message if it has neither text nor
+   * calls, or a new one, because reasoning and text precede calls.
+   */
   #unsaid(): AssistantMessage {
     const message = this.#assistant;
     const isSaid = message !== null && message.content !== null && !message.isCutOff;
@@ -127,7 +130,7 @@ class MessageList {
     if (this.#assistant === null) return;
     const { reasoning, content, calls } = this.#assistant;
     this.#assistant = null;
-    // Reasoning without text or calls is dropped.
+    // A message that has only reasoning is dropped.
     if (content === null && calls.length === 0) return;
     this.#messages.push({
       role: "assistant",
@@ -144,7 +147,7 @@ function calledName({ name, namespace }: Extract<InputItem, { readonly type: "fu
 
 function text(content: Content): string {
   if (typeof content === "string") return content;
-  // A refusal is text of a server, not of the model.
+  // A refusal is text that a server wrote, not the model, so it is omitted.
   return content.flatMap((part) => (part.type === "refusal" ? [] : [part.text])).join("\n");
 }
 

@@ -1,5 +1,5 @@
 // Schema of `input` in a response request: a text, or items (messages, tool calls and their results, reasoning). Known but
-// unsupported types of items are refused by name. conversation.ts translates the items.
+// unsupported item types are rejected with an error that names them. conversation.ts translates the items.
 import { z } from "zod";
 import { expected, expectedVariant } from "../../issues.ts";
 import { ignored, notYet, refusedVariants } from "../../shared/fields/fields.ts";
@@ -40,7 +40,7 @@ const refusedItems = [
 
 const id = z.string().max(MAX_ID_LENGTH).nullish();
 const status = z.enum(["in_progress", "completed", "incomplete"]).nullish();
-// Clients send items back with the fields that their libraries have added.
+// Clients return items of earlier responses, including fields that their libraries have added.
 const added = ignored(z.unknown(), "a field that client libraries add");
 const phase = ignored(z.string(), "the prompt does not contain it");
 const caller = ignored(z.unknown(), "only the model calls tools");
@@ -139,7 +139,7 @@ export const inputSchema = z
 
 export type WireItem = Exclude<z.output<typeof inputSchema>, string>[number];
 export type ItemReference = Extract<WireItem, { readonly type: "item_reference" }>;
-/** Any item except a reference. */
+/** Input item that is not a reference. */
 export type InputItem = Exclude<WireItem, ItemReference>;
-/** An item as it is stored and returned. */
+/** Item with an id, as it is stored and returned. */
 export type NamedItem = InputItem & { readonly id: string };

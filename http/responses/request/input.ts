@@ -1,4 +1,4 @@
-// Input items: gives every item of a request an id, and replaces references by the items they refer to.
+// Input items: assigns an id to every item of a request, and replaces references with the items they refer to.
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { MAX_BODY_BYTES } from "../../server/body.ts";
@@ -9,20 +9,20 @@ import type { InputItem, NamedItem } from "./input-items.ts";
 import { itemText, joinedItemTexts } from "./item-texts.ts";
 import type { ResponseRequestBody } from "./request.ts";
 
-/** Responses that the references of one input may name. */
+/** Maximum number of responses that the references of one input may name. */
 const MAX_REFERRED = 256;
-/** Bytes of referenced items: the limit of a body that contains the items themselves. */
+/** Maximum bytes of referenced items: the same as for a body that contains the items themselves. */
 const MAX_REFERRED_BYTES = MAX_BODY_BYTES;
 
 const prefixes = { message: "msg", function_call: "fc", function_call_output: "fco", reasoning: "rs" } as const;
 
-/** A reference to a stored item; `at`: its index in the input. */
+/** Reference to a stored item; `at` is its index in the input. */
 export interface InputReference {
   readonly id: string;
   readonly at: number;
 }
 
-/** The input items of a response in order, with ids. */
+/** Returns the input items of a request in order, with ids. */
 export function inputItems(
   input: ResponseRequestBody["input"],
   responseId: string,
@@ -37,8 +37,8 @@ export function isReference(item: NamedItem | ItemTexts | InputReference): item 
 }
 
 /**
- * The items with references replaced. The lease counts the bytes of stored items before they are read. Throws not_found for
- * a reference to an item that is not stored, queue_full.
+ * Replaces references with the stored items. The lease counts the bytes of stored items before they are read. Throws not_found
+ * if a referenced item is not stored, and queue_full if the memory limit is exceeded.
  */
 export async function referredItems(
   input: readonly (ItemTexts | InputReference)[],
@@ -106,7 +106,7 @@ function named(item: InputItem, responseId: string, index: number): NamedItem {
     return { ...item, id };
   }
   const { role, content } = item;
-  // Responses return content as a list of parts.
+  // String content becomes a list with one part, because responses return content only as a list of parts.
   const part = { type: role === "assistant" ? "output_text" : "input_text", text: content } as const;
   const parts = typeof content === "string" ? [{ ...part, text: content }] : content;
   return { ...item, type: "message", id, status: item.status ?? "completed", content: parts };

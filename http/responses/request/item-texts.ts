@@ -1,4 +1,5 @@
-// Item texts: the stored form of a response's items, JSON texts separated by commas. Only this module encodes and decodes them.
+// Item texts: the stored form of a response's items, which is JSON texts separated by commas. Only this module encodes and
+// decodes it.
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 
 const COMMA = 0x2c;
@@ -6,7 +7,7 @@ const COMMA = 0x2c;
 export function itemTexts<Item extends { readonly id: string }>(items: readonly Item[]): ItemTexts {
   const written = items.map((item) => JSON.stringify(item));
   const length = written.reduce((sum, text) => sum + Buffer.byteLength(text) + 1, 0);
-  // Not from the shared pool: the buffer may be transferred to another thread.
+  // Not allocated from the shared pool, because the buffer may be transferred to another thread.
   const texts = Buffer.allocUnsafeSlow(length);
   const ends = new Uint32Array(items.length);
   let at = 0;
@@ -18,7 +19,7 @@ export function itemTexts<Item extends { readonly id: string }>(items: readonly 
   return { ids: items.map(({ id }) => id), texts, ends };
 }
 
-/** The item text of one serialised item. */
+/** Returns the stored form of one serialised item. */
 export function itemText(id: string, text: Uint8Array): ItemTexts {
   const texts = Buffer.allocUnsafeSlow(text.byteLength + 1);
   texts.set(text);
@@ -26,7 +27,7 @@ export function itemText(id: string, text: Uint8Array): ItemTexts {
   return { ids: [id], texts, ends: Uint32Array.of(text.byteLength) };
 }
 
-/** Concatenates several lists. */
+/** Concatenates several lists of items. */
 export function joinedItemTexts(lists: readonly ItemTexts[]): ItemTexts {
   const [only, ...more] = lists;
   if (only !== undefined && more.length === 0) return only;
@@ -50,7 +51,7 @@ export function joinedTexts(lists: readonly Pick<ItemTexts, "texts">[]): Uint8Ar
   return joined;
 }
 
-/** The items of the texts; they were validated on arrival. */
+/** Parses the items. They are not validated again, because they were validated on arrival. */
 export function parsedItems<Item>({ texts }: Pick<ItemTexts, "texts">): readonly Item[] {
   const text = Buffer.from(texts.buffer, texts.byteOffset, texts.byteLength).toString();
   return JSON.parse(`[${text.slice(0, -1)}]`) as readonly Item[];

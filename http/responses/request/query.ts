@@ -1,5 +1,5 @@
-// Query parameters of the routes of a stored response: the schemas and their parser. Unknown parameters are ignored: clients
-// send options that have no effect here.
+// Query parameters of the routes of a stored response: the schemas and their parser. Unknown parameters are ignored, because
+// clients send options that this server does not support.
 import { z } from "zod";
 import { describeIssue, expectation, expected } from "../../issues.ts";
 
@@ -37,7 +37,7 @@ export const inputItemsQuery = z.object({
   include: included,
 });
 
-/** The last value of a repeated parameter wins. */
+/** Parses a query. If a parameter is repeated, its last value is used. */
 export function readQuery<Schema extends z.ZodObject>(query: string, schema: Schema): z.output<Schema> {
   const given = Object.fromEntries(new URLSearchParams(query));
   const result = z.safeParse(schema, given, { error: expectation });

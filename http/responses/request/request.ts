@@ -1,5 +1,5 @@
-// Request of POST /v1/responses: its schema and its translation, given the conversation, to a GenerateRequest. Ignored fields
-// and fields that are not built yet are listed by name.
+// Request of POST /v1/responses: its schema, and its translation together with the conversation to a GenerateRequest. Ignored
+// fields and fields that are not implemented yet are listed by name.
 import { z } from "zod";
 import type { ChatMessage, OutputGrammar } from "../../../engines/generation.ts";
 import { addConflicts, type Conflict, differing } from "../../shared/fields/conflicts.ts";
@@ -30,7 +30,7 @@ const MAX_ID_LENGTH = 256;
 
 const summaries = ["auto", "concise", "detailed"] as const;
 
-/** Values of `include`; only the logprobs have an effect. */
+/** Accepted values of `include`; only the one for logprobs has an effect. */
 const includable = [
   "file_search_call.results",
   "web_search_call.results",
@@ -133,7 +133,7 @@ export const responseRequestSchema = z
 
 export type ResponseRequestBody = z.output<typeof responseRequestSchema>;
 
-/** The protocol-independent request of a body with the messages of its conversation. */
+/** Converts a body and the messages of its conversation to the request that all protocols share. */
 export function askedRequest(body: ResponseRequestBody, messages: readonly ChatMessage[]): AskedRequest {
   return {
     prompt: { kind: "chat", messages, templateArguments: templateArguments({ effort: body.reasoning?.effort }) },
@@ -187,7 +187,10 @@ function demandedOutput(body: Conflicting): OutputGrammar | null {
   return demanded?.kind === "json_schema" ? { ...demanded, field: sentField(demanded.field, body) } : demanded;
 }
 
-/** The sent name of a field: `text.format` is translated as `response_format`. */
+/**
+ * Returns the name under which the client sent a field. `text.format` is translated to `response_format`, so errors must name
+ * `text.format`.
+ */
 function sentField(field: string, { text }: Conflicting): string {
   return field === "response_format" && text?.format ? "text.format" : field;
 }

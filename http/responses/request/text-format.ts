@@ -43,7 +43,7 @@ export function textFormat(text: TextField): ResponseFormat {
   return { type, json_schema: { name, description, schema, strict } };
 }
 
-/** The field `text` of a response, from `text` or `response_format` of the request. */
+/** Builds the field `text` of a response from `text` or `response_format` of the request. */
 export function wireText(text: TextField, asked: ResponseFormat): object {
   const verbosity = text?.verbosity ?? "medium";
   if (text?.format) return { format: text.format, verbosity };

@@ -1,5 +1,6 @@
-// Tools of a response request and their translation to ToolUse. The shape is flat; the nested shape of chat completions is also
-// accepted. The model sees a function of a namespace under a longer name. Hosted tools are refused by name.
+// Tools of a response request and their translation to ToolUse. Their shape is flat; the nested shape of chat completions is
+// also accepted. The model sees the name of a function in a namespace with the namespace as prefix. Hosted tools are rejected
+// with an error that names them.
 import { z } from "zod";
 import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";
@@ -20,12 +21,12 @@ import {
 } from "../../shared/fields/tool-fields.ts";
 import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../../shared/fields/tool-use.ts";
 
-/** Between namespace and function name. */
+/** Separator between namespace and function name. */
 const SEPARATOR = "__";
 const MAX_NAME_LENGTH = 64;
 
 const name = toolName(MAX_NAME_LENGTH);
-/** A function name as the model sees it, with an optional namespace prefix. */
+/** Function name as the model sees it, with an optional namespace prefix. */
 const chosenName = toolName(2 * MAX_NAME_LENGTH + SEPARATOR.length);
 
 const functionTool = z
@@ -101,18 +102,18 @@ type Tool = z.output<typeof tool>;
 type FunctionTool = z.output<typeof functionTool>;
 type NamedTool = z.output<typeof namedTool>;
 
-/** A namespaced function as clients see it. */
+/** Function in a namespace, as clients see it. */
 export interface FunctionName {
   readonly name: string;
   readonly namespace: string;
 }
 
-/** The name of a function as the model sees it. */
+/** Returns the name of a function as the model sees it. */
 export function modelName({ name, namespace }: { readonly name: string; readonly namespace: string | null }): string {
   return namespace === null || namespace === "" ? name : `${namespace}${SEPARATOR}${name}`;
 }
 
-/** The functions of namespaces by the name that the model sees. */
+/** Returns the functions of all namespaces, by the name that the model sees. */
 export function namespacedNames({ tools }: ToolFields): ReadonlyMap<string, FunctionName> {
   const names = new Map<string, FunctionName>();
   for (const tool of tools ?? []) {
@@ -125,7 +126,7 @@ export function namespacedNames({ tools }: ToolFields): ReadonlyMap<string, Func
   return names;
 }
 
-/** null: no tool may be called. */
+/** Returns the tools of the request; null if no tool may be called. */
 export function requestedTools(fields: ToolFields): ToolUse | null {
   return toolUse(specsOf(fields), choiceOf(fields), fields.parallel_tool_calls ?? true);
 }
@@ -134,7 +135,7 @@ export function requestedToolConflicts(fields: ToolFields): Iterable<Conflict> {
   return toolConflicts(specsOf(fields), choiceOf(fields));
 }
 
-/** The field `tools` of a response. */
+/** Builds the field `tools` of a response. */
 export function wireTools({ tools }: ToolFields): readonly object[] {
   return (tools ?? []).map((tool) => {
     if (tool.type !== "namespace") return wireFunction(tool);
@@ -147,7 +148,7 @@ function wireFunction(tool: FunctionTool): object {
   return { type: "function", ...specOf(tool, null) };
 }
 
-/** The field `tool_choice` of a response. */
+/** Builds the field `tool_choice` of a response. */
 export function wireToolChoice({ tool_choice: choice }: ToolFields): unknown {
   if (choice === null || choice === undefined) return "auto";
   if (typeof choice === "string") return choice;

@@ -1,4 +1,5 @@
-// Body translator of POST /v1/responses: the settings of the response, the input items, and the request for the model.
+// Body translator of POST /v1/responses: translates a body to the response's settings, the input items, and the request for the
+// model.
 import type { z } from "zod";
 import { movedWith } from "../../../actors/api/sealed-content.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
@@ -21,20 +22,23 @@ export interface ResponseFacts {
   readonly isStored: boolean;
   readonly isBackground: boolean;
   readonly isStreamed: boolean;
-  /** See ResponseHead. */
+  /** See ResponseHead.settings. */
   readonly settings: Uint8Array;
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
 }
 
 export interface ResponseTranslation extends AskedTranslation<ResponseFacts> {
   readonly input: readonly (ItemTexts | InputReference)[];
-  /** Whether `asked` has the whole conversation; otherwise it has only the instructions, and stored items are missing. */
+  /**
+   * Whether `asked` contains the complete conversation. If false, it contains only the instructions, and stored items must be
+   * added.
+   */
   readonly isWhole: boolean;
 }
 
 export const responseTranslator: BodyTranslator<ResponseTranslation> = {
   name: "responses",
-  /** `responseId`: id of the new response. */
+  /** `responseId`: id of the new response, which the ids of its items contain. */
   translate(value, responseId) {
     const body = validate(responseRequestSchema, value);
     const items = inputItems(body.input, responseId as string);
@@ -69,7 +73,7 @@ export const responseTranslator: BodyTranslator<ResponseTranslation> = {
   },
 };
 
-/** Joins the items between references. */
+/** Joins consecutive items into texts; references stay separate. */
 function inTexts(items: readonly (NamedItem | InputReference)[]): readonly (ItemTexts | InputReference)[] {
   const parts: (ItemTexts | InputReference)[] = [];
   let own: NamedItem[] = [];

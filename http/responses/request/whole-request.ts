@@ -1,5 +1,5 @@
-// Whole request: a response request with the stored items that it refers to and the stored conversation that it continues. A
-// text worker parses a long conversation.
+// Complete request: a response request together with the stored items that it refers to and the stored conversation that it
+// continues. A text worker parses a long conversation.
 import assert from "node:assert/strict";
 import { openContent, sealContent } from "../../../actors/api/sealed-content.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
@@ -17,18 +17,21 @@ import type { InputItem } from "./input-items.ts";
 import { joinedTexts, parsedItems } from "./item-texts.ts";
 import type { ResponseTranslation } from "./translator.ts";
 
-/** The name of the text task `goOn`. */
+/** Name of the text worker task `goOn`. */
 export const goOnName = "conversation";
 
 type Content = Pick<AskedRequest, "prompt" | "grammar" | "tools">;
 
 interface WholeRequest {
   readonly asked: AskedRequest;
-  /** The items of the request itself. */
+  /** Input items of the request itself, without the earlier conversation. */
   readonly input: ItemTexts;
 }
 
-/** `lease`: counts the bytes of stored items. Throws not_found, conflict, invalid_value, queue_full. */
+/**
+ * Completes a request with its stored items. `lease` counts their bytes. Throws not_found, conflict, invalid_value or
+ * queue_full.
+ */
 export async function wholeRequest(
   exchange: Exchange,
   { inference, responses }: Context,
@@ -52,7 +55,7 @@ export async function wholeRequest(
   return { asked: { ...asked, prompt: whole, grammar: null, tools: null }, input };
 }
 
-/** Text task: seals the content of a request with these items as its conversation. */
+/** Text worker task: adds these items to a request's content as its conversation, and seals the content. */
 export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
   const { prompt, grammar, tools } = parameters as Content;
   const opened = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
@@ -60,7 +63,7 @@ export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
   return { value: whole, transfer: [whole.bytes.buffer as ArrayBuffer] };
 }
 
-/** `prompt` has at most the instructions. */
+/** Adds the conversation to a request whose `prompt` contains at most the instructions. */
 function withItems({ prompt, grammar, tools }: RequestContent, texts: Uint8Array): RequestContent {
   assert(prompt.kind === "chat", "a response answers a chat");
   const instructions = prompt.messages[0]?.content ?? null;

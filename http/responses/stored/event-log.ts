@@ -1,5 +1,5 @@
-// Event log: the events of a background response as text, for readers that come and go. Bounded: a very long stream keeps only
-// its end and the events that its creator has not read yet.
+// Event log: the events of a background response as text, for readers that connect and disconnect. Its size is limited: of a
+// very long stream it keeps only the end and the events that its creator has not read yet.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
 import type { EventChunk } from "../fold/event-chunks.ts";
@@ -10,17 +10,17 @@ const MAX_LENGTH = 8 * 2 ** 20;
 export class EventLog implements ReadableLog {
   readonly #maxLength: number;
   readonly #lease: AnswerLease | null;
-  /** Called when chunks are added and when the log closes. */
+  /** Functions to call when chunks are added and when the log closes. */
   readonly #listeners = new Set<() => void>();
   #chunks: EventChunk[] = [];
   /** Number of chunks dropped from the start. */
   #droppedCount = 0;
   #length = 0;
   #isClosed = false;
-  /** Reader of the response's creator: chunks it has not read are not dropped. */
+  /** Reader of the client that created the response. Chunks that it has not read are not dropped. */
   #creator: LogReader | null = null;
 
-  /** `lease`: on the memory of long events; null: none. */
+  /** `lease`: lease on the memory of long events; null: none. */
   constructor(maxLength: number = MAX_LENGTH, lease: AnswerLease | null = null) {
     this.#maxLength = maxLength;
     this.#lease = lease;
@@ -39,20 +39,21 @@ export class EventLog implements ReadableLog {
     this.#wake();
   }
 
-  /** Chunks to store. */
+  /** Returns the chunks to store. */
   kept(): readonly EventChunk[] {
     return this.#chunks.slice(this.#droppable(this.#chunks.length));
   }
 
-  /** Reads the events after number `after`. Throws not_found if the first of them has been dropped. */
+  /** Creates a reader of the events after number `after`. Throws not_found if the first of them has been dropped. */
   reader(after: number, aborted: AbortSignal): LogReader {
     checkStart(after, this.#chunks[0]?.first ?? 0);
     return new LogReader(this, after, aborted);
   }
 
   /**
-   * Reads from the first event, for the client that created the response. Chunks it has not read are kept until it leaves, because
-   * the first events alone may exceed the limit; a client that stops reading is disconnected, so this ends.
+   * Creates the reader of the client that created the response; it starts at the first event. Chunks that it has not read are
+   * kept until it leaves, because the first events may already exceed the limit. They are not kept forever, because a client
+   * that stops reading is disconnected.
    */
   creatorReader(aborted: AbortSignal): LogReader {
     const reader = this.reader(-1, aborted);
@@ -73,7 +74,7 @@ export class EventLog implements ReadableLog {
     this.#trim();
   }
 
-  /** For readers: the chunks from number `at`. Throws reader_stalled if they have been dropped. */
+  /** Returns the chunks from number `at` to a reader. Throws reader_stalled if they have been dropped. */
   chunksFrom(at: number): readonly EventChunk[] {
     if (at < this.#droppedCount) {
       throw new ServerError(
@@ -96,7 +97,7 @@ export class EventLog implements ReadableLog {
     return this.#droppedCount;
   }
 
-  /** Characters of the events held. */
+  /** Number of characters of all events in the log. */
   get length(): number {
     return this.#length;
   }
@@ -116,7 +117,10 @@ export class EventLog implements ReadableLog {
     this.#droppedCount += count;
   }
 
-  /** Number of the first `limit` chunks to drop, so that the rest fits the limit. The last chunk is kept, however long. */
+  /**
+   * Number of chunks to drop so that the rest is within the size limit, at most `limit`. The last chunk is never dropped,
+   * however long it is.
+   */
   #droppable(limit: number): number {
     let count = 0;
     let length = this.#length;
@@ -128,7 +132,10 @@ export class EventLog implements ReadableLog {
   }
 }
 
-/** Throws not_found if the events after number `after` begin before the first stored event. */
+/**
+ * Throws not_found if the first event after number `after` is no longer stored. `first` is the number of the first stored
+ * event.
+ */
 export function checkStart(after: number, first: number): void {
   if (after + 1 >= first) return;
   const text = `events before number ${first} of this response are no longer stored; ask for those after ${first - 1}`;

@@ -1,4 +1,4 @@
-// Kept bytes: the stored bytes of a response, read in slices while they are sent.
+// Kept bytes: the stored bytes of a response, read slice by slice while they are sent.
 import type { Span, StoredResponses } from "../../../actors/api/stored-responses.ts";
 import { joinBytes } from "../../../runtime/bytes.ts";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -7,19 +7,19 @@ import { DONE } from "../fold/event-text.ts";
 
 /** An event ends with an empty line, which its data cannot contain. */
 const EVENT_END = Buffer.from("\n\n");
-/** At most four slices at once: one turn of the event loop handles all that have arrived. */
+/** At most four slices are read at once, because one turn of the event loop handles all slices that have arrived. */
 const gate = new Gate(4);
 
 export function lengthOf(spans: readonly Span[]): number {
   return spans.reduce((sum, { from, to }) => sum + to - from, 0);
 }
 
-/** A slice of the spans' bytes from byte `at`; null: no longer stored. */
+/** Reads a slice of the spans' bytes, starting at byte `at`; null if they are no longer stored. */
 export function keptSlice(store: StoredResponses, spans: readonly Span[], at: number): Promise<Uint8Array | null> {
   return gate.pass(() => store.slice({ spans, at }));
 }
 
-/** The bytes of the spans from byte `from` in slices. Throws not_found if they are no longer stored. */
+/** Yields the bytes of the spans in slices, starting at byte `from`. Throws not_found if they are no longer stored. */
 export async function* keptBytes(store: StoredResponses, spans: readonly Span[], from = 0): AsyncGenerator<Uint8Array> {
   const length = lengthOf(spans);
   for (let at = from; at < length; ) {
@@ -30,20 +30,20 @@ export async function* keptBytes(store: StoredResponses, spans: readonly Span[],
   }
 }
 
-/** All bytes of the spans. Throws not_found if they are no longer stored. */
+/** Returns all bytes of the spans. Throws not_found if they are no longer stored. */
 export async function allKeptBytes(store: StoredResponses, spans: readonly Span[]): Promise<Uint8Array> {
   const slices: Uint8Array[] = [];
   for await (const slice of keptBytes(store, spans)) slices.push(slice);
   return joinBytes(slices);
 }
 
-/** The events after the first `count`, and the end of the stream. */
+/** Yields the stored events without the first `count`, then the text that ends the stream. */
 export async function* eventsAfter(
   slices: AsyncIterable<Uint8Array>,
   count: number,
 ): AsyncGenerator<Uint8Array | string> {
   let skipped = 0;
-  /** The last byte of the previous slice, which may be the first of an event's end. */
+  /** Last byte of the previous slice, because the two bytes that end an event may be split between slices. */
   let held: Uint8Array = new Uint8Array(0);
   for await (const slice of slices) {
     const bytes = skipped < count ? joinBytes([held, slice]) : slice;

@@ -1,17 +1,17 @@
-// Log reader: reads an event log for the pump of streams. An empty batch tells the pump that the log has more events. Created by
-// event-log.ts.
+// Log reader: reads an event log and passes the events to the loop that sends streams. An empty batch tells the loop that the
+// log has more events. Created by event-log.ts.
 import type { ErrorRecord } from "../../../runtime/errors.ts";
 import type { StreamCodec } from "../../sse.ts";
 import { type EventChunk, textOf } from "../fold/event-chunks.ts";
 import { DONE } from "../fold/event-text.ts";
 import { wireError } from "../fold/resource.ts";
 
-/** The part of the event log that readers use. */
+/** Part of the event log that readers use. */
 export interface ReadableLog {
-  /** Number of the first kept chunk. */
+  /** Number of the first chunk that is still kept. */
   readonly firstChunk: number;
   readonly isClosed: boolean;
-  /** The chunks from number `at` on. Throws reader_stalled if they are no longer kept. */
+  /** Returns the chunks from number `at`. Throws reader_stalled if they are no longer kept. */
   chunksFrom(at: number): readonly EventChunk[];
   listen(listener: () => void): void;
   unlisten(listener: () => void): void;
@@ -24,7 +24,7 @@ export class LogReader implements StreamCodec {
   readonly #after: number;
   readonly #aborted: AbortSignal;
   #next: number;
-  /** The last chunk returned. */
+  /** Last chunk returned by this reader. */
   #last: EventChunk | null = null;
   #isEnded = false;
 
@@ -70,7 +70,7 @@ export class LogReader implements StreamCodec {
     return textOf(chunks, this.#after, isLast ? DONE : "");
   }
 
-  /** Fails the stream of this reader only; the response continues. */
+  /** Ends the stream of this reader with an error. The response itself continues. */
   fail(error: ErrorRecord): string {
     this.#isEnded = true;
     const { code, message, param } = error;
@@ -90,7 +90,7 @@ export class LogReader implements StreamCodec {
   }
 }
 
-/** A wake-up signal for one waiter; a ring without a waiter wakes the next one. */
+/** Wake-up signal for one waiter. A ring without a waiter wakes the next waiter at once. */
 class Bell {
   #hasRung = false;
   #wake: (() => void) | null = null;

@@ -1,4 +1,4 @@
-// Response saver: writes responses to the store. Tracks the writes in progress, and handles a store that refuses a response, does
+// Response saver: writes responses to the store. Tracks the writes in progress. Handles a store that rejects a response, does
 // not respond, or has evicted the response. Used by responses.ts.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ResponseUpdate, StoredResponse, StoredResponses } from "../../../actors/api/stored-responses.ts";
@@ -7,26 +7,32 @@ import { Gate } from "../../../runtime/queues/gate.ts";
 import type { Log } from "../../observe/log.ts";
 import { type AnswerLease, AnswerMemory } from "../../shared/answer/answer-memory.ts";
 
-/** Delay of the retry of a save; a failed state place has restarted by then. */
+/** Milliseconds before a failed save is retried. A failed store process or thread has restarted by then. */
 const RETRY_MS = 1000;
-/** Concurrent saves of long responses. */
+/** Maximum number of long responses that are saved at the same time. */
 const LONG_SAVES = 2;
-/** Bytes of all responses that wait to be saved; half of it per client, which is its limit of background requests. */
+/**
+ * Maximum bytes of all responses that wait to be saved. One client may use half of it, which equals its limit of background
+ * requests.
+ */
 const MAX_WAITING_BYTES = 512 * 2 ** 20;
 
-/** A finished response. */
+/** Response that has ended and is to be saved. */
 export interface SavedResponse {
   readonly id: string;
   readonly client: string;
-  /** Few long responses are saved at once, since the stored form is built during the save. */
+  /** Whether the response is long. Few long responses are saved at once, since the stored form is built during the save. */
   readonly isLong: boolean;
-  /** Estimated bytes held until it is saved. */
+  /** Estimated bytes held until the response is saved. */
   readonly heldBytes: number;
-  /** The complete final state, then smaller versions in case it is too large. Each may reject as `add` does. */
+  /**
+   * Yields the complete final state, then smaller versions in case it is too large. Each may reject with the same errors as
+   * `add`.
+   */
   ends(): Iterable<Promise<ResponseUpdate>>;
-  /** The smallest final state, for a response that may not wait. */
+  /** Returns the smallest final state, used if the response may not wait to be saved. */
   shortEnd(): Promise<ResponseUpdate>;
-  /** The complete record of an update. */
+  /** Returns the complete record of an update. */
   added(update: ResponseUpdate): StoredResponse;
 }
 
@@ -39,9 +45,9 @@ export class ResponseSaver {
   readonly #store: StoredResponses;
   readonly #log: Log;
   readonly #retryMs: number;
-  /** The last pending save of each response. */
+  /** Last pending save of each response, by response id. */
   readonly #pending = new Map<string, Promise<unknown>>();
-  /** Limits the saves of long responses; fair between clients. */
+  /** Limits concurrent saves of long responses; fair between clients. */
   readonly #longSaves = new Gate(LONG_SAVES);
   readonly #waiting: AnswerMemory;
 
@@ -57,7 +63,7 @@ export class ResponseSaver {
     return this.#pending.keys();
   }
 
-  /** Settles when no save of a response is pending. Never rejects. */
+  /** Resolves when no save of this response is pending. Never rejects. */
   async settled(id: string): Promise<void> {
     while (this.#pending.has(id)) await this.#pending.get(id);
   }
@@ -66,7 +72,7 @@ export class ResponseSaver {
     while (this.#pending.size > 0) await Promise.all(this.#pending.values());
   }
 
-  /** Stores a running response. Logs and throws the error of the store. */
+  /** Stores a running response. If the store fails, logs the error and throws it. */
   async add(record: StoredResponse): Promise<void> {
     const adding = this.#store.add(record);
     this.#track(record.id, adding);
@@ -79,8 +85,8 @@ export class ResponseSaver {
   }
 
   /**
-   * Stores the end of a response; `wasAdded`: whether it was stored while it ran. If waiting responses hold too many bytes, it
-   * stores a short record immediately. Never rejects.
+   * Stores the final state of a response; `wasAdded` tells whether the response was stored while it ran. If waiting responses
+   * hold too many bytes, it stores a short record immediately. Never rejects.
    */
   async end(response: SavedResponse, wasAdded: Promise<boolean>): Promise<void> {
     const lease = this.#waiting.lease(response.client);
@@ -109,9 +115,9 @@ export class ResponseSaver {
     } catch (error) {
       this.#notKept(response, error);
       if (isTooLarge(error)) return;
-      // Outside the gate, so that others are saved meanwhile.
+      // The wait is outside the gate, so that other responses are saved during it.
       await sleep(this.#retryMs);
-      // A second failure is not logged; the response is then stored as interrupted, if at all.
+      // A second failure is not logged. If the response was stored while it ran, it then appears as interrupted.
       await save().catch(() => {});
     }
   }
@@ -131,7 +137,7 @@ export class ResponseSaver {
     this.#log.error({ response: id, err: error }, "a response could not be stored");
   }
 
-  /** Stores the first final state that is not too large. Throws if none can be stored. */
+  /** Stores the first version of the final state that is not too large. Throws if none can be stored. */
   async #put(response: SavedResponse, isThere: boolean): Promise<void> {
     let refusal: unknown;
     for (const making of response.ends()) {

@@ -1,4 +1,4 @@
-// Routes of one response: retrieve it or its stream, delete it, cancel it, list its input items.
+// Routes of one response: retrieve the response or its stream, delete it, cancel it, list its input items.
 import { joinBytes } from "../../../runtime/bytes.ts";
 import type { RouteHandler } from "../../context.ts";
 import { type Exchange, eventStreamHeaders, jsonHeaders } from "../../exchange.ts";
@@ -43,7 +43,7 @@ export const listInputItems: RouteHandler = async (exchange, { responses, config
   await sendPieces(exchange, jsonHeaders, listOf(texts, `,${rest.slice(1)}`), config);
 };
 
-/** Writes a list of items from the pieces of their texts; a short list is one piece. */
+/** Yields the JSON of an item list from the pieces of the items' texts; a short list is one piece. */
 async function* listOf(texts: AsyncIterable<Piece>, rest: string): AsyncGenerator<Piece> {
   let held: Piece = '{"object":"list","data":[';
   let isFirst = true;

@@ -1,4 +1,4 @@
-// node:http edge: serves if no uWebSockets.js binary loads, with the same requests, replies and limits.
+// HTTP front end on node:http: used if no uWebSockets.js binary loads, with the same requests, replies and limits.
 import { createServer, type IncomingMessage, type Server } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -12,18 +12,18 @@ import { InFlight } from "../in-flight.ts";
 import { listenFailure } from "../listen-failure.ts";
 import { NodeReply } from "./reply.ts";
 
-/** Length of the kernel's queue of new connections, large enough for a burst. */
+/** Length of the kernel's queue of new connections; large enough for a burst of connections. */
 const LISTEN_BACKLOG = 4096;
 
-/** Time a connection may wait for a request's headers or its next request; the same as in uWebSockets.js. */
+/** Maximum time a connection may wait for a request's headers or for its next request; the same as in uWebSockets.js. */
 const IDLE_LIMIT_MS = 10_000;
-/** Interval at which node checks this limit. */
+/** Interval in which node checks IDLE_LIMIT_MS. */
 const CHECK_EVERY_MS = 1000;
 
 const limits = {
   headersTimeout: IDLE_LIMIT_MS,
   keepAliveTimeout: IDLE_LIMIT_MS,
-  // BodyIntake has the deadlines of bodies.
+  // Disabled, because BodyIntake enforces the deadlines of bodies.
   requestTimeout: 0,
   connectionsCheckingInterval: CHECK_EVERY_MS,
   maxHeaderSize: MAX_HEADER_BYTES,
@@ -44,7 +44,7 @@ class NodeRequest extends EdgeRequest {
     this.method = incoming.method ?? "GET";
     this.path = queryAt < 0 ? url : url.slice(0, queryAt);
     this.query = queryAt < 0 ? "" : url.slice(queryAt + 1);
-    // For some repeated headers node's own table drops the second value.
+    // The raw headers are read, because node's parsed headers drop the second value of some repeated headers.
     const { rawHeaders } = incoming;
     for (let i = 0; i < rawHeaders.length; i += 2) {
       const name = (rawHeaders[i] ?? "").toLowerCase();
@@ -61,9 +61,9 @@ const connectionCount = new ConnectionCount(fullAtFiles());
 
 /** State of one connection. */
 class Connection {
-  /** If true, nothing more is read: the last answer is in progress. */
+  /** Whether the connection is closing: nothing more is read, and its last response is in progress. */
   isRefused = false;
-  /** Replies in progress; several if the client pipelines requests. */
+  /** Replies in progress; more than one if the client pipelines requests. */
   readonly replies = new Set<NodeReply>();
 
   constructor(socket: Socket) {
@@ -74,7 +74,7 @@ class Connection {
   }
 }
 
-/** The edge on node:http. */
+/** HTTP front end on node:http. */
 export const nodeEdge: OpenEdge = async (handler, options) => {
   const { host, port } = options;
   const inFlight = new InFlight();
@@ -131,7 +131,7 @@ function open(server: Server, inFlight: InFlight, intake: BodyIntake): EdgeServe
   };
 }
 
-/** Hands a request over when its body, if any, is complete; the rest of a refused body is read and discarded. */
+/** Passes a request to its handler when its body, if any, is complete. The rest of a rejected body is read and discarded. */
 function readBody(incoming: IncomingMessage, request: NodeRequest, reply: NodeReply, intake: BodyIntake): void {
   const reception = intake.begin(request, reply);
   if (reception === null) {
@@ -143,15 +143,15 @@ function readBody(incoming: IncomingMessage, request: NodeRequest, reply: NodeRe
   incoming.on("end", () => reception.end());
 }
 
-/** Refuses an HTTP version that node's parser accepts but the server does not. */
+/** Returns an error for an HTTP version that node's parser accepts but the server does not. */
 function versionFault({ httpVersion }: IncomingMessage): ServerError | null {
   if (httpVersion === "1.1" || httpVersion === "1.0") return null;
   return new ServerError("invalid_request", `expected HTTP/1.1, got HTTP/${httpVersion}; the connection is closed`);
 }
 
-/** Answers input that is not a request, or arrives too slowly, and closes the connection. */
+/** Responds to input that is not a request or arrives too slowly, and closes the connection. */
 function answerUnreadable(error: NodeJS.ErrnoException, socket: Duplex): void {
-  // If an answer has begun on the connection, the client would take this one for a part of it.
+  // If a response has begun on the connection, the client would read this one as a part of it.
   const isFree = socket.writable && (socket as Socket).bytesWritten === 0;
   if (isFree && error.code !== "ECONNRESET") socket.end(unreadableAnswer(refusalOf(error)), () => socket.destroy());
   else socket.destroy();

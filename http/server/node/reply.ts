@@ -1,4 +1,4 @@
-// Answer to one request on node:http.
+// Reply to one request on node:http.
 import type { ServerResponse } from "node:http";
 import type { EdgeReply } from "../body-intake.ts";
 import type { ReplyHeaders, StreamSink } from "../edge.ts";
@@ -54,7 +54,7 @@ export class NodeReply implements EdgeReply, StreamSink {
     return this.#isWritable;
   }
 
-  /** Node keeps the connection open without this. */
+  /** Nothing to do: node keeps the connection open. */
   keepOpen(): void {}
 
   drained(): Promise<void> {
@@ -72,7 +72,7 @@ export class NodeReply implements EdgeReply, StreamSink {
     this.#response.destroy();
   }
 
-  /** To be called when the connection is closed: node notifies only the answer in progress. */
+  /** Called when the connection is closed, because node notifies only the response in progress. */
   connectionClosed(): void {
     if (this.#isDone) return;
     this.#isDone = true;

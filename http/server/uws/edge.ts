@@ -1,5 +1,5 @@
-// uWebSockets.js edge: listens, reads a request into our HttpRequest, closes. A uWS request object is valid only during its
-// callback, so everything is copied from it first; `onAborted` is registered in the same callback.
+// HTTP front end on uWebSockets.js: listens, converts a request to an HttpRequest, closes. A uWS request object is valid only
+// during its callback, so everything is copied from it first. `onAborted` is registered in the same callback.
 
 import { BodyIntake, EdgeRequest } from "../body-intake.ts";
 import type { EdgeServer, OpenEdge } from "../edge.ts";
@@ -9,7 +9,7 @@ import { ListenGate } from "./listen-gate.ts";
 import type { Native, NativeApp, NativeRequest, NativeResponse } from "./native.ts";
 import { UwsReply } from "./reply.ts";
 
-/** Wait before the sockets are closed: uWS flushes its own buffer after end() and does not report when. */
+/** Delay before the sockets are closed, because uWS flushes its own buffer after end() and does not report when it is done. */
 const FLUSH_MS = 100;
 
 class UwsRequest extends EdgeRequest {
@@ -42,7 +42,7 @@ class UwsRequest extends EdgeRequest {
   }
 }
 
-/** The edge on a loaded uWebSockets.js binary. */
+/** Creates the HTTP front end from a loaded uWebSockets.js binary. */
 export function uwsEdge(native: Native): OpenEdge {
   return async (handler, options) => {
     const { host, port } = options;
@@ -51,8 +51,9 @@ export function uwsEdge(native: Native): OpenEdge {
     const app = native.App().any("/*", (response, request) => {
       const ours = new UwsRequest(response, request, inFlight);
       const refusal = ours.headerBytes > MAX_HEADER_BYTES ? headersTooLarge() : framingFault(ours);
-      // uWS reads no further request from the connection while the answer is open: it would close it. If the answer ended in this
-      // callback, uWS would answer the next request before the connection closes.
+      // A rejected request is answered after this callback. If the response ended within the callback, uWS would process the
+      // next request before the connection closes. While the response is open, uWS does not process another request of the
+      // connection.
       if (refusal !== null) setImmediate(() => intake.refuse(ours, ours.reply, refusal));
       else readBody(response, ours, intake);
     });
@@ -83,7 +84,7 @@ function server(app: NativeApp, gate: ListenGate, inFlight: InFlight, intake: Bo
   };
 }
 
-/** Hands a request over when its body, if any, is complete. uWS discards the rest of a refused body. */
+/** Passes a request to its handler when its body, if any, is complete. uWS discards the rest of a rejected body. */
 function readBody(response: NativeResponse, request: UwsRequest, intake: BodyIntake): void {
   const { reply } = request;
   const reception = intake.begin(request, reply);

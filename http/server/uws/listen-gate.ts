@@ -1,12 +1,13 @@
 // Listen gate: the listening socket of uWebSockets.js. uWS retries accept in a busy loop when the process has no free file
-// descriptors, so the gate closes the socket while too few are left and reopens it when connections have ended.
+// descriptors. The gate therefore closes the socket while too few descriptors are free, and reopens it when connections have
+// ended.
 import { openFileCount } from "../../../runtime/host/open-files.ts";
 import { freeAtFiles, fullAtFiles } from "../connection-limit.ts";
 import { listenFailure } from "../listen-failure.ts";
 import type { Native, NativeApp } from "./native.ts";
 
 const CHECK_EVERY_MS = 200;
-/** Another process may take the port between two calls. */
+/** Attempts to reopen a free port, because another process may take the port between two calls. */
 const TRIES_OF_FREE_PORT = 5;
 
 export interface ListenGateOptions {
@@ -14,7 +15,7 @@ export interface ListenGateOptions {
   readonly app: NativeApp;
   readonly host: string;
   readonly port: number;
-  /** Called when the gate closes. */
+  /** Called when the gate closes the listening socket. */
   readonly onFull: () => void;
 }
 
@@ -24,7 +25,7 @@ export class ListenGate {
   readonly #fullAt = fullAtFiles();
   readonly #freeAt = freeAtFiles();
   readonly #timer: NodeJS.Timeout;
-  /** null while connections are refused. */
+  /** Listening socket; null while connections are rejected. */
   #socket: object | null;
 
   private constructor(options: ListenGateOptions, socket: object) {
@@ -34,13 +35,13 @@ export class ListenGate {
     this.#timer = setInterval(() => this.#check(), CHECK_EVERY_MS).unref();
   }
 
-  /** Throws ServerError `config_invalid` if the address is unavailable. */
+  /** Opens the gate. Throws ServerError `config_invalid` if the address is unavailable. */
   static async open(options: ListenGateOptions): Promise<ListenGate> {
     const { host, port, native } = options;
     const listenTo = (wanted: number) => new Promise<object | false>((resolve) => listen(options, wanted, resolve));
     let socket = await listenTo(port);
-    // uWS sets SO_REUSEADDR only for an explicit port, so a socket on port 0 could not be reopened while connections to its
-    // port exist. Hence it is reopened on the explicit port that was free.
+    // uWS sets SO_REUSEADDR only for an explicit port. A socket on port 0 therefore could not be reopened while connections to
+    // its port exist. So the socket is closed and opened again on the port that the system chose.
     for (let tries = 0; port === 0 && socket !== false && tries < TRIES_OF_FREE_PORT; tries++) {
       const free = native.us_socket_local_port(socket);
       native.us_listen_socket_close(socket);
@@ -63,7 +64,7 @@ export class ListenGate {
       this.#closeSocket();
       this.#options.onFull();
     } else if (this.#socket === null && count < this.#freeAt) {
-      // The next check retries if another process has the port.
+      // If another process has taken the port, the next check tries again.
       listen(this.#options, this.port, (socket) => {
         if (socket !== false) this.#socket = socket;
       });
@@ -76,7 +77,7 @@ export class ListenGate {
   }
 }
 
-/** Without the exclusive option uWS would share a port with another server. */
+/** Listens on a port. Without the exclusive option uWS would share the port with another server. */
 function listen({ native, app, host }: ListenGateOptions, port: number, done: (socket: object | false) => void): void {
   app.listen(host, port, native.LIBUS_LISTEN_EXCLUSIVE_PORT, done);
 }

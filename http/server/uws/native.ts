@@ -1,4 +1,4 @@
-// Loader of uWebSockets.js: two packages, either of which may lack a binary for this machine. The types cover only the part of
+// Loader of uWebSockets.js: two packages, each of which may lack a binary for this machine. The types cover only the part of
 // its API that http/server/uws uses, so the build does not need the packages.
 import { createRequire } from "node:module";
 
@@ -41,8 +41,8 @@ export interface Native {
 export type NativePackage = "uws" | "uws-compat";
 
 /**
- * Loads a package's binary for this platform; throws the loader's error if none fits. For uws-compat it loads the binary
- * directly: the package's entry would silently fall back to a slow imitation.
+ * Loads a package's binary for this platform. Throws the loader's error if none fits. For uws-compat it loads the binary
+ * directly, because the package's entry point would silently fall back to a slow imitation.
  */
 export function loadNative(name: NativePackage): Native {
   const require = createRequire(import.meta.url);

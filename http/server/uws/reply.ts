@@ -1,13 +1,13 @@
-// Answer to one request on uWebSockets.js. The response object must not be touched once it has ended or was aborted: every
-// method here checks that first.
+// Reply to one request on uWebSockets.js. The response object must not be used after it has ended or was aborted, so every
+// method checks that first.
 import { STATUS_CODES } from "node:http";
 import type { EdgeReply } from "../body-intake.ts";
 import type { ReplyHeaders, StreamSink } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
 import type { NativeResponse } from "./native.ts";
 
-// uWS closes a connection after 8 to 12 idle seconds. With this hint a client opens a new one in time and does not lose a
-// request to the race.
+// uWS closes a connection after 8 to 12 idle seconds. This hint makes a client open a new connection earlier, so that it does
+// not send a request on a connection that is just closing.
 const KEEP_ALIVE_HINT = "timeout=5";
 
 export class UwsReply implements EdgeReply, StreamSink {
@@ -38,7 +38,7 @@ export class UwsReply implements EdgeReply, StreamSink {
     return this.#isDone;
   }
 
-  /** Created on first use: most small requests never need it. */
+  /** Created on first use, because most small requests never need it. */
   get signal(): AbortSignal {
     this.#aborter ??= new AbortController();
     if (this.#isGone) this.#aborter.abort();
@@ -76,7 +76,7 @@ export class UwsReply implements EdgeReply, StreamSink {
     return this.#isWritable;
   }
 
-  // A corked uWS reports a full socket one write late, because it writes only when uncorked: a stream therefore buffers at
+  // While corked, uWS reports a full socket one write late, because it writes only when uncorked. A stream therefore buffers at
   // most two batches here.
   readonly #flush = (): void => {
     this.#writeHeadOnce();
@@ -84,7 +84,7 @@ export class UwsReply implements EdgeReply, StreamSink {
     this.#pending = "";
   };
 
-  /** Restarts uWS's idle timer by resuming reads; writing to a full socket does not restart it. */
+  /** Restarts uWS's idle timer by resuming reads. Writing to a full socket does not restart the timer. */
   keepOpen(): void {
     if (this.#isDone) return;
     this.#response.pause();

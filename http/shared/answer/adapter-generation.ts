@@ -1,4 +1,4 @@
-// Adapter generation: the field of an answer that names the version of its adapter, in every protocol that has it.
+// Adapter generation: the response field that names the version of the adapter, in every protocol that has the field.
 import { z } from "zod";
 
 export const adapterGeneration = z
@@ -6,7 +6,7 @@ export const adapterGeneration = z
   .optional()
   .meta({ description: "Version of the adapter that answered, 64 hex digits; absent without an adapter." });
 
-/** Fields to spread into a body. */
+/** Returns the field for spreading into a response body; empty without an adapter. */
 export function generationFields(generation: string | null): { readonly adapter_generation?: string } {
   return generation === null ? {} : { adapter_generation: generation };
 }

@@ -1,8 +1,8 @@
-// Answer memory: limits the bytes that requests hold on this thread besides their bodies, in total and per client: logprobs and
-// embeddings until the answer is sent, and an earlier conversation until it is parsed.
+// Answer memory: limits the bytes that requests hold on this thread in addition to their bodies, in total and per client. It
+// counts logprobs and embeddings until the response is sent, and an earlier conversation until it is parsed.
 import { ServerError } from "../../../runtime/errors.ts";
 
-/** Bytes of all answers in progress; half of it per client. */
+/** Maximum bytes of all responses in progress; one client may use half of it. */
 export const MAX_ANSWER_BYTES = 256 * 2 ** 20;
 
 export class AnswerMemory {
@@ -14,12 +14,12 @@ export class AnswerMemory {
     this.#maxBytes = maxBytes;
   }
 
-  /** Bytes held now. */
+  /** Bytes currently held. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** A lease for the answer to one request; the caller releases it. */
+  /** Creates a lease that counts the memory of one response. The caller must release it. */
   lease(client: string): AnswerLease {
     return new AnswerLease((bytes) => this.#add(client, bytes));
   }
@@ -42,7 +42,7 @@ export class AnswerMemory {
   }
 }
 
-/** The memory of one answer, with a reference count. */
+/** Memory of one response, with a reference count. */
 export class AnswerLease {
   readonly #take: (bytes: number) => void;
   #bytes = 0;
@@ -52,7 +52,7 @@ export class AnswerLease {
     this.#take = take;
   }
 
-  /** Throws queue_full if a limit is exceeded; earlier bytes stay counted. */
+  /** Counts additional bytes. Throws queue_full if a limit is exceeded; bytes added earlier stay counted. */
   add(bytes: number): void {
     this.#take(bytes);
     this.#bytes += bytes;

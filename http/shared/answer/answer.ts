@@ -1,4 +1,4 @@
-// Answer: folds a generation's events into one whole answer, the source of the bodies of non-streaming routes.
+// Answer: collects the events of a generation into one complete result, from which non-streaming routes build their bodies.
 
 import type { FinishReason, GenerateEvent, ToolCall, Usage } from "../../../engines/generation.ts";
 import { LogprobList, type LogprobRecords } from "../../../engines/logprobs.ts";
@@ -10,41 +10,41 @@ import { TokenJson } from "./logprobs.ts";
 
 export interface AnswerChoice {
   readonly text: string;
-  /** Reasoning before the text. */
+  /** Reasoning that precedes the text. */
   readonly reasoning: string;
-  /** Complete calls; a call that failed to parse is part of the text. */
+  /** Complete tool calls. A call that failed to parse is part of the text. */
   readonly toolCalls: readonly ToolCall[];
   readonly logprobs: LogprobList;
   readonly finishReason: FinishReason;
-  /** The stop string that ended the text, if any. */
+  /** Stop string that ended the text; null: none. */
   readonly stopString: string | null;
-  /** Why the text does not fulfil the request's demands; null if it does. */
+  /** Why the text violates the request's output format; null if it does not. */
   readonly refusal: string | null;
 }
 
 export interface Answer {
   readonly choices: readonly AnswerChoice[];
-  /** Tokens of the prompt, if their logprobs were requested. */
+  /** Tokens of the prompt, if the request asked for their logprobs. */
   readonly prompt: LogprobList;
-  /** Writes the tokens of the logprobs; null without logprobs. */
+  /** Serialiser of the tokens; null if there are no logprobs. */
   readonly tokens: TokenJson | null;
-  /** True if the JSON text is too long to be written in one piece. */
+  /** Whether the JSON text is too long to be written at once. */
   readonly isLong: boolean;
   readonly usage: Usage;
-  /** Version of the adapter that answered; null without an adapter. */
+  /** Version of the adapter that was used; null without an adapter. */
   readonly adapterGeneration: string | null;
 }
 
 export interface CollectOptions {
   readonly choiceCount: number;
-  /** Length of the prefix of each choice's text, in characters. */
+  /** Number of characters that are put before the text of each choice. */
   readonly prefixLength: number;
-  /** Token texts of the model; read only if there are logprobs. */
+  /** Returns the token texts of the model; called only if there are logprobs. */
   readonly texts: () => ShownTokens;
   readonly lease: AnswerLease;
 }
 
-/** Collects a generation. Throws the error that ends it, and queue_full if its logprobs are too large to hold. */
+/** Collects a generation. Throws the error that ends the generation, or queue_full if its logprobs exceed the memory limit. */
 export async function collectAnswer(
   events: AsyncIterable<readonly GenerateEvent[]>,
   options: CollectOptions,
@@ -108,10 +108,10 @@ class ChoiceText implements AnswerChoice {
   finishReason: FinishReason = "stop";
   stopString: string | null = null;
   refusal: string | null = null;
-  /** The call in progress. */
+  /** Tool call in progress; null: none. */
   #call: { readonly id: string; readonly name: string; arguments: string } | null = null;
 
-  /** Characters of text, reasoning and calls. */
+  /** Number of characters of text, reasoning and tool calls. */
   get length(): number {
     const calls = this.toolCalls.reduce((sum, call) => sum + call.arguments.length, 0);
     return this.text.length + this.reasoning.length + calls;

@@ -1,9 +1,9 @@
-// JSON text of large values in pieces: the output of JSON.stringify, never as one string.
+// JSON text of large values, in pieces. The text equals the output of JSON.stringify, but is never held as one string.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { joinBytes } from "../../../runtime/bytes.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 
-/** Minimum characters of a piece, except the last. A piece has at most twice as many, unless one fragment is longer. */
+/** Minimum characters of a piece, except the last. A piece has at most twice this number, unless one fragment is longer. */
 export const PIECE_LENGTH = 2 ** 16;
 
 /** JSON text that is generated when it is written. */
@@ -19,17 +19,17 @@ class LaterJson {
   }
 }
 
-/** A lazy value inside a value that jsonPieces writes. May be written several times. */
+/** Creates a lazy value for use inside a value that jsonPieces serialises. It may be serialised several times. */
 export function writtenLater<Value>(fragments: () => Iterable<string>): Value {
   return new LaterJson(fragments) as Value;
 }
 
-/** The JSON text of a plain value, which must not change until everything is written. */
+/** Yields the JSON text of a plain value. The value must not change until all pieces have been written. */
 export function jsonPieces(value: unknown): Iterable<string> {
   return gathered(fragmentsOf(value));
 }
 
-/** Joins fragments of a text into pieces of PIECE_LENGTH. */
+/** Joins fragments of a text into pieces of at least PIECE_LENGTH characters. */
 export function* gathered(fragments: Iterable<string>): Generator<string> {
   let piece = "";
   for (const fragment of fragments) {
@@ -41,7 +41,7 @@ export function* gathered(fragments: Iterable<string>): Generator<string> {
   if (piece !== "") yield piece;
 }
 
-/** A text as UTF-8, with a turn of the event loop after every piece. Throws invalid_value above `maxBytes`. */
+/** Encodes a text as UTF-8, with a turn of the event loop after every piece. Throws invalid_value above `maxBytes`. */
 export async function utf8Of(pieces: Iterable<string>, maxBytes: number): Promise<Uint8Array> {
   const parts: Buffer[] = [];
   let length = 0;
@@ -55,7 +55,7 @@ export async function utf8Of(pieces: Iterable<string>, maxBytes: number): Promis
   return joinBytes(parts);
 }
 
-/** A JSON array of JSON texts. */
+/** Yields a JSON array whose entries are given as JSON texts. */
 export function* arrayFragments(entries: Iterable<string>): Generator<string> {
   let before = "[";
   for (const entry of entries) {
@@ -94,14 +94,14 @@ function* listFragments(list: readonly unknown[]): Generator<string> {
   yield before === "[" ? "[]" : "]";
 }
 
-/** A JSON string of concatenated texts, each of which ends with a whole character. */
+/** Yields one JSON string of several texts. Each text must end with a complete character. */
 export function* textFragments(texts: readonly string[]): Generator<string> {
   yield '"';
   for (const text of texts) for (const piece of textPieces(text)) yield JSON.stringify(piece).slice(1, -1);
   yield '"';
 }
 
-/** Splits a text into pieces that end with whole characters. */
+/** Splits a text into pieces that end with complete characters. */
 export function* textPieces(text: string): Generator<string> {
   for (let at = 0; at < text.length; ) {
     const end = cutAt(text, at + PIECE_LENGTH);
@@ -110,7 +110,7 @@ export function* textPieces(text: string): Generator<string> {
   }
 }
 
-/** Decodes UTF-8 into pieces that end with whole characters. */
+/** Decodes UTF-8 into pieces that end with complete characters. */
 export function* decodedPieces(utf8: Uint8Array): Generator<string> {
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   for (let at = 0; at < utf8.length; at += PIECE_LENGTH) {
@@ -118,7 +118,7 @@ export function* decodedPieces(utf8: Uint8Array): Generator<string> {
   }
 }
 
-/** `at`, or `at - 1` inside a surrogate pair, whose halves would be escaped separately. */
+/** Returns a cut position: `at`, or `at - 1` if `at` is inside a surrogate pair, whose halves would be escaped separately. */
 export function cutAt(text: string, at: number): number {
   const last = text.charCodeAt(at - 1);
   return at < text.length && last >= 0xd800 && last < 0xdc00 ? at - 1 : at;

@@ -17,39 +17,42 @@ export const tokenLogprobSchema = alternativeSchema.extend({ top_logprobs: z.arr
 
 export type WireTokenLogprob = z.output<typeof tokenLogprobSchema>;
 
-/** A log probability in JSON, which has no infinity: OpenAI uses -9999. */
+/** Returns a log probability for JSON. JSON has no infinity, so -9999 replaces it, as in OpenAI's API. */
 export function wireLogprob(logprob: number): number {
   return Number.isFinite(logprob) ? logprob : -9999;
 }
 
 const charactersPerFloat = 40;
 
-/** Estimated characters of records as JSON. */
+/** Estimated characters of the records as JSON. */
 export function jsonLength({ floats }: LogprobRecords): number {
   return floats.length * charactersPerFloat;
 }
 
-/** Whether the logprobs of a batch are too long to be serialised at once. */
+/** Checks whether the logprobs of a batch are too long to be serialised at once. */
 export function hasLongLogprobs(events: readonly GenerateEvent[]): boolean {
   let length = 0;
   for (const event of events) if (event.type === "text" && event.logprobs) length += jsonLength(event.logprobs);
   return length > PIECE_LENGTH;
 }
 
-/** A lazy list of tokens for jsonPieces. Tokens added later are not included. */
+/** Returns a lazy list of tokens for jsonPieces. Tokens added to `list` later are not included. */
 export function wireTokenLogprobs(tokens: TokenJson, list: LogprobList): WireTokenLogprob[] {
   const blocks = list.blocks();
   return writtenLater(() => arrayFragments(tokens.each(blocks)));
 }
 
-/** Cached serialised tokens; a text has a few thousand distinct ones. A power of two. */
+/** Number of serialised tokens in the cache, a power of two. A text has a few thousand distinct tokens. */
 const keptTokens = 2 ** 12;
 
-/** Serialises the tokens of one model. */
+/** Serialiser of the tokens of one model. */
 export class TokenJson {
   static readonly #known = new WeakMap<ShownTokens, TokenJson>();
   readonly #texts: ShownTokens;
-  /** Cache by the low bits of the id: the id, and the text before and after the logprob. */
+  /**
+   * Cache of serialised tokens, indexed by the low bits of the token id. A slot has the id, and the JSON before and after the
+   * logprob.
+   */
   readonly #ids = new Int32Array(keptTokens).fill(-1);
   readonly #before: string[] = new Array(keptTokens).fill("");
   readonly #after: string[] = new Array(keptTokens).fill("");
@@ -71,7 +74,7 @@ export class TokenJson {
     return this.#texts;
   }
 
-  /** The token of the record at `at`, with its alternatives. */
+  /** Returns the token of the record at `at`, with its alternatives. */
   token(floats: Float32Array, at: number): string {
     const end = at + recordLength(floats, at);
     let top = "";
@@ -81,14 +84,14 @@ export class TokenJson {
     return `${this.#pair(floats, at)},"top_logprobs":[${top}${top === "" ? "]}" : "}]}"}`;
   }
 
-  /** Every token of arrays of records. */
+  /** Yields every token in blocks of records. */
   *each(blocks: Iterable<Float32Array>): Generator<string> {
     for (const floats of blocks) {
       for (let at = 0; at < floats.length; at += recordLength(floats, at)) yield this.token(floats, at);
     }
   }
 
-  /** A short list of tokens. */
+  /** Returns a short list of tokens as one text. */
   list({ floats }: LogprobRecords): string {
     let tokens = "";
     for (let at = 0; at < floats.length; at += recordLength(floats, at)) {
@@ -97,7 +100,7 @@ export class TokenJson {
     return `[${tokens}]`;
   }
 
-  /** A token and its logprob, adjacent in `floats`; without the closing bracket. */
+  /** Returns a token and its logprob, which are adjacent in `floats`, without the closing bracket. */
   #pair(floats: Float32Array, at: number): string {
     const slot = this.#slot(floats[at] as number);
     return `${this.#before[slot]}${wireLogprob(floats[at + 1] as number)}${this.#after[slot]}`;

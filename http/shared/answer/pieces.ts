@@ -1,20 +1,20 @@
-// Pieces: the body of a large answer, written at the pace at which its client reads. So the server holds little more than the
-// piece on its way, however many such answers there are.
+// Pieces: the body of a large response, written as fast as its client reads. The server therefore holds little more than the
+// piece in transit, however many large responses there are.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Exchange } from "../../exchange.ts";
 import type { ReplyHeaders } from "../../server/edge.ts";
 import { type Piece, writePiece } from "../../server/write-piece.ts";
 import { cutAt } from "./json-pieces.ts";
 
-/** Some of a body; may be of any length. */
+/** Pieces of a body; each may have any length. */
 export type Pieces = AsyncIterable<Piece> | Iterable<Piece>;
 
-/** Most bytes, or characters, that are written at once. */
+/** Maximum bytes, or characters, that are written at once. */
 const MAX_WRITE = 256 * 1024;
 
 /**
- * Answers with 200 and these pieces. Nothing is sent before the second piece is there: an error until then is thrown here and gets
- * its own status. A later error cuts the connection, which shows the client that the body is not complete. A client that reads
+ * Sends a 200 response in pieces. Nothing is sent before the second piece is ready, so an earlier error is thrown and gets its
+ * own status. A later error closes the connection, which tells the client that the body is incomplete. A client that reads
  * nothing for `readerStallMs` is disconnected.
  */
 export async function sendPieces(
@@ -27,7 +27,7 @@ export async function sendPieces(
   try {
     const first = await writes.next();
     const second = first.done ? first : await writes.next();
-    // One piece has a length, which the client is told.
+    // If there is only one piece, the response has a content-length.
     if (second.done) exchange.send(200, headers, first.done ? "" : first.value);
     else await stream(exchange, headers, [first.value ?? "", second.value], writes, readerStallMs);
   } finally {

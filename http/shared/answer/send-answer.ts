@@ -1,4 +1,4 @@
-// Answers that are not streamed: a generation collected to its end, then written as one JSON body.
+// Responses that are not streamed: the complete result of a generation is collected and then sent as one JSON body.
 import type { GenerateRequest } from "../../../engines/generation.ts";
 import type { Context } from "../../context.ts";
 import { type Exchange, jsonHeaders } from "../../exchange.ts";
@@ -7,8 +7,8 @@ import { jsonPieces } from "./json-pieces.ts";
 import { sendPieces } from "./pieces.ts";
 
 /**
- * Answers a request with what its generation comes to; about `prefixLength` characters are put before the text of each choice. What
- * fails is thrown before anything is sent.
+ * Sends the complete result of a generation. About `prefixLength` characters are put before the text of each choice. Errors are
+ * thrown before anything is sent.
  */
 export async function sendAnswer(
   exchange: Exchange,

@@ -1,4 +1,4 @@
-// Usage: the `usage` object of the OpenAI-like protocols, with token counts and the contract's timing fields.
+// Usage: the `usage` object of the OpenAI-like protocols, with token counts and the timing fields of the API contract.
 import { z } from "zod";
 import type { FinishReason, Usage } from "../../../engines/generation.ts";
 
@@ -46,14 +46,14 @@ export function wireUsage(usage: Usage): WireUsage {
   };
 }
 
-// A time of 0 (from a coarse clock) gives a rate of 0: JSON cannot carry Infinity.
+// Tokens per second. If a coarse clock measured 0 seconds, the rate is 0, because JSON has no Infinity.
 function rate(count: number, seconds: number): number {
   return seconds > 0 ? count / seconds : 0;
 }
 
 export const finishReasonSchema = z.enum(["stop", "length", "tool_calls", "canceled"]);
 
-/** The contract's spelling of the finish reason; it differs in one reason. */
+/** Returns the finish reason in the spelling of the API contract, which differs only for "cancelled". */
 export function wireFinishReason(reason: FinishReason): z.output<typeof finishReasonSchema> {
   return reason === "cancelled" ? "canceled" : reason;
 }

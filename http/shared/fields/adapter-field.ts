@@ -1,5 +1,5 @@
-// Request field `adapter`: selects a LoRA adapter by alias or by generation. The schema of a generation is also used by the
-// routes that load and unload adapters.
+// Request field `adapter`: selects a LoRA adapter by alias or by generation. The routes that load and unload adapters also use
+// the schema of a generation.
 import { z } from "zod";
 import { maxAliasBytes } from "../../../actors/api/lora-alias.ts";
 import type { AdapterSelector } from "../../../engines/generation.ts";
@@ -29,7 +29,7 @@ export const adapterField = z
       "LoRA adapter: its alias, or an object with the id of a generation. By default the base model answers.",
   });
 
-/** null: no adapter is selected. */
+/** Returns the selected adapter; null if none is selected. */
 export function adapterOf(field: z.output<typeof adapterField>): AdapterSelector | null {
   if (field === undefined || field === null) return null;
   return typeof field === "string" ? { alias: field } : field;

@@ -1,5 +1,5 @@
-// Bounds on the size and depth of free-form JSON values of clients: schemas, tool inputs. Deeper values could be neither
-// serialised as JSON nor posted to another thread.
+// Limits on the size and depth of arbitrary JSON values from clients: schemas, tool inputs. Values that are nested too deeply
+// could be neither serialised as JSON nor posted to another thread.
 
 interface Bounds {
   readonly depth: number;
@@ -7,10 +7,12 @@ interface Bounds {
 }
 
 const ofParts: Bounds = { depth: 64, values: 10_000 };
-/** A schema for the whole output: the limits of the grammar compiler. */
+/** Limits of a schema for the complete output: those of the grammar compiler. */
 export const ofWholeSchemas: Bounds = { depth: 100, values: 50_000 };
 
-/** Without recursion: a client's value may be as deep as the body is long. */
+/**
+ * Checks a value against the limits. It does not recurse, because a client's value may be nested as deep as its body is long.
+ */
 export function isBounded(value: object, bounds = ofParts): boolean {
   let level: object[] = [value];
   let count = 0;
@@ -28,7 +30,7 @@ export function isBounded(value: object, bounds = ofParts): boolean {
   return true;
 }
 
-/** The error message for a value out of bounds. */
+/** Returns the error message for a value that exceeds the limits. */
 export function tooLarge(what: string, bounds = ofParts): string {
   return `expected ${what} of at most ${bounds.values} values, nested at most ${bounds.depth} deep, got more`;
 }

@@ -1,34 +1,37 @@
-// Request fields of several text protocols: their schemas, their translation to sampling parameters, and the builders of
-// refused and ignored fields. The API document is generated from these schemas.
+// Request fields that several text protocols share: their schemas, their translation to sampling parameters, and functions that
+// create rejected and ignored fields. The API document is generated from these schemas.
 import { z } from "zod";
 import type { Dry, Sampling } from "../../../engines/generation.ts";
 import { expected } from "../../issues.ts";
 import { adapterField } from "./adapter-field.ts";
 import { grammarField } from "./grammar-fields.ts";
 
-/** Choices of one request. */
+/** Maximum number of choices in one request. */
 export const MAX_CHOICES = 64;
 const MAX_PRIORITY = 1000;
 const MAX_STOP_STRINGS = 16;
 const MAX_STOP_LENGTH = 1024;
 const MAX_MODEL_LENGTH = 4096;
-/** Each sequence breaker is searched in every token of the vocabulary. */
+/** Maximum number of DRY sequence breakers; limited because each is searched in every token of the vocabulary. */
 const MAX_BREAKERS = 64;
-/** Every choice of a request has its own copy of the biases. */
+/** Maximum number of biased tokens; limited because every choice of a request has a copy of the biases. */
 const MAX_BIASED_TOKENS = 4096;
-/** A larger penalty overflows a logit to minus infinity, which bans the token. */
+/** Maximum repetition penalty. A larger one overflows a logit to minus infinity, which bans the token. */
 const MAX_REPETITION_PENALTY = 100;
 const defaultBreakers = ["\n", ":", '"', "*"];
 
 /**
- * A field of the contract that is not built yet. Null and values for which `isNeutral` is true are accepted; any other
- * value is refused by name.
+ * Creates a field of the API contract that is not implemented yet. Null and values for which `isNeutral` returns true are
+ * accepted. Any other value is rejected with an error that names the field.
  */
 export function notBuiltYet(what: string, isNeutral?: (value: unknown) => boolean) {
   return refused(notYet(what), isNeutral);
 }
 
-/** A field that this endpoint will not have; `message` says why and what to send instead. Values as in notBuiltYet. */
+/**
+ * Creates a field that this endpoint will never support. `message` says why, and what to send instead. Values are accepted as
+ * in notBuiltYet.
+ */
 export function refused(message: string, isNeutral: (value: unknown) => boolean = () => false) {
   return z
     .unknown()
@@ -39,9 +42,7 @@ export function refused(message: string, isNeutral: (value: unknown) => boolean 
     .meta({ support: "refused", description: `Refused: ${message}` });
 }
 
-/**
- * The refused variants of a union discriminated by `type`. `message` returns the error text for a type.
- */
+/** Creates the rejected variants of a union discriminated by `type`. `message` returns the error text for a type. */
 export function refusedVariants<const Types extends readonly [string, ...string[]]>(
   types: Types,
   message: (type: Types[number]) => string,
@@ -55,12 +56,12 @@ export function refusedVariants<const Types extends readonly [string, ...string[
     });
 }
 
-/** A field accepted for compatibility: checked, without effect, logged on first use. */
+/** Creates a field that is accepted for compatibility: it is validated but has no effect, and its first use is logged. */
 export function ignored<Schema extends z.ZodType>(schema: Schema, why: string) {
   return schema.nullish().meta({ support: "ignored", description: `Ignored: ${why}` });
 }
 
-/** A schema issue that becomes the error code `unsupported`; `field`: the field at fault inside the value. */
+/** Creates a schema issue that becomes the error code `unsupported`. `field` names the invalid field inside the value. */
 export function refusalIssue(message: string, field?: string) {
   const params = { code: "unsupported", ...(field === undefined ? {} : { field }) };
   return { code: "custom" as const, message, params };
@@ -72,7 +73,7 @@ export function notYet(what: string): string {
 
 export const isEmptyArray = (value: unknown): boolean => Array.isArray(value) && value.length === 0;
 
-// Half of a surrogate pair would match inside a character and split it.
+// Stop strings must not contain half of a surrogate pair, which would match inside a character and split it.
 const halfCharacter = /\p{Surrogate}/u;
 const stopString = z
   .string()
@@ -122,7 +123,7 @@ export const commonFields = {
     .max(1)
     .nullish()
     .meta({ description: "Nucleus sampling: probability mass of the tokens to sample from.", default: 1 }),
-  // Clients send -1 or 0 to disable it.
+  // -1 and 0 are accepted, because clients send them to disable top_k.
   top_k: z
     .int()
     .min(-1)
@@ -191,7 +192,7 @@ export const commonFields = {
 
 type CommonFields = z.output<z.ZodObject<typeof commonFields>>;
 
-/** The sampling parameters of a request; omitted fields take the defaults of the contract. */
+/** Returns the sampling parameters of a request. Omitted fields have the defaults of the API contract. */
 export function samplingOf(fields: CommonFields, topLogprobs: number | null): Sampling {
   return {
     temperature: fields.temperature ?? 1,

@@ -1,5 +1,5 @@
 // Structured outputs: the request fields `response_format` and `grammar`, and their translation to one OutputGrammar. The
-// grammar text itself is compiled in engines/.
+// grammar text is compiled in engines/.
 import { z } from "zod";
 import type { OutputGrammar } from "../../../engines/generation.ts";
 import { expected, expectedVariant } from "../../issues.ts";
@@ -8,7 +8,7 @@ import type { Conflict } from "./conflicts.ts";
 
 const MAX_GRAMMAR_LENGTH = 262_144;
 const grammarText = z.string().min(1).max(MAX_GRAMMAR_LENGTH);
-/** A JSON schema; some clients send it as text. */
+/** JSON schema; some clients send it as text. */
 const schema = z.union([z.record(z.string(), z.unknown()), z.boolean(), grammarText], {
   error: expected("a JSON schema"),
 });
@@ -57,7 +57,7 @@ interface GrammarFields {
   readonly ignore_eos?: boolean | null | undefined;
 }
 
-/** The grammar of the output; null: free text. */
+/** Returns the grammar that the output must match; null for free text. */
 export function outputGrammar({ grammar, response_format: format }: GrammarFields): OutputGrammar | null {
   if (grammar !== null && grammar !== undefined) {
     switch (grammar.type) {
@@ -78,7 +78,7 @@ function isTooLarge(schema: unknown): boolean {
   return typeof schema === "object" && schema !== null && !isBounded(schema, ofWholeSchemas);
 }
 
-/** Text that is not JSON stays text; the grammar compiler refuses it. */
+/** Parses a schema that was sent as text. Text that is not JSON is returned unchanged, and the grammar compiler rejects it. */
 function schemaOf(value: unknown): unknown {
   if (typeof value !== "string") return value;
   try {
@@ -88,7 +88,7 @@ function schemaOf(value: unknown): unknown {
   }
 }
 
-/** Conflicts with a grammar: a second grammar, and ignore_eos. */
+/** Yields the conflicts with a grammar: a second grammar, and ignore_eos. */
 export function* grammarConflicts(fields: GrammarFields): Iterable<Conflict> {
   const demanded = outputGrammar(fields);
   if (demanded === null) return;

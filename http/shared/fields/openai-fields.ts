@@ -1,4 +1,4 @@
-// Request fields that chat completions and responses share, in addition to those of every text protocol.
+// Request fields that chat completions and responses share, in addition to the fields of every text protocol.
 import { z } from "zod";
 import { ignored, isEmptyArray, notBuiltYet } from "./fields.ts";
 
@@ -31,5 +31,5 @@ export const openAiFields = {
   prompt_cache_options: ignored(z.record(z.string(), z.unknown()), CACHED_ANYWAY),
 } as const;
 
-/** The cache field of a content part. */
+/** Cache field of a content part. */
 export const cacheHint = ignored(z.unknown(), CACHED_ANYWAY);

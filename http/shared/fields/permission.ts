@@ -1,5 +1,5 @@
-// Request field `agent_permission`: whether tools on the server may run. There are none yet, but "ask" without a stream, in
-// which approvals would be requested, is already refused.
+// Request field `agent_permission`: whether tools may run on the server. The server has no such tools yet. "ask" without a
+// stream is already rejected, because approvals would be requested in the stream.
 import { z } from "zod";
 import type { Conflict } from "./conflicts.ts";
 

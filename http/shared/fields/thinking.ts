@@ -1,5 +1,5 @@
-// Reasoning effort: the efforts of all protocols, and the arguments for the chat template that result from an effort and the
-// thinking switch.
+// Reasoning effort: the effort levels of all protocols, and the chat template arguments that follow from an effort level and
+// the thinking switch.
 import { z } from "zod";
 import type { TemplateArguments } from "../../../engines/generation.ts";
 
@@ -11,13 +11,16 @@ export const effortField = effortSchema
   .nullish()
   .meta({ description: "Reasoning effort, for models that support it; `none` is `off`, `max` is `xhigh`." });
 
-/** The thinking settings of a request; absent: not set. */
+/** Thinking settings of a request; an absent field is not set. */
 export interface AskedThinking {
   readonly effort?: Effort | null | undefined;
   readonly isOn?: boolean | null | undefined;
 }
 
-/** An effort other than "off" switches thinking on, and "off" switches it off, unless the request sets the switch itself. */
+/**
+ * Returns the template arguments. An effort other than "off" switches thinking on and "off" switches it off, unless the request
+ * sets the switch itself.
+ */
 export function templateArguments({ effort, isOn }: AskedThinking): TemplateArguments {
   const reasoningEffort = knownEffort(effort);
   const enableThinking = isOn ?? (reasoningEffort === undefined ? undefined : reasoningEffort !== "off");
@@ -27,13 +30,13 @@ export function templateArguments({ effort, isOn }: AskedThinking): TemplateArgu
   };
 }
 
-/** Whether the effort contradicts the switch. */
+/** Checks whether the effort contradicts the thinking switch. */
 export function isContradictory({ effort, isOn }: AskedThinking): boolean {
   const known = knownEffort(effort);
   return known !== undefined && typeof isOn === "boolean" && isOn !== (known !== "off");
 }
 
-/** The name that templates use: some efforts have two. */
+/** Returns the effort name that templates use, because some efforts have two names. */
 export function knownEffort(effort: Effort | null | undefined): Effort | undefined {
   if (effort === "none") return "off";
   return effort === "max" ? "xhigh" : (effort ?? undefined);

@@ -1,5 +1,5 @@
-// Tool schemas that the protocols share: names and limits, the declaration of a function, the choice of a tool, and the types
-// of hosted tools, which are refused by name.
+// Tool schemas that the protocols share: names and limits, the declaration of a function, and the tool choice. Also lists the
+// types of hosted tools, which are rejected with an error that names them.
 import { z } from "zod";
 import type { ToolSpec } from "../../../engines/generation.ts";
 import { expected } from "../../issues.ts";
@@ -17,7 +17,7 @@ export function toolName(maxLength: number) {
 
 export const toolDescription = z.string().max(MAX_DESCRIPTION_LENGTH);
 
-/** The fields of a function besides its name, as in OpenAI's protocols. */
+/** Fields of a function in OpenAI's protocols, except its name. */
 export const declaration = {
   description: toolDescription.nullish(),
   parameters: z
@@ -37,7 +37,7 @@ export function toolSpec(name: string, { description, parameters, strict }: Decl
   return { name, description: description ?? null, parameters: parameters ?? null, strict: strict ?? false };
 }
 
-/** OpenAI's types of tools other than functions and namespaces. */
+/** Tool types of OpenAI that are neither functions nor namespaces. */
 export const hostedTypes = [
   "web_search",
   "web_search_2025_08_26",
@@ -67,7 +67,10 @@ export function refusedTools<const Types extends readonly [string, ...string[]]>
 
 export const refusedChoice = refusedVariants(hostedTypes, (type) => notYet(`a choice of type "${type}"`));
 
-/** A function name, nested (chat completions) or flat (responses); `example`: the form that the error message shows. */
+/**
+ * Schema of a tool choice that names a function, nested (chat completions) or flat (responses). `example` is the form that the
+ * error message shows.
+ */
 export function namedFunction(name: z.ZodString, example: string) {
   return z
     .strictObject({
@@ -85,14 +88,17 @@ interface Named {
   readonly function?: { readonly name: string } | undefined;
 }
 
-/** The schemas guarantee that one of the two names is set. */
+/** Returns the chosen function name. The schemas guarantee that one of the two names is set. */
 export function nameOf(named: Named): string {
   return named.function?.name ?? named.name ?? "";
 }
 
 const modes = z.enum(["none", "auto", "required"]);
 
-/** `choice`: the choice as an object. It is the first of the union, so that its error is the one reported for an object. */
+/**
+ * Creates the fields of the tool choice. `choice` is the schema of the object form. It is the first in the union, so that its
+ * error is the one reported for an object.
+ */
 export function choiceFields<Choice extends z.ZodType>(choice: Choice) {
   return {
     tool_choice: z

@@ -1,8 +1,8 @@
-// Tool use of a request, from any protocol: the callable tools, and whether a call is required.
+// Tool use of a request in any protocol: which tools may be called, and whether a call is required.
 import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
 import type { Conflict } from "./conflicts.ts";
 
-/** The tool choice of a request; `names` null: any tool. */
+/** Tool choice of a request. If `names` is null, any tool may be called. */
 export interface ToolChoice {
   readonly mode: "none" | "auto" | "required";
   readonly names: readonly string[] | null;
@@ -10,13 +10,13 @@ export interface ToolChoice {
 
 export const anyTool: ToolChoice = { mode: "auto", names: null };
 
-/** null: no tool may be called. The prompt contains only the callable tools. */
+/** Returns the tools that may be called; null if none may. The prompt contains only these tools. */
 export function toolUse(specs: readonly ToolSpec[], { mode, names }: ToolChoice, parallel: boolean): ToolUse | null {
   const usable = mode === "none" ? [] : specs.filter(({ name }) => names === null || names.includes(name));
   return usable.length === 0 ? null : { specs: usable, required: mode === "required", parallel };
 }
 
-/** Conflicts within the tools and their choice. */
+/** Yields the conflicts within the tools and the tool choice. */
 export function* toolConflicts(specs: readonly ToolSpec[], { mode, names }: ToolChoice): Iterable<Conflict> {
   const known = specs.map(({ name }) => name);
   const twice = known.find((name, i) => known.indexOf(name) < i);
@@ -36,7 +36,7 @@ interface OtherFields {
   readonly ignore_eos?: boolean | null | undefined;
 }
 
-/** Conflicts between tool calls and other fields. */
+/** Yields the conflicts between tool calls and other fields. */
 export function* callConflicts(use: ToolUse | null, { grammar, ignore_eos }: OtherFields): Iterable<Conflict> {
   if (use !== null && grammar !== null && grammar !== undefined) {
     yield ["grammar", 'cannot be combined with tools, which are called in another form; send tool_choice "none"'];
