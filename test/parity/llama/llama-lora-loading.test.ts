@@ -171,7 +171,7 @@ describe("adapters of the llama engine", () => {
     const { memory } = new TurnLock(0);
     const { release, path: file } = library;
     const init: AdapterWorkerInit = { release, library: file, model: koffi.address(model), lock: memory };
-    // Replaces the text in the log by whether the thread holds the lock, or waits for it, at that moment.
+    // Each message of the worker is replaced by a word of the lock: whether the worker holds it, or waits for it, at that time.
     const source = `
       const { parentPort, workerData } = require("node:worker_threads");
       const post = parentPort.postMessage.bind(parentPort);

@@ -93,7 +93,7 @@ describe("the bodies of requests in flight", () => {
         const request = JSON.stringify(bodyOf(2));
         const large = request.padEnd(1.2 * mebibyte);
         assert.equal((await post(server.url, large)).status, 200);
-        // Retries, because of two connections that arrive together, this one may be the rejected one.
+        // Retries: if two connections arrive together, this one may be rejected instead of the other.
         const openUnrefused = (): Socket => {
           const socket = openUnfinishedPost(server.url, mebibyte);
           socket.once("data", () => (unfinished = openUnrefused()));

@@ -51,7 +51,7 @@ const tokenCount = (text: string) => text.split('"top_logprobs":[').length - 1;
 
 // Runs on all edges at once, because the tests mostly wait.
 describe("a reader that stands still for less than stalled_reader_secs", { concurrency: true }, () => {
-  // Without troupe's settings uWebSockets.js would close a connection that is not read for 8 to 12 seconds.
+  // By default uWebSockets.js closes a connection whose client reads nothing for 8 to 12 seconds.
   const standingMs = 16_000;
 
   for (const edge of loadableEdges()) {
