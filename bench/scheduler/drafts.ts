@@ -64,7 +64,7 @@ export function draftsTable(): string {
 
 /**
  * Returns the tokens per millisecond of up to 2 x `load` sequences. Their number changes every `stepsPerLoad` steps. One step
- * in a hundred is slowed down.
+ * in a hundred is disturbed.
  */
 function tokensPerMs(load: number, chance: number, stepMs: (tokens: number) => number, room: number): number {
   const random = seeded(7);
