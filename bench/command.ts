@@ -1,4 +1,4 @@
-// Runs the `troupe` command and other programs for benchmarks; flags that benchmarks share.
+// Runner of the `troupe` command and other programs for benchmarks, and flags that benchmarks share.
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -13,7 +13,7 @@ const run = promisify(execFile);
 
 export const troupe = fileURLToPath(new URL("../../cli/troupe.mjs", import.meta.url));
 
-/** What a program prints on its standard output. Rejects with its error output when it fails. */
+/** Runs a program and returns its standard output. Rejects with its standard error if it fails. */
 export async function output(program: string, args: readonly string[]): Promise<string> {
   const { stdout } = await run(program, [...args], { maxBuffer: outputLimit });
   return stdout;
@@ -25,7 +25,7 @@ export interface BenchFlags {
   readonly save: boolean;
 }
 
-/** --model, --rounds and --save. */
+/** Parses --model, --rounds and --save. */
 export async function parseFlags(argv: readonly string[], defaultRounds: number): Promise<BenchFlags> {
   const flags = arg({ "--model": String, "--rounds": Number, "--save": Boolean }, { argv: [...argv] });
   const { path } = await resolveModel(flags["--model"] ?? defaultPackage);
@@ -36,7 +36,7 @@ export async function parseFlags(argv: readonly string[], defaultRounds: number)
   };
 }
 
-/** The engine a flag names. Throws `config_invalid`. */
+/** Returns the engine that a flag names. Throws `config_invalid` if there is no such engine. */
 export function engineName(name: string): EngineName {
   if (name === "llama" || name === "wasm") return name;
   throw new ServerError("config_invalid", `an engine is llama or wasm; got "${name}"`);

@@ -1,4 +1,4 @@
-// KV cache of a model without weights: it has room for everything and stores nothing.
+// KV cache of a model without weights: it stores nothing, so it is never full.
 import type { Capabilities, Capacity, KvCache } from "../engines/engine.ts";
 
 export const idleKv: KvCache = {

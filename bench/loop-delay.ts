@@ -1,17 +1,17 @@
-// Delay of this thread's event loop. Measuring wakes the thread every millisecond, so it is for benchmarks only.
+// Meter of this thread's event loop delay. It wakes the thread every millisecond, so it is for benchmarks only.
 import { monitorEventLoopDelay } from "node:perf_hooks";
 
 const resolutionMs = 1;
 const nanosecondsPerMs = 1e6;
 
-/** Milliseconds, the interval of the watching itself subtracted. */
+/** Delays in milliseconds, without the interval of the measurement itself. */
 export interface LoopDelay {
   readonly p50: number;
   readonly p99: number;
   readonly max: number;
 }
 
-/** Begins to watch. The function returned tells the delays since its last call, or since the beginning. */
+/** Starts the measurement. The returned function returns the delays since its last call, or since the start. */
 export function watchLoopDelay(): () => LoopDelay {
   const histogram = monitorEventLoopDelay({ resolution: resolutionMs });
   histogram.enable();

@@ -1,18 +1,19 @@
-// Description of the machine for a benchmark's result: CPU with the features that decide its speed, cores, quota, governor, Node.
+// Description of the machine for a benchmark's result: CPU with the features that decide its speed, cores, quota, governor,
+// Node version.
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import os from "node:os";
 import { ownCpuQuota, physicalCores } from "../runtime/host/cores.ts";
 import { cpuFlags, hostFacts } from "../runtime/host/system.ts";
 
-/** Features that the kernels of either engine have code for. */
+/** CPU features for which a kernel of one of the engines has code. */
 const telling: ReadonlySet<string> = new Set([
   ...["avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16"],
   ...["amx_tile", "amx_int8", "amx_bf16", "asimddp", "i8mm", "sve", "sve2"],
 ]);
 const governorFile = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
 
-/** The CPU's name as a part of a file's name. */
+/** Returns the CPU's name in a form fit for a file name. */
 export function machineName(): string {
   return hostFacts()
     .cpu.brand.toLowerCase()
@@ -21,14 +22,14 @@ export function machineName(): string {
     .replace(/^-|-$/g, "");
 }
 
-/** One line: the CPU with its features, and how many threads of it may be used. */
+/** Returns one line: the CPU with its features, and the number of threads that may be used. */
 export function machineLine(): string {
   const features = cpuFeatures();
   const cpu = features === "" ? hostFacts().cpu.brand : `${hostFacts().cpu.brand} (${features})`;
   return `${cpu}, ${os.availableParallelism()} cores, node ${process.versions.node}`;
 }
 
-/** A list in Markdown. */
+/** Returns the description as a Markdown list. */
 export function machineFacts(): string {
   const quota = ownCpuQuota();
   const facts = {
@@ -52,7 +53,7 @@ export function commit(): string {
   return execFileSync("git", ["rev-parse", "--short", "HEAD"], { encoding: "utf8" }).trim();
 }
 
-/** Now, to the minute. */
+/** Returns the current date and time, to the minute. */
 export function date(): string {
   return `${new Date().toISOString().slice(0, 16).replace("T", " ")} UTC`;
 }

@@ -1,15 +1,18 @@
-// Entry of the benchmarks: `npm run bench -- NAME [FLAGS]`. Each prints a table; with --save it also writes it to bench/results/
-// with date, machine and commit.
+// Entry point of the benchmarks: `npm run bench -- NAME [FLAGS]`. Each prints a table. With --save it also writes the table to
+// bench/results/ with date, machine and commit.
 import arg from "arg";
 import { ServerError } from "../runtime/errors.ts";
 
 interface Bench {
-  /** What it measures, and its flags. */
+  /** What the benchmark measures, and its flags. */
   readonly usage: string;
   main(argv: readonly string[]): void | Promise<void>;
 }
 
-/** Each is loaded when it is asked for: some need native libraries, which not every node has. */
+/**
+ * Benchmarks by name. Each is imported only when requested, because some need native libraries that are not available on every
+ * Node version.
+ */
 const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   adapters: () => import("./adapters/main.ts"),
   all: () => import("./all/main.ts"),
@@ -35,7 +38,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   threads: () => import("./threads/main.ts"),
 };
 
-// Leaving by process.exit lets a benchmark stop the servers it has started.
+// process.exit() runs exit handlers, so a benchmark can stop the servers that it has started.
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
 
 try {

@@ -6,15 +6,15 @@ import { commit, date, machineLine } from "./machine.ts";
 const folder = fileURLToPath(new URL("../../bench/results/", import.meta.url));
 
 export interface Result {
-  /** Name of the file, without its ending. */
+  /** File name without extension. */
   readonly name: string;
   readonly title: string;
-  /** How it was measured, in a sentence or two. */
+  /** How it was measured, in one or two sentences. */
   readonly method: string;
   readonly body: string;
 }
 
-/** Prints a result and, if asked to, writes it down. */
+/** Prints a result and, if `save` is set, writes it to a file. */
 export function report(result: Result, save: boolean): void {
   const { name, title, method, body } = result;
   const text = `# ${title}\n\n${provenance()}\n\n${method}\n\n\`\`\`\n${body}\n\`\`\`\n`;

@@ -1,5 +1,5 @@
-// Adapters of `bench adapters`: random LoRA adapters from fixed seeds, in a temporary folder. Their effect is weak, so that the
-// model still writes text. Created on first use.
+// Adapters of `bench adapters`: random LoRA adapters from fixed seeds, written to a temporary folder on first use. Their effect
+// is weak, so the model still writes readable text.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ const magnitude = 0.1;
 
 export interface AdapterFile {
   readonly alias: string;
-  /** As PEFT writes adapters. */
+  /** Folder in the format that PEFT writes. */
   readonly folder: string;
 }
 
@@ -26,14 +26,14 @@ export class AdapterFiles {
     process.once("exit", () => this.remove());
   }
 
-  /** The first `count` adapters of a kind. */
+  /** Returns the first `count` adapters of a kind. */
   async take(count: number, targets: Targets): Promise<AdapterFile[]> {
     const files: AdapterFile[] = [];
     for (let index = 0; index < count; index++) files.push(await this.#one(index, targets));
     return files;
   }
 
-  /** The first adapter of a kind as llama-server takes it: the same weights. */
+  /** Returns the path of a GGUF file for llama-server with the same weights as the first adapter of a kind. */
   async gguf(targets: Targets): Promise<string> {
     const path = join(this.#folder, `${targets}.gguf`);
     await writeGgufAdapter(path, this.#options(0, targets));
@@ -60,7 +60,7 @@ export class AdapterFiles {
   }
 }
 
-/** Flags of a server that has the adapters from the start. */
+/** Returns the flags of a server that loads the adapters at its start. */
 export function loraFlags(files: readonly AdapterFile[]): string[] {
   return files.flatMap(({ alias, folder }) => ["--lora", `${alias}=${folder}`]);
 }

@@ -1,5 +1,6 @@
-// Adapter churn: clients stream while adapters are loaded, replaced and unloaded. Every answer must equal the one its generation
-// gives alone, and nothing may be left over at the end. Runs on the wasm engine, whose output is independent of the batch.
+// Adapter churn: clients stream while adapters are loaded, replaced and unloaded. Each response must equal the response of the
+// same adapter generation on an idle server, and no adapter may remain at the end. Runs on the wasm engine because its output
+// does not depend on the other sequences of a batch.
 import { setTimeout as sleep } from "node:timers/promises";
 import { exactly, findingsTable, told } from "../overload/finding.ts";
 import { family, residentKiB } from "../proc.ts";
@@ -11,7 +12,7 @@ import { clients, sizes } from "./forms.ts";
 const contents = 6;
 const aliases = ["a", "b", "c", "d"] as const;
 const answerTokens = 24;
-/** A client that was told that its alias stands for nothing tries another after so long. */
+/** A client whose alias names no adapter tries another alias after this time. */
 const absentPauseMs = 50;
 const question = [{ role: "user", content: "Tell a long story about the sea." }];
 
@@ -25,17 +26,17 @@ interface Listing {
 
 interface Seen {
   whole: number;
-  /** The alias stood for nothing just then. */
+  /** Requests rejected because their alias named no adapter at that moment. */
   absent: number;
-  /** Answers whose text is not that of the generation they name, or that name several. */
+  /** Responses that name several generations, or whose text differs from that of the generation they name. */
   mixed: number;
   readonly failures: string[];
 }
 
-/** Makes so many changes, one after another, under `clients` streams. */
+/** Makes `changes` changes one after another while `clients` clients stream. */
 export async function churnTable(options: SideOptions, files: AdapterFiles, changes: number): Promise<string> {
   const folders = await files.take(contents, "attention");
-  // The server inherits it.
+  // The server process inherits this variable.
   process.env.SERVICE_ALLOW_RUNTIME_LORA_UPDATING = "1";
   const { sequences, tokensEach } = sizes;
   const { model, threads, flags } = options;
@@ -44,7 +45,7 @@ export async function churnTable(options: SideOptions, files: AdapterFiles, chan
   try {
     const memory = () => family([server.pid]).reduce((sum, pid) => sum + residentKiB(pid), 0) / 1024;
     const texts = await textsByGeneration(server.url, folders);
-    // So much is held whatever changes: every content has been in memory once, and 32 streams have run.
+    // Memory baseline: each adapter has been loaded once and 32 streams have run, so further changes should add no memory.
     await storm(server.url, folders, texts, clients);
     const before = memory();
     const seen = await storm(server.url, folders, texts, changes);
@@ -65,7 +66,7 @@ export async function churnTable(options: SideOptions, files: AdapterFiles, chan
   }
 }
 
-/** What each content's generation answers when nothing else happens. */
+/** Returns the response of each adapter generation on an idle server, by generation. */
 async function textsByGeneration(url: string, folders: readonly AdapterFile[]): Promise<Map<string, string>> {
   const texts = new Map<string, string>();
   for (const { folder } of folders) {
@@ -78,7 +79,7 @@ async function textsByGeneration(url: string, folders: readonly AdapterFile[]): 
   return texts;
 }
 
-/** Streams all the time while the changes are made; in the end every alias is unloaded. */
+/** Makes the changes while clients stream without a pause, then unloads every alias. */
 async function storm(
   url: string,
   folders: readonly AdapterFile[],
@@ -92,7 +93,7 @@ async function storm(
   for (let i = 0; i < changes; i++) {
     const alias = aliases[i % aliases.length] as string;
     const old = loaded.get(alias);
-    // Every third change of an alias that stands for something takes it away.
+    // Every third change of an alias that names an adapter unloads it.
     if (old !== undefined && Math.floor(i / aliases.length) % 3 === 2) {
       await change(url, "unload", { lora_name: alias, expected_generation: old });
       loaded.delete(alias);
@@ -106,7 +107,7 @@ async function storm(
   over.abort();
   await Promise.all(streams);
   for (const alias of loaded.keys()) await change(url, "unload", { lora_name: alias });
-  // What nobody uses any more is freed between two steps.
+  // The server frees unused adapters between two steps.
   for (let i = 0; i < 100 && !(await isEmpty(url)); i++) await sleep(20);
   return seen;
 }
@@ -137,7 +138,7 @@ async function streamOn(
 interface Streamed {
   readonly status: number;
   readonly text: string;
-  /** Those its chunks name. */
+  /** Adapter generations named in the chunks. */
   readonly generations: ReadonlySet<string>;
   readonly failure: string | null;
 }

@@ -1,4 +1,4 @@
-// Load of `bench adapters`: clients that ask at the same time, with adapters in rotation, and the results.
+// Load of `bench adapters`: simultaneous clients that use the adapters in rotation, and the results.
 import { performance } from "node:perf_hooks";
 import { type Answer, ask } from "../serving/client/ask.ts";
 import { type CrowdResult, firstTextP50, tokensPerSecond } from "../serving/client/crowd.ts";
@@ -13,13 +13,16 @@ export interface CrowdLoad {
   readonly answers: readonly Answer[];
   readonly tokensPerSecond: number;
   readonly firstTextMs: number;
-  /** Of all pauses between two texts of a stream. */
+  /** Over the pauses between two texts of all streams. */
   readonly gapP99Ms: number;
 }
 
 const request = "Tell a long story. Let these words come up:";
 
-/** A client a text; client i asks for alias i, and so on around. Without aliases requests name no adapter. */
+/**
+ * Starts one client for each text. Client i uses alias i modulo the number of aliases. Without aliases, requests name no
+ * adapter.
+ */
 export async function crowdLoad(
   url: URL,
   texts: readonly string[],

@@ -1,4 +1,4 @@
-// Comparison of loads on one server that differ only in their adapters: alternating rounds with the same texts.
+// Comparison of loads that differ only in their adapters, on one server, in alternating rounds with the same texts.
 
 import { SizedPrompts } from "../serving/client/sized-prompts.ts";
 import { inRounds, ours, type SideOptions, withSides } from "../serving/sides.ts";
@@ -7,16 +7,18 @@ import { type CrowdLoad, crowdLoad, type LoadShape } from "./crowd.ts";
 
 export const clients = 32;
 export const sizes = { sequences: clients, tokensEach: 512 };
-/** Without kept prompts no form is helped by another's having been asked first; drafts help what repeats. */
+/**
+ * Switches off the prefix cache, so that no load profits from an earlier one, and speculation, which favours repetitive texts.
+ */
 export const plain = ["--prefix-cache-n", "0", "--speculation", "off"];
 
 export interface Form {
   readonly label: string;
-  /** Taken in turn by the clients; empty for the model alone. */
+  /** Aliases that the clients use in turn; empty for the base model only. */
   readonly aliases: readonly string[];
 }
 
-/** Each form's rounds. */
+/** Returns the rounds of each form. */
 export async function compareForms(
   name: string,
   options: SideOptions,

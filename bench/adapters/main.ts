@@ -1,4 +1,4 @@
-// `bench adapters`: cost of LoRA adapters, over HTTP.
+// `bench adapters`: cost of LoRA adapters, measured over HTTP.
 import arg from "arg";
 import { ServerError } from "../../runtime/errors.ts";
 import { report } from "../results.ts";

@@ -1,4 +1,5 @@
-// Comparison of the llama engine with one adapter and llama-server with the same adapter: both run, asked in turn.
+// Comparison of the llama engine and llama-server with the same adapter. Both servers run, and the rounds alternate between
+// them.
 import { findingsTable } from "../overload/finding.ts";
 import { SizedPrompts } from "../serving/client/sized-prompts.ts";
 import { answered, pairedRatios, ratioAtLeast, toldRounds } from "../serving/show.ts";
@@ -10,7 +11,7 @@ import { aliasesOf, plain, sizes } from "./forms.ts";
 const crowds = [1, 8, 32] as const;
 const leastShare = 1;
 
-/** A table for each number of clients. */
+/** Returns a table for each number of clients. */
 export async function peerTables(
   options: SideOptions,
   shape: LoadShape,
@@ -25,7 +26,7 @@ export async function peerTables(
   ];
   return await withSides(starts, async (sides) => {
     const prompts = await SizedPrompts.create(sides[0].url);
-    // llama-server's one adapter is there for every request, and it knows no such field.
+    // llama-server applies its one adapter to every request and has no field to select it.
     const load = ({ label, url }: (typeof sides)[number], texts: readonly string[]) =>
       crowdLoad(url, texts, label === "ours" ? aliases : [], shape);
     const tables: string[] = [];

@@ -1,5 +1,5 @@
-// `bench all`: all speed comparisons of this machine, one after the other, as one page of bench/results/ that begins with a
-// description of the machine. Each benchmark runs in a separate process.
+// `bench all`: runs all speed comparisons on this machine one after another and writes them as one page of bench/results/. The
+// page begins with a description of the machine. Each benchmark runs in a separate process.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { access, writeFile } from "node:fs/promises";
@@ -59,7 +59,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   const add = async (...texts: readonly string[]) => {
     parts.push(...texts);
     process.stdout.write(`${texts.join("\n\n")}\n\n`);
-    // After each section: a failure of the next one loses none.
+    // Written after each section, so that a later failure loses no finished section.
     if (flags["--save"]) await writeFile(join(results, `machine-${machineName()}.md`), `${parts.join("\n\n")}\n`);
   };
   await add(`# Speed on one machine: ${machineName()}`, machineFacts());
@@ -69,7 +69,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   }
 }
 
-/** What a benchmark prints. It ends with this process. Throws `internal` where it fails. */
+/** Runs a benchmark in a child process, which ends with this one, and returns its output. Throws `internal` if it fails. */
 async function outputOf(args: readonly string[]): Promise<string> {
   const child = spawn(process.execPath, ["--expose-gc", bench, ...args], { stdio: ["ignore", "pipe", "inherit"] });
   const stop = () => child.kill("SIGTERM");
@@ -90,7 +90,7 @@ async function paths(ids: readonly string[]): Promise<string[]> {
   return found;
 }
 
-/** Where a program of llama.cpp is. Throws `config_invalid` where one of them is not there. */
+/** Returns the paths of the llama.cpp programs. Throws `config_invalid` if one is missing. */
 async function peersIn(folder: string | undefined): Promise<Plan["peer"]> {
   if (folder === undefined) throw new ServerError("config_invalid", `--peer-dir is missing\n\n${usage}`);
   for (const program of ["llama-server", "llama-bench", "llama-batched-bench"]) {
@@ -150,7 +150,7 @@ function sections(plan: Plan): Section[] {
   ];
 }
 
-/** The title is the section's, and where it was measured stands once in the page. */
+/** Removes the title and the machine from a benchmark's output: the page already has the section's title and the machine. */
 function withoutTitle(text: string): string {
   return text.split("\n").slice(4).join("\n").trim();
 }

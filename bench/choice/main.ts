@@ -1,5 +1,5 @@
-// `bench choice`: whether `engine = "auto"` chooses the faster engine on this machine, and what the choice adds to a start. Both
-// engines serve the same requests in turn.
+// `bench choice`: checks whether `engine = "auto"` chooses the faster engine on this machine, and measures what the choice adds
+// to the start time. Both engines serve the same requests in turn.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
@@ -29,9 +29,9 @@ export const usage = `npm run bench -- choice [FLAGS]: whether auto takes the en
 
 const sequences = 32;
 const contextEach = 2048;
-/** Starts of each kind that are timed; their median counts. */
+/** Number of timed starts of each kind; the result is their median. */
 const timedStarts = 3;
-/** Requests of a round; a few per client would last half a second. */
+/** Number of requests in a round. A few per client would last only half a second. */
 const embeddingRequests = 256;
 
 interface Subject {
@@ -40,9 +40,9 @@ interface Subject {
 }
 
 interface Choice {
-  /** Several where trials disagreed. */
+  /** Engines chosen; more than one if the trials disagreed. */
   readonly engines: readonly EngineName[];
-  /** Seconds that choosing adds to a start. */
+  /** Seconds that the choice adds to a start with an empty cache; `laterSeconds`: to a start with a recorded choice. */
   readonly firstSeconds: number;
   readonly laterSeconds: number;
 }
@@ -90,12 +90,12 @@ export async function main(argv: readonly string[]): Promise<void> {
   );
 }
 
-/** All with the same sizes, so that only the engine differs. */
+/** Returns the settings of a server. All have the same sizes, so that only the engine differs. */
 function settingsOf({ path }: Subject, threads: number, flags: readonly string[]): ServerSettings {
   return { model: path, threads, sequences, context: sequences * contextEach, flags, hasShares: true };
 }
 
-/** Starts servers that have a choice, on a cache without records, and one that has none. */
+/** Times starts with `engine = "auto"` on an empty cache, with a recorded choice, and with the engine set by a flag. */
 async function choose(subject: Subject, threads: number): Promise<Choice> {
   const times: Record<"first" | "later" | "set", number[]> = { first: [], later: [], set: [] };
   const taken = new Set<EngineName>();
@@ -134,7 +134,7 @@ async function engineOf({ url }: RunningServer): Promise<EngineName> {
   return engineName(engines[0]?.engine ?? "none");
 }
 
-/** `ours` of the reports is wasm, `peers` is llama. */
+/** Compares the engines. In the reports, `ours` is wasm and `peers` is llama. */
 async function compare(
   subject: Subject,
   threads: number,
@@ -176,7 +176,7 @@ function rowsOf({ path, endpoint }: Subject, choice: Choice, reports: readonly L
   ]);
 }
 
-/** Throws where a request failed: a speed without it would mean nothing. */
+/** Returns the speed of a round. Throws if a request failed, because the speed would then mean nothing. */
 function speedOf({ errors, requestsPerSecond, outputTokensPerSecond }: RoundMetrics, endpoint: EndpointName): number {
   const [failure] = Object.keys(errors);
   if (failure !== undefined) throw new ServerError("internal", `requests failed with "${failure}"`);

@@ -1,27 +1,27 @@
-// Speeds of llama.cpp's own benchmark programs, for `bench engine`.
+// Speeds reported by llama.cpp's own benchmark programs, for `bench engine`.
 import { basename } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
 import { output } from "../command.ts";
 
-/** What is measured on both sides. */
+/** Sizes of the measurement, equal for troupe and llama.cpp. */
 export interface Sizes {
   readonly model: string;
   readonly threads: number;
-  /** Tokens of the one long prompt. */
+  /** Length of the single long prompt, in tokens. */
   readonly promptTokens: number;
-  /** Tokens each sequence has before it decodes. */
+  /** Tokens in each sequence's KV cache before it decodes. */
   readonly depth: number;
   readonly newTokens: number;
   readonly sequences: readonly number[];
 }
 
-/** Tokens a second by what was measured: see prefillKey and decodeKey. */
+/** Tokens per second. The keys come from prefillKey and decodeKey. */
 export type Speeds = ReadonlyMap<string, number>;
 
 export const prefillKey = "prefill";
 export const decodeKey = (sequences: number): string => `decode ${sequences}`;
 
-/** Runs llama-bench or llama-batched-bench, whichever `program` is, once. */
+/** Runs `program`, which is llama-bench or llama-batched-bench, once. */
 export async function measurePeer(program: string, sizes: Sizes): Promise<Speeds> {
   const name = basename(program).replace(/\.exe$/, "");
   if (name === "llama-bench") return await llamaBench(program, sizes);
@@ -29,7 +29,7 @@ export async function measurePeer(program: string, sizes: Sizes): Promise<Speeds
   throw new ServerError("config_invalid", `--peer expects llama-bench or llama-batched-bench; got "${program}"`);
 }
 
-/** One prompt, and one sequence. */
+/** Measures prefill of one prompt and decode of one sequence. */
 async function llamaBench(program: string, { model, threads, promptTokens, newTokens }: Sizes): Promise<Speeds> {
   const tests = ["-p", String(promptTokens), "-n", String(newTokens), "-r", "1"];
   const text = await output(program, ["-m", model, ...tests, "-t", String(threads), "-ngl", "0", "-o", "json"]);
@@ -37,7 +37,7 @@ async function llamaBench(program: string, { model, threads, promptTokens, newTo
   return new Map(results.map(({ n_gen, avg_ts }) => [n_gen === 0 ? prefillKey : decodeKey(1), avg_ts]));
 }
 
-/** Several sequences at once. */
+/** Measures decode of several sequences at once. */
 async function batchedBench(program: string, sizes: Sizes): Promise<Speeds> {
   const { model, threads, depth, newTokens, sequences } = sizes;
   const context = Math.max(...sequences) * (depth + newTokens);

@@ -1,5 +1,5 @@
-// Comparison of our decode loop with llama.cpp's C++ programs, in alternating rounds. The C++ programs neither sample nor
-// detokenize; ours does.
+// Comparison of troupe's decode loop with llama.cpp's C++ programs, in alternating rounds. The C++ programs neither sample nor
+// detokenize; troupe does both.
 import arg from "arg";
 import { median, type Row, table } from "../../cli/bench/report.ts";
 import { defaultPackage } from "../../engines/files/hub/default-model.ts";
@@ -71,7 +71,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   );
 }
 
-/** Where two peers measure the same, the one named first counts. */
+/** Runs the programs. If two of them measure the same value, the program named first counts. */
 async function measurePeers(programs: readonly string[], sizes: Sizes): Promise<Speeds> {
   const speeds = new Map<string, number>();
   for (const program of programs) {
@@ -97,7 +97,7 @@ async function measureOurs(node: string, engine: string, sizes: Sizes): Promise<
   return { node: machine.node, engine: card.engine, model: card.description, rows };
 }
 
-/** The lines of one version of node. */
+/** Returns the table rows for one version of Node. */
 function linesOf(rounds: readonly OurRound[], peers: readonly Speeds[]): string[][] {
   const [first] = rounds;
   if (!first) return [];
@@ -121,7 +121,9 @@ function linesOf(rounds: readonly OurRound[], peers: readonly Speeds[]): string[
   });
 }
 
-/** Of the pairs: both sides of a round were measured one after the other. */
+/**
+ * Returns the median of the ratios within each round, because both programs of a round were measured one right after the other.
+ */
 function medianRatio(ours: readonly number[], theirs: readonly number[]): number {
   return median(ours.map((speed, round) => speed / (theirs[round] ?? Number.NaN)));
 }

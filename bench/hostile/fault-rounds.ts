@@ -1,5 +1,5 @@
-// `bench hostile --faults`: in turn kills a model's engine, unloads the model, and removes and restores its file. The other model
-// and every route must keep working, and the model must come back without a restart of the server.
+// `bench hostile --faults`: kills a model's engine, unloads the model, and removes and restores its file, in turn. The other
+// model and every route must keep working. The damaged model must come back without a restart of the server.
 import { renameSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { atMost, exactly, findingsTable, told } from "../overload/finding.ts";
@@ -18,11 +18,11 @@ const routes = ["/health", "/v1/models", "/metrics", "/v1/system/info"];
 interface Patient {
   readonly rig: Rig;
   readonly server: HostileServer;
-  /** The model that is harmed. */
+  /** Name of the model that the faults damage. */
   readonly model: string;
 }
 
-/** Each one breaks something. The server must recover, from a removed file once it is back. */
+/** Faults. The server must recover from each; from a removed file once the file is back. */
 const faults: Readonly<Record<string, (patient: Patient) => Promise<void>>> = {
   async "engine killed"({ server, model }) {
     const pid = server.enginePidOf(model);
@@ -43,7 +43,7 @@ const faults: Readonly<Record<string, (patient: Patient) => Promise<void>>> = {
   },
 };
 
-/** On the first edge and engine asked for. */
+/** Runs on the first of the chosen HTTP edges and engines. */
 export async function runFaults(options: HostileOptions, rounds: number): Promise<string> {
   const [edge, engine] = [options.edges[0] ?? "node", options.engines[0] ?? "wasm"];
   const rig = new Rig({ ...options, edge, engine });
@@ -53,7 +53,7 @@ export async function runFaults(options: HostileOptions, rounds: number): Promis
     const bystander = new Bystander({ url: server.url, key: otherKey, schemas: "new" });
     await sleep(quietMs);
     const quiet = await bystander.take();
-    // Without engines in processes of their own there is nothing to kill.
+    // Without engine processes there is nothing to kill.
     const names = Object.keys(faults).filter((name) => name !== "engine killed" || server.enginePids.length > 0);
     const results: Round[] = [];
     for (let round = 0; round < rounds; round++) {
@@ -90,7 +90,7 @@ export async function runFaults(options: HostileOptions, rounds: number): Promis
 
 interface Round {
   readonly name: string;
-  /** null where it did not come back in time. */
+  /** Time until the model worked again; null if it did not within the limit. */
   readonly backMs: number | null;
   readonly failedRoutes: number;
 }

@@ -1,5 +1,5 @@
-// `bench hostile`: measures what hostile clients and faults cost the other clients. Each probe attacks a server of its own while a
-// bystander uses it; --random and --faults are long runs instead.
+// `bench hostile`: measures what hostile clients and faults cost the other clients. Each probe attacks a separate server while
+// a bystander, a well-behaved client, uses it. --random and --faults are long runs that replace the probes.
 import { execFileSync } from "node:child_process";
 import { ServerError } from "../../runtime/errors.ts";
 import { report } from "../results.ts";
@@ -15,7 +15,7 @@ export { usage } from "./options.ts";
 
 const quietMs = 3000;
 const restMs = 10_000;
-/** Each probe has a shorter limit of its own. */
+/** Maximum duration of any attack. Each probe also has a shorter limit. */
 const longestMs = 600_000;
 
 export async function main(argv: readonly string[]): Promise<void> {

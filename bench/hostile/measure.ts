@@ -1,5 +1,5 @@
-// Measurement of one probe: a quiet time, the attack, a rest; then what it cost the bystander, the front and the memory, and
-// which bars it broke.
+// Measurement of one probe in three phases: a quiet time, the attack, a rest. Reports the cost to the bystander, to the main
+// thread and in memory, and which thresholds were exceeded.
 import { setTimeout as sleep } from "node:timers/promises";
 import { ownKiB } from "../proc.ts";
 import { sampleMemory } from "../serving/resident-memory.ts";
@@ -10,7 +10,7 @@ import { Rig, type RigOptions } from "./rig/rig.ts";
 import type { HostileServer } from "./rig/server.ts";
 
 const memoryPollMs = 250;
-/** What an attack leaves behind shows soon after it. */
+/** Minimum rest. Damage left by an attack shows soon after it. */
 const shortestRestMs = 500;
 const usualLimitMs = 60_000;
 const quietTries = 20;
@@ -18,20 +18,20 @@ const warmUpChats = 16;
 
 export interface MeasureOptions extends RigOptions {
   readonly bars: Bars;
-  /** How long the bystander is watched before the attack. */
+  /** Time for which the bystander is observed before the attack. */
   readonly quietMs: number;
-  /** Longest wait for memory to come back. */
+  /** Maximum time to wait until memory is back to normal. */
   readonly restMs: number;
-  /** An attack is given up after so long, and after its own limit. */
+  /** Maximum duration of any attack, in addition to the limit of its probe. */
   readonly longestMs: number;
 }
 
 export interface Bars {
   readonly frontMs: number;
-  /** The bystander's first token may take `firstTokenFactor` x its quiet time + `firstTokenMs`. */
+  /** Limit of the bystander's first token: `firstTokenFactor` x its quiet time + `firstTokenMs`. */
   readonly firstTokenFactor: number;
   readonly firstTokenMs: number;
-  /** Memory after the rest may be this many times the memory before the attack. */
+  /** Limit of memory after the rest, as a multiple of memory before the attack. */
   readonly memoryFactor: number;
 }
 
@@ -45,26 +45,26 @@ export interface Watched {
 
 export interface Measurement {
   readonly outcome: Outcome;
-  /** null where no server is watched. */
+  /** null if no server is watched. */
   readonly costs: Costs | null;
-  /** Bars that it broke; none where it held. */
+  /** Thresholds that were exceeded; empty if none. */
   readonly breaches: readonly string[];
 }
 
 export interface Costs {
-  /** Longest delay of the front's event loop in the quiet time. */
+  /** Maximum delay of the main thread's event loop in the quiet time. */
   readonly quietFrontMs: number;
-  /** The same during the attack; NaN where the front did not answer any more. */
+  /** Maximum delay during the attack; NaN if the main thread stopped responding. */
   readonly frontMs: number;
   readonly chats: Watched;
   readonly schemaChats: Watched;
   readonly healthMs: number;
   readonly memoryMiB: { readonly before: number; readonly peak: number; readonly after: number };
-  /** What became of the server's process. */
+  /** Whether the server's process has exited. */
   readonly hasEnded: boolean;
 }
 
-/** Measures a probe on a server of its own. Never rejects: where the server does not start, that is what was measured. */
+/** Measures a probe on a separate server. Never rejects: a server that fails to start is a result too. */
 export async function measure(probe: Probe, options: MeasureOptions): Promise<Measurement> {
   const rig = new Rig(options);
   try {
@@ -82,7 +82,7 @@ async function measureAlone(probe: LoneProbe, rig: Rig, { longestMs }: MeasureOp
   return { outcome, costs: null, breaches: outcome.isHeld ? [] : ["attacker"] };
 }
 
-/** A server, and a bystander that has measured it at rest. The rig closes the server. */
+/** Server with a bystander that has measured it at rest. The rig closes the server. */
 export class WatchedServer {
   readonly #server: HostileServer;
   readonly #bystander: Bystander;
@@ -105,7 +105,7 @@ export class WatchedServer {
     this.#quietFrontMs = quiet.frontMs;
   }
 
-  /** Starts the server that a probe asks for. */
+  /** Starts the server that a probe requires. */
   static async start(rig: Rig, options: MeasureOptions, probe: ServerProbe): Promise<WatchedServer> {
     const { hasSchema = false } = probe;
     const server = await rig.start(await probe.settings?.(rig));
@@ -142,14 +142,17 @@ export class WatchedServer {
   }
 }
 
-/** The memory of a server in use: first requests take longer, and load what stays loaded. */
+/**
+ * Sends requests until the server's memory is that of a server in use: the first requests take longer and load code that stays
+ * loaded.
+ */
 async function warmUp(rig: Rig): Promise<void> {
   const grammar = { grammar: { type: "lark", value: 'start: "a" | "b"' } };
   const chats = Array.from({ length: warmUpChats }, (_, i) => rig.chat({ messages: `${i}: hello`, max_tokens: 16 }));
   await Promise.all([...chats, rig.chat(grammar)]);
 }
 
-/** Observes for `ms`, and again until each kind of chat was answered once. */
+/** Observes for `ms`, and repeats this until each kind of chat was completed at least once. */
 async function watchQuiet(bystander: Bystander, ms: number, hasSchema = false): Promise<Observations> {
   for (let tries = 1; ; tries++) {
     await sleep(ms);
@@ -170,7 +173,7 @@ async function withinLimit(running: Promise<Outcome>, limitMs: number): Promise<
     isHeld: false,
   }));
   late.catch(() => {});
-  // The attack may still fail after its limit; nobody awaits it then.
+  // Nothing awaits the attack after its limit, so a later failure must not be an unhandled rejection.
   running.catch(() => {});
   try {
     return await Promise.race([running, late]);
@@ -179,7 +182,7 @@ async function withinLimit(running: Promise<Outcome>, limitMs: number): Promise<
   }
 }
 
-/** Resident memory once it is down to so much, or after the longest rest. */
+/** Returns the resident memory as soon as it is at most `enoughMiB`, or after `restMs`. */
 async function restedMemory(server: HostileServer, enoughMiB: number, restMs: number): Promise<number> {
   const end = performance.now() + restMs;
   await sleep(shortestRestMs);

@@ -1,4 +1,4 @@
-// Flags of `bench hostile`, checked before anything is started.
+// Flags of `bench hostile`, checked before any server starts.
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import arg from "arg";
@@ -12,23 +12,23 @@ import { engineName } from "../command.ts";
 
 export interface HostileOptions {
   readonly model: string;
-  /** The built checkout whose server is attacked; null is this one. */
+  /** Folder of the built checkout whose server is attacked; null for this checkout. */
   readonly server: string | null;
   readonly directory: string;
   readonly nodeFlags: readonly string[];
-  /** Heap of the server; null for the usual one. */
+  /** Heap limit of the server; null for Node's default. */
   readonly heapMiB: number | null;
-  /** A probe that does not concern edges, or engines, runs on the first one only. */
+  /** HTTP edges to test. A probe that does not depend on the edge, or on the engine, runs on the first one only. */
   readonly edges: readonly EdgeName[];
   readonly engines: readonly EngineName[];
-  /** Parts of names; null is all probes. */
+  /** Parts of probe names; null selects all probes. */
   readonly probes: readonly string[] | null;
-  /** Every probe on every edge and engine. */
+  /** Runs every probe on every edge and engine. */
   readonly all: boolean;
-  /** Random texts to send in place of the probes; null where the probes are asked for. */
+  /** Number of random texts to send instead of the probes; null runs the probes. */
   readonly random: number | null;
   readonly seed: number;
-  /** Rounds of faults in place of the probes; null where the probes are asked for. */
+  /** Number of fault rounds to run instead of the probes; null runs the probes. */
   readonly faults: number | null;
   readonly save: boolean;
 }

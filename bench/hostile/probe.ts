@@ -1,4 +1,4 @@
-// Probe: one attack on a server, and the result for the attacker. measure.ts measures what it costs the other clients.
+// Probe: one attack on a server, and the attacker's result. measure.ts measures the cost to the other clients.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { EngineName } from "../../engines/engine.ts";
 import type { EdgeName } from "../../http/server/listen.ts";
@@ -7,58 +7,58 @@ import type { Rig } from "./rig/rig.ts";
 import type { HostileServer, ServerChanges } from "./rig/server.ts";
 
 export interface Outcome {
-  /** What became of the attacker, in words. */
+  /** The attacker's result as text. */
   readonly attacker: string;
-  /** Whether the server treated the attacker as it should. */
+  /** Whether the server handled the attack correctly. */
   readonly isHeld: boolean;
 }
 
 interface CommonProbe {
   readonly name: string;
-  /** Number of the weakness that it tests, shown in the results. */
+  /** Number of the tested weakness, shown in the results. */
   readonly finding: number;
-  /** Whether the edge or the engine matters; if not, the probe runs on the first one only. */
+  /** Whether the probe depends on the HTTP edge or the engine. If not, it runs on the first one only. */
   readonly concerns: readonly ("edge" | "engine")[];
-  /** Engines it makes sense on; all where left out. */
+  /** Engines to which the probe applies; all by default. */
   readonly engines?: readonly EngineName[];
   readonly edges?: readonly EdgeName[];
-  /** Longest time the attack may take. */
+  /** Maximum duration of the attack. */
   readonly limitMs?: number;
-  /** Why it cannot be run on this machine; null where it can. */
+  /** Returns why the probe cannot run on this machine; null if it can. */
   readonly obstacle?: () => string | null;
 }
 
-/** An attack beside a bystander. */
+/** Attack that runs while a bystander uses the server. */
 export interface ServerProbe extends CommonProbe {
   readonly settings?: (rig: Rig) => ServerChanges | Promise<ServerChanges>;
-  /** It attacks constrained decoding: the bystander also sends requests with schemas. */
+  /** Attacks constrained decoding, so the bystander also sends requests with schemas. */
   readonly hasSchema?: boolean;
-  /** The bars on the bystander do not apply, for example because it cannot connect during the attack. */
+  /** The bystander's thresholds do not apply, for example because it cannot connect during the attack. */
   readonly isBystanderExempt?: boolean;
-  /** Sets up what the attack needs, before measuring starts. */
+  /** Prepares the attack before the measurement starts. */
   prepare?(rig: Rig): Promise<void>;
   run(rig: Rig & { readonly server: HostileServer }): Promise<Outcome>;
 }
 
-/** Something that starts its own servers, or none, and has no bystander. */
+/** Probe without a bystander. It starts its own servers, if any. */
 export interface LoneProbe extends CommonProbe {
   runAlone(rig: Rig): Promise<Outcome>;
 }
 
 export type Probe = ServerProbe | LoneProbe;
 
-/** Held where each reply is an answer or a named error. */
+/** Passes if each reply is a success or an error with a known code. */
 export function namedReplies(replies: readonly Reply[]): Outcome {
   return { attacker: summary(replies), isHeld: replies.length > 0 && replies.every(isNamed) };
 }
 
-/** The same for headers that are too long: the server may close the connection without an answer. */
+/** Same as `namedReplies`, for headers that are too long: the server may also close the connection without a response. */
 export function namedOrClosed(replies: readonly Reply[]): Outcome {
   const answered = replies.filter(({ failure }) => failure !== "ECONNRESET");
   return { attacker: summary(replies), isHeld: answered.every(isNamed) };
 }
 
-/** The same for requests with long answers: those still running after `ms` are left out. */
+/** Same as `namedReplies`, for requests with long responses: ignores requests that still run after `ms`. */
 export async function namedRepliesWithin(ms: number, sent: readonly Promise<Reply>[]): Promise<Outcome> {
   const replies: Reply[] = [];
   const kept = sent.map(async (reply) => void replies.push(await reply));

@@ -1,5 +1,6 @@
-// `bench http`: cost of the front alone. The real front, generation place, step loop and HTTP edge serve a model without weights
-// at a fixed rate; the clients are a separate process. The front is this process's main thread.
+// `bench http`: cost of the main thread without an engine's cost. The real front, generation thread, step loop and HTTP edge
+// serve a model without weights at a fixed rate. The front runs on this process's main thread; the clients run in a separate
+// process.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -25,10 +26,10 @@ import { type EndpointName, endpointNamed } from "../serving/target.ts";
 import { type FrontCost, meterFront } from "./front-meter.ts";
 import { pacedModule } from "./place.ts";
 
-/** Beyond the seconds measured: for all streams to begin, and so that none ends before the measuring does. */
+/** Time added before and after the measurement, so that all streams have begun and none ends too early. */
 const marginSeconds = 5;
 const pollMs = 50;
-/** Prompts cost this model nothing: they need not be taken in small pieces. */
+/** Flags that prefill each prompt in one piece, because prompts cost this model nothing. */
 const atOnce = [
   "--isolate",
   "true",
@@ -48,7 +49,7 @@ interface Workload {
 
 interface Measured extends Workload {
   readonly cost: FrontCost;
-  /** What the clients saw. */
+  /** Results measured by the clients. */
   readonly load: RoundMetrics;
 }
 
@@ -73,7 +74,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   const rates = (flags["--rates"] ?? "1000,20000").split(",").map(Number);
   const streams = (flags["--streams"] ?? "32,512").split(",").map(Number);
   const seconds = flags["--seconds"] ?? 8;
-  // The vocabulary and the template are a model's; its weights are never read.
+  // Only the vocabulary and the template of the model are used; its weights are never read.
   const { path } = await resolveModel(flags["--model"] ?? defaultModel);
   const measured: Measured[] = [];
   for (const tokensPerSecond of rates) {
@@ -121,7 +122,7 @@ async function measure(model: string, workload: Workload, seconds: number): Prom
       throw new ServerError("internal", `the clients ended before all streams ran; use more --seconds`);
     });
     await Promise.race([allRunning(front, model, workload.streams), tooSoon]);
-    // The threads that the front has started are the agents thread and its text workers.
+    // The threads that the front has started are the generation thread and its text workers.
     const agentsThreads = threadsOf(process.pid).filter((thread) => !threadsBefore.has(thread));
     const finish = meterFront({ agentsThreads, modelPid, clientPid: clients.process.pid ?? 0 });
     await sleep(seconds * 1000);
@@ -138,7 +139,7 @@ interface Clients {
   readonly done: Promise<RoundMetrics>;
 }
 
-/** So many clients that each read one long answer: `bench serving` in a process of its own. */
+/** Starts `bench serving` in a separate process, with `streams` clients that each read one long response. */
 function startClients(url: string, { endpoint, streams, tokensPerSecond }: Workload, seconds: number): Clients {
   const folder = mkdtempSync(join(tmpdir(), "troupe-bench-"));
   const json = join(folder, "clients.json");
@@ -163,7 +164,7 @@ function startClients(url: string, { endpoint, streams, tokensPerSecond }: Workl
   return { process: child, done };
 }
 
-/** Waits until every stream has its slot and has been given a token or two. */
+/** Waits until every stream has a slot and has received its first tokens. */
 async function allRunning(front: InferenceService, model: string, streams: number): Promise<void> {
   let tokensThen: number | null = null;
   for (;;) {

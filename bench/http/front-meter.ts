@@ -1,16 +1,16 @@
-// Meter of the front under load: CPU share of its thread and of the generation place's threads, and the delay of its event loop.
-// It measures the process it runs in.
+// Meter of the main thread under load: CPU share of the main thread and of the generation threads, and delay of the main
+// thread's event loop. It measures the process it runs in.
 import { performance } from "node:perf_hooks";
 import { type LoopDelay, watchLoopDelay } from "../loop-delay.ts";
 import { processSeconds, threadSeconds } from "../proc.ts";
 
 export interface FrontCost {
-  /** Shares of one core. */
+  /** CPU share of the main thread, as a part of one core. The next three fields are such shares too. */
   readonly front: number;
   readonly agents: number;
   readonly model: number;
   readonly client: number;
-  /** Share of the time in which the front's event loop was busy. */
+  /** Share of the time in which the main thread's event loop was busy. */
   readonly utilization: number;
   readonly delayMs: LoopDelay;
 }
@@ -21,7 +21,7 @@ export interface MeteredThreads {
   readonly clientPid: number;
 }
 
-/** Begins to measure; the function returned ends it. */
+/** Starts the measurement. The returned function ends it. */
 export function meterFront({ agentsThreads, modelPid, clientPid }: MeteredThreads): () => FrontCost {
   const seconds = () => ({
     front: threadSeconds(process.pid, process.pid),

@@ -1,14 +1,14 @@
-// Model without weights that makes tokens at a fixed rate, to measure the code after the engine: step loop, frames,
-// detokenizer, HTTP. It sleeps on its thread as long as a real forward pass computes.
+// Model without weights that generates tokens at a fixed rate, to measure the code after the engine: step loop, frames,
+// detokenizer, HTTP. Its thread sleeps for the time that a real forward pass would compute.
 import { performance } from "node:perf_hooks";
 import type { Batch, StepOutput } from "../../engines/batch.ts";
 import type { Capacity, LoadedModel } from "../../engines/engine.ts";
 import { idleCapabilities, idleKv } from "../idle-kv.ts";
 
-/** Few, so that choosing among them costs nothing; in most vocabularies they are short pieces of text. */
+/** Few tokens, so that sampling costs nothing. In most vocabularies the first ones are short pieces of text. */
 const vocabSize = 512;
 const firstTextToken = 300;
-/** A step that begins so late does not try to catch up: the rate is a ceiling. */
+/** Maximum delay that later steps catch up. A step that begins later does not catch up, so the rate is a ceiling. */
 const forgivenMs = 50;
 const noPooled = new Float32Array(0);
 
@@ -26,7 +26,10 @@ export class PacedModel implements LoadedModel {
   readonly #sleeper = new Int32Array(new SharedArrayBuffer(4));
   #dueMs = 0;
 
-  /** The rate is that of all sequences together: fewer make fewer, as each gets its share. */
+  /**
+   * Sets the rate of all sequences together. With fewer sequences fewer tokens are made, because each sequence has a fixed
+   * share.
+   */
   constructor(tokensPerSecond: number, capacity: Capacity) {
     this.capacity = capacity;
     this.#msPerStep = (capacity.maxSequences / tokensPerSecond) * 1000;
@@ -58,7 +61,7 @@ export class PacedModel implements LoadedModel {
 
   dispose(): void {}
 
-  /** Makes one token the likeliest of output `output`, and returns that. */
+  /** Makes one token the likeliest of output `output`, and returns it. */
   #choose(batch: Batch, row: number, output: number): number {
     const position = (batch.position[row] ?? 0) + (batch.length[row] ?? 0);
     const token = firstTextToken + ((position * 7 + (batch.slot[row] ?? 0)) % (vocabSize - firstTextToken));

@@ -1,5 +1,5 @@
-// Model place with the real step loop and model actor on a model without weights. The rate is the query of the module's URL,
-// since the front passes the same options to every model place. Replaces actors/model/place.ts.
+// Model thread with the real step loop and model actor, for a model without weights. The rate is in the query of the module's
+// URL because the front passes the same options to every model thread. Replaces actors/model/place.ts.
 
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol } from "../../actors/messages.ts";
 import { modelActor } from "../../actors/model/model-actor.ts";
@@ -12,7 +12,7 @@ import { PacedModel } from "./paced-model.ts";
 
 const sequenceTokens = 65_536;
 
-/** The module to run for a model of that many tokens a second. */
+/** Returns the URL of the module that runs a model of `tokensPerSecond`. */
 export function pacedModule(tokensPerSecond: number): URL {
   const module = new URL(import.meta.url);
   module.search = `?tokensPerSecond=${tokensPerSecond}`;
@@ -35,7 +35,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
     { mailboxLimit },
   );
   const { card, capacity, capabilities } = model;
-  // Of the file's tokens it makes few, so that choosing one costs nothing.
+  // Only a few of the file's tokens are used, so that sampling costs nothing.
   const { tokenizer } = await readModelMetadata(spec.path, false);
   const shown = { ...card, vocabSize: tokenizer.tokens.length };
   return { card: shown, capacity, capabilities, maxQueue: limits.maxQueue, probes: null };

@@ -1,5 +1,5 @@
-// Kernel benchmark (`bench kernels`): how near the matrix kernels of the wasm engine come to the machine's read rate
-// and to the peak of the dot instruction. Both are measured in the same run by loops that do nothing else.
+// Kernel benchmark (`bench kernels`): compares the wasm engine's matrix kernels with the machine's memory read rate and with
+// the peak rate of the dot instruction. Loops that do nothing else measure both limits in the same run.
 import arg from "arg";
 import { median, table } from "../../cli/bench/report.ts";
 import { tensorTypes } from "../../engines/files/gguf/tensors.ts";
@@ -12,7 +12,7 @@ import { type KernelBenchInit, type KernelBenchReady, kernelBenchModule, type Ro
 const workingBytes = 160e6;
 const giga = 1e9;
 const placeTimeoutMs = 600_000;
-/** Types without 8-bit products, to which the dot instruction's peak does not apply. */
+/** Types that need no 8-bit products. The peak of the dot instruction does not apply to them. */
 const floatTypes = ["F16", "BF16", "F32"];
 
 interface Plan extends Pick<KernelBenchInit, "counts" | "shape" | "rounds" | "millisecondsEach"> {
@@ -78,7 +78,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   );
 }
 
-/** The engine picks a variant by this variable. */
+/** Loads a kernel variant. The engine selects the variant by this environment variable. */
 async function loadVariant(variant: string): Promise<KernelModule> {
   process.env.TROUPE_WASM_KERNELS = variant;
   return await loadKernels();

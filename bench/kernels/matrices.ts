@@ -1,14 +1,14 @@
-// Matrices of the kernel benchmark: one thread's memory, full of matrices of one type, so that each product reads
-// weights that no cache holds; and the activations.
+// Matrices and activations of the kernel benchmark. One thread's memory is filled with matrices of one type, so that each
+// product reads weights that are in no CPU cache.
 import { tensorTypes } from "../../engines/files/gguf/tensors.ts";
 import type { KernelExports } from "../../engines/wasm/load/kernel-exports.ts";
 import { createMemory, instantiateKernels, type KernelModule } from "../../engines/wasm/load/kernel-module.ts";
 
 const pageBytes = 65_536;
-/** Address of the first matrix: the kernels' own constants lie below. */
+/** Address of the first matrix. The kernels' constants are below it. */
 const matricesAt = pageBytes;
 
-/** Offsets of 16-bit floats in blocks of a type, if not only at the start. */
+/** Offsets of the 16-bit floats in a block. Types not listed have one float, at the start. */
 const floatsAt: Readonly<Record<string, readonly number[]>> = {
   Q4_1: [0, 2],
   Q5_1: [0, 2],
@@ -19,19 +19,19 @@ const floatsAt: Readonly<Record<string, readonly number[]>> = {
   Q6_K: [208],
   MXFP4: [],
 };
-/** MXFP4's scales are powers of two: this is 1/8. */
+/** Exponent of MXFP4's scales, which are powers of two: 1/8. */
 const smallExponent = 124;
 
 export interface MatrixShape {
-  /** A multiple of 16. */
+  /** Multiple of 16. */
   readonly rows: number;
-  /** A multiple of the type's block length. */
+  /** Multiple of the type's block length. */
   readonly k: number;
 }
 
 export class Matrices {
   readonly count: number;
-  /** Bytes of one packed matrix. */
+  /** Size of one packed matrix, in bytes. */
   readonly bytes: number;
   readonly kernels: KernelExports;
   readonly #type: number;
@@ -41,7 +41,7 @@ export class Matrices {
   readonly #outAt: number;
   #next = 0;
 
-  /** Creates as many matrices as fill `workingBytes`, and room for `mostRows` activations. */
+  /** Creates matrices until they fill `workingBytes`, and allocates `mostRows` activations. */
   constructor(module: KernelModule, type: number, shape: MatrixShape, workingBytes: number, mostRows: number) {
     const { rows, k } = shape;
     const sizes = instantiateKernels(module, createMemory(1));
@@ -67,13 +67,13 @@ export class Matrices {
     for (let i = 0; i < x.length; i++) x[i] = Math.sin(i);
   }
 
-  /** Prepares `n` activation rows for products. */
+  /** Prepares `n` activation rows for the products. */
   prepare(n: number): void {
     const { k } = this.#shape;
     this.kernels.prepare(this.#type, this.#xAt, k, n, k, this.#preparedAt);
   }
 
-  /** Multiplies the next matrix with the prepared rows. */
+  /** Multiplies the next matrix by the prepared rows. */
   multiply(n: number): void {
     const { rows, k } = this.#shape;
     const matrix = matricesAt + this.#next * this.bytes;
@@ -86,7 +86,7 @@ export class Matrices {
   }
 }
 
-/** Random weights in GGUF format; every 16-bit float among them is finite and not small. */
+/** Returns random weights in GGUF format. Every 16-bit float in them is finite and not small. */
 function randomRows(type: number, elements: number): Uint8Array {
   const { name, blockLength, blockBytes } = tensorTypes.get(type) ?? { name: "unknown", blockLength: 1, blockBytes: 1 };
   if (name === "F32") return new Uint8Array(Float32Array.from({ length: elements }, (_, i) => Math.sin(i)).buffer);
@@ -96,8 +96,8 @@ function randomRows(type: number, elements: number): Uint8Array {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
     bytes[i] = state >>> 24;
   }
-  // Sign and exponent are in the high byte: 0.125 and more as F16; as BF16 the same with the exponent's last bit
-  // random.
+  // Sets the high byte, which holds sign and exponent. As F16 the value is at least 0.125. As BF16 the value is the same, but
+  // the last bit of the exponent is random.
   const highByte = name === "BF16" ? 0x3e : 0x30;
   for (let block = 0; block < bytes.length; block += blockBytes) {
     for (const at of floatsAt[name] ?? [0]) bytes[block + at + 1] = highByte;

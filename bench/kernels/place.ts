@@ -1,5 +1,5 @@
-// Thread of the kernel benchmark: measures the kernels in its task at the same time as the other threads measure the
-// same kernel, and returns all rates.
+// Thread of the kernel benchmark: measures the kernels of its task, while the other threads measure the same kernel, and
+// returns all rates.
 import { performance } from "node:perf_hooks";
 import type { KernelModule } from "../../engines/wasm/load/kernel-module.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
@@ -8,26 +8,26 @@ import { Matrices, type MatrixShape } from "./matrices.ts";
 export interface KernelBenchInit {
   readonly kernels: KernelModule;
   readonly types: readonly number[];
-  /** Numbers of activation rows. */
+  /** Numbers of activation rows to measure. */
   readonly counts: readonly number[];
   readonly shape: MatrixShape;
   readonly workingBytes: number;
   readonly rounds: number;
   readonly millisecondsEach: number;
   readonly threads: number;
-  /** Two words, initially zero: threads that have arrived, and completed meetings. */
+  /** Barrier of two words, initially zero: the number of threads that have arrived, and the number of completed meetings. */
   readonly meeting: SharedArrayBuffer;
 }
 
-/** Results of one thread in one round, in bytes and products per second. */
+/** Results of one thread in one round. Rates are in bytes and products per second. */
 export interface Round {
   readonly readBytes: number;
   readonly dotProducts: number;
-  /** Matrix bytes and products, by the index of the count. */
+  /** Rates of matrix bytes and products, in the order of `counts`. */
   readonly kernels: readonly { readonly bytes: number; readonly products: number }[];
 }
 
-/** The rounds of each type, in the order of init.types. */
+/** Rounds of each type, in the order of init.types. */
 export type KernelBenchReady = readonly (readonly Round[])[];
 
 export const kernelBenchModule = new URL(import.meta.url);
@@ -39,7 +39,7 @@ export async function start({ init }: PlaceContext<KernelBenchInit>): Promise<Ke
   return init.types.map((type) => {
     const matrices = new Matrices(init.kernels, type, init.shape, init.workingBytes, Math.max(...init.counts));
     const measured = Array.from({ length: init.rounds + 1 }, () => measureRound(init, matrices));
-    // The first round is for the compiler.
+    // The first round is dropped: the compiler still optimizes the code in it.
     return measured.slice(1);
   });
 }
@@ -60,7 +60,7 @@ function measureRound(init: KernelBenchInit, matrices: Matrices): Round {
   };
 }
 
-/** Starts together with all threads; does not wait for the slowest at the end. */
+/** Measures calls per second. Starts together with all threads but does not wait for the slowest at the end. */
 function callsPerSecond({ meeting, threads, millisecondsEach }: KernelBenchInit, call: () => void): number {
   meet(new Int32Array(meeting), threads);
   const startMs = performance.now();

@@ -1,4 +1,4 @@
-// `bench lifecycle`: models are unloaded, reloaded and killed under load; measures the effect on their clients and on the other
+// `bench lifecycle`: unloads, reloads and kills models under load, and measures the effect on their clients and on the other
 // model.
 
 import { setTimeout as sleep } from "node:timers/promises";
@@ -13,17 +13,20 @@ interface Scenario {
   readonly engine: RigOptions["engine"];
   readonly times: number;
   readonly isDeath: boolean;
-  /** Does it to the first model, and settles when that answers again; returns milliseconds. */
+  /** Performs the action on the first model. Settles when that model answers again, with the milliseconds it took. */
   readonly act: (rig: Rig, round: number) => Promise<number>;
 }
 
-/** So long up, a model counts as healthy: its next death is followed by a start at once. */
+/** Uptime after which a model counts as healthy. If a healthy model dies, it is restarted immediately. */
 const healthyMs = 5000;
-/** How much longer than a load it may take until a model that died answers again. */
+/** Maximum recovery time of a model that died, in addition to its load time. */
 const allowedMs = 2000;
-/** So that streams are under way, and a pass is. */
+/** Wait until streams and a forward pass are in progress. */
 const settleMs = 300;
-/** In the first half heaps grow to what the streams need; in the second, so much of all memory, and besides. */
+/**
+ * Maximum memory growth in the second half: this share of all memory, plus growthMiB. The first half is not limited, because
+ * heaps grow until they fit the streams.
+ */
 const growthShare = 0.1;
 const growthMiB = 16;
 

@@ -1,5 +1,5 @@
-// Server under test, without HTTP: a front with two copies of a model and clients that stream from both. Records how streams
-// end, load times and memory. Memory is read from /proc, on Linux only.
+// Server under test, without HTTP: a front with two copies of a model, and clients that stream from both. Records how streams
+// end, load times and memory. Reads memory from /proc, so it runs on Linux only.
 import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,11 +17,11 @@ import { family, residentKiB } from "../proc.ts";
 export interface RigOptions {
   readonly model: string;
   readonly engine: "llama" | "wasm";
-  /** On each of the two models. */
+  /** Number of streams on each of the two models. */
   readonly streams: number;
 }
 
-/** How the streams of one model have ended. */
+/** Results of the finished streams of one model. */
 export interface Ends {
   whole: number;
   readonly errors: Record<string, number>;
@@ -43,7 +43,7 @@ export class Rig {
   readonly #folder: string;
   readonly #log: LogLine[];
   readonly #done = new AbortController();
-  /** Clients begin no answer before it settles. */
+  /** Clients wait for this promise before they send a request. */
   #pause: Promise<void> = Promise.resolve();
   #streaming = 0;
   readonly #ends = new Map<string, Ends>();
@@ -85,7 +85,7 @@ export class Rig {
     rmSync(this.#folder, { recursive: true, force: true });
   }
 
-  /** The streams of a model that have ended since this was asked last. */
+  /** Returns the results of the streams that have ended since the last call for this model. */
   takeEnds(model: string): Ends {
     const ends = this.#endsOf(model);
     this.#ends.delete(model);
@@ -100,7 +100,7 @@ export class Rig {
     return family([process.pid]).reduce((sum, pid) => sum + residentKiB(pid), 0) / 1024;
   }
 
-  /** Looks at it while no client streams. */
+  /** Calls `look` while no client streams. */
   async atRest<T>(look: () => T): Promise<T> {
     let goOn = (): void => {};
     this.#pause = new Promise((resolve) => {
@@ -123,7 +123,7 @@ export class Rig {
     writeFileSync(endFile(join(this.#folder, "end"), model), "");
   }
 
-  /** Milliseconds until a model that is not well answers again. */
+  /** Sends requests until the model answers. Returns the milliseconds this took. */
   async recoveryMs(model: string): Promise<number> {
     const start = performance.now();
     while ((await this.#answer(model, 1)) !== null) await sleep(10);
@@ -139,12 +139,12 @@ export class Rig {
       const ends = this.#endsOf(model);
       if (error === null) ends.whole++;
       else ends.errors[error] = (ends.errors[error] ?? 0) + 1;
-      // What a client does that is told to come again.
+      // Clients wait before they retry, as the error asks them to.
       if (error !== null) await sleep(100);
     }
   }
 
-  /** The code of what an answer ended with; null where it was whole. */
+  /** Returns the error code of a response; null if the response was complete. */
   async #answer(model: string, maxTokens: number): Promise<string | null> {
     const prompt = { kind: "text", text: "Once upon a time" } as const;
     const common = { ...requestDefaults, model, client: "bench", prompt, sampling: greedySampling };

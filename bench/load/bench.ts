@@ -1,5 +1,5 @@
-// `bench load`: load time of each engine from a file in the page cache, and memory of the model beyond its weights. Measured on a
-// small model and on a generated one of more than a gigabyte.
+// `bench load`: load time of each engine from a file in the page cache, and memory of the model in addition to its weights.
+// Measured on a small model and on a generated one of more than a gigabyte.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
@@ -21,7 +21,7 @@ interface Subject {
   readonly mmap: boolean;
 }
 
-/** The first is what the others are compared with. A mapped file is not read, and not copied, before it is used. */
+/** Ways to load. The others are compared with the first. A mapped file is neither read nor copied before it is used. */
 const subjects: Readonly<Record<string, Subject>> = {
   llama: { engine: "llama", mmap: true },
   "llama-read": { engine: "llama", mmap: false },
@@ -33,7 +33,7 @@ const contextTokens = 256;
 const kvElementBytes = 2;
 const mebibyte = 1024 * 1024;
 
-/** 1.55 GB. */
+/** Shape of a model of 1.55 GB. */
 const bigShape: RandomShape = {
   layers: 28,
   width: 1536,
@@ -98,7 +98,7 @@ async function withBigModel(work: (path: string) => Promise<string[][]>): Promis
 async function measure(path: string, chosen: readonly string[], rounds: number, threads: number): Promise<string[][]> {
   const kvBytes = contextTokens * (await kvBytesPerToken(path));
   const loads: LoadReady[][] = chosen.map(() => []);
-  // The first round brings the file into the page cache.
+  // Round 0 only brings the file into the page cache.
   for (let round = 0; round <= rounds; round++) {
     for (const [i, name] of chosen.entries()) {
       process.stderr.write(`${basename(path)}, ${name}, round ${round} of ${rounds}\n`);

@@ -1,4 +1,5 @@
-// One load of `bench load`, in a separate process: its duration, and memory before the load and after the model has been used.
+// Program of `bench load` for one load, in a separate process: its duration, and memory before the load and after the model has
+// been used.
 import { performance } from "node:perf_hooks";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -15,7 +16,7 @@ export interface LoadInit {
 
 export interface LoadReady {
   readonly loadMs: number;
-  /** What loading and using the model added to the resident memory of the process. */
+  /** Growth of the process's resident memory by loading and using the model. */
   readonly addedBytes: number;
   readonly tensorBytes: number;
 }
@@ -24,7 +25,7 @@ export const loadModule = new URL(import.meta.url);
 
 export async function start({ init: { engine, spec } }: PlaceContext<LoadInit>): Promise<LoadReady> {
   const opened = await openEngine(engine);
-  // Opening the libraries is not loading the model.
+  // The libraries are opened first, so that this time does not count as load time.
   if (engine === "llama") await (await import("../../engines/llama/native/library.ts")).openLibrary(false);
   const beforeBytes = residentBytes();
   const startMs = performance.now();
@@ -37,7 +38,9 @@ export async function start({ init: { engine, spec } }: PlaceContext<LoadInit>):
   return { loadMs, addedBytes, tensorBytes };
 }
 
-/** Uses the whole context of the first sequence, so that its KV and the engine's scratch are really there. */
+/**
+ * Fills the context of the first sequence, so that the pages of its KV cache and of the engine's scratch memory are resident.
+ */
 function fill(model: LoadedModel): void {
   const { sequenceTokens, maxBatchTokens } = model.capacity;
   const tokens = Int32Array.from({ length: sequenceTokens }, (_, i) => i % model.card.vocabSize);
@@ -49,7 +52,7 @@ function fill(model: LoadedModel): void {
   }
 }
 
-/** Without garbage. */
+/** Resident memory after a garbage collection. */
 function residentBytes(): number {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;

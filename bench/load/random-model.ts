@@ -1,5 +1,5 @@
-// Generator of a model of any size: llama architecture, Q8_0 matrices with random weights, written to a file piece by piece. For
-// measurements that depend on size alone.
+// Generator of a model of any size: llama architecture, Q8_0 matrices with random weights, written to a file in pieces. For
+// measurements that depend only on the size.
 import { randomFillSync } from "node:crypto";
 import { type FileHandle, open } from "node:fs/promises";
 import { buildGgufHeader, GGMLQuantizationType, type GGUFTypedMetadata, GGUFValueType } from "@huggingface/gguf";
@@ -16,19 +16,19 @@ export interface RandomShape {
 
 interface Tensor {
   readonly name: string;
-  /** Columns, then rows; a vector has no rows. */
+  /** Number of columns, then of rows; a vector has only columns. */
   readonly shape: readonly number[];
 }
 
 const blockLength = 32;
 const blockBytes = 34;
-/** As F16: random bytes times this have about the spread trained weights have. */
+/** Scale of the blocks, as F16. Random bytes times this scale have about the spread of trained weights. */
 const blockScale = 0x0c00;
-/** Whole blocks, and whole alignments. */
+/** Bytes written at once: a multiple of the block size and of the alignment. */
 const writeBytes = blockBytes * 32 * 1024;
 const alignment = 32;
 
-/** Writes the model and returns the bytes of its tensors. */
+/** Writes the model and returns the number of bytes of its tensors. */
 export async function writeRandomModel(path: string, shape: RandomShape): Promise<number> {
   const tensors = tensorsOf(shape);
   const infos = Buffer.concat(describe(tensors));
@@ -65,7 +65,7 @@ function tensorsOf({ layers, width, feedForward, heads, kvHeads, vocabSize }: Ra
   return [tensor("token_embd", width, vocabSize), ...blocks.flat(), ...ends];
 }
 
-/** Norms are F32, matrices Q8_0. */
+/** Bytes of a tensor. Norms are F32, matrices Q8_0. */
 function bytesOf({ shape: [columns = 0, rows] }: Tensor): number {
   return rows === undefined ? columns * 4 : (columns / blockLength) * blockBytes * rows;
 }

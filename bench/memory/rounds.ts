@@ -1,5 +1,5 @@
-// Leak test of loading and unloading a model: many rounds, resident memory after each. Runs both in a model place, as the server
-// does, and inside one process, which would show leaks of native code.
+// Leak test of loading and unloading a model: runs many rounds and reads the resident memory after each. Runs in a model
+// thread, as the server does, and also inside one process, which shows leaks of native code.
 import { readFileSync } from "node:fs";
 import type { ModelPlaceInit, ModelPlaceReady } from "../../actors/messages.ts";
 import { modelModule } from "../../actors/placement.ts";
@@ -107,7 +107,7 @@ async function residentAfterEach(rounds: number, once: () => Promise<void>): Pro
   return resident;
 }
 
-/** Anonymous memory: pages of a mapped file that happen to be in memory are nobody's. */
+/** Anonymous memory only: the pages of a mapped file that are in memory belong to no process. */
 function residentMiB(): number {
   const status = readFileSync("/proc/self/status", "utf8");
   return Number(/RssAnon:\s+(\d+)/.exec(status)?.[1]) / 1024;

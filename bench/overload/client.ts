@@ -1,5 +1,5 @@
-// Clients of `bench overload`: each is one raw connection that requests one stream, and reads to the end, hangs up, or never
-// reads. They use little CPU, since they share the cores with the server.
+// Clients of `bench overload`. Each opens one raw connection and requests one stream. Then it reads to the end, disconnects, or
+// never reads. They use little CPU because they share the cores with the server.
 import { connect, type Socket } from "node:net";
 import { performance } from "node:perf_hooks";
 import { EventScanner } from "../serving/client/event-scanner.ts";
@@ -12,7 +12,7 @@ export interface Question {
   readonly maxTokens: number;
 }
 
-/** When a client goes away: with its first or a later text, or after so long if it has none by then. */
+/** When a client disconnects: after `afterTexts` texts, or after `afterMs` if it has no text by that time. */
 export type HangUp =
   | { readonly afterTexts: number }
   | {
@@ -20,19 +20,19 @@ export type HangUp =
     };
 
 export interface AskOptions {
-  /** API key of the client; without one its address stands for it. */
+  /** API key of the client; without one the server identifies the client by its address. */
   readonly key?: string;
   readonly hangUp?: HangUp;
 }
 
 export interface Answer {
-  /** done: to its `[DONE]`, in full; cut: the connection or the stream failed. */
+  /** done: complete, up to its `[DONE]`; cut: the connection or the stream failed. */
   readonly outcome: "done" | "refused" | "hung up" | "cut";
-  /** Of the answer's head; 0 if none came. */
+  /** HTTP status; 0 if no response came. */
   readonly status: number;
   readonly retryAfter: string | null;
   readonly sentMs: number;
-  /** When the first byte of an answer came. */
+  /** Time at which the first byte of the response came. */
   readonly headMs: number;
   readonly firstTextMs: number;
   readonly lastTextMs: number;
@@ -41,12 +41,12 @@ export interface Answer {
   readonly completionTokens: number;
 }
 
-/** Asks over a connection of its own; settles when that has ended, however it ended. */
+/** Sends a question over a new connection. Settles when the connection has ended, successfully or not. */
 export function ask(port: number, question: Question, options: AskOptions = {}): Promise<Answer> {
   return new Promise((resolve) => new Exchange(port, question, options, resolve));
 }
 
-/** A client that asks for answers with everything in them, `choices` at once, and then never reads. */
+/** Starts a client that requests `choices` responses with every optional field, and never reads them. */
 export function standStill(port: number, question: Question, choices: number): Socket {
   const socket = connect({ host: "127.0.0.1", port });
   socket.on("error", () => {});
@@ -55,7 +55,7 @@ export function standStill(port: number, question: Question, choices: number): S
   return socket;
 }
 
-/** Reads what a standing client left unread, to the end of the connection. True if that holds a whole answer. */
+/** Reads what a stalled client left unread, to the end of the connection. Returns true if it contains a complete response. */
 export function holdsWholeAnswer(socket: Socket): Promise<boolean> {
   let tail = "";
   return new Promise((resolve) => {
@@ -124,7 +124,7 @@ class Exchange {
     else if (this.#hangUp && "afterTexts" in this.#hangUp && textCount >= this.#hangUp.afterTexts) this.#leave();
   }
 
-  /** Where the body begins in `data`, once the head is complete. */
+  /** Returns the offset of the body in `data` when the head is complete. */
   #readHead(data: Buffer, nowMs: number): number {
     if (this.#head === "") this.#headMs = nowMs;
     const before = this.#head.length;

@@ -1,4 +1,5 @@
-// Garbage collection on demand in a measured program: loaded with `--import` into each process and thread, it collects on SIGUSR2.
+// Garbage collection on demand in a measured program. This module is loaded with `--import` into each process and thread, and
+// collects on SIGUSR2.
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { BroadcastChannel, isMainThread } from "node:worker_threads";
@@ -6,7 +7,7 @@ import { BroadcastChannel, isMainThread } from "node:worker_threads";
 setFlagsFromString("--expose-gc");
 const collect = runInNewContext("gc") as () => void;
 
-// Signals reach the main thread alone, and every thread has a heap of its own.
+// Only the main thread receives signals. Every thread has a separate heap, so the main thread tells the others to collect.
 const channel = new BroadcastChannel("collect-garbage");
 channel.onmessage = () => collect();
 channel.unref();

@@ -1,5 +1,6 @@
-// Scenario `fairness`: one client with a long backlog and another with occasional requests. The second must wait for the next free
-// slot only, not for the backlog; the same with the first client's key shows first come, first served.
+// Scenario `fairness`: one client has a long backlog, another sends occasional requests. The second client must wait only for
+// the next free slot, not for the backlog. A run in which both use the first client's key shows the waits of first come, first
+// served.
 import { setTimeout as pause } from "node:timers/promises";
 import { median } from "../../cli/bench/report.ts";
 import { mean } from "../serving/client/statistics.ts";
@@ -11,7 +12,7 @@ import { askInTurns, countOf, msUntil, slots, Workload } from "./workload.ts";
 const backlog = 200;
 const busy = "key-of-the-busy-client";
 const other = "key-of-the-other-client";
-/** The other's requests are short: it is their first token that counts. */
+/** Tokens of the second client's requests. They are short because only their first token is measured. */
 const probeTokens = 4;
 const probes = 12;
 
@@ -46,12 +47,12 @@ async function askBesideBacklog(server: Server): Promise<Finding[]> {
 interface Beside {
   readonly backlog: readonly Answer[];
   readonly probes: readonly Answer[];
-  /** Between two answers of the backlog, while slots were all taken. */
+  /** Mean time between two ends of responses in the backlog, while all slots were taken. */
   readonly releaseMs: number;
   readonly stepMs: number;
 }
 
-/** Asks with this key, one request after another, while the busy client's backlog is served. */
+/** Sends requests with this key, one after another, while the server works off the busy client's backlog. */
 async function besideBacklog(server: Server, load: Workload, key: string, count: number): Promise<Beside> {
   const ended: number[] = [];
   const pending = load.questions(backlog).map(async (question) => {
@@ -59,11 +60,11 @@ async function besideBacklog(server: Server, load: Workload, key: string, count:
     ended.push(answer.endMs);
     return answer;
   });
-  // With the first slot freed the backlog is in, and slots are freed one by one from here on.
+  // When the first slot is freed, the server has accepted the whole backlog; from then on slots become free one by one.
   await msUntil(() => ended.length > 0, 60_000);
   const asked: Answer[] = [];
   for (const question of load.questions(count)) {
-    // Fewer than the slots are left: nobody waits any more.
+    // Stops if the rest of the backlog fits into the slots, because then no request waits any more.
     if (backlog - ended.length <= slots) break;
     asked.push(await ask(server.port, { ...question, maxTokens: probeTokens }, { key }));
     await pause(load.below(200));
@@ -72,7 +73,7 @@ async function besideBacklog(server: Server, load: Workload, key: string, count:
   return { backlog: answers, probes: asked, releaseMs: meanRelease(ended), stepMs: median(answers.map(stepOf)) };
 }
 
-/** Mean time between two ends, as long as others waited for the slot. */
+/** Returns the mean time between two ends of responses, while others waited for the slot. */
 function meanRelease(ended: readonly number[]): number {
   const saturated = ended.slice(0, ended.length - slots + 1);
   return ((saturated.at(-1) ?? 0) - (saturated[0] ?? 0)) / (saturated.length - 1);

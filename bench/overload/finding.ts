@@ -1,16 +1,16 @@
-// Finding of a scenario of `bench overload`: a value, its bar, and whether it is met.
+// Finding of a scenario of `bench overload`: a measured value, its threshold, and whether it is met.
 import { table } from "../../cli/bench/report.ts";
 
 export interface Finding {
   readonly what: string;
   readonly measured: string;
-  /** "" where a number is only reported. */
+  /** Threshold as text; "" if the value is only reported. */
   readonly bar: string;
-  /** null where there is no bar. */
+  /** Whether the threshold is met; null if there is none. */
   readonly holds: boolean | null;
 }
 
-/** A count that must be exactly so. */
+/** Finding that requires a count to equal `expected`. */
 export function exactly(what: string, measured: number, expected: number): Finding {
   return { what, measured: String(measured), bar: String(expected), holds: measured === expected };
 }
@@ -24,12 +24,12 @@ export function atMost(what: string, measured: number, most: number, unit = "", 
   return { what, measured: show(measured), bar: `<= ${show(most)}`, holds: measured <= most };
 }
 
-/** A number without a bar. */
+/** Finding without a threshold. */
 export function told(what: string, measured: string): Finding {
   return { what, measured, bar: "", holds: null };
 }
 
-/** What a server has warned of: nothing, if all went well. */
+/** Finding about the server's warnings. Passes if there are none. */
 export function silence(what: string, complaints: readonly string[]): Finding {
   const shown = [...new Set(complaints)].join("; ").slice(0, 120);
   return { what, measured: shown || "nothing", bar: "nothing", holds: complaints.length === 0 };

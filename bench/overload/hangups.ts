@@ -1,8 +1,9 @@
-// Scenario `hangups`: a third of many clients disconnect, some in mid-stream and some while they wait, twice. No slot, queue place
-// or memory may leak.
+// Scenario `hangups`: a third of many clients disconnect, some in mid-stream and some while they wait in the queue. This
+// happens twice. No slot, queue entry or memory may leak.
 //
-// A leak is looked for from outside. The engine must stand still; and with every slot and place free, a burst of some more
-// clients than both hold must see exactly those too many refused: each sequence left over would refuse one more.
+// Leaks are detected from outside. The engine must become idle. Then, with all slots and queue entries free, a burst has
+// slightly more clients than both hold, and exactly the excess must be rejected. Each leaked sequence would cause one more
+// rejection.
 import { setTimeout as sleep } from "node:timers/promises";
 import { clients } from "./burst.ts";
 import { type Answer, ask, type HangUp } from "./client.ts";
@@ -15,9 +16,9 @@ const tooMany = 20;
 const idleMs = 10_000;
 const standstillMs = 10_000;
 const idleLoad = 0.02;
-/** Texts after which a client goes away in mid-stream, at most. */
+/** Maximum number of texts after which a client disconnects in mid-stream. */
 const mostTexts = 24;
-/** Time after which a client goes away that has no text yet, at most. */
+/** Maximum time after which a client without a text disconnects. */
 const longestPatienceMs = 8000;
 
 export function hangups(options: ScenarioOptions): Promise<Finding[]> {
@@ -58,7 +59,10 @@ async function leave(server: Server): Promise<Finding[]> {
   ];
 }
 
-/** Every third client goes away: by turns once it has some texts, or when it has waited too long for the first. */
+/**
+ * Sends a burst in which every third client disconnects: alternately after some texts, or after too long a wait for the first
+ * text.
+ */
 function burstWithHangups(server: Server, load: Workload): Promise<Answer[]> {
   const answers = load.questions(clients).map((question, i) => {
     if (i % 3 !== 0) return ask(server.port, question);

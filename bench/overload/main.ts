@@ -1,4 +1,4 @@
-// `bench overload`: behaviour of the server under more load than it can serve, scenario by scenario, each with bars.
+// `bench overload`: behaviour of the server under more load than it can serve. It runs several scenarios, each with thresholds.
 import arg from "arg";
 import { defaultModel, resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { ServerError } from "../../runtime/errors.ts";

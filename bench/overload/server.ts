@@ -1,5 +1,5 @@
-// Server under test: the real `troupe serve` in a separate process, observed from outside: log, memory, CPU time, connections.
-// Reads /proc, so it runs on Linux only.
+// Server under test: the real `troupe serve` in a separate process, observed from outside by its log, memory, CPU time and
+// connections. Reads /proc, so it runs on Linux only.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
@@ -11,15 +11,15 @@ import { slots } from "./workload.ts";
 
 const collector = new URL("./collect.js", import.meta.url);
 const warning = 40;
-/** What a server says when it refuses on purpose. */
+/** Log message of an intended rejection. */
 const ofRefusals = /^requests are refused/;
 const established = "01";
 
 export interface ScenarioOptions {
   readonly model: string;
-  /** Compute threads of the server; 0 = as many as it takes by itself. */
+  /** Compute threads of the server; 0 = the server's default. */
   readonly threads: number;
-  /** How often what varies is repeated. */
+  /** Number of repetitions of measurements that vary. */
   readonly rounds: number;
 }
 
@@ -46,7 +46,7 @@ export class Server {
     this.port = port;
   }
 
-  /** Starts it with 32 slots and waits until it serves. */
+  /** Starts the server with 32 slots and waits until it is ready. */
   static async start({ model, threads }: ScenarioOptions, flags: readonly string[]): Promise<Server> {
     const place = ["--host", "127.0.0.1", "--port", "0", "--engine", "llama", "--cpu"];
     const log = ["--disable-access-log", "--access-log-format", "json"];
@@ -66,7 +66,7 @@ export class Server {
     return new Server(child, port, () => linesOf(logged));
   }
 
-  /** What it has warned of or worse, but for the refusals it was driven to. */
+  /** Returns the warnings and errors of the log, except for intended rejections. */
   complaints(): string[] {
     return this.#log()
       .filter(({ level, msg }) => level >= warning && !ofRefusals.test(msg))
@@ -84,7 +84,7 @@ export class Server {
     await sleep(1000);
   }
 
-  /** Share of one core the engine's process uses over the next half second. */
+  /** Returns the share of one core that the engine's process uses over the next half second. */
   async engineLoad(): Promise<number> {
     const before = processSeconds(this.#enginePid);
     const seconds = 0.5;
@@ -92,7 +92,7 @@ export class Server {
     return (processSeconds(this.#enginePid) - before) / seconds;
   }
 
-  /** Connections that its side has not closed. */
+  /** Number of connections that the server has not closed. */
   connectionCount(): number {
     const rows = readFileSync(`/proc/${this.#child.pid}/net/tcp`, "utf8").split("\n").slice(1);
     const port = this.port.toString(16).toUpperCase().padStart(4, "0");
@@ -114,7 +114,7 @@ export class Server {
   }
 }
 
-/** Runs work on a server and stops that whatever happens. */
+/** Runs work on a server, and stops the server even if the work fails. */
 export async function withServer<T>(
   options: ScenarioOptions,
   flags: readonly string[],

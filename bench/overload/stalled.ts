@@ -1,8 +1,8 @@
-// Scenario `stalled`: clients that request long answers and never read, beside others that read. The readers must not be affected,
-// and the server must disconnect the stalled clients.
+// Scenario `stalled`: clients that request long responses and never read, in addition to clients that read. The reading clients
+// must not be affected, and the server must disconnect the stalled clients.
 //
-// The readers' rate counts once the standing clients have been descheduled. That shows from outside: none of their answers
-// is complete, no connection is closed, and the engine's process uses no processor time.
+// The readers' rate is measured only after the stalled clients have been descheduled. This is detected from outside: none of
+// their responses is complete, no connection is closed, and the engine's process uses no CPU time.
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { mean } from "../serving/client/statistics.ts";
@@ -14,17 +14,21 @@ import { askInTurns, msUntil, outputRate, Workload } from "./workload.ts";
 const standing = 50;
 const readers = 8;
 const requestsEach = 8;
-/** Two choices of so many tokens, each token about 1.6 KB, outgrow the 4 MB that Linux holds for a connection. */
+/**
+ * Choices of a stalled request. A token takes about 1.6 KB, so two choices of `longAnswer` tokens exceed the 4 MB that Linux
+ * buffers for a connection.
+ */
 const standingChoices = 2;
 const longAnswer = 1900;
 /**
- * The first to stall must still be there when the last has stalled, and beside the readers. Where Linux holds 4 MB for a
- * connection that takes some 120,000 tokens: net.ipv4.tcp_wmem and tcp_rmem of 64 KiB make it a matter of seconds.
+ * The first client that stalls must still be connected when the last one has stalled, and while the readers are measured. If
+ * Linux buffers 4 MB for a connection, that takes about 120,000 tokens. With net.ipv4.tcp_wmem and tcp_rmem of 64 KiB it takes
+ * seconds.
  */
 const stalledReaderSecs = 120;
 const settleLimitMs = 90_000;
 const idleLoad = 0.02;
-/** After the limit: the server looks, and closes. */
+/** Time after the limit in which the server notices the stalled client and closes the connection. */
 const graceMs = 5000;
 
 export function stalled(options: ScenarioOptions): Promise<Finding[]> {

@@ -1,17 +1,17 @@
-// Requests of the clients of `bench overload`, and shapes of load: all at once, or a number of clients that each ask again after
-// an answer. The same seed gives the same requests; no two prompts are equal.
+// Requests of the clients of `bench overload`, and load patterns: all at once, or a number of clients that each send the next
+// request after a response. The same seed gives the same requests. No two prompts are equal.
 import { performance } from "node:perf_hooks";
 import { PromptSource } from "../serving/client/prompts.ts";
 import { randomFrom } from "../serving/client/random.ts";
 import { type Answer, ask, type Question } from "./client.ts";
 
 export const slots = 32;
-/** Tokens of an answer: from, to. */
+/** Minimum and maximum tokens of a response. */
 const answerTokens = [32, 64] as const;
-/** With what the chat template adds this makes about 64 tokens. */
+/** Words of a prompt. With the chat template this makes about 64 tokens. */
 const promptWords = 26;
 
-/** An endless supply of questions. */
+/** Endless source of questions. */
 export class Workload {
   readonly #prompts: PromptSource;
   readonly #random: () => number;
@@ -27,13 +27,13 @@ export class Workload {
     return prompts.map(({ text: prompt }) => ({ prompt, maxTokens: fewest + this.below(most - fewest + 1) }));
   }
 
-  /** A whole number from 0 to `limit` - 1. */
+  /** Returns a random integer from 0 to `limit` - 1. */
   below(limit: number): number {
     return Math.floor(this.#random() * limit);
   }
 }
 
-/** `clients` clients share the questions; each asks the next one when it is answered. */
+/** Sends the questions from `clients` clients. Each client sends the next question when its last one is answered. */
 export async function askInTurns(port: number, questions: readonly Question[], clients: number): Promise<Answer[]> {
   const answers: Answer[] = [];
   const next = questions.values();
@@ -44,7 +44,7 @@ export async function askInTurns(port: number, questions: readonly Question[], c
   return answers;
 }
 
-/** Output tokens a second of the answers that came in full, from the first question to the last token. */
+/** Returns the output tokens per second of the complete responses, from the first question to the last token. */
 export function outputRate(answers: readonly Answer[]): number {
   const done = answers.filter(({ outcome }) => outcome === "done");
   const tokens = done.reduce((sum, { completionTokens }) => sum + completionTokens, 0);
@@ -56,7 +56,7 @@ export function countOf(answers: readonly Answer[], outcome: Answer["outcome"]):
   return answers.filter((answer) => answer.outcome === outcome).length;
 }
 
-/** Milliseconds until something is so, looked at now and then; null if it is not within the limit. */
+/** Polls until `isSo` is true and returns the milliseconds; null if the limit is reached first. */
 export async function msUntil(isSo: () => boolean | Promise<boolean>, limitMs: number): Promise<number | null> {
   const start = performance.now();
   while (!(await isSo())) {

@@ -1,19 +1,21 @@
-// First difference of two greedy generations: the gap between the two likeliest tokens at that point. Rounding can decide only
-// between nearly equal ones.
+// First difference of two greedy generations: the gap between the logits of the two likeliest tokens at that point. Rounding
+// can only change the order of nearly equal logits.
 import { Batch } from "../../engines/batch.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 
 const chunkTokens = 32;
 const slot = 0;
 
-/** Where two answers part; null where they do not. */
+/** Returns the index of the first different token of two responses; null if they are equal. */
 export function firstDifference(a: readonly number[], b: readonly number[]): number | null {
   const length = Math.max(a.length, b.length);
   for (let at = 0; at < length; at++) if (a[at] !== b[at]) return at;
   return null;
 }
 
-/** After these tokens: how far the likeliest next token is ahead of the second, over the range of all logits. */
+/**
+ * Returns the lead of the likeliest next token over the second likeliest after `tokens`, as a share of the range of all logits.
+ */
 export function leadOfLikeliest(model: LoadedModel, tokens: Int32Array): number {
   const batch = new Batch(1, chunkTokens);
   let logits = new Float32Array(0);

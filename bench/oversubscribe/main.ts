@@ -1,5 +1,5 @@
-// `bench oversubscribe`: many long generations on a KV cache that holds only a part of them. All must end with the output they
-// have when there is room for all.
+// `bench oversubscribe`: many long generations on a KV cache that holds only a part of them. All must end with the same output
+// as with a KV cache that holds all of them.
 import arg from "arg";
 import { StepLoop } from "../../actors/model/step/step-loop.ts";
 import type { SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";
@@ -17,12 +17,12 @@ import { PromptSource } from "../serving/client/prompts.ts";
 import { firstDifference, leadOfLikeliest } from "./first-difference.ts";
 import { type Run, runAll } from "./run.ts";
 
-/** A first difference is rounding's where the likeliest token leads by less than this share of the logits' range. */
+/** A first difference is attributed to rounding if the likeliest token leads by less than this share of the logits' range. */
 const leadAtMost = 0.02;
 
 const limits: SchedulerLimits = {
   maxBatchTokens: 4096,
-  // So short a chunk's results depend on nothing else in the batch, with either engine.
+  // With either engine, the results of so short a chunk do not depend on the other sequences of the batch.
   maxPrefillChunkTokens: 32,
   maxDecodeStepsBeforePrefill: 8,
   prefixCacheEntries: 16,
@@ -40,11 +40,11 @@ interface Shape {
   readonly threads: number;
   readonly sequences: number;
   readonly newTokens: number;
-  /** Tokens of a sequence, prompt and answer. */
+  /** Tokens of a sequence: prompt and response. */
   readonly length: number;
-  /** Of the tokens all sequences come to, those the cache holds. */
+  /** Capacity of the cache as a share of the tokens of all sequences. */
   readonly share: number;
-  /** Runs every answer alone as well, not those alone that differ. */
+  /** Runs every response again without other sequences, not only those that differ. */
   readonly allAlone: boolean;
 }
 
@@ -102,7 +102,7 @@ async function compare(shape: Shape, prompts: readonly Int32Array[]): Promise<Fi
   const roomy = await withLoop(shape, shape.sequences * shape.length, shape.sequences, (loop) =>
     runAll(loop, prompts, shape.newTokens),
   );
-  // One that never ended has been counted as that, and says nothing here.
+  // Responses that never ended are already counted as unfinished, so they are not compared.
   const ended = prompts.flatMap((_, i) => (tight.answers[i]?.length === shape.newTokens ? [i] : []));
   const suspects = ended.filter((i) => partAt(tight, roomy, i) !== null);
   const alone = await runsAlone(shape, prompts, shape.allAlone ? ended : suspects);
@@ -126,7 +126,7 @@ async function compare(shape: Shape, prompts: readonly Int32Array[]): Promise<Fi
   ];
 }
 
-/** The suspects' answers when nothing else runs, each on its own. */
+/** Returns the responses of some prompts, each run without other sequences. */
 async function runsAlone(
   shape: Shape,
   prompts: readonly Int32Array[],
@@ -171,7 +171,7 @@ function cacheTokens({ sequences, length, share }: Shape): number {
 async function promptsOf({ model, sequences }: Shape, tokens: number): Promise<Int32Array[]> {
   const vocabulary = createVocabulary((await readModelMetadata(model)).tokenizer);
   const texts = new PromptSource(1).round(sequences, { wordCount: tokens, sharedCount: 0, spread: 0 });
-  // A word is a token or more.
+  // A word is at least one token, so as many words as tokens are enough.
   return texts.map(({ text }) => vocabulary.encodeCompletion(text).slice(0, tokens));
 }
 
@@ -189,7 +189,7 @@ async function withModel<T>(
   const spec = specOf(path, {
     maxSequences,
     maxBatchTokens: limits.maxBatchTokens,
-    // The last token drawn is never fed, and neither engine must have room for it.
+    // The last sampled token is never fed, so it needs no room in the KV cache.
     maxModelLength: length,
     kvBudget: { tokens },
     pagedKv: true,

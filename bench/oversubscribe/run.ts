@@ -1,4 +1,4 @@
-// Runs many generations, or one alone, through a step loop and keeps their tokens.
+// Runner of many generations, or of a single one, through a step loop. It keeps their tokens.
 import { performance } from "node:perf_hooks";
 import {
   jobDefaults,
@@ -11,23 +11,23 @@ import {
 import type { StepLoop, Subscriber } from "../../actors/model/step/step-loop.ts";
 import { greedySampling } from "../../engines/generation.ts";
 
-/** A run that takes longer has come to no end. */
+/** Maximum duration of a run. */
 const limitMs = 20 * 60_000;
 const noticeMs = 5_000;
 
 export interface Run {
-  /** Tokens of each prompt's answer, in the order of the prompts. */
+  /** Tokens of each prompt's response, in the order of the prompts. */
   readonly answers: readonly (readonly number[])[];
   readonly finishedCount: number;
   readonly failures: readonly string[];
-  /** For want of KV memory. */
+  /** Number of preemptions because the KV cache was full. */
   readonly preemptions: number;
-  /** Those computed; KV that was given up without a copy counts again. */
+  /** Prompt tokens computed. Tokens whose KV was dropped without a copy count again. */
   readonly promptTokens: number;
   readonly tokensPerSecond: number;
 }
 
-/** Runs until all have ended, nothing moves any more, or the limit is reached. */
+/** Runs until all sequences have ended, no sequence makes progress, or the limit is reached. */
 export function runAll(loop: StepLoop, prompts: readonly Int32Array[], newTokens: number): Run {
   const collector = new Collector(prompts.length);
   const before = loop.snapshot();

@@ -1,4 +1,4 @@
-// `bench parity`: whether the wasm engine's output agrees with llama.cpp's, on the real model in each data type.
+// `bench parity`: compares the wasm engine's output with llama.cpp's, on the real model in each data type.
 import { availableParallelism } from "node:os";
 import arg from "arg";
 import { table } from "../../cli/bench/report.ts";
@@ -18,11 +18,14 @@ import { chunkBatchTokens, chunkTokens, compareForced, type Form } from "./teach
 import { textTokens } from "./text.ts";
 
 const forms: readonly Form[] = ["chunks", "decode"];
-/** Floats, where there is nothing to find that F16 would not show. */
+/** Float types not measured: they would show no difference that F16 does not show. */
 const unmeasured: readonly string[] = ["F32", "BF16"];
-/** llama.cpp beside itself: with a KV cache of another type it rounds otherwise, and nothing else changes. */
+/**
+ * KV cache type of the run of llama.cpp against itself. Only the rounding of the KV cache differs in that run, so it shows the
+ * effect of rounding.
+ */
 const floorCacheType = "bf16";
-/** Tokens of the shortest sequence llama.cpp makes room for. */
+/** Minimum number of tokens in a sequence for which llama.cpp allocates room. */
 const leastContext = 256;
 
 interface Lengths {
@@ -70,7 +73,7 @@ export async function main(argv: readonly string[]): Promise<void> {
       const isFloor = engine === "llama" && (await referenceModel(type)) === path;
       const subjectCache = isFloor ? floorCacheType : engine === "llama" ? "f16" : kvType;
       const subject = await load(engine, path, lengths, subjectCache);
-      // A long copy of its KV is more than llama.cpp hands out, and chunks make no difference to it.
+      // llama.cpp runs in decode form only: copying a long KV exceeds its limit, and chunks do not change its results.
       for (const form of engine === "llama" ? (["decode"] as const) : chosen) {
         process.stderr.write(`${type}, ${engine}, ${form} ...\n`);
         const divergence = compareForced({ reference, subject, tokens, windowTokens }, form);
@@ -105,14 +108,15 @@ async function load(
   { tokenCount, windowTokens }: Lengths,
   kvType: ModelSpec["kvType"],
 ): Promise<LoadedModel> {
-  // Chunks are fed to the subject alone; llama.cpp makes room at once for all it may ever hold.
+  // Only the tested model is fed in chunks. llama.cpp allocates the memory of all sequences at once, so it gets as few as
+  // possible.
   const maxSequences = engine === "llama" ? Math.min(Math.ceil(tokenCount / windowTokens), chunkTokens) : chunkTokens;
   const changes = {
     maxSequences,
     maxBatchTokens: chunkBatchTokens,
     maxModelLength: windowTokens,
     kvBudget: { tokens: maxSequences * Math.max(windowTokens, leastContext) },
-    // The two take turns: threads of one that spin for more work would be in the other's way.
+    // The two models run in turn. With several threads, llama.cpp's idle threads would spin and slow down the other model.
     threads: engine === "llama" ? 1 : Math.min(2, availableParallelism()),
     kvType,
   };

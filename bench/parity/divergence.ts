@@ -1,13 +1,13 @@
 // Divergence of one model's logits from another's, averaged over many positions of a real text. Pure arithmetic.
 
-/** Means over all positions compared. */
+/** Means over all compared positions. */
 export interface Divergence {
   readonly positions: number;
   readonly referencePerplexity: number;
   readonly perplexity: number;
-  /** Share of positions where both think the same token most likely. */
+  /** Share of positions where both models have the same likeliest token. */
   readonly sameTopShare: number;
-  /** Kullback-Leibler divergence of the subject's distribution from the reference's, in nats. */
+  /** Kullback-Leibler divergence of the tested model's distribution from the reference's, in nats. */
   readonly meanKl: number;
 }
 
@@ -18,7 +18,7 @@ export class DivergenceMeter {
   #referenceLossSum = 0;
   #lossSum = 0;
 
-  /** One position: the logits of both, and the token that really comes next. */
+  /** Adds one position: the logits of both models, and the token that follows in the text. */
   add(reference: Float32Array, subject: Float32Array, next: number): void {
     const [referenceTop, subjectTop] = [indexOfLargest(reference), indexOfLargest(subject)];
     const [referenceMax, subjectMax] = [at(reference, referenceTop), at(subject, subjectTop)];
@@ -59,7 +59,7 @@ function indexOfLargest(values: Float32Array): number {
   return best;
 }
 
-/** Element at an index the caller knows to be inside. */
+/** Returns the element at an index known to be in range. */
 function at(values: Float32Array, index: number): number {
   return values[index] as number;
 }

@@ -1,28 +1,33 @@
-// Teacher forcing: feeds one text to two models and compares their logits after every token. The text is cut into windows, each
-// one sequence. Used by `bench parity` and by the parity test.
+// Teacher forcing: feeds one text to two models and compares their logits after every token. The text is cut into windows, and
+// each window is one sequence. Used by `bench parity` and by the parity test.
 import { Batch } from "../../engines/batch.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 import { type Divergence, DivergenceMeter } from "./divergence.ts";
 
 /** Prompts are computed in chunks that end on multiples of this many tokens. */
 export const chunkTokens = 32;
-/** Tokens of a batch that has a chunk's every beginning: 1 + 2 + ... + chunkTokens. */
+/** Tokens of a batch that contains every prefix of a chunk: 1 + 2 + ... + chunkTokens. */
 export const chunkBatchTokens = (chunkTokens * (chunkTokens + 1)) / 2;
 
-/** How the subject gets its tokens: as "chunks" like a prompt's, as "decode" one by one, all windows in one batch. */
+/**
+ * How the tested model gets its tokens: in "chunks", as in prefill, or by "decode", one token per step for all windows at once.
+ */
 export type Form = "chunks" | "decode";
 
 export interface Forced {
-  /** Fed one by one: for llama.cpp a chunk of up to 48 tokens makes no difference, to the bit. */
+  /** Reference model, fed one token at a time. For llama.cpp, chunks of up to 48 tokens give bit-identical results. */
   readonly reference: LoadedModel;
   readonly subject: LoadedModel;
-  /** One more than is fed: the last is only looked for. */
+  /** Tokens of the text. The last one is not fed, only looked up in the logits. */
   readonly tokens: Int32Array;
-  /** A multiple of chunkTokens. */
+  /** Multiple of chunkTokens. */
   readonly windowTokens: number;
 }
 
-/** Both models need chunkTokens sequences of windowTokens tokens, and the subject batches of chunkBatchTokens. */
+/**
+ * Compares the two models. Both need chunkTokens sequences of windowTokens tokens. The tested model also needs batches of
+ * chunkBatchTokens.
+ */
 export function compareForced(forced: Forced, form: Form): Divergence {
   const meter = new DivergenceMeter();
   const { tokens, windowTokens } = forced;
@@ -52,8 +57,9 @@ function feedSingly({ reference, subject }: Forced, windows: readonly Int32Array
 }
 
 /**
- * A row gives logits after its last token alone. So each chunk is fed in every length at once, a slot for each: slot i
- * its first i + 1 tokens, and the last slot all of them. The others then take over that one's KV.
+ * Compares the logits of a window in chunks. A row returns logits only after its last token. Therefore each chunk is fed in
+ * every length at once: slot i gets the first i + 1 tokens, and the last slot gets all of them. Then the KV of the last slot is
+ * copied to the others.
  */
 function feedChunks({ reference, subject }: Forced, window: Int32Array, meter: DivergenceMeter): void {
   const length = window.length - 1;
@@ -72,7 +78,7 @@ function feedChunks({ reference, subject }: Forced, window: Int32Array, meter: D
   for (let slot = 0; slot < chunkTokens; slot++) subject.kv.release(slot);
 }
 
-/** A copy of the logits after each token of a chunk. */
+/** Returns a copy of the logits after each token of a chunk. */
 function chunkLogits(reference: LoadedModel, window: Int32Array, from: number): Float32Array[] {
   const batch = new Batch(1, 1);
   return Array.from({ length: chunkTokens }, (_, i) => {
@@ -82,7 +88,7 @@ function chunkLogits(reference: LoadedModel, window: Int32Array, from: number): 
   });
 }
 
-/** Gives every other slot what `source` holds. */
+/** Copies the KV of slot `source` to every other slot. */
 function spread({ kv }: LoadedModel, source: number, tokenCount: number): void {
   const saved = kv.save(source);
   if (saved === null) throw new Error(`the model gives no copy of ${tokenCount} tokens`);
@@ -94,7 +100,7 @@ function spread({ kv }: LoadedModel, source: number, tokenCount: number): void {
   kv.drop(saved);
 }
 
-/** The logits after each row of a batch, in the engine's own memory. */
+/** Returns the logits after each row of a batch, as views of the engine's memory. */
 function logitsOf(model: LoadedModel, batch: Batch): (row: number) => Float32Array {
   const { logits, logitsRow } = model.step(batch);
   const { vocabSize } = model.card;
@@ -104,7 +110,7 @@ function logitsOf(model: LoadedModel, batch: Batch): (row: number) => Float32Arr
   };
 }
 
-/** Element at an index the caller knows to be inside. */
+/** Returns the token at an index known to be in range. */
 function tokenAt(tokens: Int32Array, index: number): number {
   return tokens[index] as number;
 }

@@ -1,11 +1,11 @@
-// Text on which models are compared: present in every checkout, changed only by dependency updates, and independent of the
-// models.
+// Text on which models are compared. It is present in every checkout, changes only with dependency updates, and does not depend
+// on the models.
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { LoadedModel } from "../../engines/engine.ts";
 
-/** The first `count` tokens of the text, as a model with a tokenizer of its own has them. */
+/** Returns the first `count` tokens of the text, encoded by the model's own tokenizer. */
 export function textTokens(model: LoadedModel, count: number): Int32Array {
   if (model.tokenize === null) throw new Error(`${model.card.engine} has no tokenizer of its own`);
   const folder = dirname(fileURLToPath(import.meta.resolve("yauzl")));

@@ -1,4 +1,4 @@
-// Scenario `agents`: many clients at once whose prompts share a long prefix that is not cached yet.
+// Scenario `agents`: many simultaneous clients whose prompts share a long prefix that is not cached yet.
 import { findingsTable } from "../overload/finding.ts";
 import type { Question } from "../serving/client/ask.ts";
 import { askAtOnce, firstTextP50 } from "../serving/client/crowd.ts";
@@ -32,7 +32,7 @@ export function agents(options: SideOptions): Promise<string> {
   });
 }
 
-/** One round: a system prompt of its own, and a question a client. */
+/** Returns the questions of one round: a new system prompt, and one question for each client. */
 function questions(prompts: SizedPrompts): Question[][] {
   const system = { role: "system", content: prompts.take(systemTokens) } as const;
   return prompts

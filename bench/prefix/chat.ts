@@ -15,13 +15,13 @@ import { answered, ratioAtLeast, ratioAtMost, shown, toldRounds } from "../servi
 import { inRounds, ours, peers, type Side, type SideOptions, withSides } from "../serving/sides.ts";
 
 const turns = 20;
-/** With the template's own and the answer a turn is about 150 tokens. */
+/** Tokens of the words of a turn. With the template's tokens and the response, a turn has about 150 tokens. */
 const wordTokens = 68;
 const answerTokens = 64;
 const sizes = { sequences: 1, tokensEach: 8192 };
 const system = "You are a patient storyteller. You always answer at length.";
 
-/** One round of one side: an answer a turn. */
+/** One round on one server: one response per turn. */
 type Conversation = readonly Answer[];
 
 export function chat(options: SideOptions): Promise<string> {
@@ -82,7 +82,7 @@ function computedTokens({ promptTokens, cachedTokens }: Answer): number {
   return promptTokens - cachedTokens;
 }
 
-/** What a turn's prompt has that neither the prompt before nor its answer had. */
+/** Returns the number of tokens in a turn's prompt that are in neither the previous prompt nor its response. */
 function newTokens(answers: Conversation, turn: number): number {
   const before = answers[turn - 1];
   return (answers[turn]?.promptTokens ?? 0) - (before ? before.promptTokens + before.completionTokens : 0);
@@ -105,7 +105,7 @@ function rate(answers: Conversation): number {
   return (1000 * sumOf(answers, ({ completionTokens }) => completionTokens)) / wholeMs(answers);
 }
 
-/** Turn by turn, medians over the rounds. */
+/** Table with a row for each turn: medians over the rounds. */
 function turnTable(measured: readonly (readonly Conversation[])[]): string {
   const labels = ["ours", "peer"].slice(0, measured.length);
   const columns = ["prompt", "new", "computed", "first ms"];

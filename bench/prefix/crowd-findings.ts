@@ -1,4 +1,4 @@
-// Findings about a crowd of clients, compared with the peer's if there is one.
+// Findings about a crowd of clients, compared with llama-server if it runs too.
 import type { Finding } from "../overload/finding.ts";
 import { type CrowdResult, cachedShare, firstTextP50, tokensPerSecond } from "../serving/client/crowd.ts";
 import { answered, ratioAtLeast, ratioAtMost, toldRounds } from "../serving/show.ts";

@@ -1,4 +1,4 @@
-// `bench prefix`: what the prefix cache saves, scenario by scenario, each with bars.
+// `bench prefix`: savings by the prefix cache, in several scenarios, each with thresholds.
 import arg from "arg";
 import { ServerError } from "../../runtime/errors.ts";
 import { report } from "../results.ts";
@@ -8,7 +8,7 @@ import { chat } from "./chat.ts";
 import { repeated } from "./repeated.ts";
 import { restart } from "./restart.ts";
 
-/** Each returns its tables. */
+/** Scenarios by name. Each returns its tables. */
 const scenarios: Readonly<Record<string, (options: SideOptions) => Promise<string>>> = {
   chat,
   agents,

@@ -10,7 +10,7 @@ const clients = 8;
 const promptCount = 4;
 const promptTokens = 500;
 const answerTokens = 32;
-/** How often each client asks each question. */
+/** Number of times that each client asks each question. */
 const repeats = 2;
 const sizes = { sequences: clients, tokensEach: 2048 };
 
@@ -24,7 +24,7 @@ export function repeated(options: SideOptions): Promise<string> {
   });
 }
 
-/** One round: every client asks all the questions in turn, each client beginning with another one. */
+/** Returns the questions of one round: every client asks all of them in turn, and each client begins with a different one. */
 function questions(prompts: SizedPrompts): Question[][] {
   const asked = prompts.many(promptCount, promptTokens).map((content) => ({
     messages: [{ role: "user", content } as const],

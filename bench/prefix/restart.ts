@@ -1,4 +1,4 @@
-// Scenario `restart`: a long prompt, a clean stop, a new start with the same prefix cache folder, and the same prompt again.
+// Scenario `restart`: a long prompt, a clean stop, a restart with the same prefix cache folder, and the same prompt again.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,6 +1,5 @@
-// Bench of the sampler: microseconds a row for each way of sampling, SIMD kernel beside the plain reference, over 32
-// rows of realistic logits. Run it after changes in engines/decoding/sampler: `node dist/bench/sampler/bench.js
-// [vocabSize]`.
+// Benchmark of the sampler: microseconds per row for each sampling mode, SIMD kernel compared with the plain reference, over 32
+// rows of realistic logits. Run it after changes in engines/decoding/sampler: `node dist/bench/sampler/bench.js [vocabSize]`.
 import { pathToFileURL } from "node:url";
 import { ReferenceKernel } from "../../engines/decoding/sampler/reference-kernel.ts";
 import { Sampler } from "../../engines/decoding/sampler/sampler.ts";
@@ -52,7 +51,7 @@ const cases: Readonly<Record<string, Partial<Sampling>>> = {
 export const usage = `npm run bench -- sampler [VOCAB_SIZE]: microseconds a row of logits, SIMD kernel beside the plain reference
 `;
 
-/** Prints the table for rows of `argv[0]` (49152) logits. */
+/** Prints the table for rows of `argv[0]` logits; 49152 by default. */
 export function main(argv: readonly string[]): void {
   const vocabSize = Number(argv[0] ?? 49152);
   const logits = realisticLogits(vocabSize);
@@ -67,7 +66,7 @@ export function main(argv: readonly string[]): void {
   }
 }
 
-/** The median over the rounds of ROWS rows that fit into `budgetMs`, at least two. */
+/** Returns the median time per row over as many rounds of ROWS rows as fit into `budgetMs`, but at least two. */
 function microsecondsPerRow(sampler: Sampler, sampling: Sampling, logits: Float32Array, budgetMs: number): number {
   const prompt = Int32Array.from({ length: PROMPT_TOKENS }, (_, i) => (i * 7919) % 509);
   const states = Array.from({ length: ROWS }, (_, i) => sampler.open(sampling, i, prompt, new Int32Array(0)));
@@ -82,7 +81,7 @@ function microsecondsPerRow(sampler: Sampler, sampling: Sampling, logits: Float3
   return ((rounds[rounds.length >> 1] as number) * 1000) / ROWS;
 }
 
-/** Normally distributed logits with a few clear favourites, as a chat model gives in the middle of a sentence. */
+/** Returns normally distributed logits with a few clear favourites, as from a chat model in the middle of a sentence. */
 function realisticLogits(vocabSize: number): Float32Array {
   const logits = new Float32Array(ROWS * vocabSize);
   let seed = 1;

@@ -1,5 +1,5 @@
-// Bench scheduler: CPU time of the scheduling policy per step, without an engine, under a full queue; and simulations of slot
-// shares and of drafts.
+// Benchmark of the scheduler: CPU time of the scheduling policy per step, without an engine, with a full queue. Also simulates
+// slot shares and drafts.
 import { performance } from "node:perf_hooks";
 import arg from "arg";
 import { table } from "../../cli/bench/report.ts";
@@ -23,10 +23,10 @@ const limits: SchedulerLimits = {
   maxBatchTokens: 4096,
   maxPrefillChunkTokens: 512,
   maxDecodeStepsBeforePrefill: 8,
-  // All prompts are equal: with a prefix cache there would be nothing to schedule.
+  // All prompts are equal, so with a prefix cache no prefill would be left to schedule.
   prefixCacheEntries: 0,
   maxQueue: queueLength,
-  // Never reached, but every waiting sequence is checked against it.
+  // Never reached, but the scheduler checks every waiting sequence against it.
   queueTimeoutMs: 1e9,
   slotShareMs: 2000,
   swapBytes: 0,
@@ -56,7 +56,7 @@ export function main(argv: readonly string[]): void {
   const flags = arg({ "--sequences": String, "--steps": Number, "--save": Boolean }, { argv: [...argv] });
   const counts = (flags["--sequences"] ?? "32,256,2048").split(",").map(Number);
   const steps = flags["--steps"] ?? 2000;
-  // Warm-up, so that the order of the rows does not matter.
+  // Warm-up, so that the order of the rows does not affect the results.
   for (const workload of workloads) measure(workload, counts[0] ?? 1, warmupSteps);
   const rows = workloads.flatMap((workload) =>
     counts.map((count) => {
@@ -106,7 +106,7 @@ function measure(workload: Workload, slots: number, steps: number): { microsecon
   return { microseconds: percentiles(times), meanRows: rowCount / steps };
 }
 
-/** A scheduler without a model. */
+/** Returns a scheduler without a model. */
 function createScheduler(maxSequences: number): Scheduler<Sequence> {
   const model = {
     capacity: idleCapacity(maxSequences, limits.maxBatchTokens, sequenceTokens),
@@ -117,7 +117,7 @@ function createScheduler(maxSequences: number): Scheduler<Sequence> {
   return new Scheduler<Sequence>(model, limits);
 }
 
-/** Endless sequences, of each client in turn. */
+/** Returns a source of sequences that do not end during the measurement, for each client in turn. */
 function sequences({ promptTokens, newTokens }: Workload): () => Sequence {
   const prompt = new Int32Array(promptTokens).fill(sampledToken);
   let count = 0;
@@ -135,7 +135,7 @@ function sequences({ promptTokens, newTokens }: Workload): () => Sequence {
     });
 }
 
-/** Milliseconds of a step of a model that is fast enough to use every slot. */
+/** Returns the milliseconds of a step for a model that is fast enough to use every slot. */
 function modelMs({ rowCount, tokenCount }: Batch): number {
   return 5 + 0.02 * rowCount + 0.02 * (tokenCount - rowCount);
 }

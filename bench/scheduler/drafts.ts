@@ -1,5 +1,5 @@
-// Simulation of drafting: tokens of sequences with drafts over those without, if drafts are as deep as the step time model
-// makes them. The model and the depth plan are the real ones; steps take what engines were measured to take.
+// Simulation of drafting: tokens with drafts divided by tokens without, if the step time model decides the depth of drafts. The
+// step time model and the depth plan are the real ones. Steps take the times measured on engines.
 import { table } from "../../cli/bench/report.ts";
 import { StepTimeModel } from "../../engines/decoding/scheduler/step-time-model.ts";
 import { DepthPlan } from "../../engines/decoding/speculation/depth.ts";
@@ -12,7 +12,10 @@ const limits = { maxSequences: 64, maxDepth, maxDecodeTokens };
 const chances = [0.3, 0.5, 0.7, 0.9];
 const loads = [1, 2, 4, 8];
 
-/** Measured times of steps, interpolated linearly; from the results of bench engine, the last one made up. */
+/**
+ * Step times, interpolated linearly. They come from the results of `bench engine`, except for the last engine, which is
+ * invented.
+ */
 const engines: Readonly<Record<string, readonly (readonly [tokens: number, ms: number])[]>> = {
   "llama Q4_1": [
     [1, 6.1],
@@ -41,7 +44,10 @@ const engines: Readonly<Record<string, readonly (readonly [tokens: number, ms: n
   ],
 };
 
-/** A row for each engine, a column for each chance that a drafted token is right: the geometric mean over all loads. */
+/**
+ * Table with a row for each engine and a column for each chance that a drafted token is right. A cell is the geometric mean
+ * over all loads.
+ */
 export function draftsTable(): string {
   const rows = Object.entries(engines).map(([name, points]) => {
     const stepMs = (tokens: number) => interpolate(points, tokens);
@@ -56,7 +62,10 @@ export function draftsTable(): string {
   return table(["tokens over no drafts", ...chances.map((chance) => `${chance} right`)], rows);
 }
 
-/** Up to twice `load` sequences, their number changing every `stepsPerLoad`; one step in a hundred is disturbed. */
+/**
+ * Returns the tokens per millisecond of up to 2 x `load` sequences. Their number changes every `stepsPerLoad` steps. One step
+ * in a hundred is disturbed.
+ */
 function tokensPerMs(load: number, chance: number, stepMs: (tokens: number) => number, room: number): number {
   const random = seeded(7);
   const cost = new StepTimeModel(maxDecodeTokens, { decodeSlowdown: 3, maxStepMs: 250 });

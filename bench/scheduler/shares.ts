@@ -1,5 +1,5 @@
 // Simulation of slot shares: how long other clients wait for a first token while one client holds all slots, under different
-// slot_share_secs, and how many tokens that costs the first client. The scheduler is real; the model is only a clock.
+// slot_share_secs, and how many tokens that costs the first client. The scheduler is real. The model only advances a clock.
 
 import { table } from "../../cli/bench/report.ts";
 import { Batch } from "../../engines/batch.ts";
@@ -13,7 +13,7 @@ import { percentiles } from "../serving/client/statistics.ts";
 const simulatedMs = 120_000;
 const sampledToken = 7;
 const sequenceTokens = 4096;
-/** Times of SmolLM2-135M on two cores: a step, each of its rows, a prompt token, a token of KV swapped out and in. */
+/** Times of SmolLM2-135M on two cores: a step, each row of a step, a prompt token, and a KV token swapped out and in. */
 const stepMs = 12;
 const rowMs = 2;
 const promptTokenMs = 2;
@@ -24,7 +24,7 @@ export interface SharesLoad {
   readonly name: string;
   readonly slots: number;
   readonly greedyTokens: number;
-  /** Clients beside the greedy one; each asks for a short answer every `everyMs`; Infinity: once. */
+  /** Clients in addition to the greedy one. Each requests a short response every `everyMs`; Infinity means once. */
   readonly others: number;
   readonly everyMs: number;
   readonly swapBytes: number;
@@ -72,7 +72,7 @@ export function sharesTable(): string {
   );
 }
 
-/** Runs two minutes. `waits`: ms from each request of the others to its first token. */
+/** Simulates two minutes. `waits`: milliseconds from each request of the other clients to its first token. */
 function simulate(load: SharesLoad, slotShareMs: number): { waits: number[]; greedyTokens: number; changes: number } {
   const limits: SchedulerLimits = {
     maxBatchTokens: 4096,
@@ -139,14 +139,14 @@ function sequence(client: string, promptTokens: number, maxNewTokens: number): S
   });
 }
 
-/** KV without content that counts the time of copies. */
+/** KV cache without content that counts the time of copies. */
 class TimedKv implements KvCache {
   readonly freeBlocks = idleKv.freeBlocks;
   readonly layout = idleKv.layout;
   readonly #tokens = new Map<SavedKv, number>();
   #spentMs = 0;
 
-  /** Milliseconds since the last call. */
+  /** Returns the milliseconds since the last call. */
   takeMs(): number {
     const spentMs = this.#spentMs;
     this.#spentMs = 0;

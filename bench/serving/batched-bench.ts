@@ -1,4 +1,5 @@
-// C++ bound by llama-batched-bench: speed of llama.cpp alone for the same prompts and answers, without sampling, text or HTTP.
+// Upper bound of the speed, measured by llama-batched-bench: llama.cpp only, for the same prompts and responses, without
+// sampling, text or HTTP.
 import { ServerError } from "../../runtime/errors.ts";
 import { output } from "../command.ts";
 
@@ -15,7 +16,7 @@ export interface BoundShape {
   readonly newTokens: number;
 }
 
-/** New tokens/s over the time of prompts and answers together. */
+/** Returns the new tokens per second, over the time of prompts and responses together. */
 export async function boundRate(options: BoundOptions, shape: BoundShape): Promise<number> {
   const { program, modelFile, threads, context } = options;
   const { sequences, promptTokens, newTokens } = shape;

@@ -1,5 +1,5 @@
-// `bench serving`: load generator for any OpenAI-compatible server. With a peer, rounds alternate and both sides get the same
-// prompts.
+// `bench serving`: load generator for any OpenAI-compatible server. If a second server is given, rounds alternate and both
+// servers get the same prompts.
 import { writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createProgress, type Progress } from "../../cli/progress.ts";
@@ -19,7 +19,7 @@ import { createTarget, type EndpointName, requestBytes, type Target } from "./ta
 
 const requestsPerClient = 4;
 const fewestRequests = 16;
-/** Lengths in words of the two prompts that tell how many tokens a word is. */
+/** Lengths in words of the two prompts from which the tokens per word are derived. */
 const countedLengths = [8, 72] as const;
 
 export { usage } from "./options.ts";
@@ -30,7 +30,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   show(options, reports);
 }
 
-/** Puts the loads on the servers that the options name or have started, in turn where there are two. */
+/** Runs the loads on the given or started servers; with two servers, in alternating rounds. */
 export async function measureServers(options: ServingOptions): Promise<LoadReport[]> {
   const started: RunningServer[] = [];
   const progress = createProgress();
@@ -84,7 +84,7 @@ class ServingRun {
     return reports;
   }
 
-  /** How many words make the wanted tokens: two prompts are counted by the server. */
+  /** Asks the server for the token counts of two prompts, and returns the number of words for the wanted number of tokens. */
   async #shape(): Promise<PromptShape> {
     const [few, many] = [await this.#count(countedLengths[0]), await this.#count(countedLengths[1])];
     return shapeFor(this.#options, few, many);
@@ -151,7 +151,10 @@ class ServingRun {
     return runLoad({ url: target.url, endpoint: this.#options.endpoint, requests, pace }, onDone);
   }
 
-  /** Tokens/s of the C++ bound with as many sequences, as long as ours really were; null where it is not asked for. */
+  /**
+   * Returns the tokens/s of llama-batched-bench with the same number of sequences and their measured mean lengths; null if it
+   * was not requested.
+   */
   async #bound(load: LoadKind, metrics: RoundMetrics | undefined): Promise<number | null> {
     const { batchedBench: program, modelFile, threads, context } = this.#options.start;
     if (program === null || modelFile === null || load.kind !== "clients" || !metrics?.meanOutputTokens) return null;

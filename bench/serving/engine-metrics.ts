@@ -1,6 +1,6 @@
 // Reader of a server's /metrics page; empty if the server has none.
 
-/** Names, with their labels, and values. */
+/** Values by metric name with labels. */
 export type EngineMetrics = ReadonlyMap<string, number>;
 
 export async function engineMetrics(url: URL): Promise<EngineMetrics> {
@@ -15,7 +15,7 @@ export async function engineMetrics(url: URL): Promise<EngineMetrics> {
   );
 }
 
-/** How much a counter has grown; null where it is not kept. */
+/** Returns the growth of a counter; null if the server does not have it. */
 export function growth(name: string, before: EngineMetrics, after: EngineMetrics): number | null {
   const [from, to] = [before.get(name), after.get(name)];
   return from === undefined || to === undefined ? null : to - from;

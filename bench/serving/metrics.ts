@@ -1,4 +1,4 @@
-// Metrics of one round: rates, latencies and failures, from the outcomes of its requests.
+// Metrics of one round: rates, latencies and failures, computed from the outcomes of its requests.
 import type { LoopDelay } from "../loop-delay.ts";
 import type { LoadResult, Outcome } from "./client/load.ts";
 import { mean, type Percentiles, percentiles } from "./client/statistics.ts";
@@ -9,28 +9,28 @@ export interface RoundMetrics {
   readonly outputTokensPerSecond: number;
   readonly requestsPerSecond: number;
   readonly firstTokenMs: Percentiles;
-  /** A request's time from its first to its last text, a token. */
+  /** Time from the first to the last text of a request, divided by its tokens. */
   readonly perTokenMs: Percentiles;
-  /** Pauses between texts, whatever the number of tokens in each. */
+  /** Pauses between texts, regardless of the number of tokens in each text. */
   readonly gapMs: Percentiles;
   readonly latencyMs: Percentiles;
   readonly meanPromptTokens: number;
   readonly meanCachedTokens: number;
   readonly meanOutputTokens: number;
-  /** How many requests failed in which way. */
+  /** Number of failed requests by kind of failure. */
   readonly errors: Readonly<Record<string, number>>;
-  /** Resident, of all its processes together; null where it is not measured, as with all below. */
+  /** Maximum resident memory of all server processes together. This and the following fields are null if not measured. */
   readonly peakMiB: number | null;
-  /** How late the turns of the front's event loop were. */
+  /** Delay of the event loop of troupe's main thread. */
   readonly frontDelayMs: LoopDelay | null;
-  /** Output tokens/s over the C++ bound's. */
+  /** Output tokens/s divided by those of llama-batched-bench. */
   readonly overBound: number | null;
 }
 
-/** What is known of the server beside its answers. */
+/** Metrics of the server that do not come from its responses. */
 export type ServerMetrics = Pick<RoundMetrics, "peakMiB" | "frontDelayMs">;
 
-/** A request that was answered. */
+/** Request that got a response. */
 type Answered = Outcome & { readonly usage: NonNullable<Outcome["usage"]> };
 
 export function roundMetrics(load: LoadResult, server: ServerMetrics): RoundMetrics {

@@ -1,25 +1,25 @@
-// Flags of `bench serving`: one flat record of plain values, checked before anything is started.
+// Flags of `bench serving`: one flat record of plain values, checked before any server starts.
 import arg from "arg";
 import { ServerError } from "../../runtime/errors.ts";
 import { type EndpointName, endpointNamed } from "./target.ts";
 
 export type LoadKind = { readonly kind: "clients" | "arrivals"; readonly amount: number };
 
-/** A server that runs already. */
+/** Server that is already running. */
 export interface GivenServer {
   readonly url: string;
   readonly pids: readonly number[];
 }
 
 export interface ServingOptions {
-  /** null starts troupe itself. */
+  /** Server to measure; null starts troupe. */
   readonly server: GivenServer | null;
   readonly peer: GivenServer | null;
-  /** What the servers are asked for; null asks them. */
+  /** Model name in the requests; null uses the name that the server reports. */
   readonly model: string | null;
   readonly apiKey: string | null;
   readonly loads: readonly LoadKind[];
-  /** null: a few for each client. */
+  /** Number of requests; null: a few for each client. */
   readonly requests: number | null;
   readonly warmup: number | null;
   readonly rounds: number;
@@ -33,7 +33,7 @@ export interface ServingOptions {
   readonly seed: number;
   readonly json: string | null;
   readonly save: boolean;
-  /** Of the servers and programs started here. */
+  /** Options of the servers and programs that the benchmark starts. */
   readonly start: StartOptions;
 }
 
@@ -46,7 +46,7 @@ export interface StartOptions {
   readonly sequences: number;
   readonly flags: readonly string[];
   readonly peerFlags: readonly string[];
-  /** Whether to watch the event loop of troupe's front. */
+  /** Whether to measure the event loop delay of troupe's main thread. */
   readonly frontDelay: boolean;
 }
 
@@ -162,7 +162,7 @@ function numbers(flag: string, text: string): number[] {
   throw new ServerError("config_invalid", `${flag} expects numbers above 0, split by commas; got "${text}"`);
 }
 
-/** The flags in one flag's value, split at spaces. */
+/** Returns the flags in the value of one flag, split at spaces. */
 export function words(text: string | undefined): string[] {
   return text === undefined ? [] : text.split(/\s+/).filter((part) => part !== "");
 }

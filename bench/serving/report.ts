@@ -1,4 +1,4 @@
-// Report of the rounds of a load: one table per load, medians first, then every round, with ratios to the peer.
+// Report of the rounds of a load: one table per load with the medians, then each round, and ratios to the other server.
 import { median, table } from "../../cli/bench/report.ts";
 import type { RoundMetrics } from "./metrics.ts";
 import type { LoadKind } from "./options.ts";
@@ -7,7 +7,7 @@ import type { LoadKind } from "./options.ts";
 export interface LoadReport {
   readonly load: LoadKind;
   readonly ours: readonly RoundMetrics[];
-  /** Empty without a peer. */
+  /** Rounds of the other server; empty if there is none. */
   readonly peers: readonly RoundMetrics[];
 }
 
@@ -63,7 +63,7 @@ function row(line: Line, ours: readonly RoundMetrics[], peers: readonly RoundMet
   return [line.name, ratio, ...side(mine), ...side(theirs)];
 }
 
-/** The rounds' values of a line, without those that were not measured. */
+/** Returns the values of a line in each round, without rounds in which it was not measured. */
 function known(rounds: readonly RoundMetrics[], { value }: Line): number[] {
   return rounds.map(value).filter((number): number is number => number !== null && !Number.isNaN(number));
 }

@@ -4,11 +4,11 @@ import { family, residentKiB } from "../proc.ts";
 const intervalMs = 250;
 
 export interface MemorySampler {
-  /** Most MiB seen at one time; null where nothing could be read. */
+  /** Stops, and returns the maximum MiB seen at one time; null if nothing could be read. */
   stop(): number | null;
 }
 
-/** Samples until stopped: resident sets, or what `memoryKiB` says of a process. */
+/** Samples resident memory, or the value that `memoryKiB` returns for a process, until stopped. */
 export function sampleMemory(pids: readonly number[], memoryKiB = residentKiB): MemorySampler {
   let peakKiB = 0;
   const sample = () => {

@@ -1,4 +1,4 @@
-// Starts and stops the measured servers, troupe and llama-server, with equal settings.
+// Starter of the measured servers, troupe and llama-server, with equal settings. It also stops them.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
@@ -10,7 +10,7 @@ import type { LoopDelay } from "../loop-delay.ts";
 const startLimitMs = 120_000;
 const stopLimitMs = 10_000;
 const pollMs = 50;
-/** Of a server's own output, what is kept to explain a start that failed. */
+/** Characters of a server's output kept to explain a failed start. */
 const keptOutput = 8_000;
 
 const probe = new URL("./loop-delay-probe.js", import.meta.url);
@@ -18,7 +18,7 @@ const probe = new URL("./loop-delay-probe.js", import.meta.url);
 export interface RunningServer {
   readonly url: string;
   readonly pid: number;
-  /** How late its event loop's turns were since the last call; null where nobody watches. */
+  /** Returns the event loop delays since the last call; null if they are not measured. */
   readonly takeLoopDelay: (() => Promise<LoopDelay>) | null;
   stop(): Promise<void>;
 }
@@ -26,20 +26,23 @@ export interface RunningServer {
 export interface ServerSettings {
   readonly model: string;
   readonly threads: number;
-  /** Sequences at the same time. */
+  /** Maximum number of simultaneous sequences. */
   readonly sequences: number;
-  /** Tokens in the cache, over all sequences. */
+  /** Tokens in the KV cache, over all sequences. */
   readonly context: number;
-  /** Flags beside these. */
+  /** Additional flags. */
   readonly flags: readonly string[];
-  /** Each sequence has an equal share of the context; else all take it from one pool. By default as the engine is faster. */
+  /**
+   * Whether each sequence has an equal share of the context. If false, all share one pool. Default: whichever is faster for the
+   * engine.
+   */
   readonly hasShares?: boolean;
 }
 
-/** Starts `troupe serve`; `watchLoop` costs it a wake-up every millisecond. */
+/** Starts `troupe serve`. `watchLoop` wakes the server every millisecond. */
 export function startTroupe(settings: ServerSettings, watchLoop = false): Promise<RunningServer> {
   const { model, threads, sequences, context, flags } = settings;
-  // The llama engine, which auto may take, is slower with a pool; a llama-server's slots have equal shares.
+  // The llama engine, which `auto` may choose, is slower with a pool. The slots of llama-server have equal shares too.
   const { hasShares = !/--engine[ =]wasm/.test(flags.join(" ")) } = settings;
   const kv = hasShares ? ["--max-model-len", Math.floor(context / sequences)] : ["--kv-cache", `${context}tokens`];
   const sizes = ["--max-seqs", sequences, ...kv, "--threads", threads].map(String);
@@ -51,7 +54,9 @@ export function startTroupe(settings: ServerSettings, watchLoop = false): Promis
   return startServer("troupe", process.execPath, command, watchLoop);
 }
 
-/** Starts llama-server. Its store of past prompts is off: no prompt comes twice, so it would only cost it memory and time. */
+/**
+ * Starts llama-server without its store of past prompts. No prompt comes twice, so the store would only cost memory and time.
+ */
 export function startPeer(program: string, settings: ServerSettings): Promise<RunningServer> {
   const { model, threads, sequences, context, flags } = settings;
   const sizes = ["-np", sequences, "-c", context, "-t", threads, "-tb", threads].map(String);
@@ -62,8 +67,8 @@ export function startPeer(program: string, settings: ServerSettings): Promise<Ru
 }
 
 /**
- * Starts a server and waits until it answers a chat request; a 4xx counts, as encoders refuse chats. A server may be healthy
- * before its model is loaded.
+ * Starts a server and waits until it responds to a chat request. A server can report healthy before its model is loaded. A 4xx
+ * status counts as a response, because encoders reject chats.
  */
 async function startServer(
   name: string,
@@ -115,7 +120,7 @@ async function answers(url: string): Promise<void> {
 }
 
 async function ended(child: ChildProcess): Promise<never> {
-  await once(child, "exit"); // rejects where the program could not be started
+  await once(child, "exit"); // rejects if the program could not be started
   throw new Error("it ended");
 }
 

@@ -1,4 +1,4 @@
-// Cells of measurements over several rounds: the median, and each round beside it.
+// Table cells of measurements over several rounds: the median, followed by the value of each round.
 import { median } from "../../cli/bench/report.ts";
 import { atLeast, atMost, exactly, type Finding, told } from "../overload/finding.ts";
 import { type Answer, isWhole } from "./client/ask.ts";
@@ -12,14 +12,14 @@ export function toldRounds(what: string, rounds: readonly number[], digits: numb
   return told(what, shown(rounds, digits, unit));
 }
 
-/** All must be answered in full; says what went wrong first where one is not. */
+/** Checks that all responses are complete. If one is not, the finding contains the first failure. */
 export function answered(what: string, answers: readonly Answer[]): Finding {
   const finding = exactly(what, answers.filter(isWhole).length, answers.length);
   const failed = answers.find((answer) => !isWhole(answer));
   return failed ? { ...finding, measured: `${finding.measured}; "${failed.error?.slice(0, 60)}"` } : finding;
 }
 
-/** The paired ratios of two sides' rounds, whose median must not be more than `most`. */
+/** Checks that the median of two servers' ratios, paired by round, is at most `most`. */
 export function ratioAtMost(what: string, ours: readonly number[], theirs: readonly number[], most: number): Finding {
   const ratios = pairedRatios(ours, theirs);
   return { ...atMost(what, median(ratios), most), measured: shown(ratios, 3) };
@@ -30,7 +30,7 @@ export function ratioAtLeast(what: string, ours: readonly number[], theirs: read
   return atLeast(what, median(ratios), least, shown(ratios, 3));
 }
 
-/** Both sides of a round were measured one after the other. */
+/** Returns the ratio of each round. The two servers were measured one right after the other in a round. */
 export function pairedRatios(ours: readonly number[], theirs: readonly number[]): number[] {
   return ours.map((value, round) => value / (theirs[round] ?? Number.NaN));
 }

@@ -1,5 +1,5 @@
-// Comparison of two or three servers: all run the same model with equal sizes and are asked in alternating rounds. Also the flags
-// that such benchmarks share.
+// Comparison of two or three servers ("sides") that run the same model with equal sizes, in alternating rounds. Also contains
+// the flags that such benchmarks share.
 import { setTimeout as sleep } from "node:timers/promises";
 import type arg from "arg";
 import { defaultPackage } from "../../engines/files/hub/default-model.ts";
@@ -17,13 +17,16 @@ export const sideFlags = {
   "--save": Boolean,
 } as const;
 
-/** What they mean, for a usage. */
+/** Usage text of the shared flags. */
 export const sideUsage = `  --peer-server PROGRAM a llama-server to compare with
   --troupe-flags="..." --peer-flags="..."
   --model ID --threads 2 --rounds N --save
 `;
 
-/** Before each measurement: a llama-server's threads spin for some 200 ms after its last token, on cores the other needs. */
+/**
+ * Pause before each measurement, because llama-server's threads spin for about 200 ms after its last token on cores that the
+ * next server needs.
+ */
 export const restMs = 500;
 
 export interface SideOptions {
@@ -31,7 +34,7 @@ export interface SideOptions {
   readonly threads: number;
   readonly rounds: number;
   readonly flags: readonly string[];
-  /** A llama-server; null compares with none. */
+  /** Path of a llama-server to compare with; null for none. */
   readonly peerProgram: string | null;
   readonly peerFlags: readonly string[];
   readonly save: boolean;
@@ -51,9 +54,9 @@ export async function sideOptions(flags: arg.Result<typeof sideFlags>, defaultRo
 }
 
 export interface Sizes {
-  /** Sequences at the same time. */
+  /** Maximum number of simultaneous sequences. */
   readonly sequences: number;
-  /** Tokens of the cache for each of them. */
+  /** Tokens in the KV cache for each sequence. */
   readonly tokensEach: number;
 }
 
@@ -72,7 +75,7 @@ export function ours(options: SideOptions, sizes: Sizes, label = "ours", flags: 
   return { label, start: () => startTroupe(settings) };
 }
 
-/** llama-server with its store of past prompts on, if there is one to compare with. */
+/** Returns llama-server with its store of past prompts on; empty if the options name none. */
 export function peers(options: SideOptions, sizes: Sizes, flags: readonly string[] = []): SideStart[] {
   const { peerProgram, peerFlags } = options;
   if (peerProgram === null) return [];
@@ -84,7 +87,7 @@ function settingsOf({ model, threads }: SideOptions, { sequences, tokensEach }: 
   return { model, threads, sequences, context: sequences * tokensEach };
 }
 
-/** Runs work on servers that are all up, the first of `starts` first. */
+/** Starts the servers, runs `work` while all are up, and stops them. The first of `starts` comes first. */
 export async function withSides<T>(
   starts: readonly SideStart[],
   work: (sides: readonly [Side, ...Side[]]) => Promise<T>,
@@ -107,8 +110,9 @@ export async function withSides<T>(
 }
 
 /**
- * Measures every side with each input, and returns each side's measurements in the order of the inputs. Each round begins
- * with another side, so that none always comes first, and none begins while the one before it still spins.
+ * Measures every server with each input. Returns each server's measurements in the order of the inputs. Each round begins with
+ * a different server, so that no server always comes first. Each measurement begins after the threads of the previous server
+ * have stopped spinning.
  */
 export async function inRounds<S extends { readonly label: string }, Input, T>(
   name: string,

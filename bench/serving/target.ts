@@ -1,11 +1,11 @@
-// Server as the load generator sees it: address, model, and the bytes of a request.
+// Server as the load generator uses it: address, model, and the bytes of a request.
 import { ServerError } from "../../runtime/errors.ts";
 import type { LoopDelay } from "../loop-delay.ts";
 
 const endpointNames = ["chat", "responses", "messages", "completions", "embeddings"] as const;
 export type EndpointName = (typeof endpointNames)[number];
 
-/** Throws config_invalid for a name that is none. */
+/** Returns the endpoint of this name. Throws config_invalid if there is none. */
 export function endpointNamed(name: string): EndpointName {
   const known = endpointNames.find((endpoint) => endpoint === name);
   if (known !== undefined) return known;
@@ -17,13 +17,13 @@ export interface Target {
   readonly url: URL;
   readonly model: string;
   readonly apiKey: string | null;
-  /** Processes whose memory, with their children's, is the server's; empty where unknown. */
+  /** Process ids whose memory, including their children's, counts as the server's; empty if unknown. */
   readonly pids: readonly number[];
-  /** How late its event loop's turns were since the last call; null where nobody watches. */
+  /** Returns the event loop delays since the last call; null if they are not measured. */
   readonly takeLoopDelay: (() => Promise<LoopDelay>) | null;
 }
 
-/** What every request of a run asks for. */
+/** Fields that every request of a run has in common. */
 export interface Ask {
   readonly endpoint: EndpointName;
   readonly maxTokens: number;
@@ -33,11 +33,11 @@ export interface Ask {
 
 export interface TargetOptions extends Pick<Target, "apiKey" | "pids" | "takeLoopDelay"> {
   readonly url: string;
-  /** null asks the server. */
+  /** Model name; null asks the server for it. */
   readonly model: string | null;
 }
 
-/** Finds out which model the server has, unless one is named. */
+/** Creates a target. Asks the server for its model unless one is named. */
 export async function createTarget(label: string, options: TargetOptions): Promise<Target> {
   const url = new URL(options.url.replace(/\/(v1\/?)?$/, ""));
   const { apiKey, pids, takeLoopDelay } = options;
@@ -60,7 +60,7 @@ async function firstModel(url: URL, apiKey: string | null): Promise<string> {
   );
 }
 
-/** One whole HTTP request. */
+/** Returns the bytes of one whole HTTP request. */
 export function requestBytes({ url, model, apiKey }: Target, ask: Ask, prompt: string): Buffer {
   const { path, fields } = endpoints[ask.endpoint];
   const sampling = { temperature: ask.temperature, ...(ask.ignoreEos ? { ignore_eos: true } : {}) };
@@ -68,7 +68,10 @@ export function requestBytes({ url, model, apiKey }: Target, ask: Ask, prompt: s
   return postBytes(url, path, JSON.stringify({ ...common, ...fields(prompt, ask.maxTokens) }), apiKey);
 }
 
-/** How each endpoint takes a prompt and a limit; those that can stream. Embeddings have no limit to take. */
+/**
+ * Request format of each endpoint: where the prompt and the token limit go, and whether it can stream. Embeddings have no
+ * limit.
+ */
 const endpoints: Readonly<Record<EndpointName, Endpoint>> = {
   chat: {
     path: "chat/completions",
@@ -94,7 +97,7 @@ interface Endpoint {
   readonly fields: (prompt: string, maxTokens: number) => object;
 }
 
-/** One whole HTTP request that posts JSON to `/v1/NAME`. */
+/** Returns the bytes of one whole HTTP request that posts JSON to `/v1/NAME`. */
 export function postBytes(url: URL, name: string, body: string, apiKey: string | null): Buffer {
   const head = [
     `POST ${pathOf(url, name)} HTTP/1.1`,

@@ -1,4 +1,4 @@
-// `bench smooth`: pauses of decoding streams while long prompts arrive, and the latency of those prompts.
+// `bench smooth`: pauses of decoding streams while long prompts arrive, and the latency of these prompts.
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import arg from "arg";
@@ -15,7 +15,7 @@ import { DecodeStreams } from "./streams.ts";
 const streamCount = 8;
 const streamTokens = 512;
 const settleMs = 3_000;
-/** Long prompts answered with nobody else there. */
+/** Number of long prompts measured without other streams. */
 const aloneCount = 3;
 const answerTokens = 16;
 const sizes = { sequences: 16, tokensEach: 4608 };
@@ -92,7 +92,7 @@ async function runCourse({ label, url }: Side, course: Course): Promise<Finding[
   return findings(alone, beside, quiet, busy, await streams.stop());
 }
 
-/** Asks on time, whether or not the one before is answered. */
+/** Sends a long prompt at fixed intervals, even if the previous one is still running. */
 async function askNowAndThen(askLong: () => Promise<Answer>, { seconds, everySeconds }: Course): Promise<Answer[]> {
   const startMs = performance.now();
   const asked: Promise<Answer>[] = [];

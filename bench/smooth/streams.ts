@@ -1,5 +1,5 @@
-// Streams that decode all the time: a number of clients, each of which asks again after a long answer. Measures the pauses within
-// answers.
+// Streams that decode all the time: each client requests the next long response after the last one. Measures the pauses within
+// responses.
 import { type Answer, ask, isWhole } from "../serving/client/ask.ts";
 import type { SizedPrompts } from "../serving/client/sized-prompts.ts";
 
@@ -21,18 +21,18 @@ export class DecodeStreams {
 
   constructor(options: StreamsOptions) {
     this.#options = options;
-    // The first answers differ in length, so that the clients do not ask anew all at once.
+    // The first responses differ in length, so that the clients do not all send their next request at the same time.
     this.#clients = Array.from({ length: options.count }, (_, i) =>
       this.#stream(Math.round((options.maxTokens * (i + 1)) / options.count)),
     );
   }
 
-  /** The pauses since the last call. */
+  /** Returns the pauses since the last call. */
   takeGaps(): number[] {
     return this.#gapsMs.splice(0);
   }
 
-  /** Hangs up. Returns what went wrong before. */
+  /** Disconnects all clients. Returns the failures that occurred before. */
   async stop(): Promise<readonly string[]> {
     this.#hangUp.abort();
     await Promise.all(this.#clients);

@@ -1,4 +1,5 @@
-// `bench speculation`: the decode speed of one client with speculative decoding, over the same server without it.
+// `bench speculation`: decode speed of one client with speculative decoding, divided by the speed of the same server without
+// it.
 import arg from "arg";
 import { exactly, type Finding, findingsTable, told } from "../overload/finding.ts";
 import { report } from "../results.ts";
@@ -9,12 +10,12 @@ import { inRounds, ours, peers, type Side, sideFlags, sideOptions, sideUsage, wi
 import { type Task, tasksOf } from "./tasks.ts";
 
 const sizes = { sequences: 1, tokensEach: 2048 };
-/** llama-server's own prompt lookup. */
+/** Flags of llama-server's prompt lookup. */
 const peerDrafts = ["--spec-type", "ngram-simple"];
 
 interface Measured {
   readonly answer: Answer;
-  /** Drafted tokens; null if the server does not report them. */
+  /** Number of drafted tokens; null if the server does not report it. */
   readonly proposed: number | null;
   readonly accepted: number | null;
 }
@@ -36,7 +37,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   const tables = await withSides(starts, async (sides) => {
     const shownTables: string[] = [];
     for (const [index, { name }] of tasksOf(0).entries()) {
-      // The first round of a task is not counted: it computes the prompt and warms up compiled code.
+      // The first round of a task is dropped, because it computes the prompt and warms up compiled code.
       const inputs = Array.from({ length: options.rounds + 1 }, (_, round) => tasksOf(round)[index] as Task);
       const measured = await inRounds(`speculation, ${name}`, sides, inputs, (side, task) =>
         measure(side, task, maxTokens),

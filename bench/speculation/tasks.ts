@@ -1,5 +1,5 @@
-// Tasks of `bench speculation`: a file to be shown again with a name changed, which is mostly a copy, and stories,
-// which repeat little.
+// Tasks of `bench speculation`. One asks for a file again with a name changed, which is mostly a copy. The others ask for
+// stories, which repeat little.
 import type { ChatMessage } from "../serving/client/ask.ts";
 
 const file = `import { readFile, writeFile } from "node:fs/promises";
@@ -73,11 +73,14 @@ export interface Task {
   readonly name: string;
   readonly messages: readonly ChatMessage[];
   readonly fields: Readonly<Record<string, unknown>>;
-  /** Lowest ratio of decode speed with drafts to that without. */
+  /** Minimum ratio of decode speed with drafts to decode speed without. */
   readonly bar: number;
 }
 
-/** The conversation has shown the file once already, because a small model copies best from its own output. */
+/**
+ * Returns a conversation in which the model has already shown the file once, because a small model copies best from its own
+ * output.
+ */
 function showAgain(change: string): readonly ChatMessage[] {
   return [
     { role: "user", content: "Show me the file basket.ts." },
@@ -86,15 +89,15 @@ function showAgain(change: string): readonly ChatMessage[] {
   ];
 }
 
-/** A name that is in many lines, and another that is only near the end. */
+/** Renames a name that is in many lines. The next task renames one that occurs only near the end. */
 const renameClass = showAgain("Basket renamed to Cart");
 const renameFunction = showAgain("the function dearest renamed to priciest");
 
 const story: readonly ChatMessage[] = [{ role: "user", content: "Tell me a long story about a lighthouse." }];
 
 /**
- * The tasks of one round. A greedy story of a small model soon repeats itself; a sampled one does not, so it shows the
- * cost of useless drafts.
+ * Returns the tasks of one round. A greedy story of a small model soon repeats itself. A sampled story does not, so it shows
+ * the cost of useless drafts.
  */
 export function tasksOf(round: number): readonly Task[] {
   const free = { ignore_eos: true };

@@ -1,4 +1,4 @@
-// `bench structured`: the cost of answers that must fit a JSON schema over free answers, and the effect of compiling
+// `bench structured`: cost of responses that must match a JSON schema, compared with free responses, and effect of compiling
 // new schemas on other streams.
 import arg from "arg";
 import { exactly, findingsTable } from "../overload/finding.ts";
@@ -28,8 +28,8 @@ const barAtMost = 1.1;
 const request = "Write a long list of people who do not exist. Let these words come up:";
 const free = { ignore_eos: true };
 /**
- * Without a prefix cache neither form of answer profits from the other's prompt; drafts would favour repetitive
- * answers.
+ * Flags for a fair comparison. Without a prefix cache neither kind of response profits from the other's prompt. Drafts would
+ * favour repetitive responses.
  */
 const plain = ["--prefix-cache-n", "0", "--speculation", "off"];
 const plainPeer = ["--no-cache-prompt"];
@@ -70,7 +70,7 @@ export async function main(argv: readonly string[]): Promise<void> {
 
 async function compare(side: Side, options: SideOptions, clients: number, prompts: SizedPrompts): Promise<string> {
   const schema = { response_format: schemaFormat(endlessList) };
-  // The schema is compiled before anything is timed.
+  // Compiles the schema before the measurement.
   await askAtOnce(side.url, [[question("", schema)]]);
   const forms = [
     { label: `${clients} at once, free`, fields: free },

@@ -1,5 +1,5 @@
-// Whether compiling schemas delays other streams: one client asks for structured answers one after another, first all
-// with one schema, then each with a new one.
+// Delay of other streams by schema compilation: one client requests structured responses one after another, first all with one
+// schema, then each with a new schema.
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { exactly, findingsTable, told } from "../overload/finding.ts";
@@ -50,7 +50,7 @@ export async function newSchemas({ label, url }: Side, prompts: SizedPrompts, se
   ]);
 }
 
-/** At least one answer. */
+/** Requests structured responses for `seconds`, at least one. */
 async function askFor(seconds: number, url: URL, prompts: SizedPrompts, schema: () => object): Promise<Answer[]> {
   const untilMs = performance.now() + seconds * 1000;
   const answers: Answer[] = [];

@@ -1,14 +1,14 @@
-// Schemas of `bench structured`. Answers to them have no longest form, so they are as long as free text.
+// Schemas of `bench structured`. They do not limit the length of a response, so responses are as long as free text.
 
-/** A list of records with texts, numbers and a choice, longer than any answer here. */
+/** List of records with texts, numbers and a choice. It is longer than any response here. */
 export const endlessList = listOf("people", ["junior", "senior", "lead"]);
 
-/** A schema that differs from those of all other serial numbers in names and choices. */
+/** Returns a schema whose names and choices differ from those of all other serial numbers. */
 export function newSchema(serial: number): object {
   return listOf(`list${serial}`, [`low${serial}`, `middle${serial}`, `high${serial}`]);
 }
 
-/** The field `response_format` that asks for a schema. */
+/** Returns the `response_format` field of a request for this schema. */
 export function schemaFormat(schema: object): object {
   return { type: "json_schema", json_schema: { name: "answer", strict: true, schema } };
 }

@@ -1,5 +1,5 @@
-// `bench threads`: speed of an engine by number of compute threads, compared with the number it chooses, within a list of CPUs
-// or a CPU quota.
+// `bench threads`: speed of an engine by number of compute threads, compared with the number it chooses by default. Can be
+// limited to a list of CPUs or to a CPU quota.
 import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import arg from "arg";
@@ -21,14 +21,14 @@ export const usage = `npm run bench -- threads [FLAGS]: speed of an engine by nu
 `;
 
 const usualCounts = [1, 2, 4, 8, 16];
-/** What 0 stands for: the engine's own choice. */
+/** Thread count 0: the engine chooses. */
 const ownChoice = 0;
 const groupName = `troupe-bench-${process.pid}`;
 const quotaPeriodUs = 100_000;
 
 interface Limits {
   readonly cpus: string | null;
-  /** Cores; null for none. */
+  /** CPU quota in cores; null for none. */
   readonly quota: number | null;
 }
 
@@ -79,7 +79,7 @@ function countsOf(list: string | undefined): number[] {
   throw new ServerError("config_invalid", `--threads expects whole numbers above 0, split by commas; got "${list}"`);
 }
 
-/** Rows of one run of `troupe bench`. */
+/** Returns the rows of one run of `troupe bench`. */
 async function measure(settings: readonly string[], limits: Limits): Promise<Row[]> {
   const lengths = ["--prompt-len", "256", "--gen-len", "32", "--depth", "16", "--max-seqs", "8"];
   const rounds = ["--iterations", "1", "--warmup", "1", "--cpu", "--json"];
@@ -93,14 +93,14 @@ async function limited(command: readonly string[], { cpus, quota }: Limits): Pro
   if (quota === null) return output(program, args);
   const group = makeGroup(quota);
   try {
-    // The shell puts itself into the group, and becomes the program.
+    // The shell joins the cgroup and then replaces itself with the program.
     return await output("sh", ["-c", `echo $$ > ${group}/cgroup.procs && exec "$@"`, "sh", program, ...args]);
   } finally {
     rmdirSync(group);
   }
 }
 
-/** Folder of a new cgroup with a quota. Throws `config_invalid` where this user may not make one. */
+/** Creates a cgroup with a quota and returns its folder. Throws `config_invalid` if the user lacks the permission. */
 function makeGroup(quota: number): string {
   const quotaUs = Math.round(quota * quotaPeriodUs);
   const attempts = [

@@ -11,7 +11,7 @@ import { writeTinyModel } from "../fixtures/models/tiny-gguf.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "end-of-generation-"));
 
-/** Vocabularies whose ends depend on what else they have. */
+/** Vocabularies in which the end-of-generation tokens depend on the other tokens. */
 const lastTokens = [
   ["<|end|>"],
   ["<|end|>", "<|return|>", "<|call|>", "<|start|>"],

@@ -1,5 +1,5 @@
-// Excerpts of model files, which engines are tried on: both engines load the excerpt of a model of every architecture and
-// agree about what it says; and what a trial in a process of its own finds and keeps.
+// Excerpts of model files, on which `auto` tries the engines. Both engines load the excerpt of a model of every architecture
+// and agree on its logits. Also tests what a trial in a separate process finds and records.
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,9 +17,9 @@ import { tinyArchitectures, writeTinyArchitecture } from "../fixtures/models/tin
 import { type EncoderArchitecture, writeTinyEncoder } from "../fixtures/models/tiny-encoder.ts";
 import { writeTinyModel } from "../fixtures/models/tiny-gguf.ts";
 
-/** Of the range of the logits, where all weights are F16. */
+/** Maximum error as a share of the range of the logits, if all weights are F16. */
 const largestError = 0.003;
-/** With 4-bit weights: each engine quantises activations in its own way. */
+/** Maximum error with 4-bit weights, because each engine quantizes activations in a different way. */
 const largestQuantizedError = 0.02;
 const rows = [
   { slot: 0, from: 0, to: 30 },
@@ -38,7 +38,7 @@ describe("an excerpt of a model", () => {
     return { ...(await writeExcerpt(path, target, maxBytes)), path: target };
   };
 
-  /** What both engines say of the rows is the same. */
+  /** Asserts that both engines give the same logits for the rows. */
   const compare = async (path: string, largest = largestError): Promise<void> => {
     const spec = specOf(path, { kvType: "f16", threads: 1, extraLogitsRows: 32 });
     const llama = await llamaEngine.load(spec, () => {});
@@ -121,7 +121,7 @@ describe("a trial of the engines", () => {
     const bytes = statSync(path).size;
     for (const { prompt, oneRow, sixteenRows, weightBytes } of [figures.wasm, figures.llama]) {
       assert.ok(prompt > 0 && (oneRow ?? 0) > 0 && (sixteenRows ?? 0) > 0);
-      // The file has a vocabulary too; llama.cpp may hold a matrix twice, once in the layout of its kernels.
+      // The file also contains a vocabulary. llama.cpp may store a matrix twice, once in the layout of its kernels.
       assert.ok(weightBytes > bytes / 4 && weightBytes < 2 * bytes, `${weightBytes} bytes of weights in ${bytes}`);
     }
     const written = statSync(kept.path).mtimeMs;
@@ -145,7 +145,7 @@ describe("a trial of the engines", () => {
     assert.equal(trials(), 4);
   });
 
-  // The first blocks of all sequences lie on one thread.
+  // The first blocks of all sequences are on the same thread.
   for (const settings of [
     { threads: 3, pagedKv: false },
     { threads: 2, blockTokens: 256 },

@@ -1,5 +1,5 @@
-// The model that quantised copies are made from, beside the one that it was padded from, both as floats: if it were another
-// function, what is measured of its copies would mean less.
+// Padded model, from which quantized copies are made, compared with its original, both as floats. If it computed a different
+// function, measurements of its copies would mean less.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Engine } from "../../engines/engine.ts";

@@ -1,5 +1,5 @@
-// The plain forward pass that tests measure engines by is itself measured here: by the wasm engine where nothing is mixed, and
-// by merged weights where it mixes a single adapter.
+// Plain forward pass, the tests' reference for engines, compared with the wasm engine without adapters, and with merged weights
+// for a single adapter.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";

@@ -26,7 +26,7 @@ import {
 
 const parts = Object.values(texts).flatMap((text) => text.match(/\s+|\S+\s?/gu) ?? []);
 
-/** Bytes that are no UTF-8 and halves of characters among it: both sides get U+FFFD for them. */
+/** Includes invalid UTF-8 and lone surrogates. Both tokenizers get U+FFFD for them. */
 const anyText = fc
   .array(
     fc.oneof(
@@ -41,7 +41,7 @@ const anyText = fc
   )
   .map((pieces) => pieces.join(""));
 
-/** Blocks whose characters are all alike, surrogates among them. */
+/** Unicode blocks, including surrogates, whose characters all behave alike. */
 const uniform = [
   [0x3500, 0x9f00],
   [0xad00, 0xf800],
@@ -147,7 +147,7 @@ describe("every kind of vocabulary", () => {
   }
 
   describe("by pre-tokenizer", () => {
-    // llama.cpp ends the process on two spaces in a row where only words are cut out, so that name is tried below.
+    // llama.cpp crashes on two consecutive spaces if only words are split off, so "whitespace" is tested below.
     for (const pre of preTokenizerNames.filter((name) => name !== "whitespace")) {
       it(`gives llama.cpp's tokens: ${pre}`, () =>
         compare(bytePairFile(pre, findPreTokenizer(pre)!.symbols), (ours, native) => agree(ours, native, 40)));
@@ -181,7 +181,7 @@ describe("every kind of vocabulary", () => {
           if (whole[0] !== parsed[0] && whole[0] === ours.bosToken) prompt.shift();
           assert.deepEqual(prompt, [...parsed], JSON.stringify(sample));
         }
-        // There llama.cpp reads pieces as if they spelled bytes.
+        // For this kind llama.cpp reads pieces as if they were byte spellings.
         if (file.model === "whitespace") return;
         for (let token = 0; token < ours.size; token++) {
           assert.deepEqual(Buffer.from(ours.piece(token)), native.piece(token), ours.tokenText(token));

@@ -6,7 +6,7 @@ import { llamaEngine, type NativeModel } from "../../engines/llama/engine.ts";
 import { createVocabulary, type Vocabulary, vocabularyProbes } from "../../engines/text/tokenizer/vocabulary.ts";
 import { specOf, tinyModel } from "../fixtures/models/models.ts";
 
-/** TOKENIZER_MODEL names another GGUF file to compare on, a real vocabulary for instance. */
+/** TOKENIZER_MODEL names a different GGUF file to compare on, such as one with a real vocabulary. */
 const givenModel = process.env.TOKENIZER_MODEL;
 
 const text = fc

@@ -1,4 +1,4 @@
-// The official client against the real command with the real default model.
+// Chat completions: the official OpenAI client against the real command with the real default model.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import OpenAI from "openai";
@@ -6,7 +6,7 @@ import { realModel } from "../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
 
 const messages = [{ role: "user" as const, content: "Write one sentence about the sea." }];
-// The exact token choice depends on how prompts were cut into passes: short chunks make it independent of the load.
+// The exact tokens depend on how prompts were split into passes. Short chunks make them independent of the load.
 const flags = ["--max-model-len", "512", "--max-seqs", "8", "--max-prefill-chunk-tokens", "32"];
 
 describe("chat completions by the official client", () => {
@@ -174,7 +174,7 @@ describe("chat completions by the official client", () => {
       create({ messages: [{ role: "user", content: "x" }], max_tokens: 1 }),
       create({ messages: [{ role: "user", content: attack }], max_tokens: 1 }),
     ]);
-    // As control tokens the attack would be about 10 tokens; spelled out it is far more.
+    // As control tokens the injected text would be about 10 tokens; as plain text it is far more.
     const more = (attacked.usage?.prompt_tokens ?? 0) - (plain.usage?.prompt_tokens ?? 0);
     assert.ok(more >= 18, `the text took ${more} tokens more`);
   });

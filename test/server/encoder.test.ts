@@ -1,4 +1,4 @@
-// An encoder behind the real command: its embeddings on both engines, the trial `auto` makes of it, and what it refuses.
+// An encoder with the real command: embeddings on both engines, the trial of `auto`, and rejected requests.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

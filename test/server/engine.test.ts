@@ -1,5 +1,5 @@
-// The choice of engine as a person meets it: either engine behind the same server, what `auto` says of its choice, and what is
-// refused. Every test runs the command itself.
+// Engine choice as a user sees it: both engines with the same server, what `auto` reports about its choice, and rejected
+// settings. Every test runs the command itself.
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,7 +13,7 @@ import { type RunningServer, runCommand, startServer } from "../fixtures/serve.t
 const messages = [{ role: "user" as const, content: "Write one sentence about the sea." }];
 const greedy = { model: "default", temperature: 0, max_tokens: 24 };
 
-/** Far longer than a cancelled request may go on. */
+/** Far longer than a cancelled request may continue. */
 const soonMs = 2000;
 
 const clientOf = ({ url }: RunningServer) => new OpenAI({ baseURL: `${url}/v1`, apiKey: "any", maxRetries: 0 });
@@ -23,7 +23,7 @@ const models = {
   "the real model": { path: async () => (await realModel()).path, length: 2048 },
 };
 
-/** A server of one small slot. */
+/** Starts a server with one small slot. */
 async function start(flags: readonly string[], environment: Record<string, string> = {}): Promise<RunningServer> {
   const small = ["--threads", "1", "--max-seqs", "1", "--max-model-len", "256"];
   return startServer(["-m", await tinyModel(), ...small, ...flags], environment);
@@ -75,7 +75,7 @@ for (const engine of ["wasm", "llama"] as const) {
       });
 
       it("gives the only slot to the next one when a client goes away in mid-stream", async () => {
-        // The server has keys of its own beside the contract of the client.
+        // The server accepts additional fields that the client's types do not have.
         const long = { ...greedy, messages, max_tokens: length - 128, ignore_eos: true };
         const stream = await client.chat.completions.create({ ...long, stream: true });
         await stream[Symbol.asyncIterator]().next();
@@ -130,7 +130,7 @@ describe("where a model runs", () => {
   });
 });
 
-/** A report that is being written is there before it is whole. */
+/** Reads a report. The file exists before it is complete, so this waits. */
 async function readReport(path: string): Promise<{ sharedObjects: string[] }> {
   for (let tries = 0; tries < 400; tries++) {
     await sleep(25);

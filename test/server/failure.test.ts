@@ -1,4 +1,4 @@
-// What happens to clients when the server is told to stop, or killed.
+// Effects on clients when the server is stopped or killed.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -6,7 +6,7 @@ import { realModel } from "../fixtures/models/models.ts";
 import { startServer } from "../fixtures/serve.ts";
 import { openStream } from "../fixtures/streams.ts";
 
-// A process of its own is what can be killed.
+// A separate engine process, so that a test can kill it.
 const flags = ["--max-model-len", "2048", "--max-seqs", "4", "--isolate", "true"];
 
 describe("a server told to stop", () => {

@@ -1,5 +1,5 @@
-// Answers of tens of megabytes: on every edge in pieces, at the pace of their reader; and from the real command with a small
-// heap, which they do not fill.
+// Responses of tens of megabytes. Every HTTP edge sends them in pieces at the pace of the reader. The real command sends them
+// with a small heap and does not run out of memory.
 import assert from "node:assert/strict";
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import { after, describe, it } from "node:test";
@@ -19,7 +19,7 @@ const collect = runInNewContext("gc") as () => void;
 const tokenCount = 20_000;
 const mebibyte = 2 ** 20;
 
-/** The text of a long answer: some 27 MB as JSON. */
+/** Returns the text of a long response: about 27 MB as JSON. */
 function longText(): GenerateEvent[] {
   const one = (i: number) => ({ token: `word${i}`, bytes: [...Buffer.from(`word${i}`)], logprob: -1 / (i + 1) });
   const top = Array.from({ length: 20 }, (_, i) => one(i));
@@ -29,11 +29,11 @@ function longText(): GenerateEvent[] {
 
 interface Asked {
   readonly response: IncomingMessage;
-  /** All that comes. */
+  /** Reads the whole body. */
   read(): Promise<string>;
 }
 
-/** Asks, and reads nothing of the body until it is told to. */
+/** Sends a request. Reads nothing of the body until read() is called. */
 function ask(server: Pick<TestServer, "url">, path: string, body: object): Promise<Asked> {
   return new Promise((resolve, reject) => {
     const headers = { "content-type": "application/json" };
@@ -50,7 +50,7 @@ function ask(server: Pick<TestServer, "url">, path: string, body: object): Promi
   });
 }
 
-/** Bytes of the process's heap, and of what it holds outside of that. */
+/** Returns the bytes of the process's heap and of its external memory. */
 function heldBytes(): number {
   for (let round = 0; round < 3; round++) collect();
   const { heapUsed, external } = process.memoryUsage();
@@ -126,7 +126,7 @@ for (const edge of loadableEdges()) {
 describe("a server with a small heap", () => {
   it("lives through whole answers with many logprobs, several at once", async () => {
     const flags = ["-m", await tinyModel(), "--threads", "1", "--max-seqs", "64", "--max-model-len", "700"];
-    // As objects these tokens take some 200 MB.
+    // As objects these tokens take about 200 MB.
     const server = await startServer(flags, { NODE_OPTIONS: "--max-old-space-size=96" });
     try {
       const body = { messages: "hi", n: 32, max_tokens: 600, ignore_eos: true, logprobs: true, top_logprobs: 20 };

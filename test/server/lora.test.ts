@@ -1,5 +1,5 @@
-// Adapters as a client meets them: the real server with a tiny model, on each engine. Weights mean nothing here; that an
-// adapter does what it should is for the parity tests to say.
+// LoRA adapters over HTTP: the real server with a tiny model, on each engine. The weights are random, so these tests do not
+// check the adapters' effect; the parity tests do.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -20,7 +20,7 @@ const allowed = { SERVICE_ALLOW_RUNTIME_LORA_UPDATING: "on" };
 const flags = ["--max-model-len", "512", "--max-seqs", "4", "--threads", "1"];
 const hexDigits = /^[0-9a-f]{64}$/;
 
-/** A folder of adapters, beside what lies out of it. */
+/** Writes a folder of adapters, and an adapter outside of it. */
 async function writeAdapters(modelPath: string) {
   const outside = mkdtempSync(join(tmpdir(), "troupe-lora-"));
   const root = join(outside, "root");
@@ -46,7 +46,7 @@ function clientOf(url: () => string) {
     post,
     load: (body: Json) => post("/v1/load_lora_adapter", body),
     unload: (body: Json) => post("/v1/unload_lora_adapter", body),
-    /** What the model goes on with, and the generation it says it did so with. */
+    /** Returns the completion and the adapter generation named in it. */
     complete: async (body: Json) => {
       const asked = { prompt: "please write a short story", max_tokens: 8, temperature: 0, ignore_eos: true, ...body };
       const reply = await post("/v1/completions", asked);
@@ -56,7 +56,7 @@ function clientOf(url: () => string) {
   };
 }
 
-/** The generations that the chunks of a stream say, once each; `onBegun` runs when the first is there. */
+/** Returns the distinct adapter generations in the chunks of a stream. `onBegun` runs after the first. */
 async function streamed(url: string, body: Json, onBegun: () => Promise<void>): Promise<string[]> {
   const response = await fetch(`${url}/v1/chat/completions`, {
     method: "POST",

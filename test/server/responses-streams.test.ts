@@ -1,5 +1,5 @@
-// Streams of POST /v1/responses as the real command sends them, read whole and held against what a strict client expects:
-// however a run ends, its stream has one end, and GET tells the same story.
+// Streams of POST /v1/responses from the real command, read whole and checked strictly. However a run ends, its stream has
+// exactly one end, and GET returns the same result.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { realModel } from "../fixtures/models/models.ts";
@@ -23,7 +23,7 @@ describe("a stream of responses", () => {
 
   before(async () => {
     const { path } = await realModel();
-    // In a process of its own, so that the engine can be killed under a stream.
+    // Runs in a separate process, so that the engine can be killed during a stream.
     server = await startServer(["-m", path, "--engine", "llama", "--max-model-len", "1024", "--max-seqs", "2"]);
   });
   after(async () => {
@@ -37,7 +37,7 @@ describe("a stream of responses", () => {
       body: JSON.stringify({ temperature: 0, stream: true, ...body }),
     });
 
-  /** Reads a stream to its end; `during` is called with its response's id once the first text has come. */
+  /** Reads a stream to its end. Calls `during` with the response's id after the first text. */
   async function recorded(body: object, during?: (id: string) => Promise<unknown>) {
     const reply = await post(body);
     assert.equal(reply.status, 200);
@@ -108,7 +108,7 @@ describe("a stream of responses", () => {
     assert.equal((await stored(id)).status, "incomplete");
   });
 
-  // The last one: the engine is being loaded again afterwards.
+  // Must be the last test, because the engine is reloaded afterwards.
   it("ends failed where the engine dies under it", async () => {
     const { events, response } = await recorded(endless, async () => {
       process.kill(server.enginePids().at(-1)!, "SIGKILL");

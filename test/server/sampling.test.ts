@@ -1,4 +1,4 @@
-// The rest of the sampling surface, and embeddings, against the real command with the real default model.
+// Sampling parameters not tested elsewhere, and embeddings, against the real command with the real default model.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import OpenAI from "openai";
@@ -124,7 +124,7 @@ describe("chat completions", () => {
   });
 
   it("refuse, in OpenAI's field, an output that is complete and not what was demanded", async () => {
-    // The grammar does not compare entries of different places.
+    // The grammar does not compare array entries at different positions.
     const a = { const: "a" };
     const schema = { type: "array", prefixItems: [a, a], items: false, minItems: 2, uniqueItems: true };
     const response_format = { type: "json_schema", json_schema: { name: "two", schema } };

@@ -1,4 +1,4 @@
-// Generation client, with real threads: what becomes of the models when the generation place ends.
+// Generation client with real threads: effect on the models when the generation thread ends.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -54,7 +54,7 @@ it("serves every model again when the generation place has ended, also one whose
     },
     system: new ActorSystem("front"),
     clock: realClock,
-    // None at all: it is started again all the same.
+    // Zero restarts are allowed, but the generation thread is restarted anyway.
     restart: { kind: "restart", minBackoffMs: 10, maxBackoffMs: 50, resetAfterMs: 60_000, maxRestarts: 0 },
     loadTimeoutMs: 30_000,
     log: log as never,
@@ -76,7 +76,7 @@ it("serves every model again when the generation place has ended, also one whose
 
   for (let round = 0; round < 3; round++) {
     const { link } = front;
-    // What no model place would send ends the whole place.
+    // A message that no model thread would send ends the whole generation thread.
     for (const port of ports.splice(0)) new PortEndpoint(port, { peer: "generation" }).send(tokenChannel, null);
     while (front.link === link || front.link === null) await new Promise((resolve) => setTimeout(resolve, 10));
     const limit = Date.now() + 20_000;

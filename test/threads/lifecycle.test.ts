@@ -67,7 +67,7 @@ describe("models of the wasm engine that are loaded and unloaded", () => {
     await front.start();
   }
 
-  /** The events of an answer of `maxTokens` tokens. */
+  /** Returns the events of a response of `maxTokens` tokens. */
   async function ask(model: string, maxTokens: number): Promise<GenerateEvent[]> {
     const prompt = { kind: "text", text: "a story about" } as const;
     const common = { ...requestDefaults, model, client: "test", prompt, sampling: greedySampling };
@@ -143,7 +143,7 @@ describe("models of the wasm engine that are loaded and unloaded", () => {
     const texts = front.tokenTexts(a);
     await front.unload(a);
     assert.throws(() => front.tokenTexts(a), { code: "model_failed" });
-    // An answer in progress still has them.
+    // A response in progress still uses them.
     assert.equal(typeof texts.tokenText(1), "string");
     await front.reload(a);
     assert.equal(front.tokenTexts(a).tokenText(5), texts.tokenText(5));

@@ -1,4 +1,4 @@
-// Adapters of a model, all real except the model's place: PEFT folders, prepared on a worker thread.
+// LoRA registry of a model: PEFT folders prepared on a real worker thread. Only the model thread is fake.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";

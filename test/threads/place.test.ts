@@ -1,4 +1,4 @@
-// Places on threads and in processes: one set of tests, run for both. Tests of one kind only follow.
+// Places (worker threads and child processes): one set of tests runs for both kinds. Tests of only one kind follow.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";

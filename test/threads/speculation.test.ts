@@ -1,4 +1,4 @@
-// Speculation on real threads and a real forward pass, of a model whose weights mean nothing.
+// Speculation on real threads with a real forward pass of a model with random weights.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

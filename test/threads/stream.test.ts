@@ -1,4 +1,5 @@
-// Streams from a real place to a reader here, from threads and processes: pace, cancel, and the end of the writer's place.
+// Streams from a writer in another thread or process to a reader in this one: pace, cancellation, and the end of the writer's
+// thread or process.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { StreamHub } from "../../runtime/actor/stream.ts";

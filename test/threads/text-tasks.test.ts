@@ -1,5 +1,5 @@
-// Text tasks on real text workers: what clients write is read there, and whoever writes something that never ends costs others
-// nothing for longer than the quick limit.
+// Text tasks on real text workers, which process client input. Input that never finishes processing delays other clients for no
+// longer than the quick limit.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -45,7 +45,7 @@ async function source(template: string | null = null): Promise<TextSource> {
   return { id: "tiny", head, template, templateCapabilities, ready };
 }
 
-/** The longest that another client's small request waits while `work` goes on. */
+/** Returns the longest wait of another client's small requests while `work` runs. */
 async function longestWait(tasks: TextTasks, key: string, work: Promise<unknown>): Promise<number> {
   let isOver = false;
   void work
@@ -139,7 +139,7 @@ describe("text tasks on text workers", () => {
     ];
     const calling = { kind: "chat", messages, templateArguments: {} } as const;
     for (const request of [asks("", { prompt: calling }), asks(long), asks("\ue000".repeat(2 ** 24))]) {
-      // As a body of that length arrives.
+      // Sealed, as the content of a body of that length is when it arrives.
       const sealed = { ...request, prompt: sealContent(request as OpenRequest) };
       const preparing = assert.rejects(tasks.prepare(key, sealed, signal), { code: "context_length_exceeded" });
       const waited = await longestWait(tasks, key, preparing);
@@ -194,7 +194,7 @@ describe("text tasks on text workers", () => {
     const bomb = await tasks.open(await source(`{% if 'bomb' in messages[0].content %}${endless}{% endif %}${chatMl}`));
     rmSync(path);
     await assert.rejects(source(), { code: "model_file_invalid" });
-    // Each ends a worker, and another takes its place.
+    // Each ends a worker, and a new worker replaces it.
     const bombs = ["bomb 1", "bomb 2"].map((text) => tasks.prepare(bomb, asks(text, { client: text }), signal));
     for (const one of bombs) await assert.rejects(one, { code: "unsupported" });
     for (let i = 0; i < 5; i++) assert.ok((await tasks.prepare(key, asks("hi"), signal)).tokens.length > 0);

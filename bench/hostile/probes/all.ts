@@ -1,4 +1,4 @@
-// All probes, by theme.
+// List of all probes, by topic.
 import type { Probe } from "../probe.ts";
 import { bodyProbes } from "./bodies.ts";
 import { edgeProbes } from "./edge.ts";

@@ -1,4 +1,4 @@
-// Probes of large bodies and headers.
+// Probes with large request bodies and headers.
 import { setTimeout as sleep } from "node:timers/promises";
 import {
   namedOrClosed,
@@ -12,18 +12,18 @@ import type { Reply } from "../rig/client.ts";
 import type { Rig } from "../rig/rig.ts";
 
 const legalBytes = 49_000_000;
-/** The contract's limit of one body. */
+/** Maximum size of a request body in the HTTP contract. */
 const largestBytes = 50 * 1024 * 1024;
 const heldBodies = 8;
-/** Room for one request of the bystander, or for a filler. */
+/** Memory left free: enough for one request of the bystander or one filler request. */
 const spareBytes = 100;
 const fillers = 8;
 const fillingMs = 20;
-/** Shorter than anything the bystander sends. */
+/** Filler body, shorter than any request of the bystander. */
 const small = '{"messages":"x","ignore_eos":true}';
 const sendingMs = 1500;
 const heldMs = 10_000;
-/** A body may have 200,000 values. */
+/** Slightly below the server's limit of 200,000 values in a body. */
 const valueCount = 199_900;
 const headerLength = 60_000;
 
@@ -39,7 +39,7 @@ export const bodyProbes: readonly Probe[] = [
     finding: 9,
     concerns: ["edge"],
     async run(rig) {
-      // The node edge takes 16 KB of headers in all.
+      // The node edge accepts 16 KB of headers in total.
       const spaces = " ".repeat(rig.options.edge === "node" ? 15_000 : headerLength);
       const headers = { "content-type": `application/json${spaces}x` };
       const replies: Reply[] = [];
@@ -66,7 +66,7 @@ export const bodyProbes: readonly Probe[] = [
   }),
 ];
 
-/** A body that is within all limits, sent twice. */
+/** Sends a body that is within all limits twice. */
 function bodyProbe(name: string, body: () => string): ServerProbe {
   return {
     name,
@@ -81,14 +81,14 @@ function bodyProbe(name: string, body: () => string): ServerProbe {
   };
 }
 
-/** Large bodies fill the memory for bodies almost to its limit; then many small ones fill the rest. */
+/** Fills the server's memory for bodies almost to its limit with large bodies, then fills the rest with many small ones. */
 async function holdBodies(rig: Rig): Promise<Outcome> {
   const large = Buffer.from(heldBody(largestBytes));
   const sizes = [...Array(heldBodies - 1).fill(largestBytes), largestBytes - spareBytes];
   const sent: Promise<Reply>[] = [];
   for (const bytes of sizes) {
     sent.push(rig.post("/v1/chat/completions", bytes === largestBytes ? large : heldBody(bytes)));
-    // One after the other, so that all are taken.
+    // Sent one after another, so that the server accepts all of them.
     await sleep(sendingMs);
   }
   await sleep(sendingMs);
@@ -100,13 +100,13 @@ async function holdBodies(rig: Rig): Promise<Outcome> {
       await Promise.all([reply, sleep(fillingMs)]);
     }
   };
-  // Several at once, so that they are there whenever the bystander gives back what its request took.
+  // Several run at once, so that one always claims the memory that the bystander's request frees.
   void Promise.all(Array.from({ length: fillers }, fill));
   await sleep(heldMs);
   return namedRepliesWithin(0, sent);
 }
 
-/** A request of a long answer, of so many bytes at least. */
+/** Returns a request of at least `bytes` bytes whose response is long. */
 function heldBody(bytes: number): string {
   const fields = '{"messages":"Count to a million.","max_tokens":3500,"ignore_eos":true,"metadata":{"x":"';
   const end = '"}}';

@@ -1,4 +1,4 @@
-// Probes of the edges: malformed HTTP, idle and slow connections, logs that nobody reads, limits of the system.
+// Probes of the HTTP edges: malformed HTTP, idle and slow connections, log output that nothing reads, operating system limits.
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { namedOrClosed, namedReplies, type Outcome, type Probe } from "../probe.ts";
@@ -8,21 +8,21 @@ import { exchangeRaw, openRaw, type RawReply, statusesIn, trickle } from "../rig
 import type { Rig } from "../rig/rig.ts";
 import { freePort, type HostileServer } from "../rig/server.ts";
 
-/** A connection that sends no complete request must be closed within this time. */
+/** Maximum time until the server closes a connection that sends no complete request. */
 const slowestMs = 35_000;
 const unreadRequests = 2000;
 const crowd = 600;
 const descriptors = 320;
 const crowdMs = 8000;
-/** Most cores the server may use while no client can connect. */
+/** Maximum number of cores that the server may keep busy while no client can connect. */
 const idleLoad = 0.2;
 const mcpSessions = 1000;
-/** Characters of the log for one request. */
+/** Maximum characters logged for one request. */
 const mostLogged = 4000;
 
 const hiddenRequest = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/** Headers whose body length HTTP implementations read differently. */
+/** Headers for which HTTP implementations disagree about the body length. */
 const ambiguousLengths = [
   "Transfer-Encoding: xchunked",
   "Transfer-Encoding: identity",
@@ -76,7 +76,7 @@ export const edgeProbes: readonly Probe[] = [
     name: "more connections than file descriptors",
     finding: 16,
     concerns: ["edge"],
-    // Nobody can connect while there are no descriptors.
+    // No client can connect while the server has no free file descriptors.
     isBystanderExempt: true,
     settings: () => ({ wrapper: ["prlimit", `--nofile=${descriptors}:${descriptors}`] }),
     run: exhaustDescriptors,

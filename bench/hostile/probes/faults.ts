@@ -1,4 +1,4 @@
-// Probes of faults: a model file that is gone, engines that die, programs in the server's folder.
+// Probes with faults: a missing model file, crashed engines, foreign programs in the server's folder.
 import { execFile } from "node:child_process";
 import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -24,7 +24,7 @@ export const faultProbes: readonly Probe[] = [
         tinyModel(folder, "gone"),
         tinyModel(folder, "endless", templates.endless),
       ]);
-      // The text thread runs out of memory sooner.
+      // With a small heap the text thread runs out of memory sooner.
       return { models: [plain, gone, endless], nodeFlags: ["--max-old-space-size=512"] };
     },
     run: restartWithoutFile,
@@ -34,7 +34,7 @@ export const faultProbes: readonly Probe[] = [
     finding: 16,
     concerns: ["engine"],
     engines: ["llama"],
-    // Its answers fail with the engine.
+    // The bystander's responses fail when the engine crashes.
     isBystanderExempt: true,
     settings: async ({ folder }) => ({ models: [await tinyModel(folder, "tiny")] }),
     async run(rig) {
@@ -52,7 +52,7 @@ export const faultProbes: readonly Probe[] = [
   { name: "a pip of its own in the server's folder", finding: 16, concerns: [], limitMs: 180_000, runAlone: offerPip },
 ];
 
-/** Crashes a text worker: first by its memory; if it survives that, by a template that never returns. */
+/** Crashes a text worker by exhausting its memory. If the worker survives, uses a template that never returns. */
 async function restartWithoutFile(rig: Rig & { readonly server: HostileServer }): Promise<Outcome> {
   const file = (name: string) => join(rig.folder, `${name}.gguf`);
   rmSync(file("gone"));
@@ -69,7 +69,7 @@ async function restartWithoutFile(rig: Rig & { readonly server: HostileServer })
   };
 }
 
-/** The first answer within some seconds, or else the last refusal. */
+/** Repeats a request for some seconds. Returns the first success, or the last error. */
 async function answersAgain(rig: Rig, fields: object): Promise<Reply> {
   const end = performance.now() + recoveryMs;
   for (;;) {
@@ -79,7 +79,7 @@ async function answersAgain(rig: Rig, fields: object): Promise<Reply> {
   }
 }
 
-/** Starts the server where `python3 -m pip` would find another pip first. No index is asked. */
+/** Starts the server in a folder where `python3 -m pip` would find a different pip first. Contacts no package index. */
 async function offerPip(rig: Rig): Promise<Outcome> {
   const marker = join(rig.folder, "ran");
   const fake = join(rig.folder, "pip");

@@ -1,13 +1,13 @@
-// Probes of the grammar threads: slow matchers, and compilations whose clients have gone.
+// Probes of the grammar threads: slow matchers, and compilations whose clients have disconnected.
 import { setTimeout as sleep } from "node:timers/promises";
 import { namedRepliesWithin, type Probe } from "../probe.ts";
 import { summary } from "../rig/client.ts";
 
 const ambiguousCount = 4;
-/** Suppresses the end-of-generation tokens of the real model and of the tiny ones. */
+/** Suppresses the end-of-generation tokens of the real model and of the tiny models. */
 const neverEnd = { "0": -100, "2": -100 };
 const abandonedCount = 5;
-/** Time enough to be translated and queued. */
+/** Time in which a grammar is translated and queued. */
 const patienceMs = 500;
 const matchedMs = 20_000;
 const watchedMs = 15_000;
@@ -19,7 +19,7 @@ export const grammarProbes: readonly Probe[] = [
     concerns: ["engine"],
     async run(rig) {
       const grammar = { type: "lark", value: 'start: start start | "a" | "b" | "c"' };
-      // What a token costs grows with the text before it.
+      // The cost of a token grows with the length of the text before it.
       const long = { grammar, max_tokens: 400, temperature: 1, logit_bias: neverEnd };
       return namedRepliesWithin(
         matchedMs,
@@ -45,7 +45,7 @@ export const grammarProbes: readonly Probe[] = [
   },
 ];
 
-/** A different pattern for each `i`; each takes many seconds to compile. */
+/** Returns a different pattern for each `i`. Each takes many seconds to compile. */
 function slowPattern(i: number): string {
   return `([a-z]{1,${40 + i}} ){1,400}`;
 }

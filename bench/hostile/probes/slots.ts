@@ -1,4 +1,4 @@
-// Probes of what one client may hold: logprobs of whole answers, slots, the queue.
+// Probes of the resources that one client may hold: logprobs of whole responses, slots, queue entries.
 
 import { namedReplies, namedRepliesWithin, type Outcome, type Probe } from "../probe.ts";
 import { tinyModel } from "../rig/models.ts";

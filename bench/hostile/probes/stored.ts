@@ -1,4 +1,4 @@
-// Probes of stored responses: repeated reads of large ones, a full disk, deletions, owners that died.
+// Probes of stored responses: repeated reads of large ones, a full disk, deletions, crashed owner processes.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,13 +11,13 @@ import type { Rig } from "../rig/rig.ts";
 
 const itemCount = 40_000;
 const largeBytes = 45_000_000;
-/** A conversation may have 16 MiB as JSON. */
+/** About half of the limit of a conversation, 16 MiB as JSON. */
 const conversationBytes = 8_000_000;
 const readers = 10;
 const diskMiB = 24;
 const fullMs = 20_000;
 const deletions = 60;
-/** By then a short answer has ended. */
+/** Time after which a short response has ended. */
 const endedMs = 500;
 const tinyResponses = 1000;
 
@@ -88,7 +88,7 @@ async function onTinyModel({ folder }: Rig) {
   return { models: [await tinyModel(folder, "tiny")] };
 }
 
-/** Reads something of a large stored response so many times, some at once. */
+/** Reads part of a large stored response `times` times, several reads at once. */
 function readingProbe(
   name: string,
   times: number,
@@ -121,7 +121,7 @@ function storeLarge(rig: Rig, bytes: number): Promise<Reply> {
   return rig.post("/v1/responses", { input, max_output_tokens: 1, truncation: "auto" });
 }
 
-/** Some at once. */
+/** Runs `once` `times` times, several at once. */
 async function inTurns(times: number, once: () => Promise<void>): Promise<void> {
   let left = times;
   const turns = Array.from({ length: readers }, async () => {
@@ -166,7 +166,7 @@ function diskOf({ folder }: Rig): string {
   return join(folder, "disk");
 }
 
-/** One server generates, another one of the same folder deletes at about the moment the first has done. */
+/** One server generates a response; another server on the same folder deletes it at about the moment the response ends. */
 async function deleteAtTheEnd(rig: Rig): Promise<Outcome> {
   const changes = await onTinyModel(rig);
   const [one, other] = [await rig.start(changes), await rig.start(changes)];
@@ -190,7 +190,7 @@ async function deleteAtTheEnd(rig: Rig): Promise<Outcome> {
   return { attacker: `${isBack} of ${deleted} deleted came back`, isHeld: isBack === 0 && deleted > 0 };
 }
 
-/** A server is killed, and its parent never asks how it ended: its process number stays. */
+/** Kills a server whose parent never waits for it, so that its process id stays in use (a zombie). */
 async function leaveZombie(rig: Rig): Promise<Outcome> {
   const changes = await onTinyModel(rig);
   const parent = await rig.start({ ...changes, wrapper: ["sh", "-c", '"$@" & exec sleep 600', "sh"] });

@@ -1,4 +1,4 @@
-// Probes of the text workers: grammars that take long to translate, and prompts that take long to render.
+// Probes of the text workers: grammars that are slow to translate, and prompts that are slow to render.
 import { renameSync } from "node:fs";
 import { join } from "node:path";
 import { namedReplies, type Outcome, type Probe, type ServerProbe } from "../probe.ts";
@@ -63,7 +63,7 @@ export const textProbes: readonly Probe[] = [
   },
 ];
 
-/** The file of the second model is replaced while the server runs. */
+/** Replaces the file of the second model while the server runs. */
 async function loadEndlessTemplate(rig: Rig): Promise<Outcome> {
   const model = join(rig.folder, "harmful.gguf");
   await rig.post("/v1/models/unload", { model_id: model });
@@ -95,7 +95,7 @@ function larkProbe(name: string, grammar: () => string): ServerProbe {
   };
 }
 
-/** The template of a second model attacks where the message is `word`. */
+/** Probe with a second model whose chat template attacks if the message is `word`. */
 function templateProbe(name: string, template: string, word: string): ServerProbe {
   return {
     name,
@@ -109,7 +109,7 @@ function templateProbe(name: string, template: string, word: string): ServerProb
   };
 }
 
-/** A conversation that is far longer than any context. */
+/** Probe with a conversation that is far longer than any context. */
 function renderingProbe(name: string, messages: () => readonly object[]): ServerProbe {
   return {
     name,

@@ -1,5 +1,5 @@
-// Program of the bystander: a well-behaved client in a process of its own. It asks for small streamed chats one after the
-// other and for /health all the time, and tells its parent how long it waited.
+// Program of the bystander: a well-behaved client in a separate process. It continuously requests small streamed chats, one
+// after another, and /health, and reports its waiting times to its parent process.
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { EventScanner } from "../../serving/client/event-scanner.ts";
@@ -15,14 +15,14 @@ const chatTokens = 4;
 const { url: address, key, schemas } = JSON.parse(process.argv[2] ?? "{}") as BystanderSetup;
 const url = new URL(address);
 
-/** The waits of one kind of request, asked one after the other. */
+/** Waiting times of one kind of request. The requests are sent one after another. */
 class Series {
   #doneMs: number[] = [];
   #failures: Record<string, number> = {};
   #failedMs = 0;
   #startedMs: number | null = null;
 
-  /** `ask` gives the milliseconds waited, or the name of a failure. */
+  /** Repeats `ask`, which returns the milliseconds waited or the name of a failure. */
   async run(pauseMs: number, ask: () => Promise<number | string>): Promise<never> {
     for (;;) {
       const startedMs = performance.now();
@@ -49,7 +49,7 @@ class Series {
 }
 
 class ChatSink implements AnswerSink {
-  /** Pauses between texts. */
+  /** Pauses between the texts of a stream. */
   readonly gapsMs: number[] = [];
   readonly scanner = new EventScanner(this.gapsMs);
   status = 0;
@@ -64,8 +64,8 @@ class ChatSink implements AnswerSink {
 }
 
 /**
- * Milliseconds to the first text of a streamed chat, or of a longer pause after it: an attack may begin in mid-answer. Else why
- * it failed.
+ * Returns the milliseconds to the first text of a streamed chat, or the longest later pause if that is longer, because an
+ * attack may begin in mid-response. Returns the name of the failure if the chat failed.
  */
 async function chat(fields: object): Promise<number | string> {
   const client = new HttpClient(url);
@@ -87,13 +87,13 @@ async function chat(fields: object): Promise<number | string> {
   return Math.max(firstTextMs - startMs, endMs - lastTextMs, ...sink.gapsMs);
 }
 
-/** A code may come at the beginning of the message alone. */
+/** Returns the name of an error. Some errors have a code only at the start of the message. */
 function nameOf(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
   return code ?? message.split(":")[0] ?? "failed";
 }
 
-/** Over one connection, as a load balancer asks. */
+/** Uses one connection, as a load balancer does. */
 const healthClient = new HttpClient(url);
 const healthRequest = Buffer.from(`GET /health HTTP/1.1\r\nhost: ${url.host}\r\n\r\n`);
 
@@ -116,10 +116,10 @@ async function health(): Promise<number | string> {
 
 let count = 0;
 
-/** No two chats begin alike. */
+/** Every chat begins differently, so that the prefix cache does not help. */
 const words = () => ({ messages: `${++count}: say something.` });
 
-/** Without a number it is one that no request had before, so that it has to be compiled. */
+/** Returns a schema. Without `number` it is a new one, which has to be compiled. */
 function schema(number = ++count) {
   const name = `field${number}`;
   const object = { type: "object", properties: { [name]: { type: "integer" } }, required: [name] };

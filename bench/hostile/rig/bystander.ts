@@ -1,29 +1,31 @@
-// Bystander: the process of a well-behaved client, and what it has to wait for while another client attacks. It is a process
-// of its own since the event loop of the attackers is busy.
+// Bystander: a well-behaved client, and how long it waits while another client attacks. It runs in a separate process because
+// the attackers keep this event loop busy.
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { median } from "../../../cli/bench/report.ts";
 
 export interface BystanderSetup {
   readonly url: string;
-  /** API key, by which the server tells it from the attackers. */
+  /** API key by which the server distinguishes the bystander from the attackers. */
   readonly key: string;
-  /** It also asks for answers that fit a schema: a new one each time, or the same one and now and then a new one. */
+  /**
+   * Which schemas the bystander also sends: none, a new one with each request, or mostly the same one and sometimes a new one.
+   */
   readonly schemas: "none" | "new" | "mostly known";
 }
 
 export interface Waits {
-  /** Milliseconds each answered request waited. */
+  /** Waiting time of each completed request, in milliseconds. */
   readonly doneMs: readonly number[];
-  /** How long the request under way has waited so far; 0 if there is none. */
+  /** Waiting time of the current request so far; 0 if there is none. */
   readonly pendingMs: number;
-  /** Requests that failed, by status or error. */
+  /** Number of failed requests by status or error. */
   readonly failures: Readonly<Record<string, number>>;
-  /** Longest wait of one that failed; 0 if none did. */
+  /** Longest waiting time of a failed request; 0 if none failed. */
   readonly failedMs: number;
 }
 
-/** What was observed since the last call of take(). */
+/** Observations since the last call of take(). */
 export interface Observations {
   readonly chats: Waits;
   readonly schemaChats: Waits;
@@ -52,7 +54,7 @@ export class Bystander {
   }
 }
 
-/** Longest wait, also of requests that failed or are still running. */
+/** Returns the longest wait, including failed and still running requests. */
 export function worstMs({ doneMs, pendingMs, failedMs }: Waits): number {
   return Math.max(pendingMs, failedMs, ...doneMs);
 }
@@ -61,7 +63,7 @@ export function medianMs({ doneMs }: Waits): number {
   return median(doneMs);
 }
 
-/** "2 x 429, 1 x ECONNRESET"; "" where none failed. */
+/** Formats the failures, such as "2 x 429, 1 x ECONNRESET"; "" if there are none. */
 export function failuresOf({ failures }: Waits): string {
   return Object.entries(failures)
     .map(([name, count]) => `${count} x ${name}`)

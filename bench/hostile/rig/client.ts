@@ -1,26 +1,26 @@
-// Attacking client: sends well-formed HTTP requests with bodies and headers of any size, and sums up the answers. raw-client.ts
-// sends what is not well-formed.
+// Attacking client: sends well-formed HTTP requests with bodies and headers of any size, and summarizes the responses.
+// raw-client.ts sends malformed requests.
 import { request } from "node:http";
 import { performance } from "node:perf_hooks";
 
-/** Most bytes of an answer that are kept. */
+/** Maximum bytes kept of a response. */
 const keptBytes = 256 * 1024;
 
-/** Two clients by the server's rules: keys of 20 characters or more tell clients apart. */
+/** API key of the attackers. The server distinguishes clients by keys of at least 20 characters. */
 export const attackerKey = "attacker-0123456789abcdef";
 export const otherKey = "bystander-0123456789abcdef";
 
 export interface Reply {
-  /** 0 where there was none. */
+  /** HTTP status; 0 if there was no response. */
   readonly status: number;
-  /** Code of the error in the answer; null where there is none. */
+  /** Error code of the response; null if there is none. */
   readonly code: string | null;
   readonly retryAfter: string | null;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly ms: number;
   readonly text: string;
   readonly byteLength: number;
-  /** Why there was no answer, or not all of it. */
+  /** Why there was no complete response; null if it was complete. */
   readonly failure: string | null;
 }
 
@@ -28,18 +28,18 @@ export interface SendOptions {
   readonly key?: string;
   readonly method?: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Hangs up. */
+  /** Disconnects the client when aborted. */
   readonly signal?: AbortSignal;
 }
 
-/** Posts JSON; a body that is no object is sent as it is. Never rejects. */
+/** Posts an object as JSON, or a string unchanged. Never rejects. */
 export function post(base: string, path: string, body: object | string, options: SendOptions = {}): Promise<Reply> {
   const bytes = Buffer.isBuffer(body) ? body : Buffer.from(typeof body === "string" ? body : JSON.stringify(body));
   const headers = { "content-type": "application/json", ...options.headers };
   return send(new URL(path, base), { ...options, method: options.method ?? "POST", headers }, bytes);
 }
 
-/** Never rejects. */
+/** Sends a GET request. Never rejects. */
 export function get(base: string, path: string, options: SendOptions = {}): Promise<Reply> {
   return send(new URL(path, base), { ...options, method: options.method ?? "GET" }, null);
 }
@@ -90,7 +90,7 @@ function nameOf(error: NodeJS.ErrnoException): string {
   return error.name === "AbortError" ? "hung up" : (error.code ?? error.message);
 }
 
-/** An answer, or an error that names what is wrong: not a broken connection, and not an internal error. */
+/** Returns whether a reply is a success or an error with a code. A broken connection or an internal error is neither. */
 export function isNamed({ status, code, failure }: Reply): boolean {
   if (failure !== null || status === 0) return false;
   return status < 400 ? code === null || isExpected(code) : code !== null && isExpected(code);
@@ -100,7 +100,7 @@ function isExpected(code: string): boolean {
   return code !== "internal" && code !== "peer_gone";
 }
 
-/** "3 x 200, 1 x 422 unsupported, up to 4.1 s". */
+/** Summarizes replies, such as "3 x 200, 1 x 422 unsupported, up to 4.1 s". */
 export function summary(replies: readonly Reply[]): string {
   const counts = new Map<string, number>();
   for (const { status, code, failure } of replies) {

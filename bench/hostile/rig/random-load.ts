@@ -1,5 +1,5 @@
 // `bench hostile --random`: attackers send random grammars, schemas, regexes and templates to one server while the bystander
-// goes on.
+// uses it.
 import { renameSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type HostileCase, hostileGrammar, hostileTemplate } from "../../../test/fixtures/hostile/random-grammars.ts";
@@ -16,12 +16,12 @@ import { StolenTime } from "./stolen-time.ts";
 const attackers = 3;
 const restMs = 5000;
 const patienceMs = 60_000;
-/** Longest delay of the bystander's first token beyond its quiet time. */
+/** Maximum delay of the bystander's first token beyond its quiet time. */
 const longestDelayMs = 500;
-/** Longest wait for an answer to a new schema, which the engine compiles for 250 ms on a core of its own. */
+/** Maximum wait for the response to a new schema. The engine compiles it for 250 ms on a separate core. */
 const longestNewSchemaMs = 5000;
 const errorLevel = 50;
-/** One case in so many is a chat template. */
+/** One case in this many is a chat template. */
 const casesPerTemplate = 4;
 
 type RandomText = HostileCase & { readonly number: number };
@@ -32,7 +32,7 @@ interface Sent {
   readonly reply: Reply;
 }
 
-/** On the first edge and engine asked for. */
+/** Runs on the first of the chosen HTTP edges and engines. */
 export async function runRandom(options: HostileOptions, count: number): Promise<string> {
   const [edge, engine] = [options.edges[0] ?? "node", options.engines[0] ?? "wasm"];
   // Generated before the measurement: generating takes minutes.
@@ -81,7 +81,7 @@ export async function runRandom(options: HostileOptions, count: number): Promise
   }
 }
 
-/** How long the waits were beyond the quiet time, and how many beyond the bar. */
+/** Formats how far the waits exceed the quiet time, and how many exceed the threshold. */
 function spread(waitsMs: readonly number[], quietMs: number): string {
   const { p50, p99 } = percentiles(waitsMs.map((ms) => ms - quietMs));
   const beyond = waitsMs.filter((ms) => ms - quietMs > longestDelayMs).length;
@@ -100,14 +100,14 @@ async function sendAll(rig: Rig, templated: string, texts: readonly RandomText[]
     }
   };
   await Promise.all([
-    // A template is a setting of its model: one at a time.
+    // Templates are sent one at a time because the template is a setting of the model.
     sendFrom(templates, (text) => sendTemplate(rig, templated, String(text.value))),
     ...Array.from({ length: attackers }, (_, i) => sendFrom(others, (text) => sendGrammar(rig, text, i))),
   ]);
   return sent;
 }
 
-/** Each is made of the seed and its number alone. */
+/** Returns a case that depends only on the seed and its number. */
 function caseOf(seed: number, number: number): HostileCase {
   const random = randomFrom(seed, number);
   return number % casesPerTemplate === 0 ? hostileTemplate(random) : hostileGrammar(random);
@@ -118,13 +118,13 @@ function sendGrammar(rig: Rig, { kind, value }: HostileCase, attacker: number): 
   return rig.chat({ grammar: { type: kind, value }, max_tokens: 16, temperature: 1 }, options);
 }
 
-/** Gives the model the template, loads it anew and asks it. */
+/** Sets the model's template, reloads the model and sends it a request. */
 async function sendTemplate(rig: Rig, path: string, template: string): Promise<Reply> {
   const options = { signal: AbortSignal.timeout(patienceMs) };
   renameSync(await tinyModel(rig.folder, "next", template), path);
   for (const change of ["unload", "reload"]) {
     const changed = await rig.post(`/v1/models/${change}`, { model_id: path }, options);
-    // Errors of these routes have no code.
+    // These routes report errors without a code.
     if (changed.status !== 200) return { ...changed, code: changed.code ?? `${change}_refused` };
   }
   const messages = Array.from({ length: 5 }, (_, i) => ({ role: i % 2 ? "assistant" : "user", content: "a" }));
@@ -143,7 +143,7 @@ function outcomes(sent: readonly Sent[]): Finding[] {
   });
 }
 
-/** Messages of errors, with how often they came. */
+/** Lists the error messages of the log with their counts. */
 function errorsIn(log: string): string {
   const counts = new Map<string, number>();
   for (const line of log.split("\n")) {

@@ -1,16 +1,16 @@
-// Clients that break HTTP's rules, or are slow on purpose: bytes on a bare connection, and what comes back.
+// Clients that violate HTTP or are slow on purpose: they send bytes on a bare connection and collect the response bytes.
 import { connect, type Socket } from "node:net";
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 
 export interface RawReply {
   readonly text: string;
-  /** Milliseconds until the server closed the connection; null where it has not in time. */
+  /** Milliseconds until the server closed the connection; null if it did not in time. */
   readonly closedAfterMs: number | null;
   readonly firstByteMs: number | null;
 }
 
-/** Sends the bytes and collects what comes until the server closes the connection, for `waitMs` at most. */
+/** Sends the bytes and collects the response until the server closes the connection, for at most `waitMs`. */
 export function exchangeRaw(port: number, bytes: string | Buffer, waitMs: number): Promise<RawReply> {
   const startMs = performance.now();
   const socket = openRaw(port);
@@ -33,19 +33,19 @@ export function exchangeRaw(port: number, bytes: string | Buffer, waitMs: number
   });
 }
 
-/** Statuses of the answers in what came back. */
+/** Returns the statuses of the responses in the received bytes. */
 export function statusesIn({ text }: RawReply): number[] {
   return [...text.matchAll(/HTTP\/1\.[01] (\d{3}) /g)].map(([, status]) => Number(status));
 }
 
-/** A connection whose errors are ignored. */
+/** Opens a connection whose errors are ignored. */
 export function openRaw(port: number): Socket {
   const socket = connect({ host: "127.0.0.1", port });
   socket.on("error", () => {});
   return socket;
 }
 
-/** Sends one byte at a time; gives the milliseconds until the server closed the connection, or null. */
+/** Sends one byte at a time. Returns the milliseconds until the server closed the connection, or null if it did not. */
 export async function trickle(port: number, head: string, pauseMs: number, limitMs: number): Promise<number | null> {
   const startMs = performance.now();
   const socket = openRaw(port);

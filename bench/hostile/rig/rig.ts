@@ -1,4 +1,5 @@
-// Rig: what a probe works with. Its folder, the server under attack, and attackers that hang up when it is over.
+// Rig: the environment of a probe. It has a folder, the server under attack, and attackers that disconnect when the attack
+// ends.
 import { setMaxListeners } from "node:events";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,23 +11,24 @@ import type { ServerChanges } from "./server.ts";
 import { HostileServer } from "./server.ts";
 
 /**
- * A KV cache for a few long sequences: more takes the llama engine long to set aside. One compute thread, so that waits are
- * those of the server and not of a machine whose cores are all taken.
+ * Flags of every server. The KV cache has room for a few long sequences only, because the llama engine needs a long time to
+ * allocate more. There is one compute thread, so that waits are caused by the server and not by a machine whose cores are all
+ * busy.
  */
 const usualFlags = ["--kv-cache", "32768tokens", "--threads", "1"];
 
 export interface RigOptions {
-  /** The real model. */
+  /** Path of the real model. */
   readonly model: string;
   readonly edge: EdgeName;
   readonly engine: EngineName;
-  /** The built checkout whose server is attacked. */
+  /** Folder of the built checkout whose server is attacked. */
   readonly directory: string;
   readonly nodeFlags: readonly string[];
 }
 
 export class Rig {
-  /** For files; close() removes it. */
+  /** Folder for temporary files; close() removes it. */
   readonly folder = mkdtempSync(join(tmpdir(), "troupe-hostile-"));
   readonly stateDir = join(this.folder, "state");
   readonly options: RigOptions;
@@ -40,9 +42,9 @@ export class Rig {
     mkdirSync(this.stateDir);
   }
 
-  /** Aborted when the attack is over. */
+  /** Aborted when the attack ends. */
   get signal(): AbortSignal {
-    // Each request listens to it.
+    // Each request adds a listener, so the limit is removed.
     setMaxListeners(0, this.#attack.signal);
     return this.#attack.signal;
   }
@@ -61,7 +63,7 @@ export class Rig {
     return server;
   }
 
-  /** Posts as the attacker, who hangs up when the attack is over. */
+  /** Posts as the attacker, who disconnects when the attack ends. */
   post(path: string, body: object | string, options: SendOptions = {}): Promise<Reply> {
     return post(this.#url, path, body, { ...options, signal: this.#until(options.signal) });
   }
@@ -80,7 +82,7 @@ export class Rig {
     this.#attack = new AbortController();
   }
 
-  /** Runs `work` when the servers have stopped; the last one added runs first. */
+  /** Runs `work` after the servers have stopped, in reverse order of these calls. */
   atEnd(work: () => void | Promise<void>): void {
     this.#atEnd.unshift(work);
   }

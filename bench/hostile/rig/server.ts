@@ -1,5 +1,5 @@
-// Server under attack: `troupe serve` of any built checkout in a process of its own, and what can be seen of it from outside:
-// its log, its memory, how late its event loop is. Reads /proc, so it runs on Linux only.
+// Server under attack: `troupe serve` of any built checkout, in a separate process, observed from outside by its log, memory
+// and event loop delay. Reads /proc, so it runs on Linux only.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
@@ -14,25 +14,25 @@ import { family, ownKiB, processSeconds } from "../../proc.ts";
 const loopDelayProbe = new URL("../../serving/loop-delay-probe.js", import.meta.url);
 const stopLimitMs = 3000;
 const pollMs = 20;
-/** Characters of the log that are kept. */
+/** Maximum characters kept of the log. */
 const keptLog = 4 * 2 ** 20;
 
-/** What a probe changes in the usual server. */
+/** Settings of the server that a probe may change. */
 export type ServerChanges = Partial<
   Pick<ServerSettings, "models" | "flags" | "nodeFlags" | "wrapper" | "hasAccessLog">
 >;
 
 export interface ServerSettings {
-  /** A built checkout. */
+  /** Folder of a built checkout. */
   readonly directory: string;
   readonly edge: EdgeName;
   readonly engine: EngineName;
   readonly models: readonly string[];
   readonly stateDir: string;
-  /** Flags of `troupe serve`, behind the usual ones. */
+  /** Flags of `troupe serve`, appended to the usual ones. */
   readonly flags?: readonly string[];
   readonly nodeFlags?: readonly string[];
-  /** Command that starts the program behind it, such as `prlimit`. */
+  /** Command that starts the program given after it, such as `prlimit`. */
   readonly wrapper?: readonly string[];
   readonly hasAccessLog?: boolean;
   readonly startLimitMs?: number;
@@ -53,7 +53,7 @@ export class HostileServer {
     this.#cpuMark = { seconds: processSeconds(this.pid), atMs: performance.now() };
   }
 
-  /** Starts it and waits until its models are loaded. Throws `config_invalid` with its output where it does not start. */
+  /** Starts the server and waits until its models are loaded. Throws `config_invalid` with the output if it does not start. */
   static async start(settings: ServerSettings): Promise<HostileServer> {
     const [program = "", ...args] = commandOf(settings);
     const child = spawn(program, args, {
@@ -81,25 +81,25 @@ export class HostileServer {
     return hasEnded(this.#child);
   }
 
-  /** All that it has printed lately. */
+  /** The latest output of the server. */
   get log(): string {
     return this.#printed.text;
   }
 
-  /** Process ids of the engines that have processes of their own, as the log has them. */
+  /** Process ids of the engine processes, read from the log. */
   get enginePids(): number[] {
     const found = [...this.log.matchAll(/"enginePid":(\d+)/g)].map(([, pid]) => Number(pid));
     return found.filter((pid) => pid !== this.pid);
   }
 
-  /** Process id of the engine that loaded the model last; null where it has no process of its own. */
+  /** Returns the id of the engine process that loaded the model last; null if the engine has no separate process. */
   enginePidOf(model: string): number | null {
     const lines = this.log.split("\n").filter((line) => line.includes('"model loaded"') && line.includes(`"${model}"`));
     const pid = Number(/"enginePid":(\d+)/.exec(lines.at(-1) ?? "")?.[1] ?? 0);
     return pid === 0 || pid === this.pid ? null : pid;
   }
 
-  /** Nobody reads its error output from now on. */
+  /** Stops reading the server's error output. */
   stopReading(): void {
     this.#child.stderr?.pause();
   }
@@ -108,7 +108,7 @@ export class HostileServer {
     this.#child.stderr?.resume();
   }
 
-  /** Longest delay of its event loop since the last call; NaN where it does not answer in time. */
+  /** Returns the maximum delay of the server's event loop since the last call; NaN if it does not respond in time. */
   async takeFrontDelayMs(limitMs = 10_000): Promise<number> {
     if (this.hasEnded || !this.#child.connected) return Number.NaN;
     const answer = once(this.#child, "message", { signal: AbortSignal.timeout(limitMs) });
@@ -119,12 +119,12 @@ export class HostileServer {
     );
   }
 
-  /** Memory of all its processes, without pages of files. */
+  /** Memory of all processes of the server, without pages of files. */
   ownMiB(): number {
     return family([this.pid]).reduce((sum, pid) => sum + ownKiB(pid), 0) / 1024;
   }
 
-  /** Cores that its process has kept busy since the last call. */
+  /** Average number of cores the server's process has kept busy since the last call. */
   takeLoad(): number {
     const now = { seconds: processSeconds(this.pid), atMs: performance.now() };
     const { seconds, atMs } = this.#cpuMark;
@@ -147,7 +147,7 @@ export class HostileServer {
   }
 }
 
-/** A port that is free now. */
+/** Returns a port that is free now. */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -157,7 +157,7 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** The last part of what a process prints. */
+/** Keeps the last part of a process's output. */
 class Printed {
   text = "";
 

@@ -1,17 +1,18 @@
-// Processor time that a virtual machine wanted and its host gave to others: what no program on this machine can help.
+// Meter of stolen time: processor time that the host withheld from this virtual machine. Nothing on this machine can prevent
+// it.
 import { readFileSync } from "node:fs";
 
 const pollMs = 100;
 const windowMs = 1000;
-/** The unit of /proc/stat. */
+/** Unit of /proc/stat. */
 const tickMs = 10;
-/** Of the first line of /proc/stat, behind its name. */
+/** Index of the stolen time in the first line of /proc/stat, after its name. */
 const stolenField = 8;
 
 export class StolenTime {
   readonly #timer: NodeJS.Timeout;
   readonly #beforeMs = stolenMs();
-  /** At the polls of the last `windowMs`. */
+  /** Stolen time read at each poll of the last `windowMs`. */
   readonly #window: number[] = [];
   #worstMs = 0;
 
@@ -19,7 +20,7 @@ export class StolenTime {
     this.#timer = setInterval(() => this.#poll(), pollMs).unref();
   }
 
-  /** How much it was, for a person. */
+  /** Stops the meter and returns the stolen time as text. */
   stop(): string {
     clearInterval(this.#timer);
     const totalMs = stolenMs() - this.#beforeMs;
@@ -34,7 +35,7 @@ export class StolenTime {
   }
 }
 
-/** Of all cores since the machine started; 0 where the system does not say. */
+/** Stolen time of all cores since the machine started; 0 if the system does not report it. */
 function stolenMs(): number {
   try {
     const [cores = ""] = readFileSync("/proc/stat", "utf8").split("\n", 1);

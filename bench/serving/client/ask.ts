@@ -1,12 +1,12 @@
-// One streaming chat over a separate connection, with everything it received: text, times, token counts. For benchmarks that check
-// answers; load.ts measures speed only.
+// Client that sends one streaming chat over a separate connection and keeps everything it received: text, times, token counts.
+// For benchmarks that check responses; load.ts measures only speed.
 import { performance } from "node:perf_hooks";
 import { postBytes } from "../target.ts";
 import { EventScanner } from "./event-scanner.ts";
 import { HttpClient } from "./http-client.ts";
 import { percentiles } from "./statistics.ts";
 
-/** No answer takes so long. */
+/** Maximum time for a response. */
 const limitMs = 300_000;
 const eventPrefix = "data: ";
 
@@ -18,35 +18,35 @@ export interface ChatMessage {
 export interface Question {
   readonly messages: readonly ChatMessage[];
   readonly maxTokens: number;
-  /** Fields of the request beside these; without them it is greedy. */
+  /** Additional fields of the request. By default the request is greedy. */
   readonly fields?: Readonly<Record<string, unknown>>;
 }
 
 export interface Answer {
-  /** Of the answer's head; 0 if none came. */
+  /** HTTP status; 0 if no response came. */
   readonly status: number;
   readonly text: string;
   readonly startMs: number;
-  /** NaN where no text came. */
+  /** Time of the first text; NaN if no text came. */
   readonly firstTextMs: number;
   readonly lastTextMs: number;
   readonly endMs: number;
-  /** 0 where the answer does not say. */
+  /** 0 if the response does not report it. */
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly completionTokens: number;
-  /** What went wrong; null for an answer in full. */
+  /** Description of the failure; null for a complete response. */
   readonly error: string | null;
 }
 
 export interface AskOptions {
-  /** Takes the pauses between texts. */
+  /** Array to which the pauses between texts are added. */
   readonly gapsMs?: number[];
-  /** Hangs up. */
+  /** Disconnects the client when aborted. */
   readonly signal?: AbortSignal;
 }
 
-/** Never rejects: what went wrong is part of the answer. */
+/** Sends a question. Never rejects: a failure is part of the result. */
 export async function ask(url: URL, question: Question, options: AskOptions = {}): Promise<Answer> {
   const client = new HttpClient(url);
   const sink = new TextSink(options.gapsMs ?? []);
@@ -71,7 +71,7 @@ export function firstTextAfterMs({ startMs, firstTextMs }: Answer): number {
   return firstTextMs - startMs;
 }
 
-/** Milliseconds from first to last text, over the tokens in between, of all answers in full together. */
+/** Returns the milliseconds per token from the first to the last text, over all complete responses together. */
 export function msPerToken(answers: readonly Answer[]): number {
   const whole = answers.filter(isWhole);
   const ms = sumOf(whole, ({ firstTextMs, lastTextMs }) => lastTextMs - firstTextMs);
@@ -95,7 +95,7 @@ function bodyOf({ messages, maxTokens, fields }: Question): string {
   return JSON.stringify({ messages, ...stream, max_tokens: maxTokens, temperature: 0, ...fields });
 }
 
-/** Keeps an answer's bytes, and reads their text when nothing is timed any more. */
+/** Stores the bytes of a response, and extracts the text after the time measurement has ended. */
 class TextSink {
   readonly #scanner: EventScanner;
   readonly #bytes: Buffer[] = [];
@@ -133,7 +133,7 @@ class TextSink {
   }
 }
 
-/** What a refusal says, or all of it where it is not as refusals are. */
+/** Returns the error message of a response, or the whole body if it is not a regular error. */
 function messageIn(body: string): string {
   try {
     return (JSON.parse(body) as { error?: { message?: string } }).error?.message ?? body;
@@ -146,7 +146,7 @@ interface TextEvent {
   readonly choices?: readonly { readonly delta?: { readonly content?: string | null } }[];
 }
 
-/** The text of a stream; a line cut short by a lost connection is left out. */
+/** Returns the text of a stream, without a line cut short by a lost connection. */
 function textOf(stream: string): string {
   const lines = stream.slice(0, stream.lastIndexOf("\n")).split("\n");
   const events = lines.filter((line) => line.startsWith(`${eventPrefix}{`));

@@ -1,14 +1,14 @@
-// Crowd of clients that start at once, each with its own questions in sequence, and the results.
+// Crowd: clients that start at once, each with a separate list of questions sent one after another, and the results.
 import { performance } from "node:perf_hooks";
 import { type Answer, ask, firstTextPercentiles, isWhole, type Question, sumOf } from "./ask.ts";
 
 export interface CrowdResult {
-  /** From the first question to the last answer's end. */
+  /** Time from the first question to the end of the last response. */
   readonly wallMs: number;
   readonly answers: readonly Answer[];
 }
 
-/** A list of questions a client. */
+/** Starts one client for each list of questions. */
 export async function askAtOnce(url: URL, clients: readonly (readonly Question[])[]): Promise<CrowdResult> {
   const startMs = performance.now();
   const asked = clients.map(async (questions) => {
@@ -24,7 +24,7 @@ export function tokensPerSecond({ wallMs, answers }: CrowdResult): number {
   return (1000 * sumOf(answers.filter(isWhole), ({ completionTokens }) => completionTokens)) / wallMs;
 }
 
-/** Of all prompts' tokens, the share that was there already. */
+/** Returns the share of all prompt tokens that came from the prefix cache. */
 export function cachedShare({ answers }: CrowdResult): number {
   return sumOf(answers, ({ cachedTokens }) => cachedTokens) / sumOf(answers, ({ promptTokens }) => promptTokens);
 }

@@ -1,8 +1,8 @@
-// Scanner of server-sent events with minimal work: it finds line ends and the mark of a text, notes when texts arrive, and parses
-// only lines with a usage or an error. One scanner per answer.
+// Scanner of server-sent events that does little work: it finds line ends and the key before a text, records when texts arrive,
+// and parses only lines with a usage or an error. One scanner per response.
 import type { EndpointName } from "../target.ts";
 
-/** What stands before a delta's text, by protocol; the first is at the end of `reasoning_content` too. */
+/** Key before the text of a delta, by protocol. The first one also matches the end of `reasoning_content`. */
 const textKeys = {
   chat: Buffer.from('content":'),
   completions: Buffer.from('text":'),
@@ -18,14 +18,14 @@ const space = 32;
 const quote = 34;
 const brace = 123;
 
-/** Token counts as an answer gives them. */
+/** Token counts in the format of the older protocols. */
 export interface StreamUsage {
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
   readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
 }
 
-/** The same in the words of the newer protocols. */
+/** Token counts in the format of the newer protocols. */
 interface NewerUsage {
   readonly input_tokens: number;
   readonly output_tokens: number;
@@ -33,31 +33,31 @@ interface NewerUsage {
 
 interface PlainChunk {
   readonly usage?: StreamUsage | NewerUsage | null;
-  /** Where the newer protocols keep it in some of their events. */
+  /** Some events of the newer protocols contain the usage here. */
   readonly response?: { readonly usage?: NewerUsage | null };
   readonly error?: { readonly code?: unknown; readonly type?: unknown; readonly message?: unknown } | null;
 }
 
 export class EventScanner {
-  /** Texts that were not empty. */
+  /** Number of texts that were not empty. */
   textCount = 0;
   firstTextMs = Number.NaN;
   lastTextMs = Number.NaN;
   usage: StreamUsage | null = null;
-  /** Code or message of an error inside the stream. */
+  /** Code or message of an error within the stream. */
   error: string | null = null;
   readonly #gapsMs: number[];
   readonly #textKey: Buffer;
-  /** The beginning of a line whose end has not come yet. */
+  /** Start of a line whose end has not arrived yet. */
   #carry: Buffer | null = null;
 
-  /** The pauses between texts are added to `gapsMs`. */
+  /** Creates a scanner that adds the pauses between texts to `gapsMs`. */
   constructor(gapsMs: number[], endpoint: StreamingEndpoint = "chat") {
     this.#gapsMs = gapsMs;
     this.#textKey = textKeys[endpoint];
   }
 
-  /** Reads `data[from, to)`, which arrived at `nowMs`. */
+  /** Scans `data[from, to)`, which arrived at `nowMs`. */
   scan(data: Buffer, from: number, to: number, nowMs: number): void {
     let start = from;
     for (;;) {
@@ -73,7 +73,7 @@ export class EventScanner {
       start = end + 1;
     }
     if (start === to) return;
-    // Copied, since the socket's buffer is not ours to keep.
+    // Copied, because the socket may reuse its buffer.
     const rest = data.subarray(start, to);
     this.#carry = this.#carry === null ? Buffer.from(rest) : Buffer.concat([this.#carry, rest]);
   }
@@ -122,7 +122,10 @@ function hasObject(data: Buffer, key: Buffer, start: number, end: number): boole
   return at !== -1 && data[at] === brace;
 }
 
-/** Where the value of the next such field begins, or -1. Inside a text every quote is escaped, so it holds no keys. */
+/**
+ * Returns the offset of the value of the next field `key`, or -1. A text cannot contain the key, because its quotes are
+ * escaped.
+ */
 function valueAt(data: Buffer, key: Buffer, start: number, end: number): number {
   const found = data.indexOf(key, start);
   if (found === -1 || found >= end) return -1;

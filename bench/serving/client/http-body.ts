@@ -1,5 +1,5 @@
-// End of an HTTP/1.1 body in the bytes of a connection: by length, by chunks, or by the connection's end. It stores no bytes: parts
-// of the body are lent to the sink.
+// Reader of an HTTP/1.1 body that finds its end in the bytes of a connection: by length, by chunks, or by the end of the
+// connection. It stores no bytes. It passes parts of the body to the sink, which may use them only during the call.
 
 export type Framing = number | "chunked" | "until close";
 
@@ -14,13 +14,13 @@ export class BodyReader {
   readonly endsWithConnection: boolean;
   readonly #sink: BodySink;
   readonly #isChunked: boolean;
-  /** What the next byte belongs to. */
+  /** Part of the body to which the next byte belongs. */
   #part: "size" | "data" | "data end" | "trailer" = "size";
-  /** Bytes of the body (or chunk) still to come. */
+  /** Bytes of the body (or chunk) that have not arrived yet. */
   #left: number;
-  /** Past the digits of a chunk's size. */
+  /** Whether the digits of a chunk's size have ended. */
   #isInExtension = false;
-  /** Bytes in the current line of the trailer, its end not counted. */
+  /** Bytes in the current line of the trailer, without its line end. */
   #lineLength = 0;
 
   constructor(framing: Framing, sink: BodySink) {
@@ -30,7 +30,7 @@ export class BodyReader {
     this.#left = typeof framing === "number" ? framing : framing === "chunked" ? 0 : Number.POSITIVE_INFINITY;
   }
 
-  /** Reads `data` from `from` on. True when the body is complete. */
+  /** Reads `data` starting at `from`. Returns true when the body is complete. */
   read(data: Buffer, from: number, nowMs: number): boolean {
     if (!this.#isChunked) {
       this.#lend(data, from, nowMs);
@@ -46,7 +46,7 @@ export class BodyReader {
     return false;
   }
 
-  /** Lends what is there of the current piece; returns where it ends. */
+  /** Passes the available bytes of the current piece to the sink. Returns their end. */
   #lend(data: Buffer, from: number, nowMs: number): number {
     const to = Math.min(data.length, from + this.#left);
     if (to > from) this.#sink.body(data, from, to, nowMs);
@@ -54,7 +54,7 @@ export class BodyReader {
     return to;
   }
 
-  /** Takes one byte between chunks. True at the end of the body. */
+  /** Reads one byte between chunks. Returns true at the end of the body. */
   #framingByte(byte: number): boolean {
     switch (this.#part) {
       case "size":
@@ -64,7 +64,7 @@ export class BodyReader {
         if (byte === newline) this.#part = "size";
         return false;
       default:
-        // The trailer ends with an empty line.
+        // An empty line ends the trailer.
         if (byte !== newline) this.#lineLength += byte === carriageReturn ? 0 : 1;
         else if (this.#lineLength === 0) return true;
         else this.#lineLength = 0;
@@ -84,7 +84,7 @@ export class BodyReader {
   }
 }
 
-/** The value of an ASCII hexadecimal digit, else -1. */
+/** Returns the value of an ASCII hexadecimal digit, or -1. */
 function hexDigit(byte: number): number {
   if (byte >= 48 && byte <= 57) return byte - 48;
   const letter = byte | 32;

@@ -1,24 +1,24 @@
-// Keep-alive connection of the load generator: writes prepared requests and reads answers directly from the socket. Node's HTTP
-// client costs several times as much per chunk and shares the cores with the measured server.
+// Keep-alive connection of the load generator: writes prepared requests to the socket and reads responses directly from it.
+// Node's HTTP client needs several times as much CPU per chunk, on the cores that the measured server uses too.
 import { once } from "node:events";
 import { connect as connectPlain, type Socket } from "node:net";
 import { performance } from "node:perf_hooks";
 import { connect as connectTls } from "node:tls";
 import { BodyReader } from "./http-body.ts";
 
-/** A server that sends nothing for so long has failed. */
+/** Time after which a server that sends nothing counts as failed. */
 const silenceLimitMs = 300_000;
 const connectLimitMs = 10_000;
 const headEnd = "\r\n\r\n";
 
-/** Takes an answer as it comes. */
+/** Receiver of a response as it arrives. */
 export interface AnswerSink {
   head(status: number, isEventStream: boolean): void;
-  /** `data[from, to)` is lent for this call. */
+  /** Receives `data[from, to)`, which is valid only during this call. */
   body(data: Buffer, from: number, to: number, nowMs: number): void;
 }
 
-/** An answer being read. */
+/** Response that is being read. */
 interface Pending {
   readonly sink: AnswerSink;
   readonly resolve: () => void;
@@ -39,8 +39,9 @@ export class HttpClient {
   }
 
   /**
-   * Sends one whole request; settles when its answer is complete. One at a time. Some servers close a connection after a
-   * stream without having said so: then the request goes out once more on a new one, and that time counts.
+   * Sends one whole request and settles when its response is complete. Only one request may run at a time. Some servers close a
+   * connection after a stream without announcing it. In that case the request is sent once more on a new connection, and this
+   * time is included.
    */
   async exchange(request: Buffer, sink: AnswerSink): Promise<void> {
     const isReused = this.#socket !== null;
@@ -63,7 +64,7 @@ export class HttpClient {
     });
   }
 
-  /** Connects, unless it is connected. */
+  /** Connects if there is no connection. */
   async connect(): Promise<Socket> {
     if (this.#socket) return this.#socket;
     const { hostname, port, protocol } = this.#url;
@@ -106,7 +107,7 @@ export class HttpClient {
     if (pending.body?.read(data, from, nowMs)) this.#complete();
   }
 
-  /** Where the body begins in `data`, or -1 while the head is incomplete. */
+  /** Returns the offset of the body in `data`, or -1 while the head is incomplete. */
   #readHead(pending: Pending, data: Buffer): number {
     const before = pending.head.length;
     pending.head += data.toString("latin1");

@@ -1,5 +1,5 @@
-// Load on a server: a number of clients that each send the next request after an answer, or requests at given arrival times. It
-// records the outcomes.
+// Load on a server: a number of clients that each send the next request after a response, or requests at given arrival times.
+// It records the outcomes.
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { EndpointName } from "../target.ts";
@@ -8,37 +8,37 @@ import { HttpClient } from "./http-client.ts";
 
 export type Pace =
   | { readonly kind: "clients"; readonly count: number }
-  /** Starts in ms, one a request. */
+  /** Start time of each request, in ms. */
   | { readonly kind: "arrivals"; readonly atMs: readonly number[] };
 
 export interface Outcome {
   readonly startMs: number;
-  /** NaN where the answer is no stream or had no text. */
+  /** NaN if the response is not a stream or had no text. */
   readonly firstTextMs: number;
   readonly lastTextMs: number;
   readonly endMs: number;
   readonly usage: StreamUsage | null;
-  /** What kind of failure it was; null for an answer. */
+  /** Kind of failure; null for a success. */
   readonly error: string | null;
 }
 
 export interface LoadResult {
-  /** From the first request's start to the last one's end. */
+  /** Time from the start of the first request to the end of the last one. */
   readonly wallMs: number;
   readonly outcomes: readonly Outcome[];
-  /** Pauses between two texts of one stream. */
+  /** Pauses between two texts of the same stream. */
   readonly gapsMs: readonly number[];
 }
 
 export interface Load {
   readonly url: URL;
-  /** How the answers are to be read. */
+  /** Endpoint, which decides how the responses are read. */
   readonly endpoint: EndpointName;
   readonly requests: readonly Buffer[];
   readonly pace: Pace;
 }
 
-/** Sends every request and waits for all the answers. */
+/** Sends every request and waits for all responses. */
 export async function runLoad({ url, endpoint, requests, pace }: Load, onDone: () => void): Promise<LoadResult> {
   const outcomes: Outcome[] = [];
   const gapsMs: number[] = [];
@@ -53,7 +53,7 @@ export async function runLoad({ url, endpoint, requests, pace }: Load, onDone: (
   if (pace.kind === "clients") {
     for (let i = 0; i < pace.count; i++) clients.push(new HttpClient(url));
     idle.push(...clients);
-    // A refused connection is met again, and noted, by the request that wants it.
+    // A connection error is ignored here: it recurs when a request uses the connection, and is recorded there.
     await Promise.all(clients.map((client) => client.connect().catch(() => undefined)));
   }
   const startMs = performance.now();
@@ -97,7 +97,7 @@ async function exchange(client: HttpClient, request: Buffer, answer: Answer): Pr
   return { startMs, endMs, ...answer.outcome(), ...(failure === null ? {} : { error: failure }) };
 }
 
-/** One answer: a stream is scanned as it comes, anything else is gathered. */
+/** Reader of one response: a stream is scanned as it arrives, any other body is collected. */
 class Answer {
   readonly #scanner: EventScanner;
   #code = 0;
@@ -128,7 +128,7 @@ class Answer {
   }
 }
 
-/** Embeddings have no output tokens. */
+/** Token usage of a whole body. Embeddings have no output tokens. */
 type WholeUsage = Omit<StreamUsage, "completion_tokens"> & Partial<StreamUsage>;
 
 function wholeAnswer(text: string): { usage: StreamUsage | null; error: string } {
@@ -143,7 +143,7 @@ function wholeAnswer(text: string): { usage: StreamUsage | null; error: string }
   }
 }
 
-/** The kind of a connection's failure, so that failures of a kind are counted together. */
+/** Returns the kind of a connection failure, so that equal failures are counted together. */
 function errorName(error: unknown): string {
   const { code, message, name } = error as Error & { code?: string };
   return name === "AbortError" ? "connecting took too long" : (code ?? message);

@@ -1,5 +1,5 @@
-// Prompts of a load: common English words, one token each in most vocabularies. No two prompts of a run share a prefix, unless a
-// shared one is requested, so that prefix caches do not help.
+// Prompts of a load: common English words, which are one token each in most vocabularies. No two prompts of a run share a
+// prefix, so prefix caches do not help, unless a shared prefix is requested.
 import { ServerError } from "../../../runtime/errors.ts";
 import { randomFrom } from "./random.ts";
 
@@ -18,21 +18,21 @@ const words = (
   "different difficult dinner direction director discover discuss discussion disease doctor dog door down draw dream drive"
 ).split(" ");
 
-/** Words that spell a prompt's number. */
+/** Number of words that encode a prompt's serial number. */
 const serialWords = 3;
 
 export interface PromptShape {
-  /** Words in all. */
+  /** Total number of words. */
   readonly wordCount: number;
-  /** How many of them, at the beginning, are the same for every prompt of one round. */
+  /** Number of words at the start that are equal in all prompts of a round. */
   readonly sharedCount: number;
-  /** Lengths, of prompts and of answers, lie evenly within this share of the mean; 0 = all alike. */
+  /** Spread of the lengths of prompts and responses: they are uniform within this share of the mean. 0: all equal. */
   readonly spread: number;
 }
 
 export interface Prompt {
   readonly text: string;
-  /** Its answer's length over the mean answer's. */
+  /** Length of the response divided by the mean length. */
   readonly answerShare: number;
 }
 
@@ -45,7 +45,7 @@ export class PromptSource {
     this.#seed = seed;
   }
 
-  /** The prompts of one round: unlike all that came before. */
+  /** Returns the prompts of one round. They differ from all earlier ones. */
   round(count: number, { wordCount, sharedCount, spread }: PromptShape): Prompt[] {
     const random = randomFrom(this.#seed, this.#round++);
     const shared = this.#words(sharedCount, random);
@@ -56,7 +56,7 @@ export class PromptSource {
     });
   }
 
-  /** The serial number's digits, the lowest first, then words at random. */
+  /** Returns words that encode the serial number, lowest digit first, followed by random words. */
   #unique(count: number): string[] {
     const serial = this.#serial++;
     const digits = Array.from({ length: serialWords }, (_, place) => {
@@ -71,7 +71,7 @@ export class PromptSource {
   }
 }
 
-/** The shape that makes about so many tokens, given what two prompts were counted as. */
+/** Returns the shape of prompts with about the requested number of tokens, derived from the token counts of two prompts. */
 export function shapeFor(
   { promptTokens, sharedTokens, spread }: Readonly<Record<"promptTokens" | "sharedTokens" | "spread", number>>,
   few: CountedPrompt,

@@ -1,6 +1,6 @@
 // Random numbers of the load generator: the same seed gives the same prompts and arrivals on every machine.
 
-/** A generator of numbers in [0, 1), from a few whole numbers. */
+/** Returns a generator of numbers in [0, 1), seeded with some integers. */
 export function randomFrom(...seeds: readonly number[]): () => number {
   let state = 0;
   for (const seed of seeds) state = mix((state ^ seed) + 0x9e3779b9);
@@ -10,7 +10,7 @@ export function randomFrom(...seeds: readonly number[]): () => number {
   };
 }
 
-/** When `count` requests start, in ms: a Poisson process of `perSecond` arrivals. */
+/** Returns the start times of `count` requests, in ms: a Poisson process with `perSecond` arrivals per second. */
 export function poissonArrivals(perSecond: number, count: number, random: () => number): number[] {
   let atMs = 0;
   return Array.from({ length: count }, () => {
@@ -19,7 +19,7 @@ export function poissonArrivals(perSecond: number, count: number, random: () => 
   });
 }
 
-/** Spreads every bit of a 32-bit number over all of them. */
+/** Mixes the bits of a 32-bit number so that each input bit affects all output bits. */
 function mix(value: number): number {
   let bits = value >>> 0;
   bits = Math.imul(bits ^ (bits >>> 16), 0x21f0aaad) >>> 0;

@@ -1,9 +1,9 @@
-// Prompts of a given number of tokens without shared prefixes; a server is asked once for the number of tokens per word.
+// Prompts of a given number of tokens, without shared prefixes. The tokens per word are measured on a server once.
 import { ServerError } from "../../../runtime/errors.ts";
 import { ask } from "./ask.ts";
 import { PromptSource } from "./prompts.ts";
 
-/** Lengths in words of the two prompts that tell how many tokens a word is. */
+/** Lengths in words of the two prompts from which the tokens per word are derived. */
 const countedLengths = [8, 136] as const;
 
 export class SizedPrompts {
@@ -23,7 +23,7 @@ export class SizedPrompts {
     return new SizedPrompts(source, (many - few) / (manyWords - fewWords));
   }
 
-  /** A text of about so many tokens, the chat template's own not counted. */
+  /** Returns a text of about `tokens` tokens, without those of the chat template. */
   take(tokens: number): string {
     return textOf(this.#source, Math.round(tokens / this.#tokensPerWord));
   }

@@ -6,7 +6,7 @@ export interface Percentiles {
   readonly p99: number;
 }
 
-/** Percentiles with linear interpolation between neighbours; NaN of nothing. */
+/** Returns percentiles with linear interpolation between neighbours; NaN if there are no values. */
 export function percentiles(values: readonly number[]): Percentiles {
   const sorted = Float64Array.from(values).sort();
   return { p50: quantile(sorted, 0.5), p90: quantile(sorted, 0.9), p99: quantile(sorted, 0.99) };

@@ -1,4 +1,5 @@
-// Single-stream speed: decode rate of one client over HTTP, relative to the rate of the step loop alone, in alternating rounds.
+// Benchmark of a single stream: decode rate of one client over HTTP, relative to the rate of the step loop without HTTP, in
+// alternating rounds.
 import { request } from "node:http";
 import { performance } from "node:perf_hooks";
 import { median, type Row, table } from "../../../cli/bench/report.ts";
@@ -65,7 +66,7 @@ interface Streamed {
   readonly promptTokens: number;
 }
 
-/** One request; the client does as little as a client can. */
+/** Sends one request. The client does as little work as possible. */
 function streamOnce(url: string): Promise<Streamed> {
   const body = JSON.stringify({
     messages: [{ role: "user", content: question }],

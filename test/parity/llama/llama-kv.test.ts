@@ -1,5 +1,5 @@
-// What the llama engine keeps of sequences, and gives back: the same checks for both ways they can lie in memory, on a
-// generated model. A sequence's numbers must not depend on how its tokens came to be there.
+// KV cache of the llama engine: what it stores of sequences and frees again. The same checks run for both memory layouts, on a
+// generated model. A sequence's logits must not depend on how its tokens came into the cache.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { Batch } from "../../../engines/batch.ts";
@@ -11,7 +11,7 @@ interface Feed {
   readonly slot: number;
   readonly from: number;
   readonly to: number;
-  /** Which text; sequences with the same one begin alike. */
+  /** Number of the text. Sequences with the same text have a common prefix. */
   readonly text?: number;
   readonly logits?: number;
 }
@@ -22,7 +22,7 @@ function textOf(text: number): Int32Array {
   return Int32Array.from({ length: textTokens }, (_, i) => 3 + ((i * i * 7 + i * (text + 1) * 31 + text) % 500));
 }
 
-/** Feeds rows in one step. Gives the logits asked for (one where nothing is said) of each. */
+/** Feeds rows in one step. Returns the requested logits of each row, by default one. */
 function feed(model: LoadedModel, ...rows: readonly Feed[]): number[][][] {
   const { vocabSize } = model.card;
   const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
@@ -39,7 +39,7 @@ function feed(model: LoadedModel, ...rows: readonly Feed[]): number[][][] {
   );
 }
 
-/** Logits of the token before `to`, computed by itself in an empty slot, 32 tokens a step. */
+/** Returns the logits of the token before `to`, computed in an empty slot with 32 tokens per step. */
 function afresh(model: LoadedModel, to: number, text = 0): number[] {
   const slot = model.capacity.maxSequences - 1;
   let logits: number[] = [];
@@ -50,12 +50,12 @@ function afresh(model: LoadedModel, to: number, text = 0): number[] {
   return logits;
 }
 
-/** Feeds the tokens before `to` to a slot, 32 a step. */
+/** Feeds the tokens before `to` to a slot, 32 per step. */
 function fill(model: LoadedModel, slot: number, to: number, text = 0): void {
   for (let from = 0; from < to; from += 32) feed(model, { slot, from, to: Math.min(from + 32, to), text });
 }
 
-/** Sums in another order differ in their last bits; logits are some units apart. */
+/** Sums in a different order differ in their last bits. Logits differ by several units. */
 const tolerance = 1e-3;
 
 function assertSame(actual: readonly number[] | undefined, expected: readonly number[]): void {
@@ -152,7 +152,7 @@ for (const pagedKv of [false, true]) {
         { slot: 1, from: 64, to: 65 },
         { slot: 2, from: 45, to: 46 },
       );
-      // What a sequence shares stays when another drops it.
+      // A shared prefix stays when another sequence drops it.
       model.kv.release(0);
       const [d] = feed(model, { slot: 1, from: 65, to: 66 });
       for (const slot of [1, 2]) model.kv.release(slot);
@@ -254,7 +254,7 @@ describe("copies of sequences that have streams", () => {
     fill(model, 0, 250);
     const copies: SavedKv[] = [];
     for (let copy = model.kv.save(0); copy; copy = model.kv.save(0)) copies.push(copy);
-    // Each takes a whole MiB.
+    // Each copy takes a whole MiB.
     assert.equal(copies.length, 8);
     model.kv.drop(copies.pop()!);
     const again = saved(model, 0);
@@ -282,8 +282,8 @@ describe("copies of sequences that have streams", () => {
 });
 
 describe("a pool of KV memory that sequences share", () => {
-  // Four sequences may each have 256 tokens; there is room for 512.
-  // With this type sums are exact enough to be the same in whatever order a sequence's tokens lie there.
+  // Each of four sequences may have 256 tokens, but there is room for only 512. With this KV type, sums are exact enough to be
+  // equal for any order of a sequence's tokens in memory.
   const small = { pagedKv: true, kvBudget: { tokens: 512 }, kvType: "q8_0" } as const;
 
   it("holds as many tokens as the budget says", async () => {
@@ -309,7 +309,7 @@ describe("a pool of KV memory that sequences share", () => {
     assert.deepEqual(lengths, [128, 128, 128, 128]);
     assert.deepEqual([...refused], [0, 1, 2, 3]);
     assert.equal(model.kv.freeBlocks, 0);
-    // Preempted: its bytes wait elsewhere.
+    // Preempted: its KV is saved outside the cache.
     const copy = saved(model, 3);
     const bytes = model.kv.export(copy);
     model.kv.drop(copy);

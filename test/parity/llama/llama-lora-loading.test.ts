@@ -1,4 +1,5 @@
-// LoRA adapters of the llama engine that come and go: whatever is loaded, freed or fails meanwhile, nothing else changes.
+// Loading and unloading of LoRA adapters in the llama engine: no load, unload or failure changes the results of other
+// sequences.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -170,7 +171,7 @@ describe("adapters of the llama engine", () => {
     const { memory } = new TurnLock(0);
     const { release, path: file } = library;
     const init: AdapterWorkerInit = { release, library: file, model: koffi.address(model), lock: memory };
-    // What it says is replaced by whether it has the lock, or waits for it, as it says so.
+    // Each message of the worker is replaced by a word of the lock: whether the worker holds it, or waits for it, at that time.
     const source = `
       const { parentPort, workerData } = require("node:worker_threads");
       const post = parentPort.postMessage.bind(parentPort);

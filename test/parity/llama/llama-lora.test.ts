@@ -1,4 +1,4 @@
-// LoRA adapters in the llama engine: what they make of a model is what merging them into its weights makes, and nothing else
+// LoRA adapters in the llama engine: the output equals that of a model with the adapter merged into its weights. Nothing else
 // changes.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -126,7 +126,7 @@ describe("adapters of a generated model in the llama engine", () => {
       const model = await loadTiny({ pagedKv });
       await model.adapters.load(1, files[1]!);
       await model.adapters.load(2, files[2]!);
-      /** A sequence of adapter 1 in three steps, and what is to happen behind each. */
+      /** Runs a sequence of adapter 1 in three steps, and calls `between` after each. */
       const sequence = (between: (tokens: number) => void) => {
         for (const to of [16, 32]) {
           feed(model, { slot: 0, from: to - 16, to, adapter: 1 });
@@ -169,9 +169,9 @@ describe("an adapter of a model with prediction heads", () => {
   });
 });
 
-/** What the step loop makes of two prompts with an adapter that is there for them alone; 0 = none. */
+/** Returns the step loop's tokens for two prompts with an adapter that is loaded only for them; 0 = none. */
 async function generated(model: LoadedModel, adapter: number, path: string, isDrafting: boolean): Promise<number[][]> {
-  // It always pays to draft.
+  // Step times with which drafting always pays.
   const cost = { decodeMs: (tokens: number) => 20 + 0.01 * tokens, mostDecodeTokens: 1000 } as StepTimeModel;
   const options = { ...lookupOnly, promptLookup: false, mtpTokens: 4 };
   const loop = new StepLoop(model, {

@@ -1,5 +1,5 @@
-// Prediction heads that llama.cpp runs, on a generated model: whatever they draft, and however a sequence came to be in its
-// slot, texts are those of the model alone; and what they draft is what they would draft had they read it all at once.
+// Prediction heads run by llama.cpp, on a generated model. The texts equal those without heads, whatever the drafts and however
+// a sequence came into its slot. The drafts equal those of a head that has read the whole text at once.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -40,7 +40,7 @@ async function load(path: string, mtp: MtpSpec | null = ownHeads, changes: Parti
   return model;
 }
 
-/** Steps cost next to nothing more for more tokens, so that it always pays to draft as much as may be. */
+/** More tokens in a step cost almost nothing, so it always pays to draft as much as allowed. */
 const wideSteps = { decodeMs: (tokens: number) => 20 + 0.01 * tokens, mostDecodeTokens: 1000 } as StepTimeModel;
 
 interface Run {
@@ -51,7 +51,7 @@ interface Run {
   readonly prefixCacheEntries?: number;
 }
 
-/** What the step loop makes of prompts that come one after the other, each while those before it decode. */
+/** Returns the step loop's tokens for prompts that arrive one after another, each while the earlier ones decode. */
 function generated(model: LlamaModel, { prompts, maxNewTokens, sampling, drafting = {}, prefixCacheEntries = 0 }: Run) {
   const options = { ...lookupOnly, promptLookup: false, mtpTokens: 4, ...drafting };
   const loop = new StepLoop(model, {
@@ -208,7 +208,10 @@ describe("an assistant that reads its model's KV cache", () => {
 
 describe("what prediction heads have read", () => {
   const vocabSize = 320;
-  /** Logits are some units apart; sums in another order differ in their last bits, and three passes build on them. */
+  /**
+   * Logits differ by several units. Sums in a different order differ in their last bits, and three passes add up these
+   * differences.
+   */
   const tolerance = 5e-3;
   const [text = []] = promptsOf(1, 400);
   const tokens = Int32Array.from(text);
@@ -236,7 +239,7 @@ describe("what prediction heads have read", () => {
     return { slot, total, tokens, draft: new Int32Array(4), draftCount: 0 };
   }
 
-  /** Drafts behind the first `total` tokens of the text, and the logits they were chosen by. */
+  /** Returns the drafts after the first `total` tokens of the text, and the logits from which they were chosen. */
   function proposed(slot: number, total: number, depth = 3): { draft: number[]; logits: number[] } {
     const one = target(slot, total);
     const logits: number[] = [];
@@ -248,7 +251,7 @@ describe("what prediction heads have read", () => {
     return { draft: [...one.draft.subarray(0, one.draftCount)], logits };
   }
 
-  /** What is proposed behind `total` tokens that were fed at once. */
+  /** Returns the drafts after `total` tokens that were fed at once. */
   function afresh(total: number) {
     const slot = model.capacity.maxSequences - 1;
     feed(slot, 0, total - 1);

@@ -1,4 +1,4 @@
-// Pooled outputs of the llama engine against what llama.cpp pools by itself through its C API.
+// Pooled outputs of the llama engine, compared with those that llama.cpp's C API gives directly.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,12 +17,12 @@ import { writeTinyModel } from "../../fixtures/models/tiny-gguf.ts";
 interface Row {
   readonly slot: number;
   readonly tokens: Int32Array;
-  /** Of the tokens, the first that is fed; those before are in the slot already. */
+  /** Index of the first token to feed. Earlier tokens are in the slot already. */
   readonly from?: number;
   readonly pooled?: boolean;
 }
 
-/** Feeds rows in one step. Gives the pooled output of each, or the logits of its last token. */
+/** Feeds rows in one step. Returns the pooled output of each, or the logits of its last token. */
 function feed(model: LoadedModel, ...rows: readonly Row[]): number[][] {
   const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
   for (const [row, { slot, tokens, from = 0, pooled = true }] of rows.entries()) {
@@ -41,7 +41,7 @@ function feed(model: LoadedModel, ...rows: readonly Row[]): number[][] {
   });
 }
 
-/** What llama.cpp pools by itself: one sequence, one pass, a context of its own. */
+/** Returns llama.cpp's pooled output for one sequence in one pass, in a separate context. */
 async function pooledByCApi(path: string, tokens: Int32Array, pooling: Pooling, length: number): Promise<number[]> {
   const { functions: f } = await openLibrary(false);
   const modelParams = f.modelDefaultParams();
@@ -68,7 +68,7 @@ async function pooledByCApi(path: string, tokens: Int32Array, pooling: Pooling, 
   return pooled;
 }
 
-/** Vectors point the same way and are as long, less what another order of sums may change. */
+/** Asserts that vectors have the same direction and length, up to the effect of a different order of sums. */
 function assertClose(actual: readonly number[] | undefined, expected: readonly number[]): void {
   assert.equal(actual?.length, expected.length);
   const size = Math.hypot(...expected);
@@ -158,7 +158,7 @@ describe("a model that generates and whose file names another pooling", () => {
         slot,
         tokens: Int32Array.from({ length }, (_, i) => 9 + slot + i),
       }));
-      // Without a classifier the score is the first number of the state, in a pass of one sequence.
+      // Without a classifier the score is the first number of the hidden state, in a pass with one sequence.
       const all = pooling === "last" ? feed(model, ...rows) : rows.map((row) => feed(model, row)[0]);
       assert.equal(model.capabilities.pooling, pooling);
       const { pooledLength } = model.capabilities;

@@ -14,7 +14,7 @@ import { realModel, specOf, tinyModel } from "../../fixtures/models/models.ts";
 import { generousLimits } from "../../fixtures/scheduling.ts";
 import { until } from "../../fixtures/streams.ts";
 
-// Up to this many rows llama.cpp's results do not depend on what else is in the batch.
+// Up to this many rows, llama.cpp's results do not depend on the other rows of the batch.
 const exactChunk = 32;
 
 const stories = [
@@ -25,7 +25,7 @@ const stories = [
   "A recipe for bread needs flour, water, salt and yeast. Mix them and",
 ];
 
-/** What the C API gives when called by itself: one sequence, greedy, the prompt in chunks of `chunk`. */
+/** Returns the greedy tokens of the C API called directly: one sequence, with the prompt in chunks of `chunk`. */
 async function greedyByCApi(path: string, prompt: Int32Array, count: number, chunk: number): Promise<number[]> {
   const { functions: f } = await openLibrary(false);
   const modelParams = f.modelDefaultParams();
@@ -63,7 +63,7 @@ async function greedyByCApi(path: string, prompt: Int32Array, count: number, chu
   return made;
 }
 
-/** What the step loop gives for several prompts at once. */
+/** Returns the step loop's greedy tokens for several prompts at once. */
 function greedyByLoop(model: LoadedModel, prompts: readonly Int32Array[], count: number): number[][] {
   const limits = { ...generousLimits, maxBatchTokens: 512, maxPrefillChunkTokens: exactChunk };
   const loop = new StepLoop(model, { limits, frameIntervalMs: 0 });
@@ -122,7 +122,7 @@ describe("the llama engine on a generated model", () => {
     path = await tinyModel();
   });
 
-  /** Feeds one token to each slot and gives its most likely next one. */
+  /** Feeds one token to each slot and returns the likeliest next token of each. */
   function feed(model: LoadedModel, rows: readonly { slot: number; tokens: Int32Array; from: number }[]): number[] {
     const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
     for (const { slot, tokens, from } of rows) batch.addRow(slot, tokens, from, tokens.length, 1, 0);
@@ -134,7 +134,7 @@ describe("the llama engine on a generated model", () => {
     });
   }
 
-  /** Decodes `steps` tokens in each slot, `gone` slots being released after the first step. */
+  /** Decodes `steps` tokens in each slot. The slots in `gone` are released after the first step. */
   function decodeWithGaps(model: LoadedModel, slots: readonly number[], gone: readonly number[], steps: number) {
     const sequences = new Map(slots.map((slot) => [slot, [5 + slot]]));
     for (let step = 0; step < steps; step++) {
@@ -269,7 +269,7 @@ describe("the threads of a llama.cpp model", {
       assert.deepEqual(threadIds(), loaded);
     }
     model.dispose();
-    // The system takes them off its list a moment after they have ended.
+    // The system lists threads for a moment after they have ended.
     await until(() => threadIds().size === before.size, "the threads to be gone");
   });
 });

@@ -12,9 +12,9 @@ import { errorShare, type Feed, feedForAll, feedInChunks, mixedSteps } from "../
 import { specOf } from "../../fixtures/models/models.ts";
 import { tinyArchitectures, tinyWindow, writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.ts";
 
-/** As a share of the range of the logits. */
+/** Maximum error as a share of the range of the logits. */
 const largestError = 0.003;
-/** Longer than a pass of the engine, and than any window. */
+/** Longer than a pass of the engine and than any window. */
 const longPrompt: Feed = { slot: 6, from: 0, to: 5 * tinyWindow };
 const steps = [...mixedSteps, [longPrompt], [{ slot: 6, from: longPrompt.to, to: longPrompt.to + 1 }]];
 const settings: readonly Pick<ModelSpec, "kvType" | "threads">[] = [

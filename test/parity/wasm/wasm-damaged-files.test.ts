@@ -18,7 +18,7 @@ import { writeTinyEncoder } from "../../fixtures/models/tiny-encoder.ts";
 
 const rounds = Number(process.env.WASM_FUZZ_ROUNDS ?? 5_000);
 const seed = Number(process.env.WASM_FUZZ_SEED ?? 1);
-/** Of processor time, so that a busy machine fails no round. */
+/** CPU time instead of wall-clock time, so that a busy machine fails no round. */
 const maxRoundMs = 150;
 const maxGrowthBytes = 192 * 1024 * 1024;
 /** One of this many readable files is also loaded. */
@@ -123,7 +123,7 @@ describe("a damaged model file of any architecture", () => {
   });
 });
 
-/** Loads it. Weights read as another type may hold NaN, which only loading detects. */
+/** Loads the file. Weights read as a different type may contain NaN, which only loading detects. */
 async function loadOrRefuse(path: string): Promise<void> {
   try {
     (await wasmEngine.load(specOf(path, { threads: 1, maxModelLength: 64 }), () => {})).dispose();

@@ -1,5 +1,5 @@
-// Mixture-of-experts parity with llama.cpp, on generated models whose routers send tokens to chosen experts: no choice
-// is near enough to a tie for rounding to decide it.
+// Mixture-of-experts parity with llama.cpp, on generated models whose routers send tokens to chosen experts. No choice is so
+// close to a tie that rounding decides it.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -124,8 +124,8 @@ describe("a mixture of experts against llama.cpp's", () => {
 
   for (const { name, ...rest } of cases.slice(0, 2)) {
     for (const weights of ["Q8_0", "Q4_1"] as const) {
-      // Both engines round activations to 8 bits, in different ways: on a model as narrow as this, that causes most of
-      // 1 %.
+      // Both engines round activations to 8 bits in different ways. On a model as narrow as this, that causes most of the 1 %
+      // error.
       it(`gives the same logits within the error of rounded activations: ${name}, ${weights}`, async () => {
         const [found = []] = await errors({ name, ...rest, options: { weights }, threads: [2] });
         const mean = found.reduce((sum, error) => sum + error, 0) / found.length;

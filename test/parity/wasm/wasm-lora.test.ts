@@ -1,5 +1,5 @@
-// LoRA adapters of the wasm engine against their reference: the real model, and generated ones of other architectures,
-// with the adapter merged into their float weights.
+// LoRA adapters of the wasm engine compared with their reference, a model with the adapter merged into its float weights. Runs
+// on the real model and on generated ones of other architectures.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -31,7 +31,7 @@ const prompt = 16;
 
 /** Largest error as a share of the range of the reference logits. */
 const bound = 0.002;
-/** Least change by the adapter for the comparison to be meaningful. */
+/** Minimum change by the adapter for the comparison to be meaningful. */
 const leastChange = 0.05;
 
 const cases: Readonly<Record<string, Omit<LoraOptions, "modelPath" | "seed">>> = {

@@ -1,5 +1,5 @@
-// X-LoRA in the wasm engine against its reference: the real model with the adapters merged into its float weights, each
-// times the weight that a constant classifier gives it.
+// X-LoRA in the wasm engine compared with its reference, the real model with the adapters merged into its float weights. Each
+// adapter is multiplied by the weight that a constant classifier gives it.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
@@ -23,7 +23,7 @@ const globalWeight = 0.5;
 
 /** Largest error as a share of the range of the reference logits. */
 const bound = 0.002;
-/** Least change by the adapters for the comparison to be meaningful. */
+/** Minimum change by the adapters for the comparison to be meaningful. */
 const leastChange = 0.05;
 
 /** The logits after the prompt and after every following token. */

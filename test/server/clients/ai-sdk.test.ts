@@ -1,4 +1,5 @@
-// The Vercel AI SDK, with its OpenAI-compatible and its Anthropic provider, against the real command with the real model.
+// The Vercel AI SDK, with its OpenAI-compatible and its Anthropic provider, against the real command with the real default
+// model.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createAnthropic } from "@ai-sdk/anthropic";
@@ -73,7 +74,7 @@ for (const [name, model] of Object.entries(providers)) {
 
     it("calls a required tool and a named one", async () => {
       const any = await generateText({ ...base(), prompt: toolQuestion, tools, toolChoice: "required" });
-      // A small model may go on calling until its answer is full.
+      // A small model may repeat calls until it reaches the token limit.
       assert.ok(["tool-calls", "length"].includes(any.finishReason), any.finishReason);
       for (const { toolName, input } of any.toolCalls) assertCall(toolName, input);
       assert.ok(any.toolCalls.length > 0);
@@ -83,7 +84,7 @@ for (const [name, model] of Object.entries(providers)) {
     });
 
     it("streams a call piece by piece", async () => {
-      // With room enough for its last call to be whole.
+      // Large enough a limit for its last call to be complete.
       const options = { ...base(), maxOutputTokens: 4 * maxTokens };
       const stream = streamText({ ...options, prompt: toolQuestion, tools, toolChoice: "required" });
       let pieces = 0;

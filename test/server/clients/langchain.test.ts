@@ -50,7 +50,7 @@ for (const useResponsesApi of [false, true]) {
     });
 
     it("calls tools, streamed and not", async () => {
-      // Over responses this library sends a choice only where it names the tool.
+      // With the responses API, LangChain sends a tool choice only if it names the tool.
       const tool_choice = { type: "function", function: { name: "get_weather" } } as const;
       const bound = model().bindTools(tools, { tool_choice, parallel_tool_calls: false });
       const { tool_calls: calls = [] } = await bound.invoke(toolQuestion);

@@ -1,5 +1,5 @@
-// What every client of the matrix is asked to do, and the one server they all ask: the real command with the real default
-// model. Arguments are few words each, so that a small model's calls are whole within a few tokens.
+// Requests that every client of the matrix makes, and the server they share: the real command with the real default model.
+// Arguments of tools are a few words each, so that a small model completes its calls within a few tokens.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { realModel } from "../../fixtures/models/models.ts";
@@ -9,7 +9,7 @@ export const question = "Tell me about the sea in a few sentences.";
 export const toolQuestion = "How is the weather in Rome and in Paris?";
 export const maxTokens = 96;
 
-/** A red dot. */
+/** PNG of a red dot. */
 export const image = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 
 export const weather = {
@@ -37,7 +37,7 @@ export const time = {
   },
 } as const;
 
-/** What structured output is asked for. */
+/** Schema of the structured output requests. */
 export const answerSchema = {
   type: "object",
   properties: {
@@ -50,11 +50,11 @@ export const answerSchema = {
 
 export interface MatrixServer {
   readonly url: string;
-  /** Sequences that have a slot now. */
+  /** Returns the number of sequences that have a slot now. */
   running(): Promise<number>;
 }
 
-/** The server of a test file, started before its first test and stopped after its last. */
+/** Returns the server of a test file. It starts before the first test and stops after the last. */
 export function matrixServer(): MatrixServer {
   const holder: { server?: RunningServer } = {};
   before(async () => {
@@ -80,7 +80,7 @@ export function matrixServer(): MatrixServer {
   };
 }
 
-/** Waits until no sequence runs any more: what was aborted has really stopped. */
+/** Waits until no sequence runs, which shows that aborted requests have stopped. */
 export async function becomesIdle(server: MatrixServer, limitMs = 3000): Promise<void> {
   const limit = Date.now() + limitMs;
   while ((await server.running()) > 0) {
@@ -89,7 +89,7 @@ export async function becomesIdle(server: MatrixServer, limitMs = 3000): Promise
   }
 }
 
-/** Arguments as the schema of `weather` has them. */
+/** Asserts that arguments match the schema of `weather`. */
 export function assertWeather(args: unknown): void {
   assert.ok(typeof args === "object" && args !== null);
   const { city, unit, ...rest } = args as Record<string, unknown>;
@@ -98,7 +98,7 @@ export function assertWeather(args: unknown): void {
   assert.deepEqual(rest, {});
 }
 
-/** Arguments as the schema of the tool of that name has them. */
+/** Asserts that arguments match the schema of the named tool. */
 export function assertCall(name: string, args: unknown): void {
   if (name === weather.name) {
     assertWeather(args);

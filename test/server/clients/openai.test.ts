@@ -118,7 +118,7 @@ describe("the openai client's chat completions", () => {
       [...calls.keys()],
       Array.from(calls.keys(), (_, i) => i),
     );
-    // The last one may be cut off at max_tokens.
+    // The last call may be cut off at max_tokens.
     for (const args of [...calls.values()].slice(0, -1)) assert.ok(JSON.parse(args).city);
   });
 

@@ -1,4 +1,4 @@
-// The command line as a person meets it: every test runs the command itself, most with the generated model.
+// The command line as a user sees it: every test runs the command itself, most with the generated model.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -24,13 +24,13 @@ let directory = "";
 let model = "";
 before(async () => {
   directory = mkdtempSync(join(tmpdir(), "troupe-cli-"));
-  // Its path is like no other, so that the processes which have it open can be told from those of other tests.
+  // The path is unique, so that the processes that have the file open can be told from those of other tests.
   model = join(directory, "only-here.gguf");
   copyFileSync(await tinyModel(), model);
 });
 after(() => rmSync(directory, { recursive: true, force: true }));
 
-/** Runs a command that must be refused with exit code 2 and one line on stderr. */
+/** Runs a command that must fail with exit code 2 and one line on stderr. */
 async function assertRefused(argv: readonly string[], message: RegExp): Promise<void> {
   const { code, stdout, stderr } = await runCommand(argv);
   assert.deepEqual({ code, stdout }, { code: 2, stdout: "" }, stderr);
@@ -43,7 +43,7 @@ async function assertStops(server: RunningServer): Promise<void> {
   assert.deepEqual(processesWith(directory), []);
 }
 
-/** Command lines of running processes that name a path. */
+/** Returns the command lines of running processes that contain a path. */
 function processesWith(path: string): string[] {
   const lines = execFileSync("ps", ["-A", "-o", "args="], { encoding: "utf8" }).split("\n");
   return lines.filter((line) => line.includes(path));
@@ -305,7 +305,7 @@ describe("serve", () => {
     let output = "";
     for (const stream of [server.stdout, server.stderr]) stream.on("data", (data) => (output += data));
     const exit = once(server, "exit");
-    // Itself, and the process that loads the model.
+    // Waits for the command's own process and the process that loads the model.
     while (processesWith(model).length < 2) await sleep(10);
     const start = performance.now();
     server.kill("SIGTERM");

@@ -1,4 +1,4 @@
-// `troupe doctor` where little is as it should be: the command itself, in an environment of its own.
+// `troupe doctor` in an environment with many problems. The tests run the command itself in a separate environment.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { tmpdir } from "node:os";

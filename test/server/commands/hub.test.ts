@@ -1,4 +1,4 @@
-// A model by its name on the hub, as the command meets it: fetched, served, and served again when the hub is gone.
+// Models named by their hub name: the command fetches a model, serves it, and serves it again when the hub is unreachable.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -27,7 +27,7 @@ after(async () => {
 describe("an adapter by its name on the hub", () => {
   const lora = "acme/tiny-lora";
   const adapted = ["--lora", `code=${lora}`];
-  // What is fetched here is not there for the others.
+  // A separate folder, so that the other tests do not find the files fetched here.
   const ownHome = () => join(home, "adapters");
   const environment = () => ({ HF_HOME: ownHome(), HF_TOKEN: "", HF_ENDPOINT: hub.url });
   before(async () => {
@@ -64,7 +64,7 @@ describe("an adapter by its name on the hub", () => {
   });
 });
 
-/** Runs a command, which ends by itself, with this hub as its own. */
+/** Runs a command that ends by itself, with this test's hub. */
 async function runHere(argv: readonly string[], hubHome = home): Promise<Ended> {
   const previous = { ...process.env };
   Object.assign(process.env, { HF_ENDPOINT: hub.url, HF_HOME: hubHome });
@@ -76,7 +76,7 @@ async function runHere(argv: readonly string[], hubHome = home): Promise<Ended> 
   }
 }
 
-/** Serves the model, has it answer once, and stops. Returns what was printed. */
+/** Serves the model, sends one request, and stops. Returns the output. */
 async function serveOnce(environment: Record<string, string>): Promise<string> {
   const server = await startServer(flags, { HF_HOME: home, HF_TOKEN: "", ...environment });
   try {

@@ -1,5 +1,5 @@
-// `troupe run` as a person and as a script meet it: every test runs the command itself with a generated model, those of the
-// conversation on a real terminal, which Python's pty module makes.
+// `troupe run` for users and scripts: every test runs the command itself with a generated model. Tests of the conversation use
+// a real terminal, made by Python's pty module.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -23,7 +23,8 @@ let lora = "";
 before(async () => {
   folder = mkdtempSync(join(tmpdir(), "troupe-run-"));
   model = join(folder, "tiny.gguf");
-  // So long a context that an answer, which is random and ends with the context, is there to be stopped.
+  // The response is random and ends with the context. The context is long, so that a response is still running when a test
+  // stops it.
   await writeTinyModel(model, { seed: 1, contextLength: 16_384 });
   lora = join(folder, "lora");
   await writePeftAdapter(lora, { modelPath: model, seed: 1, magnitude: 3 });
@@ -39,7 +40,7 @@ interface Ended {
   readonly stderr: string;
 }
 
-/** Runs the command to its end. `meanwhile` is called once it has said something. */
+/** Runs the command to its end. `meanwhile` is called after the first output. */
 async function run(
   flags: readonly string[],
   input: string | null,
@@ -112,7 +113,7 @@ describe("one message", () => {
   });
 });
 
-/** Runs a command on a terminal of its own, whose keys and screen are this program's stdin and stdout. */
+/** Runs a command on a new terminal that is connected to this program's stdin and stdout. */
 const onTerminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
 const hasTerminals = spawnSync("python3", ["-c", "import os, pty; os.waitstatus_to_exitcode"]).status === 0;
 
@@ -134,7 +135,7 @@ class Terminal {
     this.#process.stdin?.write(keys);
   }
 
-  /** Reads up to what matches. */
+  /** Reads until the output matches. */
   async sees(pattern: RegExp): Promise<void> {
     const deadline = Date.now() + limitMs;
     while (Date.now() < deadline) {

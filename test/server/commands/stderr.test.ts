@@ -1,4 +1,4 @@
-// A real process whose stderr is a pipe that nobody reads: it goes on, loses lines in order and says how many.
+// A real process whose stderr is a pipe that is never read: it keeps running, drops log lines in order, and reports how many.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -14,7 +14,7 @@ const command = fileURLToPath(new URL("../../../../cli/troupe.mjs", import.meta.
 const logModule = new URL("../../../runtime/log/log.js", import.meta.url).href;
 const placeModule = new URL("../../../runtime/thread/place.js", import.meta.url).href;
 
-/** More than a pipe and the buffer hold, as each line of the access log has a long path. */
+/** Enough requests to fill the pipe and the buffer, because each line of the access log has a long path. */
 const requestCount = 3000;
 const path = `/${"x".repeat(1500)}`;
 
@@ -72,7 +72,7 @@ describe("a server whose stderr nobody reads", () => {
     const lost = lines.reduce((sum, line) => sum + (line.lost ?? 0), 0);
     assert.ok(lost > 0 && ids.length > 500, `${lost} lost, ${ids.length} kept`);
     assert.equal(ids.length + lost, requestCount + 1);
-    // Twenty are under way at once.
+    // Twenty requests run at once, so their lines may be out of order by up to 20.
     for (const [i, id] of ids.entries()) assert.ok(id > (ids[i - 1] ?? -1) - 20, `${id} after ${ids[i - 1]}`);
     assert.equal(ids.at(-1), requestCount);
   });
@@ -92,7 +92,7 @@ describe("a process that ends", () => {
     const child = spawn(process.execPath, [file], { stdio: ["ignore", "ignore", "pipe"] });
     let text = "";
     if (isRead) {
-      // Late, when the pipe has long been full.
+      // Starts late, when the pipe has been full for a while.
       await sleep(300);
       child.stderr.on("data", (data) => {
         text += data;

@@ -1,4 +1,4 @@
-// The same behaviour over a real socket on every edge that loads here: streams, aborts, back pressure, limits, closing.
+// Equal behaviour over a real socket on every HTTP edge that loads here: streams, aborts, back pressure, limits, closing.
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import { after, describe, it } from "node:test";
@@ -33,7 +33,7 @@ function post(server: TestServer, body: object, signal?: AbortSignal): Promise<R
   });
 }
 
-/** A raw connection: what it sends and all it got. */
+/** Opens a raw connection that collects everything received. */
 function open(server: TestServer): { readonly socket: Socket; received: () => string; readonly ended: Promise<void> } {
   const socket = connect(server.listener.port, "127.0.0.1");
   const chunks: Buffer[] = [];
@@ -43,7 +43,7 @@ function open(server: TestServer): { readonly socket: Socket; received: () => st
   return { socket, received: () => Buffer.concat(chunks).toString(), ended };
 }
 
-/** Sends bytes as they are and gives the first answer's text once `isWhole` says so. */
+/** Sends bytes unchanged. Returns the text of the first response as soon as `isWhole` accepts it. */
 async function raw(
   server: TestServer,
   bytes: string,
@@ -65,7 +65,7 @@ function rawStream(body: object): string {
   return `${head("POST", chat, `Content-Type: application/json\r\nContent-Length: ${json.length}\r\n`)}${json}`;
 }
 
-/** Endless text in batches of about 16 KiB, with a pause now and then so that others get their turn. */
+/** Endless text in batches of about 16 KiB, with occasional pauses so that other work can run. */
 function* flood(batchCount: number): Iterable<Step> {
   const piece = "x".repeat(16 * 1024);
   for (let i = 0; i < batchCount; i++) {

@@ -1,5 +1,5 @@
-// How requests are told apart on a connection, on raw sockets to each edge that loads here: what leaves open where a request
-// ends is refused, and nothing that follows it is read. And how long a request may take to arrive.
+// Request framing on raw sockets, on each HTTP edge that loads here. A request whose end is ambiguous is rejected, and the
+// bytes after it are not read. Also tests how long a request may take to arrive.
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { after, describe, it } from "node:test";
@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { listen } from "../../../http/server/listen.ts";
 import { loadableEdges, recordingLog, startServer, type TestServer } from "../../fixtures/http-server.ts";
 
-/** How long an answer is waited for that is not to come, and one that is. */
+/** Time to wait for a response that must not come, and for one that must. */
 const QUIET_MS = 150;
 const PATIENT_MS = 5000;
 
@@ -15,7 +15,7 @@ const post = "POST /v1/models/status HTTP/1.1\r\nHost: x\r\nContent-Type: applic
 const hidden = "GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n";
 const chunked = "2\r\n{}\r\n0\r\n\r\n";
 
-/** Bytes of a request whose end is clear. */
+/** Requests whose end is unambiguous. */
 const clear: Readonly<Record<string, string>> = {
   "a length": `${post}Content-Length: 2\r\n\r\n{}`,
   "a length among white space": `${post}Content-Length: \t 2 \r\n\r\n{}`,
@@ -25,7 +25,7 @@ const clear: Readonly<Record<string, string>> = {
   "a GET with a body": `GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}`,
 };
 
-/** Bytes of a request which two servers may take for two different ones. */
+/** Requests whose end two servers may interpret differently. */
 const unclear: Readonly<Record<string, string>> = {
   xchunked: `${post}Transfer-Encoding: xchunked\r\n\r\n${chunked}`,
   "another coding before chunked": `${post}Transfer-Encoding: gzip, chunked\r\n\r\n${chunked}`,
@@ -68,7 +68,7 @@ const unclear: Readonly<Record<string, string>> = {
   "another version": "GET /health HTTP/2.0\r\nHost: x\r\n\r\n",
 };
 
-/** Those that every edge's own parser lets through, or might: the answer is ours. */
+/** Requests that the parsers of all edges accept, or may accept, so troupe's code must reject them. */
 const refusedByUs = ["xchunked", "another coding before chunked", "chunked in capitals", "two hosts"];
 
 interface Connection {
@@ -76,7 +76,9 @@ interface Connection {
   readonly isClosed: boolean;
 }
 
-/** Sends bytes and gives what has come back when the connection is closed, `isEnough` says so, or it has been quiet. */
+/**
+ * Sends bytes. Returns the received bytes when the connection closes, `isEnough` accepts them, or nothing arrives for a while.
+ */
 function send(server: TestServer, bytes: string, isEnough?: (text: string) => boolean) {
   return new Promise<Connection>((resolve) => {
     const socket = connect(server.listener.port, "127.0.0.1");

@@ -1,5 +1,5 @@
-// The table of bodies that must be refused, sent over a real socket to each edge that loads here: each row has its
-// status, the field that is named, and words of the message.
+// Table of invalid bodies, sent over a real socket to each HTTP edge that loads here. Each row gives the status, the field
+// named in the error, and words of the message.
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { loadableEdges, startServer } from "../../fixtures/http-server.ts";
@@ -305,7 +305,7 @@ for (const edge of loadableEdges()) {
       const isRaw = typeof body === "string" || body instanceof Uint8Array;
       const reply = await fetch(server.url + path, {
         method: "POST",
-        // Bytes, because fetch gives a string a content type of its own.
+        // Sent as bytes, because fetch adds a content type to a string.
         body: new Uint8Array(Buffer.from(isRaw ? body : JSON.stringify(body))),
         headers: { connection: "close", ...(contentType === undefined ? {} : { "content-type": contentType }) },
       });

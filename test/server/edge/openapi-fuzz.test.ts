@@ -1,5 +1,5 @@
-// Thousands of requests nobody wrote, to every route of the API document, with a fake model behind them: whatever comes is
-// answered in time, never with a fault of our own, and always as the document says.
+// Thousands of random requests to every route of the API document, with a fake model. Each must get a response in time, never
+// an internal error, and always one that the document declares.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ModelEntry } from "../../../actors/api/inference.ts";
@@ -22,7 +22,7 @@ import { seeded } from "../../fixtures/schemas/random-text.ts";
 
 const REQUESTS_PER_ROUTE = 2000;
 const ANSWER_LIMIT_MS = 2000;
-/** What a model, and what leads to it, may fail with. */
+/** Errors with which a model, or a step before it, may fail. */
 const failures: readonly ErrorCode[] = [
   "context_length_exceeded",
   "unsupported",
@@ -38,10 +38,10 @@ const document = JSON.parse(JSON.stringify(openApiDocument(routes)));
 const components: Record<string, Schema> = document.components.schemas;
 const declared = new DeclaredAnswers(document);
 
-/** Text of a prompt whose answer takes longer than any test. */
+/** Prompt whose response takes longer than any test. */
 const LONG = "Tell me a long story";
 
-/** What the schemas cannot know is there. */
+/** Existing ids, which the schemas cannot express. */
 const knownFields = {
   model: ["tiny", "tiny", "default", "a::b", "nope"],
   name: ["a_tool", "b_tool", "c_tool", "d_tool"],
@@ -96,7 +96,7 @@ function setUp(seed: number) {
   return world;
 }
 
-/** Has the server keep a few new responses in place of those it had. Of the running ones nobody asks for the events. */
+/** Replaces the server's stored responses by a few new ones. No client reads the events of the running ones. */
 async function stock({ app, responseIds }: World, areRunning: boolean): Promise<void> {
   for (const id of responseIds.splice(0)) await request(app, "DELETE", `/v1/responses/${id}`);
   const streamed = { input: "hi", background: true, stream: true };

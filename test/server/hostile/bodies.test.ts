@@ -1,4 +1,4 @@
-// Large bodies and headers neither block the front nor take the memory that other clients' bodies need.
+// Large bodies and headers neither block the main thread nor use up the memory for other clients' bodies.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";

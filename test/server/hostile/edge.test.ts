@@ -1,4 +1,5 @@
-// The edges against malformed HTTP, unread logs, a lack of file descriptors and many MCP sessions. `bench hostile` has the rest.
+// The HTTP edges against malformed HTTP, unread logs, a lack of file descriptors and many MCP sessions. `bench hostile` runs
+// the other probes.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";
@@ -19,7 +20,7 @@ hostileSuite("the edge", {
 });
 
 for (const edge of others) {
-  // The parser of uws-compat never hands a request in HTTP/1.0 on: docs/operating.md says so.
+  // The parser of uws-compat never passes on HTTP/1.0 requests, as docs/operating.md says.
   const names = [
     "requests hidden in a body",
     "long paths in the log",

@@ -1,4 +1,5 @@
-// A model without its file fails alone, a killed engine gives a retryable error, and programs in the server's folder are not run.
+// A missing file affects only its own model, a killed engine gives a retryable error, and programs in the server's folder are
+// not run.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";

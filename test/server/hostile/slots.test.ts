@@ -1,4 +1,4 @@
-// One client's answers fill neither the heap, nor the slots, nor the queue for the others.
+// One client's responses use up neither the heap, nor the slots, nor the queue that other clients need.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { realModel } from "../../fixtures/models/models.ts";

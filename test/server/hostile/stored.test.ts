@@ -1,4 +1,5 @@
-// Stored responses: large ones are read page by page, a full disk is survived, a response of a dead owner is recognised.
+// Stored responses: large ones are read page by page, the server survives a full disk, and it recognizes a response whose owner
+// process died.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";

@@ -1,4 +1,4 @@
-// Grammars that take long to translate, and prompts that take long to render, delay only their own client.
+// Grammars that are slow to translate, and prompts that are slow to render, delay only the client that sent them.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";

@@ -1,4 +1,4 @@
-// The MCP server on real sockets with a fake inference, asked by the official client on every edge that loads here.
+// The MCP server on real sockets with a fake inference, tested with the official client on every HTTP edge that loads here.
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { Client, type ProgressCallback, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
@@ -98,7 +98,7 @@ for (const edge of loadableEdges()) {
         choices: { message: { tool_calls: { function: object }[] } }[];
       };
       assert.deepEqual(choices[0]!.message.tool_calls[0]!.function, { name: "add", arguments: '{"a":1}' });
-      // For clients that read nothing but texts.
+      // For clients that read only texts.
       const [said] = result.content;
       assert.deepEqual(JSON.parse(said?.type === "text" ? said.text : ""), {
         tool_calls: choices[0]!.message.tool_calls,

@@ -1,4 +1,4 @@
-// The MCP server put to the protocol's conformance suite, on every edge that loads here.
+// The MCP server, tested with the protocol's conformance suite on every HTTP edge that loads here.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { createRequire } from "node:module";
@@ -7,7 +7,7 @@ import { conformanceServer } from "../../fixtures/conformance-tools.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { type McpTestServer, startMcp } from "../../fixtures/mcp-server.ts";
 
-/** What the suite says of each of its scenarios, by name. */
+/** Returns whether each scenario of the suite passed, by name. */
 function conformance({ url }: McpTestServer): Promise<ReadonlyMap<string, boolean>> {
   const require = createRequire(import.meta.url);
   const suite = require.resolve("@modelcontextprotocol/conformance/dist/index.js");
@@ -20,7 +20,7 @@ function conformance({ url }: McpTestServer): Promise<ReadonlyMap<string, boolea
 }
 
 describe("the conformance suite", () => {
-  // The other scenarios are of prompts, resources, completion and log levels, none of which this server says it has.
+  // The other scenarios test prompts, resources, completion and log levels. This server declares none of them.
   const ofAnyServer = [
     "server-initialize",
     "ping",

@@ -1,4 +1,4 @@
-// How many sessions the MCP server keeps, and how long, on a real socket.
+// Number and lifetime of the MCP server's sessions, on a real socket.
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";

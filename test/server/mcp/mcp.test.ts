@@ -1,4 +1,4 @@
-// The MCP server on a real socket with a fake inference: what a client may send, and what none would.
+// The MCP server on a real socket with a fake inference: valid requests, and requests that no regular client sends.
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { Client, type ProgressCallback, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";

@@ -1,4 +1,4 @@
-// A process that may have few files open: a server that is refused connections it cannot have, and one that cannot start.
+// Limits on open files: a server that cannot accept more connections, and one that cannot start.
 import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -22,7 +22,7 @@ function serve(limit: number, argv: readonly string[]): ChildProcess & { output(
   return Object.assign(child, { output: () => output });
 }
 
-/** Processor time of a process and its threads so far, in hundredths of a second. */
+/** CPU time of a process and its threads so far, in hundredths of a second. */
 function ticksOf(pid: number): number {
   const stat = execFileSync("cat", [`/proc/${pid}/stat`], { encoding: "utf8" });
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");

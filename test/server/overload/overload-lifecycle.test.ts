@@ -1,5 +1,5 @@
-// What a client is told while the server is not, or no longer, there for it: before the model is loaded, once it has been
-// told to stop, and when the bodies it holds are as many as it may hold.
+// Errors that clients get while the server is unavailable: before the model is loaded, after it was told to stop, and when the
+// memory for request bodies is full.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
@@ -32,7 +32,7 @@ async function post(url: string, body: string): Promise<Told> {
   return { status: reply.status, retryAfter: reply.headers.get("retry-after"), code: error?.code };
 }
 
-/** Asks again and again until the answer has this status. */
+/** Repeats the request until the response has this status. */
 async function postUntil(url: string, body: string, status: number): Promise<Told> {
   let told: Told | null = null;
   for (let attempt = 0; attempt < 300; attempt++) {
@@ -64,7 +64,7 @@ describe("a server whose model is being loaded", () => {
 });
 
 describe("a server told to stop", () => {
-  // The fall-back edge closes the connections that stand idle, and has nobody left to tell.
+  // The fallback edge closes idle connections, so there is no client left to send an error to.
   const skip = loadableEdges()[0] === "node" ? "only the node edge loads here" : false;
 
   it("tells a client on an open connection 503 and Retry-After, and finishes what runs", { skip }, async () => {
@@ -93,7 +93,7 @@ describe("the bodies of requests in flight", () => {
         const request = JSON.stringify(bodyOf(2));
         const large = request.padEnd(1.2 * mebibyte);
         assert.equal((await post(server.url, large)).status, 200);
-        // One that arrives together with the other one may be the one that is refused.
+        // Retries: if two connections arrive together, this one may be rejected instead of the other.
         const openUnrefused = (): Socket => {
           const socket = openUnfinishedPost(server.url, mebibyte);
           socket.once("data", () => (unfinished = openUnrefused()));

@@ -1,5 +1,5 @@
-// Many clients that stand still beside some that read, against the real command with the generated model: who stands still
-// keeps nobody from being answered, loses nothing when it reads on in time, and its request when it does not.
+// Many stalled readers in addition to active ones, against the real command with the generated model. A stalled reader delays
+// no other client. It loses nothing if it resumes in time, and loses its request if it does not.
 import assert from "node:assert/strict";
 import type { Socket } from "node:net";
 import { describe, it } from "node:test";
@@ -20,7 +20,7 @@ async function start(stalledReaderSecs: number, edge = "auto"): Promise<RunningS
   return startServer(["-m", await tinyModel(), ...common, ...limits]);
 }
 
-/** About 1.6 KB a token, so that the answer outgrows what the kernel holds for a connection. */
+/** About 1.6 KB per token, so that the response exceeds what the kernel buffers for a connection. */
 const wordyBody = {
   messages: [{ role: "user", content: "hi" }],
   max_tokens: longAnswer,
@@ -38,7 +38,7 @@ async function assertAnswered({ url }: RunningServer): Promise<void> {
   assert.equal(usage?.completion_tokens, 20);
 }
 
-/** Requests that have ended, as the access log has it. */
+/** Number of finished requests in the access log. */
 const endedCount = (server: RunningServer) => server.output().split("path=/v1/chat/completions").length - 1;
 
 async function assertWhole(socket: Socket): Promise<void> {
@@ -49,9 +49,9 @@ async function assertWhole(socket: Socket): Promise<void> {
 
 const tokenCount = (text: string) => text.split('"top_logprobs":[').length - 1;
 
-// At once on all edges: they do nothing but wait.
+// Runs on all edges at once, because the tests mostly wait.
 describe("a reader that stands still for less than stalled_reader_secs", { concurrency: true }, () => {
-  // uWebSockets.js would by itself close a connection that takes nothing for 8 to 12 seconds.
+  // By default uWebSockets.js closes a connection whose client reads nothing for 8 to 12 seconds.
   const standingMs = 16_000;
 
   for (const edge of loadableEdges()) {
@@ -76,7 +76,7 @@ describe("more standing readers than slots", () => {
       for (let turn = 0; turn < 4; turn++) await assertAnswered(server);
       while (endedCount(server) < 4) await sleep(10);
       assert.equal(endedCount(server), 4, "a standing reader's request has ended though it was not read");
-      // Each has lost its slot at some time, and gets it back when it reads.
+      // Each has lost its slot at some time, and gets one again when it reads.
       await Promise.all(sockets.map(assertWhole));
       await assertAnswered(server);
     } finally {

@@ -1,12 +1,12 @@
-// What a client sees that comes while another one holds every slot with long answers: it is answered first, and theirs are
-// whole in the end. Against the real command with the generated model.
+// A client that arrives while another client holds every slot with long responses: it is served first, and the long responses
+// still complete. Against the real command with the generated model.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import OpenAI from "openai";
 import { tinyModel } from "../../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 
-/** Several times as long as slot_share_secs. */
+/** Several times slot_share_secs. */
 const long = 8000;
 const slots = 2;
 

@@ -1,5 +1,5 @@
-// What clients see of a server that has more to do than it can: who is refused and how, who waits and for how long, whose
-// turn it is. Against the real command with the generated model; orders and counts are checked, not times.
+// Overload as clients see it: which requests are rejected and how, which wait and how long, and in which order. Against the
+// real command with the generated model. The tests check orders and counts, not times.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -19,7 +19,7 @@ const bodyOf = (maxTokens: number): Body => ({
   ignore_eos: true,
 });
 
-/** Far more than any of these tests lasts. */
+/** Far longer than any of these tests takes. */
 const endless = 15_000;
 
 async function start(...flags: string[]): Promise<RunningServer> {
@@ -27,14 +27,14 @@ async function start(...flags: string[]): Promise<RunningServer> {
   return startServer(["-m", await tinyModel(), ...common, ...flags]);
 }
 
-/** A request that runs, its first token read, until it is aborted. */
+/** Starts a request that runs until it is aborted, and waits for its first token. */
 async function occupySlot(client: OpenAI): Promise<AbortController> {
   const stream = await client.chat.completions.create({ ...bodyOf(endless), stream: true });
   await stream[Symbol.asyncIterator]().next();
   return stream.controller;
 }
 
-/** The error a request is refused with. */
+/** Returns the error with which a request is rejected. */
 async function refusalOf(answer: Promise<unknown>): Promise<InstanceType<typeof OpenAI.APIError>> {
   try {
     await answer;
@@ -51,7 +51,7 @@ function assertRefusal(error: InstanceType<typeof OpenAI.APIError>, status: numb
   assert.match(error.headers?.get("retry-after") ?? "", /^[1-9]\d*$/);
 }
 
-/** Asks until the request is not refused at once; then it waits in the queue, and its answer is still to come. */
+/** Repeats a request until it is not rejected immediately. It then waits in the queue. */
 async function queueUp(client: OpenAI, signal?: AbortSignal): Promise<{ answer: Promise<OpenAI.ChatCompletion> }> {
   for (let attempt = 0; attempt < 100; attempt++) {
     const answer = client.chat.completions.create(bodyOf(5), { signal });
@@ -152,7 +152,7 @@ describe("a queue with a time limit", () => {
       for await (const _ of stream) tokens++;
     })();
     while (tokens === 0) await sleep(5);
-    // The queue holds one: that the second may wait shows that the first one's place is free again.
+    // The queue holds one request. If the second one may wait, the first one's queue entry has been freed.
     for (let turn = 0; turn < 2; turn++) {
       const refusal = await refusalOf(client.chat.completions.create(bodyOf(5)));
       assertRefusal(refusal, 503, "queue_timeout");
@@ -190,7 +190,7 @@ describe("clients that share one slot", () => {
     await sleep(300);
     running.abort();
     await Promise.all(answers);
-    // The busy client has just had its turn; the other's is at most one later.
+    // The busy client has just had its turn, so the other client's turn comes at most one request later.
     assert.ok(ends.indexOf("other client's") <= 1, `it came after ${ends.indexOf("other client's")} of the backlog`);
     assert.equal(ends.at(-1), "busy client's last");
   });

@@ -1,5 +1,5 @@
-// Clients that read slowly, not at all, or leave, against the real command: who waits for whom, and whose slot is freed
-// when. The model is the generated one, on one thread: only counts and proportions of times are checked.
+// Clients that read slowly, do not read, or disconnect, against the real command: who waits for whom, and when slots are freed.
+// The model is the generated one on one thread, so only counts and proportions of times are checked.
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import { after, before, describe, it } from "node:test";
@@ -10,9 +10,9 @@ import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 
 type StreamingBody = OpenAI.ChatCompletionCreateParamsStreaming & { ignore_eos: boolean };
 
-// Two compute threads that wait for each other are a hundred times slower where other work shares the cores.
+// Two compute threads that wait for each other are a hundred times slower if other programs use the cores.
 const flags = ["--threads", "1", "--max-model-len", "8192", "--shutdown-deadline-secs", "1"];
-/** About 1.6 KB a token, so that a stream outgrows what the kernel holds for a connection. */
+/** About 1.6 KB per token, so that a stream exceeds what the kernel buffers for a connection. */
 const wordy = { logprobs: true, top_logprobs: 20 };
 
 const bodyOf = (changes: Partial<StreamingBody>): StreamingBody => ({
@@ -40,7 +40,7 @@ async function msOf(work: () => Promise<unknown>): Promise<number> {
   return performance.now() - start;
 }
 
-/** A client that has asked and reads nothing until it is told to. */
+/** Sends a request, and reads nothing until readOn() is called. */
 function openStandingReader({ url }: RunningServer, changes: Partial<StreamingBody>): Socket {
   const body = JSON.stringify(bodyOf(changes));
   const { hostname: host, port } = new URL(url);
@@ -52,7 +52,7 @@ function openStandingReader({ url }: RunningServer, changes: Partial<StreamingBo
   return socket;
 }
 
-/** Reads on until `[DONE]` or the end of the connection, and gives all of it. */
+/** Reads until `[DONE]` or the end of the connection. Returns everything received. */
 async function readOn(socket: Socket): Promise<string> {
   const pieces: string[] = [];
   socket.setEncoding("utf8");
@@ -90,8 +90,8 @@ describe("a reader that stands still", () => {
     const text = await readOn(socket);
     assert.equal(text.split('"top_logprobs":[').length - 1, 6000);
     assert.match(text, /data: \[DONE\]\n\n/);
-    // From the first to the last token, by the engine: unpaused it would have been done, and all of it held somewhere,
-    // long before the reader went on.
+    // The engine's time from the first to the last token. Without a pause the engine would have finished, and buffered
+    // everything, long before the reader resumed.
     const generatedMs = 1000 * Number(/"total_completion_time_sec":([\d.]+)/.exec(text)?.[1]);
     assert.ok(
       generatedMs > standingMs,
@@ -149,14 +149,14 @@ describe("clients that hang up", () => {
   const fillSlots = <T>(start: (index: number) => Promise<T>) =>
     Promise.all(Array.from({ length: slots }, (_, i) => start(i)));
 
-  /** A new request must not wait for those that were hung up on: they would have taken three times `shortMs` or more. */
+  /** Asserts that a new request does not wait for the abandoned ones, which would have taken 3 x `shortMs` or more. */
   async function assertAnsweredSoon(): Promise<void> {
     const ms = await msOf(() => readWhole(client, { max_tokens: 2 }));
     assert.ok(ms < 2 * shortMs, `a new request took ${ms} ms; ${shortLength} tokens in every slot take ${shortMs} ms`);
   }
 
   before(async () => {
-    // A prompt that was seen before would be done at once.
+    // With a prefix cache, prompts sent before would be done at once.
     const limits = ["--max-seqs", String(slots), "--prefix-cache-n", "0"];
     server = await startServer(["-m", await tinyModel(), ...flags, ...limits]);
     client = clientOf(server);

@@ -1,5 +1,5 @@
-// The end of the server under running answers: what finishes within the deadline is whole, and what does not is told so in the
-// words of its protocol.
+// Server shutdown while responses run: those that finish within the deadline are complete, and the others end with an error in
+// the format of their protocol.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ const asked = {
   whole: ["chat/completions", { messages: "a", max_tokens: 12_000, ignore_eos: true }],
   responses: ["responses", { input: "a", max_output_tokens: 12_000, ...long }],
   background: ["responses", { input: "a", max_output_tokens: 12_000, background: true, ...long }],
-  // This protocol cannot ask for more than the model has to say: its last token is ruled out instead.
+  // This protocol has no ignore_eos, so the end-of-generation tokens are ruled out instead.
   messages: [
     "messages",
     { messages: [{ role: "user", content: "a" }], max_tokens: 12_000, stream: true, logit_bias: { 1: -100, 2: -100 } },

@@ -75,7 +75,7 @@ async function start(path: string): Promise<Rig> {
 
 const allows = (mask: Int32Array, token: number) => ((mask[token >> 5]! >> (token & 31)) & 1) === 1;
 
-/** How far a text is allowed: it is refused, it may continue, or it may end. Forced tokens may go beyond it. */
+/** Result for a text: it is rejected, it may continue, or it may end. Forced tokens may extend beyond it. */
 type Outcome = "refused" | "open" | "done";
 
 function follow({ vocabulary, ends, tokens }: Rig, matcher: Matcher, text: string): Outcome {

@@ -97,7 +97,7 @@ async function followToFailure(rig: Rig, matcher: Matcher): Promise<ServerError>
   }
 }
 
-/** Follows the ambiguous grammar until an answer takes a second. */
+/** Follows the ambiguous grammar until a token mask takes a second. */
 async function followUntilSlow(rig: Rig, matcher: Matcher): Promise<void> {
   for (;;) {
     const untilMs = performance.now() + 1000;

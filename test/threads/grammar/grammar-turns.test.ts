@@ -42,7 +42,7 @@ async function start(test: TestContext, path: string, options: Partial<GrammarHo
   return { host, workers, ready };
 }
 
-/** A rig whose threads are ready, as they are once grammars are in use. */
+/** Starts a rig and waits until its threads are ready, as they are after the first grammars. */
 async function startReady(test: TestContext, options: Partial<GrammarHostOptions> = {}): Promise<Rig> {
   const rig = await start(test, (await realModel()).path, options);
   await rig.host.compile(schema("first"), anAsker("first"));
@@ -72,7 +72,7 @@ async function timeOf(compiling: Promise<CompiledGrammar>): Promise<number> {
   return performance.now() - started;
 }
 
-/** A request that can be aborted, and its outcome. */
+/** Starts a request that can be aborted. Returns it with its outcome. */
 function leaver({ host }: Rig, source: GrammarSource, client: string) {
   const controller = new AbortController();
   const asked = host.compile(source, { client, signal: controller.signal });
@@ -129,7 +129,7 @@ describe("grammars that take long to compile", () => {
     };
     const used = schema("used");
     for (let i = 0; i < 3; i++) await open(used, "mine");
-    // From here on another thread has had a matcher last.
+    // From here on, a different thread is the last one that got a matcher.
     await open(schema("other"), "other");
     const { leave, left } = leaver(rig, slowGrammar(60), "slow");
     await sleep(300);
@@ -178,7 +178,7 @@ describe("grammar threads that the system cannot start", () => {
     }
     recover();
     const compiling = rig.host.compile(schema("one"), anAsker());
-    // Its thread has been started, and no spare one.
+    // Its thread has been started, but no spare one.
     exhaust();
     const one = await compiling;
     const matcher = one.open();

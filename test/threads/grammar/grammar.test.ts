@@ -48,7 +48,7 @@ const schemaOf = (schema: object): GrammarSource =>
 const slowGrammar = (parts: number): GrammarSource =>
   ebnf(`root ::= ${Array.from({ length: parts }, (_, i) => `[a-z ]{1,${i + 2}} "${i}"`).join(" ")}`);
 
-/** A grammar of these texts only. */
+/** Returns a grammar that allows exactly these texts. */
 function oneOf(texts: readonly string[]): GrammarSource {
   return ebnf(`root ::= ${texts.map((text) => JSON.stringify(text)).join(" | ")}`);
 }
@@ -91,7 +91,7 @@ function walk(rig: Rig, matcher: Matcher, choose: (step: Step) => number, mostTo
 
 const isModelFailed = (error: unknown) => error instanceof ServerError && error.code === "model_failed";
 
-/** Texts with common beginnings, also within characters, and with characters that JSON and grammars must quote. */
+/** Texts with common prefixes, some of which end within a character, and with characters that JSON and grammars must quote. */
 const fragments = [
   "a",
   "b",
@@ -277,7 +277,7 @@ describe("a grammar that fails", () => {
     good.allowed();
     for (const token of encode("12")) good.accept(token);
     const before = tokensIn(good.allowed().mask);
-    // From the second token on its text is forced, and never ends.
+    // From the second token on, the text is forced and never ends.
     const endless = (await rig.host.compile(ebnf('root ::= [xy] rest\nrest ::= "a" rest'))).open();
     endless.allowed();
     endless.accept(encode("x")[0]!);
@@ -333,7 +333,7 @@ describe("the grammar host", () => {
   it("pauses a matcher only while its thread compiles", async (test) => {
     const rig = await start(test, await tinyModel(), { threads: 1, cacheLimit: 1 });
     const letter = rig.vocabulary.encode("a")[0]!;
-    // A warm thread compiles the next grammars quickly enough to serve other matchers beside them.
+    // A warm thread compiles the next grammars quickly enough to serve other matchers at the same time.
     await rig.host.compile(ebnf("root ::= [a-z]{1,400}"));
     const big = await rig.host.compile(ebnf("root ::= [a-z]{1,500}"));
     const matcher = (await rig.host.compile(ebnf("root ::= [a-z]+"))).open();

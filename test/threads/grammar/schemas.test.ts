@@ -1,5 +1,5 @@
-// The schemas of the corpus through the real grammar engine: every finished text of allowed tokens matches its schema.
-// And cases that take too long for the unit tests of the translation.
+// Corpus schemas with the real grammar engine: every finished text of allowed tokens matches its schema. Also cases that take
+// too long for the unit tests of the translation.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { GrammarEngine } from "../../../engines/decoding/grammar/thread/library.ts";
@@ -49,7 +49,7 @@ const words = [
   "international",
   "abcdefghijklmnopqrst",
 ];
-/** Every byte, and texts across the borders between the parts of a JSON text. */
+/** Every single byte, and texts that cross the borders between the parts of a JSON text. */
 const pieces: readonly Uint8Array[] = [
   ...Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte)),
   ...[...closers, ...words].map((word) => encoder.encode(word)),
@@ -271,7 +271,7 @@ function allowedTokens(mask: Int32Array): number[] {
 function choose(allowed: readonly number[], random: () => number, isLate: boolean): number {
   if (isLate && allowed.includes(end)) return end;
   const preferred = isLate ? allowed.filter((token) => closing.has(token)) : [];
-  // Most single bytes begin a character beyond ASCII, and texts of those alone prove little.
+  // Most single bytes begin a non-ASCII character. Texts of only such characters would prove little.
   const plain = allowed.filter((token) => token < 0x7f || token > 0xff);
   const from =
     preferred.length > 0 && random() < 0.9 ? preferred : plain.length > 0 && random() < 0.95 ? plain : allowed;

@@ -70,7 +70,7 @@ async function turns(count: number): Promise<void> {
   for (let i = 0; i < count; i++) await new Promise(setImmediate);
 }
 
-/** The state place in a separate process, which can be killed like a whole server. */
+/** Starts the state place in a separate process, which can be killed like a whole server. */
 async function killable(init: StatePlaceInit): Promise<{ place: Place<null>; responses: Ref<StoredResponses> }> {
   const place = await spawnPlace<StatePlaceInit, null>({
     name: "state",
@@ -177,7 +177,7 @@ describe("the state place", () => {
       assert.equal(await mine.delete(id), true);
       for (let i = 0; i < 2; i++) assert.equal(await other.responses.ask("update", stored(id)), "deleted", id);
     }
-    // Added at its end only.
+    // Added only when it ended.
     await other.responses.ask("add", stored("late"));
     assert.equal(await mine.delete("late"), true);
     for (const id of ["running", "ended", "late"]) {

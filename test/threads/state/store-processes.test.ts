@@ -1,4 +1,5 @@
-// Proof that processes on one folder share a store: compare-and-set among them, and changes of one watched by another.
+// Proof that processes with the same folder share a store: compare-and-set between them, and one watching the changes of
+// another.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";

@@ -1,4 +1,4 @@
-// Tests that readers of large stored responses neither block the front thread nor fill its memory.
+// Tests that readers of large stored responses neither block the main thread nor fill its memory.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { monitorEventLoopDelay } from "node:perf_hooks";
@@ -17,9 +17,9 @@ import { loadableEdges, recordingLog } from "../../fixtures/http-server.ts";
 const id = `resp_${"0".repeat(32)}`;
 const largeBytes = 45_000_000;
 const readers = 50;
-/** A crowd of readers held the front for 300 ms each, one after the other. */
+/** Maximum delay. Earlier, each of many readers blocked the main thread for 300 ms, one after another. */
 const mostDelayMs = 1500;
-/** A crowd of readers of events held the front for 0.8 to 1.9 s, and 560 to 820 MB. */
+/** Maximum delay. Earlier, many readers of events blocked the main thread for 0.8 to 1.9 s and used 560 to 820 MB. */
 const mostEventDelayMs = 500;
 const mostEventGrowth = 400e6;
 const mostGrowth = 200 * 2 ** 20;
@@ -32,7 +32,7 @@ async function lengthsOf(url: string, count = readers): Promise<readonly number[
   return JSON.parse(stdout);
 }
 
-/** Longest turn of the front's event loop, and growth of its memory. */
+/** Measures the maximum delay of the main thread's event loop, and the growth of its memory. */
 class Watch {
   readonly #delay = monitorEventLoopDelay({ resolution: 1 });
   readonly #rssBefore = process.memoryUsage().rss;
@@ -155,7 +155,7 @@ describe("readers of the events of a running response", () => {
   }
 });
 
-/** The first chunk of an answer; the rest of it is not read. */
+/** Returns the first chunk of a response and does not read the rest. */
 async function firstOf(response: Response): Promise<string> {
   const reader = response.body!.getReader();
   const { value } = await reader.read();

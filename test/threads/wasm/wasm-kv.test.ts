@@ -67,7 +67,7 @@ describe("the KV pool of the wasm engine", () => {
     const bytes = model.kv.export(saved);
     model.kv.drop(saved);
     model.kv.release(0);
-    // Other sequences use the pages meanwhile.
+    // Meanwhile other sequences use the pages.
     logits(model, { slot: 2, from: 0, to: 200, tokens: otherText });
     for (const tokens of [100, 90, 64]) {
       const imported = model.kv.import(bytes, tokens);

@@ -20,7 +20,7 @@ import { assertNear } from "./wasm-steps.ts";
 
 const limits: AdapterLimits = { maxAdapters: 16, maxRank: 64, maxBytes: 2 ** 24 };
 const maxSequences = 6;
-/** More than fit one pass. */
+/** More tokens than fit into one pass. */
 const promptTokens = 100;
 const text = Int32Array.from({ length: 128 }, (_, i) => 3 + ((i * i * 31 + i * 7) % 500));
 
@@ -181,7 +181,7 @@ describe("adapters of the wasm engine", () => {
     }
     await loading;
     assert.ok(steps > 2, "steps ran while adapters were loaded");
-    // The remaining ones lie at addresses of unloaded ones: 15 and 21 are adapters 0 and 1.
+    // The remaining adapters are at addresses that unloaded ones had: ids 15 and 21 are adapters 0 and 1.
     assert.deepEqual(generate(model, [15, 21]), generate(await load(test, 2), [1, 2]));
   });
 

@@ -73,7 +73,7 @@ describe("a wasm model whose compute thread ends", () => {
       assert.equal(failures.length, 1);
       assert.ok(["model_failed", "model_loading", "peer_gone"].includes(failures[0]?.error.code ?? ""));
     }
-    // A client retries, as the error says.
+    // The client retries, as the error asks it to.
     let again = await collect(8);
     for (let i = 0; again.at(-1)?.type === "error"; i++) {
       assert.ok(i < 200, "the model comes back");

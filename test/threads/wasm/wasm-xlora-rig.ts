@@ -17,7 +17,7 @@ import { assertNear } from "./wasm-steps.ts";
 const folder = temporaryFolder();
 export const modelPath = join(folder, "tiny.gguf");
 export const limits = { maxAdapters: 16, maxRank: 64, maxBytes: 2 ** 24 };
-/** More than fit one pass. */
+/** More tokens than fit into one pass. */
 export const text = Int32Array.from({ length: 80 }, (_, i) => 3 + ((i * i * 31 + i * 7) % 500));
 export const otherText = text.map((token) => 3 + ((token + 17) % 500));
 /** Largest difference from the reference logits, as a share of their range. */
@@ -89,7 +89,7 @@ export function generate(model: WasmModel, tokens: Int32Array, prompt: number, s
   return logits;
 }
 
-/** The same by the definition. */
+/** Returns the same logits, computed from the definition of X-LoRA. */
 export async function reference(
   { folder: source, orderFile }: WrittenXlora,
   tokens: Int32Array,
