@@ -34,7 +34,7 @@ export interface CallConstraint {
 export interface CallRules {
   /** One or more calls and no other text. */
   readonly calls: Expression;
-  /** Any text, optionally with calls at its end. */
+  /** Alternatives of output with free text: any text, optionally with calls at its end. */
   readonly free: readonly Expression[];
   readonly check: ((name: string, args: string) => string | null) | null;
   /** Returns the error for the first tool that has no valid arguments; null if every tool has some. */

@@ -6,7 +6,7 @@ import { type Expression, type Rules, repeat, sequence, sequenceOf } from "./ebn
 
 type Composite = Expression & { readonly kind: "sequence" | "choice" | "repeat" };
 
-/** Expressions that match a finite text. */
+/** Tells which expressions match a finite text. */
 export class Endings {
   readonly #rules: ReadonlySet<string>;
   readonly #known = new Map<Composite, boolean>();
