@@ -2,9 +2,9 @@
 // does not fit in the heap, V8 ends the whole process.
 import { Environment, Interpreter } from "@huggingface/jinja";
 
-/** Characters of a text, at most: more than a request body has bytes. */
+/** Maximum number of characters of a text. It is larger than the number of bytes in a request body. */
 const maxTextLength = 2 ** 26;
-/** Entries of a list, at most: more values than a request body may have. */
+/** Maximum number of entries of a list. It is larger than the number of values in a request body. */
 const maxListLength = 2 ** 22;
 
 type Evaluate = Interpreter["evaluate"];
