@@ -18,7 +18,7 @@ export interface Message {
   readonly method: string;
   readonly content: unknown;
   readonly sender: Endpoint | null;
-  /** null for a tell. */
+  /** Receives the reply; null for a tell. */
   readonly onReply: ReplyCallback | null;
 }
 

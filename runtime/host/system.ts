@@ -31,7 +31,7 @@ export interface BuildFacts {
   readonly version: string;
   /** null: unknown. */
   readonly gitRevision: string | null;
-  /** True if the installed native libraries support it. */
+  /** Whether the installed native libraries support CUDA and Metal. */
   readonly cuda: boolean;
   readonly metal: boolean;
 }
@@ -84,7 +84,7 @@ export interface Diagnosis {
   readonly checks: readonly Check[];
 }
 
-/** Collects facts. Both methods read them anew at each call, without blocking the calling thread. */
+/** Collects facts. Both methods read them at each call, without blocking the calling thread. */
 export interface SystemInspector {
   info(): Promise<SystemInfo>;
   diagnose(): Promise<Diagnosis>;
