@@ -1,10 +1,10 @@
 // Byte arrays.
 
-/** All bytes in one array. If only one piece is not empty, that piece itself: it is not copied. */
+/** Joins all bytes in one array. If only one piece is not empty, returns that piece without copying it. */
 export function joinBytes(pieces: readonly Uint8Array[]): Uint8Array {
   const [only, ...more] = pieces.filter(({ byteLength }) => byteLength > 0);
   if (only !== undefined && more.length === 0) return only;
-  // In a new buffer, which may move to another thread.
+  // The result has its own buffer, so that it may be transferred to another thread.
   const all = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.byteLength, 0));
   let at = 0;
   for (const piece of pieces) {

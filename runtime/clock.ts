@@ -1,10 +1,10 @@
-// Clock: the time that policies depend on (timeouts, backoff), which tests can replace. The duration of work is measured with
+// Clock: the time source of policies (timeouts, backoff). Tests can replace it. The duration of work is measured with
 // performance.now() instead.
 
 export interface Clock {
-  /** Milliseconds since a fixed moment; never goes back. */
+  /** Returns milliseconds since a fixed moment. The value never decreases. */
   now(): number;
-  /** Calls back once after `delayMs`; returns a function that cancels. */
+  /** Calls back once after `delayMs`. Returns a function that cancels the call. */
   setTimeout(callback: () => void, delayMs: number): () => void;
 }
 
@@ -16,7 +16,10 @@ export const realClock: Clock = {
   },
 };
 
-/** Milliseconds since 1970, by the system clock when the process started; runs evenly from then on. */
+/**
+ * Returns milliseconds since 1970. The system clock is read only at the start of the process, so later clock changes have no
+ * effect.
+ */
 export function wallTime(): number {
   return performance.timeOrigin + performance.now();
 }

@@ -1,7 +1,7 @@
-// Error class and table of error codes. All layers throw them; only http/ maps a code to a status and builds error bodies. Errors
-// cross threads as plain records.
+// Error class and table of error codes. All layers throw these errors. Only http/ maps a code to an HTTP status and builds
+// error bodies. Errors are sent between threads as plain records.
 
-/** Error codes: whether the same request may succeed later, and the meaning for the documents. */
+/** Error codes. Each tells whether the same request may succeed later, and has a description for the documents. */
 const codes = {
   invalid_json: { retryable: false, meaning: "The body is not JSON in UTF-8." },
   invalid_content_type: { retryable: false, meaning: "The content type is not `application/json` in UTF-8." },
@@ -185,17 +185,17 @@ export type ErrorCode = keyof typeof codes;
 
 export const errorCodes = Object.keys(codes) as readonly ErrorCode[];
 
-/** Meaning of a code: a sentence for the documents. */
+/** Returns the description of a code: a sentence for the documents. */
 export function errorMeaning(code: ErrorCode): string {
   return codes[code].meaning;
 }
 
-/** A ServerError as it crosses a thread or process boundary. */
+/** A ServerError as plain data, in the form that is sent between threads or processes. */
 export interface ErrorRecord {
   readonly code: ErrorCode;
   readonly message: string;
   readonly param?: string;
-  /** Seconds until another attempt may succeed; absent: no estimate. */
+  /** Seconds until another attempt may succeed. Absent: no estimate. */
   readonly retryAfterSeconds?: number;
 }
 
@@ -206,8 +206,8 @@ interface ErrorOptions {
 }
 
 /**
- * An error shown to users. `message` says what was expected, what came and what to do; `param` names the wrong request field or
- * config key.
+ * An error shown to users. `message` says what was expected, what was received and what to do. `param` names the wrong request
+ * field or configuration key.
  */
 export class ServerError extends Error {
   override readonly name = "ServerError";
@@ -227,7 +227,7 @@ export class ServerError extends Error {
   }
 }
 
-/** Plain record of a thrown value; other values than a ServerError become `internal`. */
+/** Converts a thrown value to a plain record. Values other than a ServerError become `internal`. */
 export function toErrorRecord(thrown: unknown): ErrorRecord {
   if (thrown instanceof ServerError) {
     const { code, message, param, retryAfterSeconds } = thrown;
@@ -241,7 +241,7 @@ export function toErrorRecord(thrown: unknown): ErrorRecord {
   return { code: "internal", message: thrown instanceof Error ? thrown.message : String(thrown) };
 }
 
-/** The error of a record. */
+/** Creates the error from its record. */
 export function fromErrorRecord(record: ErrorRecord): ServerError {
   return new ServerError(record.code, record.message, record);
 }

@@ -1,7 +1,7 @@
-// Markdown tables of the generated documents in docs/. Columns are not padded: padding made these documents five times as
-// large, and one long cell changed every line.
+// Markdown tables of the generated documents in docs/. Columns are not padded, because padding made these documents five times
+// as large, and one long cell changed every line.
 
-/** A Markdown table. A cell is one line; `|` in it is escaped. */
+/** Writes a Markdown table. A cell must be a single line; `|` in it is escaped. */
 export function markdownTable(header: readonly string[], rows: readonly (readonly string[])[]): string {
   const rule = `|${"---|".repeat(header.length)}`;
   return [line(header), rule, ...rows.map(line)].join("\n");

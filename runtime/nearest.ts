@@ -1,7 +1,7 @@
-// Nearest known word to a mistyped one, for "did you mean" in messages that refuse a name (config keys, flags, commands, file
-// names). A suggestion only: no code may act on it.
+// Nearest known word to a mistyped one, for "did you mean" in error messages about unknown names (configuration keys, flags,
+// commands, file names). It is a suggestion only, so no code may act on it.
 
-/** The word of `known` closest to `word`; null if none is close. */
+/** Returns the word of `known` closest to `word`; null if none is close. */
 export function nearest(word: string, known: Iterable<string>): string | null {
   let best: string | null = null;
   let bestDistance = Math.max(2, Math.floor(word.length / 3)) + 1;
@@ -12,13 +12,13 @@ export function nearest(word: string, known: Iterable<string>): string | null {
   return best;
 }
 
-/** `; did you mean "x"?`, or "" if no known word is close. */
+/** Returns `; did you mean "x"?`, or "" if no known word is close. */
 export function suggestion(word: string, known: Iterable<string>): string {
   const found = nearest(word, known);
   return found === null ? "" : `; did you mean "${found}"?`;
 }
 
-/** Insertions, deletions and substitutions that turn a into b; gives up at `limit`. */
+/** Returns the number of insertions, deletions and substitutions that turn a into b. Stops counting at `limit`. */
 function editDistance(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) >= limit) return limit;
   let previous = Array.from({ length: b.length + 1 }, (_, column) => column);

@@ -1,5 +1,5 @@
-// Actor: a mailbox and the loop that handles one message after another. Created by system.ts only. A handler that throws fails
-// its own message, never the loop.
+// Actor: a mailbox and the loop that handles its messages one after another. Only system.ts creates actors. If a handler
+// throws, only its own message fails; the loop continues.
 import assert from "node:assert";
 import type { Clock } from "../clock.ts";
 import type { Endpoint } from "../endpoint/endpoint.ts";
@@ -10,15 +10,15 @@ import { Mailbox } from "./mailbox.ts";
 import { Moved } from "./moved.ts";
 import { failure, type ReplyCallback } from "./ref.ts";
 
-/** Receives failures of tells and programming errors; `at` is "actor.method at place". */
+/** Receives the errors of failed tells and programming errors. `at` has the form "actor.method at place". */
 export type OnError = (error: unknown, at: string) => void;
 
-/** One message on its way through a mailbox. */
+/** A message in a mailbox. */
 export interface Message {
   readonly method: string;
   readonly content: unknown;
   readonly sender: Endpoint | null;
-  /** null for a tell. */
+  /** Receives the reply; null for a tell. */
   readonly onReply: ReplyCallback | null;
 }
 
@@ -49,12 +49,15 @@ export class Actor {
       this.#fail(message, new ServerError("mailbox_full", text));
     } else if (!this.#isRunning) {
       this.#isRunning = true;
-      // In a microtask: a handler must never run inside the call that sent it a message.
+      // Runs in a microtask, because a handler must never run inside the call that sent it a message.
       queueMicrotask(() => void this.#run());
     }
   }
 
-  /** Handles the messages in the mailbox for at most `drainMs`, then refuses the others and runs the behaviour's onStop. */
+  /**
+   * Handles the messages in the mailbox for at most `drainMs`. Then rejects the remaining messages and runs the behaviour's
+   * onStop.
+   */
   stop(drainMs: number, clock: Clock): Promise<void> {
     this.#isStopping = true;
     this.#stopped ??= this.#stop(drainMs, clock);
@@ -110,7 +113,8 @@ export class Actor {
   }
 
   #fail(message: Message, error: unknown): void {
-    // The asker receives the error. A tell that arrives while its actor stops needs no report.
+    // Expected errors are not reported. The sender of an ask receives the error itself, and a tell may arrive while its actor
+    // stops.
     const isExpected = error instanceof ServerError && (message.onReply !== null || error.code === "draining");
     if (!isExpected) this.#onError(error, `${this.#name}.${message.method}`);
     message.onReply?.(failure(error));
@@ -122,7 +126,7 @@ function answer({ onReply }: Message, value: unknown): void {
   else onReply?.({ ok: true, value });
 }
 
-/** The behaviour's own handler; null for other names. Peers can reach neither onStop nor inherited methods. */
+/** Returns the behaviour's own handler; null for other names. So peers can reach neither onStop nor inherited methods. */
 function handlerOf(behaviour: object, method: string): Handler | null {
   if (method === "onStop" || method in Object.prototype) return null;
   const handler = (behaviour as Record<string, unknown>)[method];

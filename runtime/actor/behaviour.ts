@@ -1,4 +1,5 @@
-// Types of an actor: its protocol (an interface whose methods take one plain message) and the behaviour that implements it.
+// Types of an actor: its protocol (an interface whose methods take one plain message), and the behaviour that implements the
+// protocol.
 import type { Endpoint } from "../endpoint/endpoint.ts";
 import type { DeferredReply } from "./deferred-reply.ts";
 import type { Moved } from "./moved.ts";
@@ -10,16 +11,16 @@ export type MessageOf<P, K extends keyof P> = P[K] extends (message: infer M) =>
 export type ReplyOf<P, K extends keyof P> = P[K] extends (message: never) => infer R ? Awaited<R> : never;
 
 export interface ActorContext {
-  /** The endpoint the message arrived on; null: sent from the same place. */
+  /** The endpoint on which the message arrived; null: it was sent from the same place (thread or process). */
   readonly sender: Endpoint | null;
 }
 
 type Answer<T> = T | Moved<T>;
 
 /**
- * An actor's handlers. Messages are handled one at a time, in order. The next message waits for a handler's promise, but not
- * for a DeferredReply. A Moved value is transferred instead of copied. A thrown ServerError is the reply; any other thrown value
- * is a programming error.
+ * An actor's handlers. Messages are handled one at a time, in order. If a handler returns a promise, the next message waits for
+ * it; if it returns a DeferredReply, the next message does not wait. A Moved value is transferred instead of copied. A thrown
+ * ServerError is sent as the reply; any other thrown value is a programming error.
  */
 export type Behaviour<P> = {
   readonly [K in keyof P]: (
@@ -27,6 +28,6 @@ export type Behaviour<P> = {
     context: ActorContext,
   ) => Answer<ReplyOf<P, K>> | Promise<Answer<ReplyOf<P, K>>> | DeferredReply<Answer<ReplyOf<P, K>>>;
 } & {
-  /** Runs once, after the last message: frees what the actor owns. */
+  /** Runs once, after the last message. Frees what the actor owns. */
   readonly onStop?: () => void | Promise<void>;
 };

@@ -1,5 +1,5 @@
-// Deferred reply: the asker waits for the promise inside, and the actor handles its next messages meanwhile. Until the handler
-// returns, no other message is handled.
+// Deferred reply: a handler returns it to reply later, when the promise inside resolves. Meanwhile the actor handles its next
+// messages. Until the handler returns, no other message is handled.
 
 export class DeferredReply<T> {
   readonly reply: Promise<T>;

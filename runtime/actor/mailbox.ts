@@ -1,8 +1,9 @@
-// Mailbox: the bounded queue of one actor, a ring of its messages. A full mailbox refuses; it never drops. Used by actor.ts only.
+// Mailbox: the bounded message queue of one actor, stored in a ring buffer. A full mailbox rejects new messages; it never drops
+// old ones. Used only by actor.ts.
 
 export class Mailbox<T> {
   readonly limit: number;
-  /** Grows to the limit with the first messages. */
+  /** The ring grows with the first messages, up to the limit. */
   readonly #ring: (T | undefined)[] = [];
   #head = 0;
   #size = 0;
@@ -15,14 +16,14 @@ export class Mailbox<T> {
     return this.#size;
   }
 
-  /** False if the mailbox is full. */
+  /** Adds an item. Returns false if the mailbox is full. */
   put(item: T): boolean {
     if (this.#size === this.limit) return false;
     this.#ring[(this.#head + this.#size++) % this.limit] = item;
     return true;
   }
 
-  /** The oldest item; undefined if the mailbox is empty. */
+  /** Removes and returns the oldest item; undefined if the mailbox is empty. */
   take(): T | undefined {
     if (this.#size === 0) return undefined;
     const item = this.#ring[this.#head];

@@ -1,9 +1,9 @@
-// Moved reply: its buffers are transferred to the asker's thread instead of copied. The actor loses them.
+// Moved reply: a reply whose buffers are transferred to the asker's thread instead of copied. The actor loses access to them.
 import type { Transferable } from "../endpoint/endpoint.ts";
 
 export class Moved<T> {
   readonly value: T;
-  /** Without duplicates. A buffer must contain only parts of `value`. */
+  /** The buffers, each listed once. A buffer must contain only parts of `value`. */
   readonly buffers: readonly Transferable[];
 
   constructor(value: T, buffers: readonly Transferable[]) {

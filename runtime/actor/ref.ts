@@ -1,4 +1,5 @@
-// Ref: a typed reference to an actor, at this place or a peer. An ask ends with the reply or its timeout.
+// Ref: a typed reference to an actor, either in this place (thread or process) or in a peer. An ask ends with a reply or a
+// timeout.
 import type { Clock } from "../clock.ts";
 import type { Transferable } from "../endpoint/endpoint.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../errors.ts";
@@ -6,37 +7,38 @@ import type { MessageOf, ReplyOf } from "./behaviour.ts";
 
 const defaultAskTimeoutMs = 30_000;
 
-/** Result of an ask, as it crosses places: comlink would lose the class of an error. */
+/**
+ * Result of an ask, in the form that is sent between threads. Errors are plain data, because comlink would lose the class of an
+ * error.
+ */
 export type Reply =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly error: ErrorRecord };
 
-/** `moved`: buffers in the reply to transfer instead of copy. */
+/** Receives a reply. `moved`: buffers in the reply that are transferred instead of copied. */
 export type ReplyCallback = (reply: Reply, moved?: readonly Transferable[]) => void;
 
 export interface AskOptions {
-  /** Default 30 s. */
+  /** Time limit of the ask in ms; default 30 s. */
   readonly timeoutMs?: number;
-  /** Transferred with the message instead of copied. */
+  /** Objects that are transferred with the message instead of copied. */
   readonly transfer?: readonly Transferable[];
 }
 
-/**
- * Reference to an actor. A message must not be changed after it was sent: within a place it is not copied.
- */
+/** Reference to an actor. A message must not be changed after it was sent, because it is not copied within a place. */
 export interface Ref<P> {
   readonly place: string;
   readonly name: string;
   /**
-   * Sends a message and waits for the reply. Rejects with a ServerError: the handler's own, `timeout`,
+   * Sends a message and waits for the reply. Rejects with the ServerError that the handler threw, or with `timeout`,
    * `peer_gone`, `mailbox_full`, `draining`, or `internal`.
    */
   ask<K extends keyof P & string>(method: K, message: MessageOf<P, K>, options?: AskOptions): Promise<ReplyOf<P, K>>;
-  /** Sends a message without a reply; a failure is reported to the onError of the receiving place's system. */
+  /** Sends a message that has no reply. A failure is reported to `onError` of the actor system that receives the message. */
   tell<K extends keyof P & string>(method: K, message: MessageOf<P, K>, transfer?: readonly Transferable[]): void;
 }
 
-/** Untyped delivery to the actors of one place. */
+/** Delivers messages to the actors of one place, without static types. */
 export interface Route {
   ask(actor: string, method: string, message: unknown, transfer: readonly Transferable[], onReply: ReplyCallback): void;
   tell(actor: string, method: string, message: unknown, transfer?: readonly Transferable[]): void;

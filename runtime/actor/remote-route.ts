@@ -1,5 +1,6 @@
-// Remote route: delivers messages to the actors of a peer over one endpoint: asks as comlink calls in both directions, tells as
-// plain messages. Created by system.ts, one per endpoint. Adds what comlink lacks: a limit and the loss of the peer (timeouts: ref.ts).
+// Remote route: delivers messages to the actors of a peer over one endpoint. Asks are comlink calls, in both directions; tells
+// are plain messages. system.ts creates one route per endpoint. It adds what comlink lacks: a limit on unanswered asks, and
+// errors when the peer is gone. Timeouts are in ref.ts.
 import {
   type Endpoint as ComlinkEndpoint,
   type Remote as ComlinkRemote,
@@ -13,7 +14,7 @@ import { ServerError } from "../errors.ts";
 import type { Message } from "./actor.ts";
 import { failure, type Reply, type ReplyCallback, type Route } from "./ref.ts";
 
-/** Most unanswered asks to one peer. */
+/** Maximum number of unanswered asks to one peer. */
 const unansweredLimit = 4096;
 
 const askChannel = "ask";
@@ -22,7 +23,7 @@ const tellChannel = "tell";
 
 type Tell = readonly [actor: string, method: string, message: unknown];
 
-/** Exposed by each side to the other. */
+/** Interface that each of the two peers exposes to the other. */
 interface Remote {
   deliver(actor: string, method: string, message: unknown): Promise<Reply>;
 }
@@ -44,7 +45,7 @@ export class RemoteRoute implements Route {
         }),
     };
     expose(local, channelPair(endpoint, replyChannel, askChannel));
-    // Kept while the endpoint lives: when comlink's last proxy is collected, it tells the peer to stop listening.
+    // Kept as long as the endpoint exists. When comlink's last proxy is garbage-collected, it tells the peer to stop listening.
     this.#deliver = wrap<Remote>(channelPair(endpoint, askChannel, replyChannel)).deliver;
     endpoint.receive(tellChannel, ([actor, method, content]: Tell) => {
       post(actor, { method, content, sender: endpoint, onReply: null });
@@ -59,7 +60,8 @@ export class RemoteRoute implements Route {
       const text = `${unansweredLimit} asks already wait for replies from "${this.#endpoint.peer}"; try again later`;
       onReply(failure(new ServerError("mailbox_full", text)));
     } else {
-      // An ask that has timed out is counted until its reply comes or the peer is gone: the peer still works on it.
+      // An ask that has timed out still counts until its reply arrives or the peer is gone, because the peer is still working
+      // on it.
       this.#unanswered.add(onReply);
       const argument = moved.length === 0 ? message : transfer(message, [...moved]);
       this.#deliver(actor, method, argument).then(
@@ -82,12 +84,12 @@ export class RemoteRoute implements Route {
     const reply = failure(goneError(this.#endpoint.peer, exit));
     for (const onReply of this.#unanswered) onReply(reply);
     this.#unanswered.clear();
-    // Until its proxies are released, comlink's registry keeps the endpoint and this route for ever.
+    // Release the proxy. Until then, comlink's registry keeps the endpoint and this route in memory.
     this.#deliver[releaseProxy]();
   }
 }
 
-/** An endpoint in comlink's form: sends on one channel, receives on the other. */
+/** Returns an endpoint in comlink's form. It sends on one channel and receives on the other. */
 function channelPair(endpoint: Endpoint, sendChannel: string, receiveChannel: string): ComlinkEndpoint {
   return {
     postMessage: (message: unknown, moved?: Transferable[]) => {

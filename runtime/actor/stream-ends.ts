@@ -1,32 +1,35 @@
-// Stream ends: a writer with credit and a reader with a buffer. Made by stream.ts, which sends their entries. At most twice the
-// window of items are in transit or buffered.
+// Stream ends: a writer with credit, and a reader with a buffer. stream.ts creates them and sends their entries. The items in
+// transit or buffered are at most twice the window.
 import assert from "node:assert";
 import { ServerError } from "../errors.ts";
 
 export interface WriterHooks {
-  /** The reader has cancelled or is gone. Called at most once. */
+  /** Called at most once, when the reader has cancelled or is gone. */
   onCancel(): void;
-  /** There is room again after a write() that returned false. */
+  /** Called when the window has room again after write() returned false. */
   onDrain(): void;
 }
 
 export interface StreamWriter<T> {
   /**
-   * Sends one item. False once `window` items are unconsumed: wait for onDrain. The item is still accepted; from twice the
-   * window on it is refused with `reader_stalled`. Items after end() or onCancel are dropped.
+   * Sends one item. Returns false once `window` items are unconsumed; the caller should then wait for onDrain. The item is
+   * still accepted. Once twice the window is unconsumed, an item is rejected with `reader_stalled`. Items after end() or
+   * onCancel are dropped.
    */
   write(item: T): boolean;
-  /** No more items; the reader still yields its buffer. */
+  /** Ends the stream. The reader still yields its buffered items. */
   end(): void;
 }
 
-/** For one consumer. Each iteration yields all buffered items; leaving the loop early cancels. */
+/**
+ * The reading end, for a single consumer. Each iteration yields all buffered items. Leaving the loop early cancels the stream.
+ */
 export interface StreamReader<T> extends AsyncIterable<readonly T[]> {
-  /** Tells the writer to stop and ends the iteration. */
+  /** Tells the writer to stop, and ends the iteration. */
   cancel(): void;
 }
 
-/** Messages of an end to its counterpart. */
+/** Messages that one end sends to the other. */
 export interface WriterPost<T> {
   item(item: T): void;
   end(): void;
@@ -40,7 +43,7 @@ export class Writer<T> implements StreamWriter<T> {
   readonly #window: number;
   readonly #hooks: WriterHooks;
   readonly #post: WriterPost<T>;
-  /** Items sent without credit received for them. */
+  /** Number of items that were sent and for which no credit has been received yet. */
   #outstanding = 0;
   #isFull = false;
   #isOpen = true;
@@ -94,7 +97,7 @@ export class Reader<T> implements StreamReader<T>, AsyncIterator<readonly T[], u
   readonly #creditBatch: number;
   readonly #post: ReaderPost;
   #items: T[] = [];
-  /** Items of the current batch, and of earlier ones whose credit is not sent yet. */
+  /** Number of items handed to the consumer for which no credit was sent yet: the current batch and earlier ones. */
   #handedOut = 0;
   #isOver = false;
   #error: Error | null = null;
@@ -120,7 +123,7 @@ export class Reader<T> implements StreamReader<T>, AsyncIterator<readonly T[], u
     });
   }
 
-  /** Called when a loop is left early. */
+  /** Called by the runtime when a loop over the reader is left early. */
   return(): Promise<IteratorResult<readonly T[], undefined>> {
     this.cancel();
     return Promise.resolve(done);
@@ -145,7 +148,7 @@ export class Reader<T> implements StreamReader<T>, AsyncIterator<readonly T[], u
     this.#takeWaiter()?.resolve(done);
   }
 
-  /** Buffered items are still yielded, then the iteration throws. */
+  /** Ends the stream with an error. Buffered items are still yielded; then the iteration throws. */
   failed(error: Error): void {
     this.#isOver = true;
     const waiter = this.#takeWaiter();
@@ -153,7 +156,10 @@ export class Reader<T> implements StreamReader<T>, AsyncIterator<readonly T[], u
     else waiter.reject(error);
   }
 
-  /** Credit is returned in batches, when the consumer asks for the next items: it has finished the ones before. */
+  /**
+   * Returns credit in batches. It is returned when the consumer asks for the next items, because it has then finished the
+   * previous ones.
+   */
   #returnCredit(): void {
     if (this.#isOver || this.#handedOut < this.#creditBatch) return;
     this.#post.credit(this.#handedOut);

@@ -1,16 +1,16 @@
-// Stream hub: bounded streams over one endpoint. A writer at this place feeds the reader with the same id at the peer. Both sides
-// make one hub on the same channel. All entries of one turn of the event loop are sent as ONE message.
+// Stream hub: bounded streams over one endpoint. A writer here sends items to the reader with the same id at the peer. Both
+// peers create one hub on the same channel. All entries of one turn of the event loop are sent as ONE message.
 import assert from "node:assert";
 import { type Endpoint, goneError, type PeerExit } from "../endpoint/endpoint.ts";
 import { Reader, type StreamReader, type StreamWriter, Writer, type WriterHooks } from "./stream-ends.ts";
 
 export interface StreamHubOptions {
   readonly channel: string;
-  /** Unconsumed items of one stream above which write() returns false. The same number on both sides. */
+  /** Number of unconsumed items of one stream at which write() returns false. Must be the same at both peers. */
   readonly window: number;
 }
 
-/** One entry of a message. Items and end go to the peer's reader, credit and cancel to its writer. */
+/** One entry of a message. Items and end are for the peer's reader; credit and cancel are for its writer. */
 type Entry =
   | readonly [kind: "items", id: number, items: unknown[]]
   | readonly [kind: "end", id: number]
@@ -24,7 +24,7 @@ export class StreamHub {
   readonly #writers = new Map<number, Writer<never>>();
   readonly #readers = new Map<number, Reader<unknown>>();
   #outbox: Entry[] = [];
-  /** Items of each stream in the outbox: further items are appended to them. */
+  /** Items in the outbox by stream. Further items are appended to them. */
   readonly #outboxItems = new Map<number, unknown[]>();
   #exit: PeerExit | null = null;
 
@@ -39,7 +39,7 @@ export class StreamHub {
     endpoint.exit.then((exit) => this.#peerGone(exit));
   }
 
-  /** The writing end of stream `id`. The reading side chooses ids, and uses each once. */
+  /** Creates the writing end of stream `id`. The peer that reads chooses the ids, and uses each id once. */
   writer<T>(id: number, hooks: WriterHooks): StreamWriter<T> {
     assert(!this.#writers.has(id), `stream ${id} already has a writer`);
     const writer = new Writer<T>(this.#window, hooks, {
@@ -54,7 +54,7 @@ export class StreamHub {
     return writer;
   }
 
-  /** The reading end. It must exist before the peer writes: entries of unknown ids are dropped. */
+  /** Creates the reading end. It must exist before the peer writes, because entries for unknown ids are dropped. */
   reader<T>(id: number): StreamReader<T> {
     assert(!this.#readers.has(id), `stream ${id} already has a reader`);
     const reader = new Reader<T>(this.#window, {
@@ -69,7 +69,8 @@ export class StreamHub {
     return reader;
   }
 
-  // An unknown id is no error: this end was closed while the entry was on its way.
+  // Handles an entry from the peer. An unknown id is not an error, because this end may have been closed while the entry was in
+  // transit.
   #arrived(entry: Entry): void {
     const id = entry[1];
     switch (entry[0]) {
@@ -116,8 +117,9 @@ export class StreamHub {
   }
 
   #post(entry: Entry): void {
-    // setImmediate, not a microtask: one incoming frame wakes many consumers, each several microtasks deep. setImmediate runs
-    // after all of them, and after the other messages of the same poll. It adds no wait: it is the loop's next phase.
+    // Uses setImmediate instead of a microtask. One incoming frame wakes many consumers, and each takes several microtasks.
+    // setImmediate runs after all of them and after the other messages of the same poll. It adds no delay, because it is the
+    // event loop's next phase.
     if (this.#outbox.length === 0) setImmediate(() => this.#flush());
     this.#outbox.push(entry);
   }

@@ -1,4 +1,5 @@
-// Supervision: restarts a place that has ended, after a backoff, or escalates to its owner.
+// Supervision: restarts a place (thread or process) that has ended, after a backoff. If it fails too often, reports an error to
+// its owner instead.
 import { type Clock, realClock } from "../clock.ts";
 import type { PeerExit } from "../endpoint/endpoint.ts";
 import { ServerError } from "../errors.ts";
@@ -6,31 +7,31 @@ import type { Place } from "../thread/place.ts";
 
 export interface RestartPolicy {
   readonly kind: "stop" | "restart" | "escalate";
-  /** The first restart is immediate, the second waits for this time, and each further one for twice the time before. */
+  /** Wait before the second restart, in ms. The first restart is immediate; each further wait is twice the previous one. */
   readonly minBackoffMs: number;
   readonly maxBackoffMs: number;
-  /** After this uptime the count of restarts is reset. */
+  /** Uptime in ms after which the count of restarts is reset. */
   readonly resetAfterMs: number;
-  /** Restarts in a row before the supervisor escalates. */
+  /** Maximum number of restarts in a row before the supervisor gives up. */
   readonly maxRestarts: number;
 }
 
 export interface SuperviseOptions<Ready> {
   readonly name: string;
-  /** Starts the place; the signal fires if the supervisor is stopped meanwhile. */
+  /** Starts the place. The signal fires if the supervisor is stopped during the start. */
   readonly start: (signal: AbortSignal) => Promise<Place<Ready>>;
   readonly policy: RestartPolicy;
   readonly clock?: Clock;
-  /** The place has started. If this throws, the place is killed and counts as crashed. */
+  /** Called when the place has started. If this throws, the place is killed and counts as crashed. */
   onUp(place: Place<Ready>): void | Promise<void>;
-  /** The place has ended or did not start; `next`: when it is started again, null: never. */
+  /** Called when the place has ended or did not start. `next`: the time until its next start; null: it is not started again. */
   onDown(exit: PeerExit, next: { readonly retryInMs: number } | null): void;
-  /** The supervisor has given up; no further calls follow. */
+  /** Called when the supervisor has given up. No further calls follow. */
   onEscalate(error: ServerError): void;
 }
 
 export interface Supervisor {
-  /** Stops the place, or its start, for good. Resolves when it has ended. */
+  /** Stops the place, or its start, permanently. Resolves when the place has ended. */
   stop(deadlineMs: number): Promise<void>;
 }
 
@@ -64,7 +65,7 @@ class PlaceSupervisor<Ready> implements Supervisor {
     return this.#stopRequest.signal.aborted;
   }
 
-  /** One run of the place, from its start to its end. Never rejects. */
+  /** Starts the place and waits until it ends. Never rejects. */
   async #start(): Promise<void> {
     let startError: unknown = null;
     let upAt: number | null = null;
@@ -122,7 +123,7 @@ class PlaceSupervisor<Ready> implements Supervisor {
   }
 }
 
-/** Wait before the next restart, after `restarts` in a row. */
+/** Returns the wait in ms before the next restart, after `restarts` restarts in a row. */
 function backoffMs(policy: RestartPolicy, restarts: number): number {
   return restarts === 0 ? 0 : Math.min(policy.maxBackoffMs, policy.minBackoffMs * 2 ** (restarts - 1));
 }

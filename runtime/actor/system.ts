@@ -1,5 +1,5 @@
-// Actor system: the actors of one place, of which each place has exactly one. Spawns actors, delivers messages from this place and
-// from attached peers, and stops in order. Restarts are decided in supervision.ts.
+// Actor system: contains the actors of one place (thread or process). Each place has exactly one. It spawns actors, delivers
+// messages from this place and from attached peers, and stops the actors in order. supervision.ts decides on restarts.
 import assert from "node:assert";
 import { type Clock, realClock } from "../clock.ts";
 import type { Endpoint } from "../endpoint/endpoint.ts";
@@ -14,13 +14,13 @@ const defaultDrainMs = 5000;
 
 export interface ActorSystemOptions {
   readonly clock?: Clock;
-  /** How long stop() lets each actor drain its mailbox. */
+  /** Time in ms that stop() gives each actor to drain its mailbox. */
   readonly drainMs?: number;
 }
 
 export class ActorSystem {
   readonly place: string;
-  /** Receives failed tells and programming errors. By default, writes a line to stderr. */
+  /** Receives the errors of failed tells and programming errors. By default, writes a line to stderr. */
   onError: OnError;
   readonly #clock: Clock;
   readonly #drainMs: number;
@@ -43,7 +43,7 @@ export class ActorSystem {
     };
   }
 
-  /** Starts an actor here. Its name must be free; a full mailbox refuses with `mailbox_full`. */
+  /** Starts an actor in this place. Its name must not be in use. A full mailbox rejects messages with `mailbox_full`. */
   spawn<P extends Protocol<P>>(
     name: string,
     behaviour: Behaviour<P>,
@@ -56,17 +56,17 @@ export class ActorSystem {
     return makeRef<P>(this.place, name, this.#here, this.#clock);
   }
 
-  /** A ref to an actor at the peer; attaches the endpoint if necessary. */
+  /** Returns a ref to an actor at the peer. Attaches the endpoint if necessary. */
   ref<P extends Protocol<P>>(name: string, endpoint: Endpoint): Ref<P> {
     return makeRef<P>(endpoint.peer, name, this.#route(endpoint), this.#clock);
   }
 
-  /** Lets the peer send messages to the actors of this place, and the reverse. */
+  /** Lets the peer and this place send messages to each other's actors. */
   attach(endpoint: Endpoint): void {
     this.#route(endpoint);
   }
 
-  /** Stops one actor: drains its mailbox, up to the drain time, and runs its onStop. */
+  /** Stops one actor. Handles the messages in its mailbox for at most the drain time, then runs its onStop. */
   async stopActor(name: string): Promise<void> {
     const actor = this.#actors.get(name);
     if (actor === undefined) return;
@@ -74,7 +74,7 @@ export class ActorSystem {
     if (this.#actors.get(name) === actor) this.#actors.delete(name);
   }
 
-  /** Refuses new messages with `draining`, then stops every actor. */
+  /** Stops every actor. New messages are rejected with `draining`. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     await Promise.all([...this.#actors.keys()].map((name) => this.stopActor(name)));

@@ -1,22 +1,24 @@
-// Base of both endpoints: passes messages to their channel's handler, holds early ones within a limit, and resolves `exit`
-// exactly once.
+// Base class of both endpoints: passes messages to the handler of their channel, holds a limited number of early messages, and
+// resolves `exit` exactly once.
 import assert from "node:assert";
 import type { Endpoint, PeerExit, Transferable } from "./endpoint.ts";
 
-/** Most messages held for channels that have no handler yet. */
+/** Maximum number of messages held for channels that have no handler yet. */
 const heldLimit = 1024;
 
 type Handler = (payload: unknown) => void;
 
 /**
- * Finds out how the peer ended, given what its endpoint observed. `isFailure`: this side closed the connection, because of an
- * exceeded limit or invalid bytes.
+ * Determines how the peer ended, from what its endpoint observed. `isFailure`: this endpoint closed the connection because a
+ * limit was exceeded or bytes were invalid.
  */
 export type Explain = (loss: PeerExit, isFailure: boolean) => Promise<PeerExit>;
 
 export interface EndpointOptions {
   readonly peer: string;
-  /** Set by a spawner, which learns from the system how its place ended: `exit` resolves with the result. */
+  /**
+   * Set by the code that started the peer. The operating system tells it how the peer ended; `exit` resolves with that result.
+   */
   readonly explain?: Explain;
 }
 
@@ -42,26 +44,27 @@ export abstract class BaseEndpoint implements Endpoint {
 
   abstract send(channel: string, payload: unknown, transfer?: readonly Transferable[]): boolean;
 
-  /** Sends a goodbye, so that the peer sees an orderly exit, and closes the connection. */
+  /** Sends a goodbye and closes the connection. The peer sees an orderly exit. */
   abstract close(): void;
 
-  /** Closes the connection at once. */
+  /** Closes the connection immediately, without a goodbye. */
   protected abstract abandon(): void;
 
   receive(channel: string, handler: (payload: never) => void): void {
     assert(!this.#handlers.has(channel), `channel "${channel}" of "${this.peer}" already has a handler`);
     const typed = handler as Handler;
     this.#handlers.set(channel, typed);
-    // In a microtask, so that the caller finishes its setup first. Until then deliver() appends to the held messages.
+    // Deliver in a microtask, so that the caller finishes its setup first. Until then, deliver() appends new messages to the
+    // held ones.
     if (this.#held.has(channel)) queueMicrotask(() => this.#deliverHeld(channel, typed));
   }
 
-  /** True once the connection is lost; `exit` may resolve later, when the reason is known. */
+  /** True once the connection is lost. `exit` may resolve later, when the reason is known. */
   get isLost(): boolean {
     return this.#isLost;
   }
 
-  /** Called by subclasses for each message that arrives, in order. */
+  /** Passes on a message. Subclasses call it for each message that arrives, in order. */
   protected deliver(channel: string, payload: unknown): void {
     const handler = this.#handlers.get(channel);
     const held = this.#held.get(channel);
@@ -76,12 +79,12 @@ export abstract class BaseEndpoint implements Endpoint {
     }
   }
 
-  /** This side closes the connection because of an error. */
+  /** Closes the connection because of an error on this end. */
   protected fail(reason: string): void {
     this.lose({ reason, code: null, signal: null, orderly: false }, true);
   }
 
-  /** The connection is lost. Only the first reason counts. */
+  /** Records that the connection is lost. Only the first call has an effect. */
   protected lose(loss: PeerExit, isFailure = false): void {
     if (this.#isLost) return;
     this.#isLost = true;
@@ -97,12 +100,12 @@ export abstract class BaseEndpoint implements Endpoint {
   }
 }
 
-/** The connection ended without a goodbye. */
+/** Returns the loss for a connection that ended without a goodbye. */
 export function silentLoss(): PeerExit {
   return { reason: "the connection closed without a goodbye", code: null, signal: null, orderly: false };
 }
 
-/** One side closed on purpose. */
+/** Returns the loss for a connection that one end closed on purpose. */
 export function orderlyLoss(reason: string): PeerExit {
   return { reason, code: null, signal: null, orderly: true };
 }

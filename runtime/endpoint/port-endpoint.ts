@@ -1,15 +1,15 @@
-// Endpoint over a MessagePort. Typed arrays are cloned, or moved if listed for transfer. The send buffer of a port cannot be
-// queried, so the receiver acknowledges every 64 messages and the sender counts the others.
+// Endpoint over a MessagePort. Typed arrays are cloned, or transferred if listed. The send buffer of a port cannot be queried.
+// So the receiver acknowledges every 64 messages, and the sender counts the unacknowledged ones.
 import type { MessagePort } from "node:worker_threads";
 import { BaseEndpoint, type EndpointOptions, orderlyLoss, silentLoss } from "./base-endpoint.ts";
 import type { Transferable } from "./endpoint.ts";
 
 const acknowledgeEvery = 64;
-/** Unacknowledged messages above which send() returns false, and above which the connection is closed. */
+/** Limits on unacknowledged messages: above the first, send() returns false; above the second, the connection is closed. */
 const highWaterMark = 1024;
 const hardLimit = 16_384;
 
-/** [channel, payload] | count of messages received by the other side so far | goodbye. */
+/** A message on the port: [channel, payload], the number of messages that the other end has received so far, or a goodbye. */
 type Wire = readonly [channel: string, payload: unknown] | number | "bye";
 
 export class PortEndpoint extends BaseEndpoint {
@@ -23,7 +23,7 @@ export class PortEndpoint extends BaseEndpoint {
     this.#port = port;
     port.on("message", (wire: Wire) => this.#arrived(wire));
     port.on("messageerror", (error) => this.fail(`a message could not be read: ${error.message}`));
-    // Node closes a port when the other thread ends, after its last message: the only sign of an abrupt end.
+    // When the other thread ends, Node closes the port after its last message. This is the only sign of an abrupt end.
     port.on("close", () => this.lose(silentLoss()));
   }
 

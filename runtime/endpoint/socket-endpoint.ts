@@ -1,5 +1,5 @@
-// Endpoint over a Unix domain socket. A frame is a little-endian u32 length and as many bytes of msgpack: [channel, payload]. A
-// frame of length 0 is a goodbye. Invalid bytes close the connection.
+// Endpoint over a Unix domain socket. A frame is a little-endian u32 length, followed by that number of bytes of msgpack:
+// [channel, payload]. A frame of length 0 is a goodbye. Invalid bytes close the connection.
 import type { Socket } from "node:net";
 import { Packr, RESERVE_START_SPACE } from "msgpackr";
 import { ServerError } from "../errors.ts";
@@ -7,22 +7,23 @@ import { BaseEndpoint, type EndpointOptions, orderlyLoss, silentLoss } from "./b
 
 const headerBytes = 4;
 const maxFrameBytes = 64 * 1024 * 1024;
-/** Unsent bytes above which send() returns false, and above which the connection is closed. */
+/** Limits on unsent bytes: above the first, send() returns false; above the second, the connection is closed. */
 const highWaterBytes = 1024 * 1024;
 const hardLimitBytes = 4 * maxFrameBytes;
-/** The packer keeps its largest buffer; above this size the packer is replaced. */
+/** Maximum size of the packer's buffer. The packer keeps its largest buffer, so a packer with a larger one is replaced. */
 const keptBufferBytes = 1024 * 1024;
-/** How long close() waits for a peer that does not read. */
+/** Maximum time in ms that close() waits for a peer that does not read. */
 const closeDeadlineMs = 1000;
 
-// Objects as plain maps: records would send their structure, and compile a reader for it, with every message.
+// Objects are packed as plain maps. Records would send their structure with every message, and the receiver would compile a
+// reader for it.
 const newPacker = () => new Packr({ useRecords: false, moreTypes: true, copyBuffers: true });
 
 export class SocketEndpoint extends BaseEndpoint {
   readonly #socket: Socket;
   readonly #unpacker = newPacker();
   #packer = newPacker();
-  /** Bytes of an incomplete frame; their sum; the sum at which the frame is complete. */
+  /** Chunks of an incomplete frame, the sum of their bytes, and the number of bytes at which the frame is complete. */
   #chunks: Uint8Array[] = [];
   #pendingBytes = 0;
   #neededBytes = headerBytes;
@@ -31,7 +32,7 @@ export class SocketEndpoint extends BaseEndpoint {
     super(options);
     this.#socket = socket;
     socket.on("data", (chunk: Buffer) => this.#arrived(chunk));
-    socket.on("error", () => {}); // "close" follows, and is handled
+    socket.on("error", () => {}); // ignored, because "close" follows and is handled
     socket.on("close", () => this.lose(silentLoss()));
   }
 
@@ -57,7 +58,8 @@ export class SocketEndpoint extends BaseEndpoint {
 
   override close(): void {
     if (this.isLost || this.#socket.writableEnded) return;
-    // Lost only once the bytes have left this process, as code that awaits `exit` may end it next, or at the deadline.
+    // Report the loss only when all bytes have left this process, or at the deadline. Code that awaits `exit` may end the
+    // process next.
     const lose = () => this.lose(orderlyLoss("closed here"));
     this.#socket.end(Buffer.alloc(headerBytes), lose);
     setTimeout(lose, closeDeadlineMs).unref();
@@ -68,10 +70,10 @@ export class SocketEndpoint extends BaseEndpoint {
   }
 
   #arrived(chunk: Buffer): void {
-    // A plain Uint8Array, so that byte arrays inside messages do not turn into Buffers.
+    // A plain Uint8Array, because otherwise byte arrays inside messages would become Buffers.
     this.#chunks.push(new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.byteLength));
     this.#pendingBytes += chunk.length;
-    // Joined only when the frame is complete: joining at each chunk would copy a large frame many times.
+    // Join the chunks only when the frame is complete. Joining at each chunk would copy a large frame many times.
     if (this.#pendingBytes < this.#neededBytes) return;
     const bytes = this.#chunks.length === 1 ? (this.#chunks[0] as Uint8Array) : Buffer.concat(this.#chunks);
     const consumedBytes = this.#readFrames(new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength));
@@ -80,7 +82,9 @@ export class SocketEndpoint extends BaseEndpoint {
     this.#pendingBytes = rest.length;
   }
 
-  /** Delivers all complete frames, sets the bytes needed for the next one, and returns the bytes consumed. */
+  /**
+   * Delivers all complete frames, sets the number of bytes needed for the next frame, and returns the number of bytes consumed.
+   */
   #readFrames(bytes: Uint8Array): number {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     let at = 0;

@@ -1,39 +1,46 @@
 // CPU cores for compute threads. Hardware threads of one core share its arithmetic units, so one compute thread per core is
-// fastest. Threads beyond the CPU quota of a container would only wait. Reads Linux files, without native code.
+// fastest. If a container has a CPU quota, additional threads would only wait. Reads Linux files, without native code.
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
 const topologyOf = (cpu: number) => `/sys/devices/system/cpu/cpu${cpu}/topology/thread_siblings_list`;
-/** Hardware threads of the performance cores of a hybrid CPU; a file of hybrid CPUs only. */
+/** File that lists the hardware threads of the performance cores. Only hybrid CPUs have it. */
 const performanceCores = "/sys/devices/cpu_core/cpus";
 const nodes = "/sys/devices/system/node";
 
-/** Cores this process may use; hardware threads if the system does not report which share a core. */
+/**
+ * Returns the number of cores that this process may use. If the system does not report which hardware threads share a core,
+ * returns the number of hardware threads.
+ */
 export function physicalCores(): number {
   const limit = availableParallelism();
   return Math.min(countCores(readText) ?? limit, limit);
 }
 
-/** Cores for compute threads: without the efficiency cores of a hybrid CPU, which the other threads would wait for. */
+/**
+ * Returns the number of cores for compute threads. Efficiency cores of a hybrid CPU are excluded, because the other threads
+ * would wait for them.
+ */
 export function computeCores(): number {
   const limit = availableParallelism();
   return Math.min(countCores(readText, performanceThreads(readText)) ?? limit, limit);
 }
 
-/** Compute threads of a model: `configured`; for 0, one per core within the CPU quota. */
+/** Returns the number of compute threads of a model: `configured`; if that is 0, one per core within the CPU quota. */
 export function computeThreads(configured: number, cores = computeCores(), quota = ownCpuQuota()): number {
   return configured || Math.max(1, Math.min(cores, Math.ceil(quota)));
 }
 
-/** CPU quota of this process; Infinity: none. */
+/** Returns the CPU quota of this process in cores; Infinity: no quota. */
 export function ownCpuQuota(): number {
   return cpuQuota(readText);
 }
 
 /**
- * CPU quota in cores (1.5 = 1.5 s of processor time a second): the minimum over this process's cgroups and their parents,
- * Infinity if none has a quota. `read` returns null for a missing file. File formats: cgroup-v2 and sched-bwc in the Linux
- * documentation. In a container, its own cgroup is also at the mount point, whatever its path on the host.
+ * Returns the CPU quota in cores (1.5 = 1.5 s of processor time per second). It is the minimum over this process's cgroups and
+ * their parents; Infinity if none has a quota. `read` returns null for a missing file. The file formats are described in
+ * cgroup-v2 and sched-bwc in the Linux documentation. In a container, its own cgroup is also at the mount point, whatever its
+ * path on the host is.
  */
 export function cpuQuota(read: (path: string) => string | null): number {
   const groups = [...(read("/proc/self/cgroup") ?? "").matchAll(/^\d+:([^:\n]*):\/(.*)$/gm)];
@@ -55,24 +62,27 @@ function legacyQuota(read: (path: string) => string | null, folder: string): num
   return quotient(read(`${folder}/cpu.cfs_quota_us`) ?? "", read(`${folder}/cpu.cfs_period_us`) ?? "");
 }
 
-/** Infinity for no quota: `max`, -1 or "". */
+/** Returns quota / period; Infinity if the quota is `max`, -1 or "". */
 function quotient(quota: string, period: string): number {
   const ratio = Number.parseInt(quota, 10) / Number.parseInt(period, 10);
   return ratio > 0 ? ratio : Number.POSITIVE_INFINITY;
 }
 
-/** Folders of a cgroup and of its parents. */
+/** Returns the folders of a cgroup and of all its parents. */
 function foldersUp(root: string, path: string): string[] {
   const names = path.split("/").filter((name) => name !== "");
   return Array.from({ length: names.length + 1 }, (_, count) => [root, ...names.slice(0, count)].join("/"));
 }
 
-/** NUMA nodes that this process may run on: see numaNodes. */
+/** Returns the NUMA nodes on which this process may run; see numaNodes. */
 export function ownNumaNodes(): readonly number[] {
   return numaNodes(readText);
 }
 
-/** NUMA nodes with a hardware thread that this process may use; empty if unknown. `read` returns null for a missing file. */
+/**
+ * Returns the NUMA nodes that have a hardware thread this process may use; empty if unknown. `read` returns null for a missing
+ * file.
+ */
 export function numaNodes(read: (path: string) => string | null): readonly number[] {
   const allowed = new Set(allowedThreads(read));
   return listed((read(`${nodes}/online`) ?? "").trim()).filter((node) => {
@@ -80,14 +90,16 @@ export function numaNodes(read: (path: string) => string | null): readonly numbe
   });
 }
 
-/** Cores of these hardware threads; null: unknown. `read` returns null for a missing file. */
+/** Returns the number of cores of these hardware threads; null: unknown. `read` returns null for a missing file. */
 export function countCores(read: (path: string) => string | null, threads = allowedThreads(read)): number | null {
-  // Threads of one core name the same siblings.
+  // Hardware threads of one core list the same siblings.
   const cores = new Set(threads.flatMap((cpu) => read(topologyOf(cpu))?.trim() ?? []));
   return cores.size === 0 ? null : cores.size;
 }
 
-/** Hardware threads of performance cores that this process is allowed on; all allowed ones if there are none. */
+/**
+ * Returns the hardware threads of performance cores that this process may use. If there are none, returns all that it may use.
+ */
 export function performanceThreads(read: (path: string) => string | null): number[] {
   const allowed = allowedThreads(read);
   const performance = new Set(listed((read(performanceCores) ?? "").trim()));
@@ -95,13 +107,13 @@ export function performanceThreads(read: (path: string) => string | null): numbe
   return fast.length > 0 ? fast : allowed;
 }
 
-/** Hardware threads this process is allowed on; some may not exist. */
+/** Returns the hardware threads that this process may use. Some of them may not exist. */
 function allowedThreads(read: (path: string) => string | null): number[] {
   const [, allowed = ""] = /^Cpus_allowed_list:\s*([\d,-]+)$/m.exec(read("/proc/self/status") ?? "") ?? [];
   return listed(allowed);
 }
 
-/** Numbers of a list such as `0-3,8` or "". */
+/** Returns the numbers of a list such as `0-3,8` or "". */
 function listed(list: string): number[] {
   const ranges = list.split(",").filter((range) => range !== "");
   return ranges.flatMap((range) => {

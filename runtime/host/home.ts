@@ -1,9 +1,9 @@
-// Home folder of the user. Some users have none, so it is looked up only if a path depends on it.
+// Home folder of the user. Some users have none, so it is looked up only when a path depends on it.
 import { homedir } from "node:os";
 import { isAbsolute } from "node:path";
 import { ServerError } from "../errors.ts";
 
-/** Throws config_invalid if there is none. */
+/** Returns the home folder. Throws config_invalid if there is none. */
 export function homeFolder(): string {
   const found = systemHome();
   if (found !== null && isAbsolute(found)) return found;
@@ -11,7 +11,7 @@ export function homeFolder(): string {
   throw new ServerError("config_invalid", message, { param: "HOME" });
 }
 
-/** null: none, or the system does not know the user. */
+/** Returns the home folder from the system; null if there is none or the system does not know the user. */
 function systemHome(): string | null {
   try {
     return homedir();

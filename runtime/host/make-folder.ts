@@ -1,9 +1,9 @@
-// Creation of a folder and its parents. Node's own recursion never ends if an existing folder reports that nothing can exist in
-// it, as folders of the kernel do.
+// Creation of a folder and its parents. Node's own recursive creation never ends if an existing folder reports that nothing can
+// exist in it, as kernel folders such as /proc do.
 import { mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 
-/** Does nothing if the folder exists. Throws the error of the file system. */
+/** Creates the folder. Does nothing if it exists. Throws the error of the file system. */
 export function makeFolder(path: string, mode: number): void {
   try {
     makeOne(path, mode);

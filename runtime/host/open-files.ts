@@ -1,10 +1,10 @@
-// Open files of this process: their limit and their number. Sockets count as files.
+// Open files of this process: their maximum and current number. Sockets count as files.
 import { readdirSync, readFileSync, statSync } from "node:fs";
 
 const ofLinux = "/proc/self/fd";
 const ofOthers = "/dev/fd";
 
-/** Limit of open files of this process; Infinity: unknown. */
+/** Returns the maximum number of open files of this process; Infinity: unknown. */
 export function openFileLimit(): number {
   try {
     const [, soft = ""] = /^Max open files\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8")) ?? [];
@@ -20,12 +20,12 @@ function limitInReport(): number {
   return typeof soft === "number" ? soft : Number.POSITIVE_INFINITY;
 }
 
-/** Number of open files; Infinity if no further one can be opened to count them. */
+/** Returns the number of open files. Returns Infinity if no further file can be opened to count them. */
 export function openFileCount(): number {
   return sizeOfLinux() || entryCount();
 }
 
-/** The size of this folder is the number of open files on newer Linux, 0 on older ones. */
+/** Returns the size of the folder, which is the number of open files on newer Linux and 0 on older Linux. */
 function sizeOfLinux(): number {
   try {
     return statSync(ofLinux).size;

@@ -1,12 +1,12 @@
-// System information: its types, and the facts from the operating system. cli/ adds facts from engines, child processes and
-// settings; http/ sends them.
+// System information: its types, and the facts that come from the operating system. cli/ adds facts about engines, child
+// processes and settings. http/ sends them.
 import { readFileSync } from "node:fs";
 import { cpus, freemem, machine, release, totalmem, type } from "node:os";
 
 export interface Device {
   /** "cpu", "cuda", "metal" or "vulkan". */
   readonly kind: string;
-  /** Index among the devices of its kind, from 0. */
+  /** Index among the devices of the same kind, from 0. */
   readonly ordinal: number;
   readonly name: string;
   readonly totalBytes: number;
@@ -31,31 +31,33 @@ export interface BuildFacts {
   readonly version: string;
   /** null: unknown. */
   readonly gitRevision: string | null;
-  /** Support of the installed native libraries. */
+  /** Whether the installed native libraries support CUDA and Metal. */
   readonly cuda: boolean;
   readonly metal: boolean;
 }
 
-/** Estimates for a model in one engine, from a trial. Speeds in tokens/s; null for an encoder, which does not decode. */
+/**
+ * Estimates for a model on one engine, measured in a trial. Speeds are in tokens/s; null for an encoder, which does not decode.
+ */
 export interface TrialReport {
-  /** Prompt tokens of one sequence; for an encoder, tokens of texts. */
+  /** Prefill speed: prompt tokens of one sequence. For an encoder: tokens of texts. */
   readonly prompt: number;
-  /** New tokens of one sequence. */
+  /** Decode speed of one sequence. */
   readonly oneRow: number | null;
-  /** New tokens of 16 sequences together. */
+  /** Total decode speed of 16 sequences in one batch. */
   readonly sixteenRows: number | null;
   /** Memory of the weights. */
   readonly weightBytes: number;
 }
 
-/** Engine of a model, and the reason for the choice. */
+/** The engine chosen for a model, and the reason for the choice. */
 export interface EngineReport {
   readonly model: string;
   readonly engine: string;
   readonly reason: string;
-  /** By engine; null: no trial, or it failed. */
+  /** Trial results by engine; null: there was no trial, or it failed. */
   readonly figures: Readonly<Record<string, TrialReport>> | null;
-  /** How the model could run faster on this machine; null: nothing known. */
+  /** Advice on how the model could run faster on this machine; null: none known. */
   readonly advice: string | null;
 }
 
@@ -65,7 +67,7 @@ export interface SystemInfo {
   readonly devices: readonly Device[];
   readonly build: BuildFacts;
   readonly hubCache: string;
-  /** One for each model that is served or requested. */
+  /** One report for each model that is served or requested. */
   readonly engines: readonly EngineReport[];
 }
 
@@ -73,7 +75,7 @@ export interface Check {
   readonly name: string;
   readonly status: "ok" | "warn" | "error";
   readonly message: string;
-  /** What to do; absent: nothing. */
+  /** What the user should do; absent: nothing. */
   readonly suggestion?: string;
 }
 
@@ -82,13 +84,13 @@ export interface Diagnosis {
   readonly checks: readonly Check[];
 }
 
-/** Both collect their facts at each call, without blocking the calling thread. */
+/** Collects facts. Both methods read them at each call, without blocking the calling thread. */
 export interface SystemInspector {
   info(): Promise<SystemInfo>;
   diagnose(): Promise<Diagnosis>;
 }
 
-/** Default inspector: facts of the operating system only, no checks. */
+/** Returns the default inspector. It reports facts from the operating system only and makes no checks. */
 export function bareInspector(hubCache = ""): SystemInspector {
   const info = async (): Promise<SystemInfo> => {
     const host = hostFacts();
@@ -103,7 +105,10 @@ export function hostFacts(): HostFacts {
   return { ...lasting, memory: memoryFacts() };
 }
 
-/** Facts that do not change in the life of the process. Reading them takes milliseconds on a machine with many cores. */
+/**
+ * Facts that do not change while the process runs. They are cached, because reading them takes milliseconds on a machine with
+ * many cores.
+ */
 let lasting: Omit<HostFacts, "memory"> | null = null;
 
 function lastingFacts(): Omit<HostFacts, "memory"> {
@@ -123,20 +128,23 @@ function lastingFacts(): Omit<HostFacts, "memory"> {
   };
 }
 
-/** Limited to what this process may use. */
+/** Returns memory facts, limited to what this process may use. */
 function memoryFacts(): HostFacts["memory"] {
   const limit = process.constrainedMemory() || Number.POSITIVE_INFINITY;
   const totalBytes = Math.min(totalmem(), limit);
   return { totalBytes, availableBytes: Math.min(process.availableMemory?.() ?? freemem(), totalBytes) };
 }
 
-/** Instruction sets of the first core in a /proc/cpuinfo, by default this machine's; empty if the file is missing. */
+/**
+ * Returns the instruction sets of the first core listed in a /proc/cpuinfo text (default: this machine's). Empty if the file is
+ * missing.
+ */
 export function cpuFlags(cpuinfo = readText("/proc/cpuinfo")): ReadonlySet<string> {
   const [, flags] = /^(?:flags|Features)\s*:\s*(.+)$/m.exec(cpuinfo) ?? [];
   return new Set(flags?.split(" "));
 }
 
-/** Name of the system in an /etc/os-release; the platform if absent. */
+/** Returns the system's name from the text of /etc/os-release; the platform if the text has no name. */
 export function osName(osRelease: string): string {
   const [, name] = /^PRETTY_NAME="?([^"\n]+)"?$/m.exec(osRelease) ?? [];
   return name ?? process.platform;

@@ -1,11 +1,11 @@
-// Line file: appends lines to a file in order, without waiting for the disk. The queue is bounded; lines that are lost are counted
-// and reported.
+// Line file: appends lines to a file in order, without waiting for the disk. The queue is bounded. Lost lines are counted and
+// reported.
 import { type FileHandle, open } from "node:fs/promises";
 
 export interface LineFileOptions {
-  /** Most bytes of lines that wait for the disk, including those being written. */
+  /** Maximum number of bytes of lines that wait for the disk, including those being written. */
   readonly maxWaitingBytes: number;
-  /** Called at most every few seconds, and at the end. */
+  /** Reports lost lines. Called at most once every few seconds, and at the end. */
   readonly onLost: (count: number, reason: string) => void;
   readonly reportEveryMs?: number;
 }
@@ -19,10 +19,10 @@ export class LineFile {
   readonly #options: LineFileOptions;
   #lines: string[] = [];
   #waitingBytes = 0;
-  /** Lines of the write in progress. */
+  /** Number of lines of the write in progress. */
   #underWayCount = 0;
   #writing: Promise<void> | null = null;
-  /** The last write may have written a part of a line. */
+  /** True if the last write may have written only a part of a line. */
   #isTorn = false;
   #lostCount = 0;
   #lostReason = "";
@@ -33,7 +33,7 @@ export class LineFile {
     this.#options = options;
   }
 
-  /** Opens a file. A new one is accessible to its owner only. Rejects with the error of the file system. */
+  /** Opens a file for appending. A new file is accessible only to its owner. Rejects with the error of the file system. */
   static async open(path: string, options: LineFileOptions): Promise<LineFile> {
     return new LineFile(await open(path, "a", ownerOnly), options);
   }
@@ -49,7 +49,7 @@ export class LineFile {
     this.#writing ??= this.#writeAll();
   }
 
-  /** Waits for pending writes until the deadline; the remaining lines are lost. Nothing may be appended afterwards. */
+  /** Waits for pending writes until the deadline. Lines that remain are lost. Nothing may be appended after this call. */
   async close(deadlineMs: number = defaultCloseDeadlineMs): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const deadline = new Promise<void>((resolve) => {
@@ -61,7 +61,7 @@ export class LineFile {
     this.#lines = [];
     if (leftCount > 0) this.#lose(leftCount, "the program ended first");
     this.#tell();
-    // Otherwise closing would wait for a write that hangs.
+    // Close only if no write is in progress. Closing would wait for a write that hangs.
     if (this.#writing === null) await this.#file.close();
   }
 

@@ -1,5 +1,6 @@
-// Logger: one pino logger for each place. Whole lines are written to stderr, so that lines of threads and child processes do not
-// mix. Text for terminals, JSON for machines. Secrets are removed and long texts cut in every line.
+// Logger: one pino logger for each thread or process. Only complete lines are written to stderr, so that lines of several
+// threads and child processes do not mix. The format is text for terminals and JSON for machines. In every line, secrets are
+// removed and long texts are cut.
 import { isatty } from "node:tty";
 import pino from "pino";
 import { prettyFactory } from "pino-pretty";
@@ -11,17 +12,17 @@ export type LogLevel = "trace" | "debug" | "info" | "warn" | "error" | "fatal" |
 export interface LogOptions {
   readonly level: LogLevel;
   readonly format: "text" | "json";
-  /** Added to each line, to tell places apart. */
+  /** Added to each line, to show which thread or process wrote it. */
   readonly place?: string;
 }
 
-/** Destination of lines: stderr, except in tests. */
+/** Destination of lines. It is stderr, except in tests. */
 export interface LogDestination {
   write(line: string): void;
 }
 
 const stderr = 2;
-/** Most characters of one text in a line: a client may send a path of any length. */
+/** Maximum number of characters of one text in a line. A limit is needed, because a client may send a path of any length. */
 export const maxTextLength = 2000;
 const maxStackLength = 8000;
 const secretKeys = [
@@ -29,7 +30,7 @@ const secretKeys = [
   ...["access_token", "refresh_token", "client_secret"],
 ];
 
-/** The logger of this place. Called once in each place; `logger.child({ … })` makes others. */
+/** Creates the logger of this thread or process. Called once in each; `logger.child({ … })` creates further loggers. */
 export function createLogger(options: LogOptions, destination?: LogDestination): Logger {
   if (destination !== undefined) return loggerTo(destination, options);
   const logger = loggerTo({ write: writeStderr }, options);
@@ -60,7 +61,7 @@ function loggerTo(destination: LogDestination, options: LogOptions): Logger {
   return pino(settings, { write: (line: string) => destination.write(toText(line)) });
 }
 
-/** The fields of a line with long texts cut, also in nested values. Copied only if a text is cut. */
+/** Returns the fields of a line with long texts cut, also in nested values. The fields are copied only if a text is cut. */
 function cutFields(fields: Record<string, unknown>, depth = 2): Record<string, unknown> {
   let cutOnes: Record<string, unknown> | null = null;
   for (const key in fields) {
@@ -89,7 +90,10 @@ function cutError(error: Error): object {
   return { ...cutFields(fields), stack: cut(stack, maxStackLength) };
 }
 
-/** The key at the top level, and one and two levels down: headers, and requests with headers. */
+/**
+ * Returns the paths of a key at the top level, and one and two levels down. These levels contain headers, and requests with
+ * headers.
+ */
 function pathsOf(key: string): string[] {
   return [`["${key}"]`, `*["${key}"]`, `*.*["${key}"]`];
 }
@@ -106,20 +110,23 @@ function textFormatter(): (line: string) => string {
   });
 }
 
-/** key=value, except for fields that the line shows already. */
+/** Writes a field as key=value. Returns nothing for fields that the line shows elsewhere. */
 function toPair([key, value]: [string, unknown]): string[] {
   if (key === "level" || key === "time" || key === "msg" || (key === "err" && stackOf(value) !== "")) return [];
   const isPlainWord = typeof value !== "object" && /^[^\s"=\p{C}]+$/u.test(String(value));
   return [`${key}=${isPlainWord ? value : JSON.stringify(value).replace(/\p{C}/gu, escaped)}`];
 }
 
-/** JSON escapes only some of the control and invisible characters of a terminal. */
+/**
+ * Escapes a character. JSON itself escapes only some of the control characters and invisible characters that a terminal
+ * interprets.
+ */
 function escaped(character: string): string {
   const units = Array.from({ length: character.length }, (_, i) => character.charCodeAt(i));
   return units.map((unit) => `\\u${unit.toString(16).padStart(4, "0")}`).join("");
 }
 
-/** Stack of an error, for the lines after the message. */
+/** Returns the stack of an error, which is written on the lines after the message. */
 function stackOf(error: unknown): string {
   return typeof error === "object" && error !== null && "stack" in error ? `\n${error.stack}` : "";
 }

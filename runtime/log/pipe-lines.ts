@@ -1,18 +1,19 @@
-// Pipe lines: writes lines to a pipe or socket whose reader may be slow or gone. If the pipe is full, lines wait in a bounded
-// buffer; lines beyond it are dropped and counted. Writes do not block this thread; flush() does. Used by stderr.ts.
+// Pipe lines: writes lines to a pipe or socket whose reader may be slow or gone. While the pipe is full, lines wait in a
+// bounded buffer. Lines that do not fit are dropped and counted. Writes do not block this thread, but flush() does. Used by
+// stderr.ts.
 import { writeSync } from "node:fs";
 
 export interface PipeLinesOptions {
-  /** A descriptor that does not block. */
+  /** A file descriptor in non-blocking mode. */
   readonly fd: number;
-  /** Most bytes of lines that wait for room. */
+  /** Maximum number of bytes of lines that wait for room in the pipe. */
   readonly maxWaitingBytes?: number;
   /** Called with the number of dropped lines, once there is room for a line that reports it. */
   readonly onLost: (count: number) => void;
 }
 
 const defaultMaxWaitingBytes = 2 ** 20;
-/** Interval of attempts to write to a full pipe. */
+/** Interval in ms between attempts to write to a full pipe. */
 const retryMs = 50;
 const flushRetryMs = 5;
 
@@ -20,12 +21,12 @@ export class PipeLines {
   readonly #fd: number;
   readonly #maxWaitingBytes: number;
   readonly #onLost: (count: number) => void;
-  /** In order; the first may be the rest of a partly written line. */
+  /** Waiting lines in order. The first may be the rest of a line that was partly written. */
   readonly #waiting: Buffer[] = [];
   #waitingBytes = 0;
   #lostCount = 0;
   #retry: NodeJS.Timeout | null = null;
-  /** The reader is gone for good. */
+  /** True if the reader is permanently gone. */
   #isBroken = false;
 
   constructor({ fd, maxWaitingBytes = defaultMaxWaitingBytes, onLost }: PipeLinesOptions) {
@@ -39,13 +40,13 @@ export class PipeLines {
     const bytes = Buffer.from(line);
     const rest = this.#waiting.length === 0 ? this.#send(bytes) : bytes;
     if (rest.byteLength === 0) return;
-    // The rest of a partly written line is always kept.
+    // The rest of a partly written line is always kept, even above the limit.
     if (rest === bytes && this.#waitingBytes + rest.byteLength > this.#maxWaitingBytes) this.#lostCount++;
     else this.#keep(rest);
     this.#retry ??= setInterval(() => this.#sendWaiting(), retryMs).unref();
   }
 
-  /** Blocks this thread until all lines are written, for at most `limitMs`. Called before the process exits. */
+  /** Blocks this thread until all lines are written, but at most for `limitMs`. Called before the process exits. */
   flush(limitMs: number): void {
     const deadline = performance.now() + limitMs;
     const unused = new Int32Array(new SharedArrayBuffer(4));
@@ -77,7 +78,7 @@ export class PipeLines {
     if (lostCount > 0) this.#onLost(lostCount);
   }
 
-  /** Writes what there is room for; returns the rest. */
+  /** Writes as much as the pipe accepts, and returns the rest. */
   #send(bytes: Buffer): Buffer {
     try {
       return bytes.subarray(writeSync(this.#fd, bytes));

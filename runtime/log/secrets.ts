@@ -1,5 +1,5 @@
-// Removal of secrets from logged JSON: values of keys with names of secrets, at any depth, also in JSON inside a string of other
-// JSON (arguments of tool calls). Takes time linear in the text.
+// Secret removal from logged JSON: removes the values of keys that are names of secrets. It works at any depth, also in JSON
+// inside a string of other JSON (arguments of tool calls). Takes time linear in the text.
 
 const REDACTED = "[redacted]";
 
@@ -7,18 +7,21 @@ const secretName =
   /^(?:(?:proxy-)?authorization|(?:set-)?cookie|tokensource|(?:(?!(?:bos|eos|pad|unk|stop)_).*[_-])?(?:token|secret|password|passphrase|passwd|api[_-]?key|(?:access|private|secret)[_-]?key))$/i;
 const secretCamelName = /[a-z](?:Token|Secret|Password|Passphrase|ApiKey|AccessKey|PrivateKey)$/;
 
-// In JSON inside a string, each quote has backslashes before it, and whitespace may be written as \n, \r and \t.
+// Inside a JSON string, each quote is preceded by backslashes, and white space may be written as \n, \r and \t.
 const gap = String.raw`[\s\\nrt]*`;
 const key = new RegExp(String.raw`(?<!\\)(\\*)"([\w-]{1,64})\1"${gap}:`, "g");
 const keyPlace = new RegExp(`[{,]${gap}$`);
-/** Characters examined before a key, to tell it from a quoted word. */
+/** Number of characters examined before a key, to distinguish it from a quoted word. */
 const keyPlaceLength = 200;
 const listStart = new RegExp(String.raw`${gap}\[`, "y");
 const listNext = new RegExp(`${gap},`, "y");
 const quote = new RegExp(`${gap}"`, "y");
 const logprobNext = new RegExp(`${gap},${gap}"logprob`, "y");
 
-/** JSON, or a part of it, without its secrets. `token` fields next to `logprob` fields are a model's tokens, not secrets. */
+/**
+ * Returns JSON, or a part of it, without its secrets. A `token` field next to a `logprob` field is a model's token, so it is
+ * kept.
+ */
 export function withoutSecrets(json: string): string {
   let kept = "";
   let keptTo = 0;
@@ -48,7 +51,7 @@ function isKeyPlace(json: string, at: number): boolean {
   return keyPlace.test(json.slice(Math.max(at - keyPlaceLength, 0), at));
 }
 
-/** End of the match at `from`; null: no match. */
+/** Returns the end of the match at `from`; null: no match. */
 function endOf(form: RegExp, json: string, from: number): number | null {
   form.lastIndex = from;
   return form.test(json) ? form.lastIndex : null;
@@ -58,13 +61,14 @@ interface Text {
   readonly start: number;
   readonly end: number;
   readonly next: number;
-  /** It has a closing quote. */
+  /** True if the string has a closing quote. */
   readonly isClosed: boolean;
 }
 
 /**
- * The string that begins at `from`, whose quotes have `escapes` backslashes before them; null: none. A quote with more
- * backslashes ends it if the others are escaped backslashes; a quote with fewer ends the enclosing string.
+ * Returns the string that begins at `from`; null: there is none. Its quotes are preceded by `escapes` backslashes. A quote with
+ * more backslashes ends the string if the additional ones are escaped backslashes. A quote with fewer ends the enclosing
+ * string.
  */
 function stringAt(json: string, from: number, escapes: number): Text | null {
   const start = endOf(quote, json, from);

@@ -1,50 +1,53 @@
-// Client paces: classifies clients by the durations of their recent tasks. Used if clients wait for each other's work. Bounded: the
-// clients seen longest ago are dropped first.
+// Client paces: classifies clients by the durations of their recent tasks. Used where clients wait for each other's work. The
+// number of remembered clients is bounded; the least recently seen ones are dropped first.
 import { LruMap } from "../collections.ts";
 import type { FairQueue } from "./fair-queue.ts";
 
-/** How long a client is slow after a slow task, and trusted after its last short one. */
+/** Time in ms that a client counts as slow after a slow task, and as trusted after its last short task. */
 const slowForMs = 60_000;
 const trustedForMs = 600_000;
-/** A client is trusted when all its tasks have been short for this time: not with the first requests of a burst. */
+/**
+ * Time in ms for which all tasks of a client must have been short before it is trusted. So the first requests of a burst are
+ * not trusted.
+ */
 const trustAfterMs = 2000;
-/** Wait after a task that was not short until the client can be trusted again. */
+/** Time in ms until a client can be trusted again after a task that was not short. */
 const trustAgainMs = 10_000;
-/** A worker is kept free for trusted clients while one of them has finished a task within this time. */
+/** Time in ms after a trusted client's last finished task during which one worker is kept free for trusted clients. */
 const presentForMs = 10_000;
-/** A client is long-trusted if it has been trusted for this share of the longest time among recent clients. */
+/** A client is long-trusted if it has been trusted for this fraction of the longest time among recent clients. */
 const longTrustShare = 0.5;
 const maxRemembered = 1024;
 
-/** Period in which all tasks of a client were short, by performance.now(). */
+/** Period in which all tasks of a client were short. Times are from performance.now(). */
 interface ShortSpan {
-  /** In the future after a task that was not short. */
+  /** Start of the period. After a task that was not short, it is in the future. */
   readonly sinceMs: number;
   readonly lastMs: number;
 }
 
 export class ClientPaces {
   readonly #quickMs: number;
-  /** Time of the last slow task, by client. */
+  /** Time of the last slow task by client. */
   readonly #slow = new LruMap<string, number>(maxRemembered);
-  /** Trusted and other clients. Two maps, so that newcomers displace no trusted client. */
+  /** Trusted clients and other clients. They are in separate maps, so that new clients displace no trusted client. */
   readonly #trusted = new LruMap<string, ShortSpan>(maxRemembered);
   readonly #others = new LruMap<string, ShortSpan>(maxRemembered);
   #lastTrustedMs = Number.NEGATIVE_INFINITY;
 
-  /** Tasks longer than `quickMs` are slow; tasks shorter than half of it are short. */
+  /** Tasks longer than `quickMs` are slow. Tasks shorter than half of it are short. */
   constructor(quickMs: number) {
     this.#quickMs = quickMs;
   }
 
-  /** A client's task is slow. */
+  /** Records that a task of a client is slow. */
   slow(client: string): void {
     this.#trusted.delete(client);
     this.#others.delete(client);
     this.#slow.set(client, performance.now());
   }
 
-  /** A client's task has ended within `quickMs`. */
+  /** Records that a task of a client has ended within `quickMs`. */
   quick(client: string, tookMs: number): void {
     const lastMs = performance.now();
     const known = this.#trusted.peek(client) ?? this.#others.peek(client);
@@ -71,12 +74,15 @@ export class ClientPaces {
     return span !== undefined && performance.now() - span.lastMs < trustedForMs;
   }
 
-  /** Whether a trusted client was active recently. */
+  /** True if a trusted client was active recently. */
   get hasTrusted(): boolean {
     return performance.now() - this.#lastTrustedMs < presentForMs;
   }
 
-  /** Takes the next item of a trusted client, out of turn; with `onlyLongTrusted`, of a long-trusted one. */
+  /**
+   * Takes the next item of a trusted client, ahead of its turn. With `onlyLongTrusted`, takes only an item of a long-trusted
+   * client.
+   */
   takeTrusted<Item extends { readonly client: string }>(
     queue: FairQueue<Item>,
     onlyLongTrusted = false,
@@ -90,13 +96,13 @@ export class ClientPaces {
     return undefined;
   }
 
-  /** For how long all tasks of a trusted client have been short. */
+  /** Returns how long all tasks of a trusted client have been short, in ms. */
   #spanMs(client: string): number {
     const sinceMs = this.#trusted.peek(client)?.sinceMs;
     return sinceMs === undefined ? 0 : performance.now() - sinceMs;
   }
 
-  /** The longest time that a recent client has been trusted. */
+  /** The longest time in ms for which a recent client has been trusted. */
   get #longestSpanMs(): number {
     const nowMs = performance.now();
     let longestMs = 0;

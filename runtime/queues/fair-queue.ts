@@ -1,6 +1,6 @@
-// Fair queue: clients take turns; the items of one client are first in, first out. Used for requests of several clients that wait
-// for slots, task workers and the like. Every operation is O(1), amortised over clients without items; memory is allocated only
-// when an item arrives and when its client has a turn.
+// Fair queue: clients take turns; the items of one client are first in, first out. Used for requests of several clients that
+// wait for slots, for task workers and similar queues. Every operation is O(1), amortized over clients without items. Memory is
+// allocated only when an item arrives and when its client has a turn.
 import { type Link, LinkedList } from "./linked-list.ts";
 
 /** Waiting items of one client. */
@@ -15,18 +15,18 @@ interface Lane<T> {
 interface Place<T> {
   readonly lane: Lane<T>;
   readonly inLane: Link<T>;
-  /** null: the wait has no limit. */
+  /** Link in the list of items by arrival; null: the item's wait is not limited. */
   readonly inArrivals: Link<T> | null;
 }
 
 export class FairQueue<T extends { readonly client: string }> {
   readonly #places = new Map<T, Place<T>>();
   readonly #lanes = new Map<string, Lane<T>>();
-  /** Clients without a recent turn: they alternate with the round, and go first. */
+  /** Clients without a recent turn. Their turns alternate with those of the round, and they are first. */
   readonly #newcomers = new LinkedList<Lane<T>>();
   /**
-   * Clients that have had a turn, the longest ago first. A client without items keeps its position until the round reaches it,
-   * so sending requests one after another brings no advantage.
+   * Clients that have had a turn, least recent first. A client without items keeps its position until the round reaches it. So
+   * a client gains no advantage by sending requests one after another.
    */
   readonly #round = new LinkedList<Lane<T>>();
   readonly #arrivals = new LinkedList<T>();
@@ -36,7 +36,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return this.#places.size;
   }
 
-  /** The item with a limited wait that has waited longest. */
+  /** The item that has waited longest, among items with a limited wait. */
   get oldest(): T | undefined {
     return this.#arrivals.first;
   }
@@ -47,7 +47,7 @@ export class FairQueue<T extends { readonly client: string }> {
     this.#places.set(item, { lane, inLane: lane.items.push(item), inArrivals });
   }
 
-  /** Puts an item back as the first of its client; its wait has no limit any more. */
+  /** Puts an item back as the first item of its client. Its wait is no longer limited. */
   putBack(item: T): void {
     const lane = this.#laneOf(item.client);
     this.#places.set(item, { lane, inLane: lane.items.unshift(item), inArrivals: null });
@@ -63,7 +63,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return item;
   }
 
-  /** Takes an item out of turn. Its client becomes the last one of the round. */
+  /** Takes an item ahead of its turn. Its client moves to the end of the round. */
   takeAhead(item: T): void {
     const lane = this.#places.get(item)?.lane;
     if (lane === undefined) return;
@@ -71,20 +71,20 @@ export class FairQueue<T extends { readonly client: string }> {
     this.#hadTurn(lane, item);
   }
 
-  /** The next item of each client. */
+  /** Yields the next item of each client. */
   *next(): Generator<T> {
     for (const list of [this.#newcomers, this.#round]) {
       for (const { items } of list) if (items.first !== undefined) yield items.first;
     }
   }
 
-  /** Items of a client, the newest first. */
+  /** Yields the items of a client, newest first. */
   *newestOf(client: string): Generator<T> {
     const lane = this.#lanes.get(client);
     if (lane !== undefined) yield* lane.items.backwards();
   }
 
-  /** Removes an item without a turn. False if it is not in the queue. */
+  /** Removes an item without using a turn. Returns false if the item is not in the queue. */
   remove(item: T): boolean {
     const place = this.#places.get(item);
     if (place === undefined) return false;
@@ -104,7 +104,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return this.#places.keys();
   }
 
-  /** Throws unless each item is in exactly one lane, and each lane in exactly one list. */
+  /** Throws if an item is not in exactly one lane, or a lane is not in exactly one list. */
   checkIntegrity(): void {
     const lanes = [...this.#newcomers, ...this.#round];
     const items = lanes.flatMap((lane) => [...lane.items]);
@@ -133,7 +133,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return lane;
   }
 
-  /** Removes and returns the first lane with items; empty lanes before it are dropped. */
+  /** Removes and returns the first lane that has items. Drops empty lanes before it. */
   #nextOf(list: LinkedList<Lane<T>>): Lane<T> | undefined {
     for (let lane = list.first; lane !== undefined; lane = list.first) {
       list.remove(lane.turn);
@@ -143,7 +143,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return undefined;
   }
 
-  /** Called when the queue is empty: the order of turns has no effect any more. */
+  /** Forgets the turns. Called when the queue is empty, because the order of turns then has no effect. */
   #forgetTurns(): void {
     this.#lanes.clear();
     this.#newcomers.clear();

@@ -1,4 +1,4 @@
-// Gate: limits the number of concurrent runs. Used if each run needs much memory or thread time.
+// Gate: limits the number of concurrent runs. Used if each run needs much memory or much time of the thread.
 import { FairQueue } from "./fair-queue.ts";
 
 interface Waiting {
@@ -10,14 +10,14 @@ export class Gate {
   #free: number;
   readonly #waiting = new FairQueue<Waiting>();
 
-  /** `places`: most runs at once. */
+  /** `places`: maximum number of concurrent runs. */
   constructor(places: number) {
     this.#free = places;
   }
 
   /**
-   * Starts the run when a place is free. Waiting clients take turns; one client's runs start in the order of their arrival. A freed
-   * place is reused in the next turn of the event loop.
+   * Starts the run as soon as fewer runs are active than allowed. Waiting clients take turns. Runs of one client start in the
+   * order of their arrival. When a run ends, the next one starts in the next turn of the event loop.
    */
   async pass<T>(run: () => Promise<T>, client = ""): Promise<T> {
     if (this.#free > 0) this.#free--;

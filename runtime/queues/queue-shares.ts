@@ -1,20 +1,21 @@
 // Queue shares: counts the waiting items of each client, and decides which items are displaced from a full queue. Used by the
-// scheduler's queue, the text side before it, and the requests that wait for a model to load.
+// scheduler's queue, by the text processing before it, and for requests that wait for a model to load.
 
-/** Requests of a client that may be displaced, the newest first, each as its items. */
+/** Yields the requests of a client that may be displaced, newest first. Each request is the list of its items. */
 export type NewestRequests<T> = (client: string) => Iterator<readonly T[]>;
 
 /**
- * A single client may fill a queue. With several clients the places are shared: a request of n items that finds too few free
- * places displaces items of clients that have more waiting than its own client will have, from the client with most, newest
- * request first. Each displacement brings the two clients closer to equal, so the displaced client cannot take the place back.
- * Requests are displaced as a whole, and only if none of their items has begun, or if they are paused because their reader
- * is behind. Priority does not count: otherwise one client could keep all places with a high priority.
+ * A single client may fill a queue. With several clients, the positions in the queue are shared. If a request of n items finds
+ * too few free positions, it displaces items of clients that have more waiting items than its own client will have. It begins
+ * with the client that has most, and with that client's newest request. Each displacement brings the two clients closer to
+ * equal, so the displaced client cannot take the position back. Requests are displaced as a whole. They are displaced only if
+ * none of their items has begun, or if they are paused because their reader is slow. Priority does not count, because otherwise
+ * one client could keep all positions with a high priority.
  */
 export class QueueShares {
   readonly #counts = new Map<string, number>();
 
-  /** Waiting items of a client. */
+  /** Returns the number of waiting items of a client. */
   of(client: string): number {
     return this.#counts.get(client) ?? 0;
   }
@@ -29,7 +30,10 @@ export class QueueShares {
     else this.#counts.delete(client);
   }
 
-  /** Whether `count` more items of a client fit, given `free` places and the items of others that may be displaced. */
+  /**
+   * True if `count` more items of a client fit, given `free` free positions and the items of other clients that may be
+   * displaced.
+   */
   hasRoomFor(client: string, count: number, free: number): boolean {
     let places = free;
     if (places >= count) return true;
@@ -39,7 +43,8 @@ export class QueueShares {
   }
 
   /**
-   * Items to displace for `count` more items of a client, given `free` places; null: too few can be displaced. Changes nothing.
+   * Returns the items to displace for `count` more items of a client, given `free` free positions; null: not enough items can
+   * be displaced. Changes nothing.
    */
   displacedBy<T>(client: string, count: number, free: number, newestOf: NewestRequests<T>): readonly T[] | null {
     const displaced: T[] = [];
@@ -55,14 +60,14 @@ export class QueueShares {
       );
       if (most === null) return null;
       const { done, value } = most.requests.next();
-      // The client's other requests cannot be displaced.
+      // If the iterator is done, the client's other requests cannot be displaced.
       most.waiting = done ? 0 : most.waiting - value.length;
       if (!done) displaced.push(...value);
     }
     return displaced;
   }
 
-  /** Throws unless the counts match these clients' items. */
+  /** Throws if the counts do not match these clients' items. */
   checkIntegrity(clients: Iterable<string>): void {
     const counted = new Map<string, number>();
     for (const client of clients) counted.set(client, (counted.get(client) ?? 0) + 1);

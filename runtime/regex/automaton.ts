@@ -16,7 +16,7 @@ import {
 } from "./states.ts";
 import { spend, spendOn } from "./work.ts";
 
-/** Texts that match both. */
+/** Returns the automaton of the texts that match both. */
 export function both(a: Automaton, b: Automaton): Automaton {
   if (a === anyText) return b;
   if (b === anyText) return a;
@@ -50,7 +50,7 @@ class Ranges {
   }
 }
 
-/** The common characters of each two edges, found in one walk along the ranges of both states. */
+/** Yields the characters that an edge of each state has in common. Finds them in one walk along the ranges of both states. */
 function commonEdges(a: State, b: State, left: Int32Array, right: Int32Array) {
   spend((left.length + right.length) / 8);
   const sets = new Map<number, number[]>();
@@ -73,7 +73,7 @@ function commonEdges(a: State, b: State, left: Int32Array, right: Int32Array) {
   });
 }
 
-/** Texts that do not match. */
+/** Returns the automaton of the texts that do not match. */
 export function not(automaton: Automaton): Automaton {
   const sink = automaton.length;
   const states = automaton.map(({ accepts, edges }) => {
@@ -85,7 +85,7 @@ export function not(automaton: Automaton): Automaton {
   return least(states);
 }
 
-/** Texts of `min` to `max` characters; null: no upper bound. */
+/** Returns the automaton of texts of `min` to `max` characters; null: no upper bound. */
 export function ofLength(min: number, max: number | null): Automaton {
   const last = max ?? min;
   const states: State[] = [];
@@ -114,8 +114,8 @@ export function isEmpty(automaton: Automaton): boolean {
 }
 
 /**
- * Lengths of the shortest and the longest text that match; max is Infinity if there is no longest. The automaton must
- * be minimal.
+ * Returns the lengths of the shortest and the longest text that match. max is Infinity if there is no longest one. The
+ * automaton must be minimal.
  */
 export function lengths(automaton: Automaton): { min: number; max: number } {
   let min = Number.POSITIVE_INFINITY;
@@ -125,7 +125,7 @@ export function lengths(automaton: Automaton): { min: number; max: number } {
   return { min, max: longest(automaton) };
 }
 
-/** By state: the least number of characters from the start to it; undefined if it is not reached. */
+/** Returns, for each state, the minimum number of characters from the start to it; undefined if it is not reachable. */
 function distances(automaton: Automaton): readonly number[] {
   const distance: number[] = [];
   distance[0] = 0;

@@ -1,5 +1,5 @@
-// Character sets: Unicode code points as a flat list lo, hi, lo, hi of sorted, disjoint ranges, both ends inclusive.
-// Surrogates are in no set: a model writes whole characters. Pure.
+// Character sets: Unicode code points as a flat list lo, hi, lo, hi of sorted, disjoint ranges, both ends inclusive. No set
+// contains surrogates, because a model writes complete characters. Pure.
 
 import { otherCases } from "./unicode/letter-cases.ts";
 import { spend, spendOn } from "./work.ts";
@@ -11,7 +11,7 @@ export const anyChar: CharSet = [0, 0xd7ff, 0xe000, 0x10ffff];
 export const asciiChars: CharSet = [0, 0x7f];
 export const digitChars: CharSet = [0x30, 0x39];
 
-/** The other case of letters is not looked up one by one in larger sets. */
+/** Maximum size of a set whose letters are looked up one by one to find the other case. */
 const maxFolded = 4096;
 
 export function charSet(ranges: Iterable<readonly [number, number]>): CharSet {
@@ -41,7 +41,7 @@ export function union(...sets: readonly CharSet[]): CharSet {
   return unionOf(sets);
 }
 
-/** Merges by halves, so a range is copied log2(sets) times. */
+/** Merges sets by halves, so that each range is copied only log2(sets) times. */
 export function unionOf(sets: readonly CharSet[], from = 0, to = sets.length): CharSet {
   if (to - from <= 1) return sets[from] ?? noChar;
   const middle = (from + to) >> 1;
@@ -114,7 +114,7 @@ export function charCount(set: CharSet): number {
   return count;
 }
 
-/** The set with the letters of the other case added; null if it has more than `maxFolded` characters. */
+/** Returns the set with the other case of its letters added; null if it has more than `maxFolded` characters. */
 export function bothCases(set: CharSet): CharSet | null {
   if (charCount(set) > maxFolded) return null;
   const others: (readonly [number, number])[] = [];
@@ -125,10 +125,10 @@ export function bothCases(set: CharSet): CharSet | null {
   return others.length === 0 ? set : union(set, charSet(others));
 }
 
-/** A range of bytes at each place of a UTF-8 sequence. */
+/** The byte range at each position of a UTF-8 sequence. */
 export type ByteRanges = readonly (readonly [number, number])[];
 
-/** The characters beyond ASCII as sequences of byte ranges; each sequence covers well-formed UTF-8 only. */
+/** Returns the characters beyond ASCII as sequences of byte ranges. Each sequence covers only well-formed UTF-8. */
 export function utf8Sequences(set: CharSet): ByteRanges[] {
   spend(set.length);
   const sequences: ByteRanges[] = [];
@@ -146,7 +146,7 @@ const utf8Lengths = [
   [0x10000, 0x10ffff],
 ] as const;
 
-/** Splits lo..hi, of one encoded length, if the bytes behind a lead byte do not cover all of 80..BF. */
+/** Splits lo..hi, whose characters have the same encoded length, if the bytes after a first byte do not cover all of 80..BF. */
 function splitRange(lo: number, hi: number, into: ByteRanges[]): void {
   for (let bits = 18; bits >= 6; bits -= 6) {
     const mask = (1 << bits) - 1;

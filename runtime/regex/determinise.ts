@@ -1,5 +1,5 @@
-// Determinisation: turns a regular expression into a nondeterministic automaton, then into a deterministic one by sets
-// of states. Bounded: throws RegexProblem above its limits. Pure.
+// Determinisation: turns a regular expression into a nondeterministic automaton, and that into a deterministic one whose states
+// are sets of its states. Throws RegexProblem above its limits. Pure.
 
 import { both, not } from "./automaton.ts";
 import { anyChar, type CharSet } from "./char-set.ts";
@@ -11,10 +11,10 @@ import { spend, spendOn } from "./work.ts";
 const maxNodes = 20_000;
 const maxCompared = 32;
 
-/** What a pattern must match: a part of the text, as in a JSON schema, or all of it. */
+/** Whether a pattern must match a part of the text (as in a JSON schema) or the whole text. */
 export type Anchoring = "anywhere" | "whole";
 
-/** The texts a regular expression matches. */
+/** Returns the automaton of the texts that a regular expression matches. */
 export function automatonOf({ node, ahead }: Regex, anchoring: Anchoring): Automaton {
   let result = determinise(anchoring === "whole" ? node : anywhere(node));
   for (const look of ahead) {
@@ -50,7 +50,7 @@ function determinise(node: RegexNode): Automaton {
 
 interface StateSet {
   readonly states: readonly number[];
-  /** Nothing has been read: `^` holds. */
+  /** True if nothing has been read yet, so `^` holds. */
   readonly isStart: boolean;
 }
 
@@ -59,7 +59,7 @@ interface Step {
   readonly to: StateSet;
 }
 
-/** The targets of a set of states: characters that the same edges take are one step. */
+/** Yields the steps from a set of states. Characters that the same edges accept are one step. */
 function* stepsFrom(states: readonly number[], nfa: Nfa): Iterable<Step> {
   const targets = targetsBySet(states, nfa);
   for (const { set, takers } of charsByTakers([...targets.keys()], nfa.sets)) {
@@ -68,7 +68,7 @@ function* stepsFrom(states: readonly number[], nfa: Nfa): Iterable<Step> {
   }
 }
 
-/** The targets of the states' edges, by the number of their set: many edges of a pattern share a set. */
+/** Returns the targets of the states' edges, by the number of their character set. Many edges of a pattern share a set. */
 function targetsBySet(states: readonly number[], nfa: Nfa): ReadonlyMap<number, readonly number[]> {
   const targets = new Map<number, number[]>();
   for (const state of states) {
@@ -94,7 +94,7 @@ interface Taken {
 const setRoom = 2 * maxNodes;
 
 /**
- * The characters of some sets, grouped by the sets that contain them, found in one walk along the borders of all
+ * Groups the characters of some sets by the sets that contain them. Finds the groups in one walk along the borders of all
  * ranges.
  */
 function charsByTakers(numbers: readonly number[], sets: readonly CharSet[]): Iterable<Taken> {
@@ -110,7 +110,7 @@ function charsByTakers(numbers: readonly number[], sets: readonly CharSet[]): It
   return taken.values();
 }
 
-/** The beginning of each range, and the first character behind it. */
+/** Returns the first character of each range, and the first character after it. */
 function bordersOf(numbers: readonly number[], sets: readonly CharSet[]): Float64Array {
   const borders: number[] = [];
   for (const number of numbers) {
@@ -145,7 +145,7 @@ interface NfaEdge {
   readonly to: number;
 }
 
-/** The assertions that hold between two characters. */
+/** The assertions that hold at a position between two characters. */
 type Place = "none" | "start" | "end" | "start+end";
 
 class Nfa {
@@ -153,7 +153,7 @@ class Nfa {
   readonly sets: CharSet[] = [];
   readonly #setNumbers = new Map<CharSet | string, number>();
   readonly #jumps: { readonly to: number; readonly only: "start" | "end" | null }[][] = [];
-  /** By state: the last closure that reached it. */
+  /** For each state, the last closure that reached it. */
   #reachedIn: Int32Array = new Int32Array(0);
   #closures = 0;
 
@@ -163,7 +163,7 @@ class Nfa {
     return this.edges.push([]) - 1;
   }
 
-  /** Appends an expression behind a state; returns the state behind it. */
+  /** Appends an expression after the state `from`. Returns the state after the expression. */
   add(node: RegexNode, from: number): number {
     spend(1);
     switch (node.kind) {
@@ -186,7 +186,7 @@ class Nfa {
     }
   }
 
-  /** The same number for the same characters; large sets are compared by identity only. */
+  /** Returns the same number for equal sets. Large sets are compared only by identity. */
   #setNumber(set: CharSet): number {
     const key = set.length <= maxCompared ? set.join() : set;
     const known = this.#setNumbers.get(key);
@@ -217,7 +217,7 @@ class Nfa {
     return to;
   }
 
-  /** All states reached from these without reading a character, sorted. */
+  /** Returns all states that can be reached from these without reading a character, sorted. */
   closure(states: readonly number[], place: Place): readonly number[] {
     if (this.#reachedIn.length < this.edges.length) this.#reachedIn = new Int32Array(this.edges.length);
     const closure = ++this.#closures;

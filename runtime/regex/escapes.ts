@@ -1,5 +1,4 @@
-// Escapes: the characters that a letter behind a backslash stands for, and the named sets of the syntax. For parse.ts.
-// Pure.
+// Escapes: the characters that a letter after a backslash stands for, and the named sets of the syntax. Used by parse.ts. Pure.
 import { type CharSet, charSet, charsOf, complement, digitChars, union } from "./char-set.ts";
 
 const wordChars = union(

@@ -6,7 +6,7 @@ import { DefaultMap } from "../collections.ts";
 import { type Automaton, explore, noText, rangesOfState, type State, stateOf } from "./states.ts";
 import { spend, spendOn } from "./work.ts";
 
-/** The automaton of the same texts with the fewest states, without dead ends. */
+/** Returns the automaton with the fewest states for the same texts, without dead ends. */
 export function least(automaton: Automaton): Automaton {
   spend(20);
   const live = trimmed(automaton);
@@ -14,7 +14,10 @@ export function least(automaton: Automaton): Automaton {
   return merged(live, parts);
 }
 
-/** Removes states that are not reached or from which nothing is accepted; the rest is in the order of reaching. */
+/**
+ * Removes states that are not reachable or cannot reach acceptance. The others are numbered in the order in which they are
+ * reached.
+ */
 function trimmed(automaton: Automaton): Automaton {
   const ending = endingStates(automaton);
   if (ending[0] === 0) return noText;
@@ -34,7 +37,7 @@ function trimmed(automaton: Automaton): Automaton {
   });
 }
 
-/** By state: 1 if some text is accepted from it. */
+/** Returns, for each state, 1 if some text is accepted from it. */
 function endingStates(automaton: Automaton): Uint8Array {
   const ending = new Uint8Array(automaton.length);
   const sources = sourcesOf(automaton);
@@ -51,7 +54,7 @@ function endingStates(automaton: Automaton): Uint8Array {
   return ending;
 }
 
-/** By state: the states with edges to it. */
+/** Returns, for each state, the states with edges to it. */
 function sourcesOf(automaton: Automaton): { of(at: number): Int32Array } {
   const starts = new Int32Array(automaton.length + 1);
   let count = 0;
@@ -79,16 +82,16 @@ interface Group {
   readonly states: number[];
 }
 
-/** A partition of the states: states within one part cannot be told apart so far. */
+/** A partition of the states. States in the same part have not been distinguished so far. */
 class Partition {
-  /** By state: its ranges of characters in order, each as first, last and target state. */
+  /** For each state, its ranges of characters in order, each as first character, last character and target state. */
   readonly #ranges: readonly Int32Array[];
   readonly #sources: { of(at: number): Int32Array };
   readonly #partOf: Int32Array;
-  /** The states, grouped by part, and the place of each. */
+  /** The states, grouped by part, and the position of each state. */
   readonly #states: Int32Array;
   readonly #places: Int32Array;
-  /** By part: its first place, and the one behind its last. */
+  /** For each part, its first position and the position after its last. */
   readonly #starts: number[] = [];
   readonly #ends: number[] = [];
 
@@ -109,7 +112,7 @@ class Partition {
     this.#setPart(1, refusing, automaton.length);
   }
 
-  /** The part of each state when no part splits any more. */
+  /** Splits parts until no part splits any more. Returns the part of each state. */
   parts(): Int32Array {
     let moved: readonly number[] = Array.from(this.#states);
     while (moved.length > 0) {
@@ -119,7 +122,7 @@ class Partition {
     return this.#partOf;
   }
 
-  /** The states with edges to these, except states that are alone in their parts. */
+  /** Returns the states with edges to these, except states that are the only one in their part. */
   #leadingTo(states: readonly number[]): ReadonlySet<number> {
     const found = new Set<number>();
     for (const at of states) {
@@ -133,7 +136,7 @@ class Partition {
     return found;
   }
 
-  /** The groups of each part. */
+  /** Yields the groups of each part. */
   #groups(states: ReadonlySet<number>): Iterable<readonly Group[]> {
     const byHash = new DefaultMap<number, Group[]>(() => []);
     const byPart = new DefaultMap<number, Group[]>(() => []);
@@ -156,7 +159,8 @@ class Partition {
   }
 
   /**
-   * A state's characters by the parts they lead to: first, last, part, and so on; neighbours of one part are merged.
+   * Returns a state's characters by the parts they lead to: first, last, part, and so on. Adjacent ranges that lead to the same
+   * part are merged.
    */
   #runs(at: number): readonly number[] {
     const ranges = this.#ranges[at] as Int32Array;
@@ -172,7 +176,8 @@ class Partition {
   }
 
   /**
-   * Makes the groups of one part, and the rest of it, parts of their own; returns the states of all but the largest.
+   * Makes each group of a part, and the rest of the part, a separate part. Returns the states of all these parts but the
+   * largest.
    */
   #split(groups: readonly Group[]): readonly number[] {
     const part = groups[0]?.part as number;
@@ -183,7 +188,7 @@ class Partition {
       for (const at of states) this.#swap(this.#places[at] as number, place++);
       cuts.push(place);
     }
-    // States that lead to none of the moved states stay together: they are a group as before.
+    // States that lead to none of the moved states remain in one group.
     if (place < end) cuts.push(end);
     const pieces = cuts.slice(1).map((to, i) => ({ from: cuts[i] as number, to }));
     pieces.sort((one, other) => other.to - other.from - (one.to - one.from));
@@ -225,7 +230,10 @@ function areSame(a: readonly number[], b: readonly number[]): boolean {
   return a.length === b.length && a.every((number, i) => number === b[i]);
 }
 
-/** One state for each part, in the order they are reached: the first of it in the automaton stands for all. */
+/**
+ * Returns an automaton with one state for each part, in the order in which they are reached. The first state of a part
+ * represents it.
+ */
 function merged(automaton: Automaton, parts: Int32Array): Automaton {
   const first = new Map<number, number>();
   parts.forEach((part, at) => {

@@ -1,6 +1,5 @@
-// Parser of regular expressions: the syntax of ECMAScript with the `u` flag, as in JSON schemas. Constructs that an
-// automaton cannot follow (backreferences, lookaround, word boundaries) are refused by name. Pure, linear in the
-// pattern.
+// Parser of regular expressions: the syntax of ECMAScript with the `u` flag, as in JSON schemas. Constructs that an automaton
+// cannot represent (backreferences, lookaround, word boundaries) are rejected by name. Linear in the pattern. Pure.
 
 import {
   anyChar,
@@ -22,7 +21,7 @@ import { spend } from "./work.ts";
 
 const maxLength = 10_000;
 const maxDepth = 100;
-/** Larger bounds of a repetition are refused: a grammar writes each repetition out. */
+/** Maximum bound of a repetition. Larger bounds are rejected, because a grammar writes each repetition out. */
 export const maxRepeat = 1000;
 
 const lineChars = complement(lineEnds);
@@ -91,7 +90,7 @@ class Parser {
     const bounds = this.#quantifier();
     if (bounds === null) return of;
     if (of.kind === "start" || of.kind === "end") throw this.#invalid("nothing to repeat");
-    // Laziness does not matter: the texts that match as a whole are the same.
+    // Laziness is ignored, because it does not change which texts match as a whole.
     this.#take("?");
     if (this.#looksAt("*", "+", "?", "{")) throw this.#invalid("nothing to repeat");
     return { kind: "repeat", of, ...bounds };
@@ -160,7 +159,7 @@ class Parser {
     throw new RegexProblem("unsupported", `the group "(?${this.#rest(3)}" is not supported`);
   }
 
-  /** The part behind an opening parenthesis, up to the closing one. */
+  /** Parses the part after an opening parenthesis, up to the closing one. */
   #group(): RegexNode {
     if (++this.#depth > maxDepth) throw this.#invalid(`groups are nested deeper than ${maxDepth}`);
     const node = this.#choice();
@@ -179,7 +178,7 @@ class Parser {
     return this.#literal(this.#escapedSet());
   }
 
-  /** The part behind a backslash, in a class or outside. */
+  /** Parses the part after a backslash, inside or outside a class. */
   #escapedSet(): CharSet {
     const char = this.#next();
     const known = escapedSets.get(char);

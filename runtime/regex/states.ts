@@ -1,4 +1,4 @@
-// Deterministic automata over characters as data, and their construction state by state. State 0 is the start. Pure.
+// Deterministic automata over characters as plain data, and their construction state by state. State 0 is the start. Pure.
 
 import { anyChar, type CharSet, unionOf } from "./char-set.ts";
 import { RegexProblem } from "./syntax.ts";
@@ -69,14 +69,16 @@ export function stateOf(automaton: Automaton, at: number): State {
   return automaton[at] as State;
 }
 
-/** Whether every text is accepted from a state on. */
+/** True if every text is accepted from this state. */
 export function isAnyText(automaton: Automaton, at: number): boolean {
   const { accepts, edges } = stateOf(automaton, at);
   const [only] = edges;
   return accepts && edges.length === 1 && only?.to === at && only.set.join() === anyChar.join();
 }
 
-/** The ranges of a state's edges in order, each as its first and last character and the index of its edge. */
+/**
+ * Returns the ranges of a state's edges in order, each as its first character, its last character and the index of its edge.
+ */
 export function rangesOfState({ edges }: State): Int32Array {
   let count = 0;
   for (const { set } of edges) count += set.length >> 1;

@@ -12,7 +12,7 @@ export type RegexNode =
 
 export interface Regex {
   readonly node: RegexNode;
-  /** Leading lookaheads: the text must, or must not, continue with this at the pattern's beginning. */
+  /** Lookaheads at the beginning of the pattern: from there, the text must, or must not, continue with `node`. */
   readonly ahead: readonly { readonly node: RegexNode; readonly negated: boolean }[];
 }
 

@@ -1,5 +1,5 @@
-// The minimal automaton of a list of texts. The texts are sorted, so all texts through a state are adjacent, and a
-// state is finished when everything behind it is known. Linear in the characters. Pure.
+// Minimal automaton of a list of texts. The texts are sorted, so all texts through a state are adjacent. A state is finished
+// when everything after it is known. Linear in the number of characters. Pure.
 
 import { charOf } from "./char-set.ts";
 import { type Automaton, type Edge, explore, noText, type State, stateOf } from "./states.ts";
@@ -8,7 +8,10 @@ import { spend, spendOn } from "./work.ts";
 
 const maxTextStates = 20_000;
 
-/** Accepts these texts only. Texts with half surrogate pairs are skipped: a model cannot write them. */
+/**
+ * Returns the automaton that accepts only these texts. Texts with half a surrogate pair are skipped, because a model cannot
+ * write them.
+ */
 export function ofTexts(texts: Iterable<string>): Automaton {
   const sorted = [...new Set(texts)].filter((text) => !/\p{Cs}/u.test(text)).sort();
   if (sorted.length === 0) return noText;
@@ -53,7 +56,7 @@ class Builder {
     );
   }
 
-  /** Finishes the states behind the first `count` characters of the last text. */
+  /** Finishes the states after the first `count` characters of the last text. */
   #close(count: number): void {
     for (let at = this.#chars.length; at > count; at--) {
       const to = this.#numberOf(this.#open.pop() as OpenState);
@@ -61,7 +64,7 @@ class Builder {
     }
   }
 
-  /** One state for all states that accept the same texts from there on. */
+  /** Returns the number of a state. All states that accept the same remaining texts share one number. */
   #numberOf({ accepts, edges }: OpenState): number {
     spend(1 + edges.length);
     const key = `${accepts} ${edges.map(({ set, to }) => `${set[0]}:${to}`).join()}`;

@@ -1,24 +1,25 @@
-// Wide edges: edges of an automaton that take almost any character. The grammar engine looks its whole vocabulary up at
-// each place with one, so edges with the same characters and target become one rule, which is one place. Pure.
+// Wide edges: edges of an automaton that accept almost any character. The grammar engine searches its whole vocabulary at each
+// place (position in the grammar) with such an edge. So edges with the same characters and target become one rule, which is one
+// place. Pure.
 
 import { charCount } from "./char-set.ts";
 import { type Automaton, type Edge, isAnyText } from "./states.ts";
 import { spendOn } from "./work.ts";
 
-/** An edge with more characters admits most of a vocabulary. */
+/** Minimum number of characters of a wide edge. Such an edge admits most of a vocabulary. */
 const wideChars = 512;
 
-/** A place where the engine looks its vocabulary up. */
+/** A place in the grammar where the engine searches its vocabulary. */
 export interface WidePlace {
-  /** Equal for the same place. */
+  /** Key that is equal for the same place. */
   readonly key: string;
-  /** The place is the same in all automata of a grammar: any text follows. */
+  /** True if any text may follow, so the place is the same in all automata of a grammar. */
   readonly isCommon: boolean;
 }
 
 export const anyTextPlace: WidePlace = { key: "any text", isCommon: true };
 
-/** The places of an automaton, each once. */
+/** Returns the wide places of an automaton, each once. */
 export function widePlaces(automaton: Automaton): readonly WidePlace[] {
   const places = new Map<string, WidePlace>();
   const rules = wideRules(automaton);
@@ -33,7 +34,7 @@ export function widePlaces(automaton: Automaton): readonly WidePlace[] {
   return [...places.values()];
 }
 
-/** The wide edges that become rules: edges to any text, and edges that several states share. */
+/** Returns the wide edges that become rules: edges to any text, and edges that several states share. */
 export function wideRules(automaton: Automaton): ReadonlyMap<Edge, WidePlace> {
   const found = new Map<Edge, WidePlace>();
   const counts = new Map<string, number>();

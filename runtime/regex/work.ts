@@ -1,25 +1,28 @@
-// The limit on the work of one translation. Work is counted in units, so the same grammar is always accepted or always
-// refused; a time limit protects slow or loaded machines. A translation is synchronous, so there is one at a time.
+// Work limit of one translation. Work is counted in units, so the same grammar is always accepted or always rejected. A time
+// limit protects slow or loaded machines. A translation is synchronous, so only one runs at a time.
 
 export class TooMuchWork extends Error {}
 
-/** The time limit has ended a translation, not the count: a faster machine may accept the same one. */
+/** The time limit, not the unit count, ended a translation. A faster machine may accept the same grammar. */
 export class OutOfTime extends TooMuchWork {}
 
-/** Some 0.2 s: a unit is an object made, compared or remembered. Usual schemas take up to 40,000. */
+/**
+ * Maximum number of units of one translation: about 0.2 s. A unit is an object created, compared or stored. Usual schemas take
+ * up to 40,000.
+ */
 export const unitsOfTranslation = 200_000;
 /** Number of characters, or of elements copied or scanned in plain loops, that count as one unit. */
 const elementsOfUnit = 16;
-/** Time limit of one translation. The units end it earlier, unless the machine is overloaded. */
+/** Time limit of one translation in ms. The unit limit ends it earlier, unless the machine is overloaded. */
 const maxMs = 4000;
-/** Units between two checks of the clock. */
+/** Number of units between two checks of the clock. */
 const unitsOfLook = 5000;
 
 let unitsLeft = Number.POSITIVE_INFINITY;
 let unitsAtLook = 0;
 let deadline = Number.POSITIVE_INFINITY;
 
-/** Runs a translation, or a part of one; throws TooMuchWork above `units` or the time limit. */
+/** Runs a translation, or a part of one. Throws TooMuchWork above `units` or the time limit. */
 export function bounded<Result>(translate: () => Result, units = unitsOfTranslation): Result {
   const outer = unitsLeft;
   const outerDeadline = deadline;
@@ -37,7 +40,7 @@ export function bounded<Result>(translate: () => Result, units = unitsOfTranslat
 }
 
 /**
- * Makes a value that is cached for ever without counting its work: a grammar's units must not depend on earlier
+ * Creates a value that is cached permanently, without counting its work. The units of a grammar must not depend on earlier
  * grammars.
  */
 export function unmetered<Result>(make: () => Result): Result {
@@ -50,7 +53,7 @@ export function unmetered<Result>(make: () => Result): Result {
   }
 }
 
-/** Counts work: one unit for each object made, compared or remembered. Every loop must call it. Throws TooMuchWork. */
+/** Counts work: one unit for each object created, compared or stored. Every loop must call it. Throws TooMuchWork. */
 export function spend(units: number): void {
   unitsLeft -= units;
   if (unitsLeft >= unitsAtLook) return;
@@ -61,7 +64,7 @@ export function spend(units: number): void {
   }
 }
 
-/** Counts elements of plain lists and characters, which cost less each. */
+/** Counts elements of plain lists, or characters. They cost less than a unit each. */
 export function spendOn(elements: number): void {
   spend(elements / elementsOfUnit);
 }

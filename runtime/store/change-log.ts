@@ -1,5 +1,5 @@
-// Change log: numbers the changes of a store, and keeps the keys of the latest ones. Watchers of every process read it. LMDB does
-// not notify: the log is polled while there are watchers, and read at once after a write of this process.
+// Change log: numbers the changes of a store and keeps the keys of the latest ones. Watchers in every process read it. LMDB
+// does not notify watchers. So the log is polled while there are watchers, and read immediately after a write of this process.
 import { pack, unpack } from "msgpackr";
 import { ServerError } from "../errors.ts";
 import type { WatchListener, WatchTarget } from "./store.ts";
@@ -7,13 +7,13 @@ import type { Table, TableKey, Tables } from "./tables.ts";
 
 const lastKey: TableKey = [0];
 
-/** Changes kept. A watcher that is further behind learns that it has missed some. */
+/** Number of changes kept. A watcher that has missed more learns only that it has missed some. */
 const KEPT = 4096;
-/** Most changes read at once. */
+/** Maximum number of changes read at once. */
 const MOST_READ = 256;
 const POLL_MS = 100;
 
-/** Changes after a given one. */
+/** The changes after a given change. */
 interface Changes {
   /** Keys of the changed entries; null if some are no longer known. */
   readonly keys: ReadonlySet<string> | null;
@@ -23,14 +23,14 @@ interface Changes {
 }
 
 export class ChangeLog {
-  /** [number] of each change to its key in UTF-8; [0] to the last number. */
+  /** Maps [number] of a change to its key in UTF-8, and [0] to the number of the last change. */
   readonly #changes: Table;
 
   constructor(tables: Tables) {
     this.#changes = tables.table("changes");
   }
 
-  /** In a transaction: records a change and returns its number, which is the entry's new version. */
+  /** Records a change and returns its number, which is the entry's new version. Call only inside a transaction. */
   append(key: string): number {
     const number = this.last() + 1;
     this.#changes.put(lastKey, pack(number));
@@ -39,18 +39,18 @@ export class ChangeLog {
     return number;
   }
 
-  /** In a view: number of the last change; 0 if there was none. */
+  /** Returns the number of the last change; 0 if there was none. Call only inside a read transaction. */
   last(): number {
     const found = this.#changes.get(lastKey);
     return found === undefined ? 0 : (unpack(found) as number);
   }
 
-  /** In a view: the changes after number `seen`. */
+  /** Returns the changes numbered above `seen`. Call only inside a read transaction. */
   after(seen: number): Changes {
     const last = this.last();
     if (last === seen) return { keys: new Set(), last, hasMore: false };
     const rows = this.#changes.first(MOST_READ, [seen + 1]);
-    // A last number below `seen`: the folder was replaced by another.
+    // If the last number is below `seen`, the folder was replaced by another one.
     if (rows[0]?.[0] !== seen + 1) return { keys: null, last, hasMore: false };
     const keys = rows.map((row) => Buffer.from(this.#changes.get(row) ?? []).toString());
     return { keys: new Set(keys), last: seen + rows.length, hasMore: seen + rows.length < last };
@@ -66,9 +66,9 @@ export class Watchers {
   readonly #tables: Tables;
   readonly #log: ChangeLog;
   readonly #watchers = new Set<Watcher>();
-  /** Runs while there are watchers. */
+  /** Polling timer. It runs while there are watchers. */
   #timer: NodeJS.Timeout | null = null;
-  /** Number of the last change that was told. */
+  /** Number of the last change that watchers were told. */
   #seen = 0;
 
   constructor(tables: Tables, log: ChangeLog) {
@@ -76,7 +76,7 @@ export class Watchers {
     this.#log = log;
   }
 
-  /** Throws storage_unavailable if the log cannot be read now. Returns what ends the watch. */
+  /** Adds a watcher. Returns a function that removes it. Throws storage_unavailable if the log cannot be read now. */
   add(target: WatchTarget, listener: WatchListener): () => void {
     this.#start();
     const watcher = { target, listener };
@@ -87,7 +87,7 @@ export class Watchers {
     };
   }
 
-  /** Tells the changes since the last check. Called after each write, and by the timer. */
+  /** Tells watchers the changes since the last check. Called after each write, and by the timer. */
   check(): void {
     if (this.#timer === null) return;
     const changes = this.#read();
@@ -110,7 +110,7 @@ export class Watchers {
     this.#timer = setInterval(() => this.check(), POLL_MS).unref();
   }
 
-  /** null if the log cannot be read now: the next check tries again. */
+  /** Reads the changes. Returns null if the log cannot be read now; the next check tries again. */
   #read(): Changes | null {
     try {
       this.#tables.refresh();

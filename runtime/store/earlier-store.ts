@@ -1,21 +1,21 @@
-// Removal of the database of releases before table-store.ts. Nothing reads it any more, and its bytes count
-// towards no limit. Blocks on the disk.
+// Removal of the database of releases before table-store.ts. Nothing reads this database any more, and its bytes do not count
+// towards any limit. Blocks on the disk.
 import { rmdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { open } from "lmdb";
 import { checkLmdbFile } from "./lmdb-file.ts";
 
-/** Its tables: [born, key] of each entry, the entries in two parts, and their count. */
+/** Tables of the earlier database: [born, key] of each entry, the entries in two parts, and their count. */
 const earlierTables = ["ages", "heads", "rests", "sums"];
 
 export interface RemovedStore {
   readonly folder: string;
   readonly entries: number;
-  /** Size of its file. */
+  /** Size of the database file in bytes. */
   readonly bytes: number;
 }
 
-/** null: the folder has no such database. Throws if it cannot be read or removed. */
+/** Removes the earlier database. Returns null if the folder has none. Throws if it cannot be read or removed. */
 export async function removeEarlierStore(folder: string): Promise<RemovedStore | null> {
   const file = join(folder, "data.mdb");
   const bytes = statSync(file, { throwIfNoEntry: false })?.size ?? 0;
@@ -27,12 +27,12 @@ export async function removeEarlierStore(folder: string): Promise<RemovedStore |
   try {
     rmdirSync(folder);
   } catch {
-    // The folder has other files.
+    // Ignored: the folder contains other files.
   }
   return { folder, entries, bytes };
 }
 
-/** null: another database. */
+/** Returns the number of entries; null if it is another database. */
 async function countEntries(folder: string): Promise<number | null> {
   const root = open({ path: folder, noSubdir: false, readOnly: true, maxDbs: earlierTables.length });
   try {

@@ -1,5 +1,5 @@
-// Ledger: counts the entries and bytes of a store, in all and by share, and finds the entry to evict next. Each query takes
-// logarithmic time. A row changes in the same transaction as its entry.
+// Ledger: counts the entries and bytes of a store, in total and by share, and finds the entry to evict next. Each query takes
+// logarithmic time. A ledger row changes in the same transaction as its entry.
 import { pack, unpack } from "msgpackr";
 import type { Table, TableKey, Tables } from "./tables.ts";
 
@@ -7,7 +7,7 @@ import type { Table, TableKey, Tables } from "./tables.ts";
 export interface Counted {
   readonly key: string;
   readonly share: string;
-  /** Milliseconds since 1970. */
+  /** Time at which the entry was added, in milliseconds since 1970. */
   readonly born: number;
   readonly bytes: number;
   /** Milliseconds since 1970; null: never. */
@@ -19,24 +19,24 @@ export interface Totals {
   readonly bytes: number;
 }
 
-/** A row that names an entry by its birth or its expiry. */
+/** A row that refers to an entry by the time it was added or by its expiry. */
 export interface EntryRow {
   readonly key: string;
   readonly by: "born" | "expiresAt";
-  /** The time in the row. It differs from the entry's if the row is a stray one. */
+  /** The time in the row. It differs from the entry's time if the row is stray (left without a matching entry). */
   readonly at: number;
-  /** null: not a row of a share. */
+  /** The share; null if the row does not belong to a share. */
   readonly share: string | null;
 }
 
 interface Share extends Totals {
-  /** When its oldest entry was born. */
+  /** Time at which the oldest entry of the share was added. */
   readonly oldest: number;
 }
 
 const nothing: Totals = { entries: 0, bytes: 0 };
 const totalsKey: TableKey = ["all"];
-/** The value of rows that have only a key. */
+/** Value of rows whose key contains all the data. */
 const row = Uint8Array.of(0);
 
 export class Ledger {
@@ -48,7 +48,7 @@ export class Ledger {
   readonly #shares: Table;
   /** [share, born, key] of every entry. */
   readonly #byShare: Table;
-  /** [entries, -oldest, share] of every share: of shares with equal counts, the one with the oldest entry comes last. */
+  /** [entries, -oldest, share] of every share. Among shares with equal counts, the share with the oldest entry is last. */
   readonly #mostEntries: Table;
   /** [bytes, -oldest, share] of every share. */
   readonly #mostBytes: Table;
@@ -67,20 +67,20 @@ export class Ledger {
     return read(this.#totals.get(totalsKey)) ?? nothing;
   }
 
-  /** Row of the oldest entry; null: no entries. */
+  /** Returns the row of the oldest entry; null if there are no entries. */
   oldest(): EntryRow | null {
     return firstRow(this.#ages, "born");
   }
 
-  /** Row of the entry that expires first; null: none expires. */
+  /** Returns the row of the entry that expires first; null if no entry expires. */
   firstToExpire(): EntryRow | null {
     return firstRow(this.#expiries, "expiresAt");
   }
 
-  /** Row of the oldest entry of the share that has most, except the entry `spared`; null: no other entry. */
+  /** Returns the row of the oldest entry of the largest share, ignoring the entry `spared`. Null if there is no other entry. */
   oldestOfMost(what: keyof Totals, spared: string | null): EntryRow | null {
     const most = what === "entries" ? this.#mostEntries : this.#mostBytes;
-    // The first share may have no other entry than the spared one; the second has.
+    // Two shares are enough. The largest share may have no entry except the spared one, but then the second has another entry.
     for (const [, , share] of most.last(2)) {
       for (const [owner, born, key] of this.#byShare.first(2, [share as string])) {
         if (owner === share && key !== spared)
@@ -104,7 +104,9 @@ export class Ledger {
     this.#count(entry.share, -1, -entry.bytes);
   }
 
-  /** Removes a row whose entry does not exist. It may or may not have been counted: a share without rows counts for nothing. */
+  /**
+   * Removes a row whose entry does not exist. The row may or may not have been counted. A share without rows counts as empty.
+   */
   removeRow({ key, by, at, share }: EntryRow): void {
     if (share === null) {
       const table = by === "born" ? this.#ages : this.#expiries;

@@ -1,17 +1,17 @@
-// Checks of a database folder before LMDB maps its files. LMDB trusts mapped files: an invalid or truncated file, or a page without
-// disk space, would end the process. Reads the two meta pages at the start of the file.
+// Checks of a database folder before LMDB maps its files. LMDB trusts mapped files. An invalid or truncated file, or a page
+// without disk space, would therefore end the process. Reads the two meta pages at the start of the file.
 import { closeSync, fstatSync, openSync, readSync, rmSync, writeFileSync } from "node:fs";
 
 const MAGIC = 0xbeefc0de;
 const metaBytes = 160;
-// Offsets in a meta page.
+// Byte offsets in a meta page.
 const magicAt = 24;
 const pageSizeAt = 48;
 const lastPageAt = 144;
 const transactionAt = 152;
-/** Pages at the end that may be allocated but not written. */
+/** Maximum number of pages at the end of the file that may be allocated but not written. */
 const slackPages = 64;
-/** More than LMDB's table of 126 readers. */
+/** Size of the lock file. It is larger than LMDB's table of 126 readers. */
 const lockFileBytes = 16_384;
 
 /** Throws if the file exists and is not a complete database. An empty file is valid. */
@@ -32,8 +32,8 @@ export function checkLmdbFile(path: string): void {
 }
 
 /**
- * Makes a missing lock file of LMDB, with all its disk space: LMDB maps it without writing it first, and a page without disk
- * space would end the process. Throws the error of the file system.
+ * Creates LMDB's lock file if it is missing, with all its disk space. LMDB maps it without writing it first, and a page without
+ * disk space would end the process. Throws the error of the file system.
  */
 export function makeLockFile(path: string): void {
   try {

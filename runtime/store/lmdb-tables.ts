@@ -1,5 +1,5 @@
-// Tables in an LMDB environment: a folder that several servers of one machine may share. A committed transaction survives a kill.
-// Calls block on the disk: never used on the main thread.
+// Tables in an LMDB environment, which is a folder that several servers on one machine may share. A committed transaction
+// survives a kill. Calls block on the disk, so they are never made on the main thread.
 import { join } from "node:path";
 import { type Database, open, type RootDatabase } from "lmdb";
 import { ServerError } from "../errors.ts";
@@ -7,15 +7,17 @@ import { makeFolder } from "../host/make-folder.ts";
 import { checkLmdbFile, makeLockFile } from "./lmdb-file.ts";
 import type { Table, TableKey, Tables } from "./tables.ts";
 
-/** 12 for each store; see stores.ts. */
+/** Maximum number of tables: 12 for each store (see stores.ts). */
 const MAX_TABLES = 120;
-/** Errors of a write after which the environment stays usable: EIO (also a short write), EFBIG, ENOSPC, EROFS, EDQUOT. */
+/** Codes of write errors after which the environment stays usable: EIO (also a short write), EFBIG, ENOSPC, EROFS, EDQUOT. */
 const passingCodes: readonly unknown[] = [5, 27, 28, 30, 122];
 
 export class LmdbTables implements Tables {
   readonly #folder: string;
   readonly #tables = new Map<string, LmdbTable>();
-  /** null while the environment is closed: after an error that LMDB does not recover from, until the next access. */
+  /**
+   * Null while the environment is closed. It is closed after an error from which LMDB does not recover, until the next access.
+   */
   #root: RootDatabase | null = null;
   #closing: Promise<void> | null = null;
   #isClosed = false;
@@ -29,7 +31,7 @@ export class LmdbTables implements Tables {
     });
   }
 
-  /** Throws config_invalid if the table cannot be made. */
+  /** Returns the table. Throws config_invalid if it cannot be created. */
   table(name: string): Table {
     const known = this.#tables.get(name);
     if (known !== undefined) return known;
@@ -71,7 +73,8 @@ export class LmdbTables implements Tables {
   #open(): RootDatabase {
     checkLmdbFile(join(this.#folder, "data.mdb"));
     makeLockFile(join(this.#folder, "lock.mdb"));
-    // Meta pages are synced with the next commit: a power cut may undo the last transaction, but never a part of it.
+    // Meta pages are synced with the next commit. So a power failure may undo the last transaction as a whole, but never a part
+    // of it.
     const root = open({
       path: this.#folder,
       noSubdir: false,
@@ -94,13 +97,13 @@ export class LmdbTables implements Tables {
     }
   }
 
-  /** Maps errors of the disk and of LMDB to storage_unavailable, which clients may retry. */
+  /** Converts errors of the disk and of LMDB to storage_unavailable, which clients may retry. */
   #guarded<T>(run: () => T): T {
     try {
       return run();
     } catch (error) {
       const code = error instanceof Error && "code" in error ? error.code : null;
-      // Errors of LMDB have numeric codes.
+      // Errors of LMDB have numeric codes, so other errors are thrown unchanged.
       if (typeof code !== "number") throw error;
       if (!passingCodes.includes(code)) this.#abandon();
       throw unavailable(error);
@@ -158,7 +161,7 @@ class LmdbTable implements Table {
   }
 }
 
-/** The binding returns a key with one element as that element. */
+/** Returns the key as an array. The LMDB binding returns a key with one element as that element. */
 function tableKey(key: TableKey | string | number): TableKey {
   return typeof key === "object" ? key : [key];
 }

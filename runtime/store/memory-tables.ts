@@ -1,4 +1,4 @@
-// Tables in memory, for one process. A transaction that throws is not undone.
+// Tables in memory, for a single process. A transaction that throws is not rolled back.
 import type { Table, TableKey, Tables } from "./tables.ts";
 
 export class MemoryTables implements Tables {
@@ -28,7 +28,7 @@ export class MemoryTables implements Tables {
 }
 
 class MemoryTable implements Table {
-  /** Sorted; the value of a key has the same index. */
+  /** Sorted keys. The value of a key has the same index in the list of values. */
   readonly #keys: TableKey[] = [];
   readonly #values: Uint8Array[] = [];
 
@@ -41,7 +41,7 @@ class MemoryTable implements Table {
     const at = this.#position(key);
     const replaced = this.#isAt(at, key) ? 1 : 0;
     this.#keys.splice(at, replaced, key);
-    // A copy: the value may be a view of a larger buffer, and may change.
+    // Store a copy, because the value may be a view of a larger buffer and may change.
     this.#values.splice(at, replaced, new Uint8Array(value));
   }
 
@@ -61,7 +61,7 @@ class MemoryTable implements Table {
     return this.#keys.slice(-limit).reverse();
   }
 
-  /** Index of the key, or of its insertion. */
+  /** Returns the index of the key, or the index at which to insert it. */
   #position(key: TableKey): number {
     let low = 0;
     let high = this.#keys.length;

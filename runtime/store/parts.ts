@@ -1,5 +1,6 @@
-// Parts of a store's entries, kept in chunks so that a slice reads only what it needs. A large part is written ahead in several
-// transactions, with other work of the thread in between; the transaction of its entry then only claims it.
+// Parts of a store's entries, kept in chunks so that a slice reads only what it needs. A large part is written in advance, in
+// several transactions, so that the thread can do other work in between. The transaction of its entry then only claims the
+// part.
 import assert from "node:assert";
 import { randomInt } from "node:crypto";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -8,32 +9,32 @@ import { ServerError } from "../errors.ts";
 import type { Part } from "./store.ts";
 import type { Table, TableKey, Tables } from "./tables.ts";
 
-/** 16 pages of 4 KiB, less what LMDB adds. */
+/** Size of a chunk: 16 pages of 4 KiB, less the bytes that LMDB adds. */
 const CHUNK_BYTES = 16 * 4096 - 16;
-/** Most bytes written in one transaction: about 20 ms on a slow disk. */
+/** Maximum number of bytes written in one transaction: about 20 ms on a slow disk. */
 export const STEP_BYTES = 64 * CHUNK_BYTES;
-/** A part that was written ahead and not claimed after this time is removed: its writer is gone. */
+/** Time in ms after which a part that was written in advance but not claimed is removed, because its writer is gone. */
 const UNCLAIMED_MS = 10 * 60_000;
 
-/** Most parts that one sweep checks. */
+/** Maximum number of parts that one sweep checks. */
 const MOST_UNCLAIMED = 256;
 
 const nextIdKey: TableKey = ["next"];
 /**
- * A new store takes its first id at random below this one. Tables in memory are empty again after a restart, and a reader that
- * still has part ids of the store before must not get bytes of other parts.
+ * Upper limit of a new store's first part id, which is random. Tables in memory are empty after a restart. A reader that still
+ * has part ids of the previous store must not get bytes of other parts.
  */
 const FIRST_IDS = 2 ** 40;
 
-/** The parts of an entry to write: bytes, or parts of the version that it replaces. */
+/** The parts of an entry to write. Each is new bytes, or a part of the version that the entry replaces. */
 export type NewParts = Readonly<Record<string, Uint8Array | Part>>;
 
-/** A part on its way into the store: bytes to write, a part written ahead, or a part that stays. */
+/** A part that is being stored: bytes to write, a part written in advance, or an existing part that is reused. */
 export type Prepared = { readonly bytes: Uint8Array } | { readonly written: Part } | { readonly reused: Part };
 
 export type PreparedParts = ReadonlyMap<string, Prepared>;
 
-/** Bytes that the transaction still has to write. */
+/** Returns the number of bytes that the transaction still has to write. */
 export function bytesToWrite(prepared: PreparedParts): number {
   let sum = 0;
   for (const part of prepared.values()) if ("bytes" in part) sum += part.bytes.byteLength;
@@ -48,9 +49,9 @@ export function preparedBytes(part: Prepared): number {
 export class Parts {
   readonly #tables: Tables;
   readonly #now: () => number;
-  /** [part, number of the chunk] to the chunk. */
+  /** Maps [part, number of the chunk] to the chunk. */
   readonly #chunks: Table;
-  /** [part] of each part that was written ahead to its Unclaimed record. */
+  /** Maps [part] of each part that was written in advance to its Unclaimed record. */
   readonly #unclaimed: Table;
   readonly #ids: Table;
 
@@ -62,7 +63,7 @@ export class Parts {
     this.#ids = tables.table("part-ids");
   }
 
-  /** Makes parts ready for a transaction. Large ones are in the store when this resolves; see `abandon`. */
+  /** Prepares parts for a transaction. Large parts are in the store when this resolves; see `abandon`. */
   async prepare(parts: NewParts): Promise<PreparedParts> {
     const prepared = new Map<string, Prepared>();
     let room = STEP_BYTES;
@@ -82,14 +83,14 @@ export class Parts {
     return prepared;
   }
 
-  /** Removes parts that were written ahead and not claimed. If that fails, `sweep` does it later. */
+  /** Removes parts that were written in advance and not claimed. If the removal fails, `sweep` removes them later. */
   abandon(prepared: PreparedParts): void {
     for (const part of prepared.values()) if ("written" in part) this.#tryToDrop(part.written.id);
   }
 
-  // In a transaction:
+  // The following methods must be called in a transaction:
 
-  /** Throws storage_unavailable if a part that was written ahead is gone. `old`: the parts that may be reused. */
+  /** Throws storage_unavailable if a part that was written in advance is gone. `old`: the parts that may be reused. */
   check(prepared: Prepared, old: readonly Part[]): void {
     if ("reused" in prepared)
       assert(
@@ -101,7 +102,7 @@ export class Parts {
     }
   }
 
-  /** Puts a prepared part into the store. */
+  /** Stores a prepared part. */
   place(prepared: Prepared): Part {
     if ("reused" in prepared) return prepared.reused;
     if ("written" in prepared) {
@@ -117,7 +118,7 @@ export class Parts {
     for (let n = 0; n * CHUNK_BYTES < bytes; n++) this.#chunks.remove([id, n]);
   }
 
-  // In a view:
+  // The following methods must be called in a read transaction:
 
   read(part: number, from: number, to: number): Uint8Array | null {
     const slice = new Uint8Array(to - from);
@@ -132,7 +133,7 @@ export class Parts {
     return slice;
   }
 
-  /** Removes parts that were written ahead and never claimed. */
+  /** Removes parts that were written in advance and never claimed. */
   sweep(): void {
     const keys = this.#tables.view(() => this.#unclaimed.first(MOST_UNCLAIMED));
     for (const [id] of keys) this.#tables.transaction(() => this.#drop(id as number, this.#now() - UNCLAIMED_MS));
@@ -175,11 +176,11 @@ export class Parts {
     try {
       this.#tables.transaction(() => this.#drop(id));
     } catch {
-      // A full disk may have no room for the removal either.
+      // Ignored: a full disk may not have room for the removal either.
     }
   }
 
-  /** Removes an unclaimed part, if it was begun before then. */
+  /** Removes an unclaimed part if it was begun before the time `before`. */
   #drop(id: number, before = Number.POSITIVE_INFINITY): void {
     const found = this.#unclaimed.get([id]);
     if (found === undefined) return;
@@ -191,7 +192,7 @@ export class Parts {
 }
 
 interface Unclaimed {
-  /** When it was begun. */
+  /** Time at which the part was begun. */
   readonly at: number;
   readonly bytes: number;
 }

@@ -1,7 +1,8 @@
-// Store: entries by key, each a small head and large parts that are read in slices. Over the limits, the share with the most
-// entries or bytes loses its oldest entry. Tables (tables.ts) hold the bytes, in memory or on disk.
+// Store: entries by key. Each entry consists of a small head and large parts that are read in slices. Each entry belongs to a
+// share. If a limit is exceeded, the share with the most entries or bytes loses its oldest entry. Tables (tables.ts) hold the
+// bytes, in memory or on disk.
 
-/** A stored part of an entry. Its id is unique in the life of the store. */
+/** A stored part of an entry. Its id is never reused in the store. */
 export interface Part {
   readonly id: number;
   readonly bytes: number;
@@ -12,13 +13,16 @@ export interface Entry<Head, Content = Uint8Array> {
   /** Name of the share that the entry counts towards. */
   readonly share: string;
   readonly parts: Readonly<Record<string, Content>>;
-  /** Milliseconds since 1970 (wallTime() of runtime/clock.ts). From then on the entry is not found. Absent or null: never. */
+  /**
+   * Expiry in milliseconds since 1970 (wallTime() of runtime/clock.ts). After that time, the entry is not found. Absent or
+   * null: it never expires.
+   */
   readonly expiresAt?: number | null;
 }
 
 /** An entry as read from the store. */
 export interface KeptEntry<Head> extends Entry<Head, Part> {
-  /** Larger after each change, and never reused for a key, even after a deletion. */
+  /** Increases with each change. It is never reused for a key, even after the entry was deleted. */
   readonly version: number;
 }
 
@@ -26,66 +30,73 @@ export interface KeptEntry<Head> extends Entry<Head, Part> {
 export type NextEntry<Head> = Entry<Head, Uint8Array | Part>;
 
 export interface ListRequest {
-  /** Prefix of the keys; all keys if absent. */
+  /** Only keys with this prefix are listed; absent: all keys. */
   readonly prefix?: string;
-  /** Cursor of the page before; null for the first page. */
+  /** Cursor of the previous page; null for the first page. */
   readonly cursor: string | null;
-  /** Most entries of the page: at least 1. */
+  /** Maximum number of entries on the page; at least 1. */
   readonly limit: number;
 }
 
 export interface ListPage<Head> {
-  /** Sorted by key. A page may be shorter than the limit, or empty, although more follow. */
+  /** Sorted by key. A page may have fewer entries than the limit, or none, even if more pages follow. */
   readonly entries: readonly (KeptEntry<Head> & { readonly key: string })[];
-  /** null: no more entries. */
+  /** Cursor for the next page; null: there are no more entries. */
   readonly cursor: string | null;
 }
 
 /** One key, or all keys with a prefix. */
 export type WatchTarget = { readonly key: string } | { readonly prefix: string };
 
-/** Told the key of an entry that was put, changed or removed; null if too many changed to name them: any may have. */
+/**
+ * Receives the key of an entry that was put, changed or removed. Null means that too many changed to name them, so any entry
+ * may have changed.
+ */
 export type WatchListener = (key: string | null) => void;
 
 /** All writes throw storage_unavailable if the disk cannot be written now, and invalid_value if an entry is too large. */
 export interface Store<Head> {
-  /** null if absent, too old or expired. The parts stay readable until this turn of the event loop ends. */
+  /**
+   * Returns the entry; null if it is absent, too old or expired. Its parts stay readable until this turn of the event loop
+   * ends.
+   */
   get(key: string): KeptEntry<Head> | null;
-  /** A copy of bytes of a part; null if the part is gone. */
+  /** Returns a copy of bytes of a part; null if the part no longer exists. */
   read(part: number, from: number, to: number): Uint8Array | null;
   /**
-   * A page of the entries in the order of their keys. An entry that exists throughout is listed exactly once, whatever else is
-   * written between two pages.
+   * Returns a page of the entries in the order of their keys. An entry that exists during the whole listing is listed exactly
+   * once, whatever is written between two pages.
    */
   list(request: ListRequest): ListPage<Head>;
-  /** Adds an entry as the newest, or replaces the one with its key. */
+  /** Adds an entry as the newest one, or replaces the entry with the same key. */
   put(key: string, entry: Entry<Head>): Promise<void>;
-  /** True if there was such an entry. */
+  /** Deletes an entry. Resolves to true if it existed. */
   delete(key: string): Promise<boolean>;
   /**
-   * Replaces an entry, or removes it (null), if it still has the expected version; null expects none. The comparison and the
-   * write are one transaction, also among processes. A replaced entry keeps its age. False: the version is another one, and
-   * nothing was changed.
+   * Replaces an entry, or removes it (`next` is null), if it still has the expected version. `expected` is null if no entry
+   * must exist. The comparison and the write are one transaction, also between processes. A replaced entry keeps its age.
+   * Returns false if the version is different; nothing was changed then.
    */
   compareAndSet(key: string, expected: number | null, next: NextEntry<Head> | null): Promise<boolean>;
   /**
-   * Calls back after each change by any process that has the store open, until the returned function is called. Changes of this
-   * store object arrive at once; others within 100 ms, as LMDB does not notify. Changes of one key in between count as one.
-   * Hiding by age or expiry is not a change; the later removal is. Throws storage_unavailable if the store cannot be read now.
+   * Calls the listener after each change, by any process that has the store open. The returned function ends the watch. Changes
+   * made through this store object are reported at once. Other changes are reported within 100 ms, because LMDB does not
+   * notify. Several changes of one key in that time count as one. If an entry is hidden because of its age or expiry, that is
+   * not a change, but its later removal is. Throws storage_unavailable if the store cannot be read now.
    */
   watch(target: WatchTarget, listener: WatchListener): () => void;
-  /** Removes what is beyond the limits. Called at the start and every few minutes: a write removes only a little. */
+  /** Removes what exceeds the limits. Called at the start and every few minutes, because a write removes only a few entries. */
   sweep(): Promise<void>;
-  /** Resolves when all pending writes are done. Nothing may be called afterwards. */
+  /** Resolves when all pending writes are done. No method may be called afterwards. */
   close(): Promise<void>;
 }
 
 export interface StoreLimits {
-  /** At least 1. */
+  /** Maximum number of entries; at least 1. */
   readonly maxEntries: number;
-  /** Sum of all entries. */
+  /** Maximum total size of all entries in bytes. */
   readonly maxBytes: number;
   readonly maxEntryBytes: number;
-  /** Since an entry was added. */
+  /** Maximum age of an entry in ms, since it was added. */
   readonly maxAgeMs: number;
 }

@@ -1,4 +1,4 @@
-// Stores by name over one set of tables (one LMDB environment). Each store has its own tables and its own limits.
+// Stores by name over one set of tables (one LMDB environment). Each store has separate tables and separate limits.
 import type { Store, StoreLimits } from "./store.ts";
 import { TableStore } from "./table-store.ts";
 import type { Table, Tables } from "./tables.ts";
@@ -8,13 +8,13 @@ export class Stores {
   readonly #unprefixed: string;
   #openCount = 0;
 
-  /** `unprefixed`: the store whose tables have no prefix, because it is older than the names. */
+  /** `unprefixed`: name of the store whose tables have no prefix, because it existed before stores had names. */
   constructor(tables: Tables, unprefixed: string) {
     this.#tables = tables;
     this.#unprefixed = unprefixed;
   }
 
-  /** Opens a store, once a name. The tables close with the last open store. */
+  /** Opens a store. Call only once for each name. The tables close when the last open store closes. */
   store<Head>(name: string, limits: StoreLimits): Store<Head> {
     this.#openCount++;
     const prefix = name === this.#unprefixed ? "" : `${name}/`;

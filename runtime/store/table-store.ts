@@ -1,4 +1,4 @@
-// Store over tables: its entries, their parts, and the limits they are kept to.
+// Store over tables: its entries, their parts, and the enforcement of its limits.
 import { pack, unpack } from "msgpackr";
 import { wallTime } from "../clock.ts";
 import { ServerError } from "../errors.ts";
@@ -21,18 +21,18 @@ import type { Table, Tables } from "./tables.ts";
 import { WriteQueue } from "./write-queue.ts";
 
 /**
- * An entry that is too old or expired is hidden at once, but removed only this much later, and only when the store has been open
- * for that long: a clock that jumps and is corrected removes nothing.
+ * Delay in ms before an entry that is too old or expired is removed; it is hidden at once. It is removed only if the store has
+ * been open for this time. So a clock that jumps and is then corrected removes nothing.
  */
 const STALE_MS = 3_600_000;
-/** Most entries that one write evicts. */
+/** Maximum number of entries that one write evicts. */
 const MOST_REMOVED = 32;
 
 interface Kept<Head> extends KeptEntry<Head> {
   readonly expiresAt: number | null;
-  /** When the entry was added: milliseconds since 1970. */
+  /** Time at which the entry was added, in milliseconds since 1970. */
   readonly born: number;
-  /** Bytes that the entry counts for. */
+  /** Number of bytes that the entry counts for. */
   readonly bytes: number;
 }
 
@@ -52,7 +52,7 @@ export class TableStore<Head> implements Store<Head> {
   #tidying: Promise<void> | null = null;
   #isClosing = false;
 
-  /** `now`: milliseconds since 1970, without jumps. */
+  /** `now` returns milliseconds since 1970, without jumps. */
   constructor(tables: Tables, limits: StoreLimits, now: () => number = wallTime) {
     this.#tables = tables;
     this.#limits = limits;
@@ -78,7 +78,7 @@ export class TableStore<Head> implements Store<Head> {
   list({ prefix = "", cursor, limit }: ListRequest): ListPage<Head> {
     this.#tables.refresh();
     return this.#tables.view(() => {
-      // One more for the cursor, the last key of the page before, and one to see whether more follow.
+      // Read two more than the limit: the cursor (the last key of the previous page), and one key to see whether more follow.
       const rows = this.#entries.first(limit + 2, [cursor ?? prefix]).map(([key]) => key as string);
       const matching = rows.filter((key) => key !== cursor && key.startsWith(prefix));
       const keys = matching.slice(0, limit);
@@ -139,7 +139,7 @@ export class TableStore<Head> implements Store<Head> {
   }
 
   async #prepareAndCommit(parts: NewParts, apply: (prepared: PreparedParts) => void): Promise<void> {
-    // Before anything is written: large parts are written ahead.
+    // Check the size before anything is written, because large parts are written in advance.
     this.#checkSize(Object.values(parts).reduce((sum, part) => sum + sizeOf(part), 0));
     const prepared = await this.#parts.prepare(parts);
     try {
@@ -150,7 +150,7 @@ export class TableStore<Head> implements Store<Head> {
     this.#watchers.check();
   }
 
-  /** Evicts all entries beyond the limits, in several transactions. */
+  /** Evicts all entries that exceed the limits, in several transactions. */
   #tidy(): Promise<void> {
     this.#tidying ??= this.#evictAll().finally(() => {
       this.#tidying = null;
@@ -166,11 +166,11 @@ export class TableStore<Head> implements Store<Head> {
     }
   }
 
-  // The rest runs in a view or a transaction.
+  // The following methods run in a read transaction or a transaction.
 
   #find(key: string): Kept<Head> | null {
     const found = this.#entries.get([key]);
-    // Entries written by earlier releases have neither a version nor an expiry.
+    // Entries written by earlier releases have no version and no expiry.
     type Written = Omit<Kept<Head>, "version" | "expiresAt">;
     return found === undefined ? null : { version: 0, expiresAt: null, ...(unpack(found) as Written) };
   }
@@ -189,7 +189,7 @@ export class TableStore<Head> implements Store<Head> {
     return born < at - this.#limits.maxAgeMs || (expiresAt !== null && expiresAt <= at);
   }
 
-  /** Adds or replaces an entry. Throws if it is too large: nothing has been changed yet. */
+  /** Adds or replaces an entry. Throws if it is too large, before anything is changed. */
   #set(key: string, { head, share, expiresAt = null }: NextEntry<Head>, prepared: PreparedParts, born: number): void {
     const old = this.#find(key);
     const bytes = this.#bytesOf(head, old?.parts ?? {}, prepared);
@@ -199,7 +199,7 @@ export class TableStore<Head> implements Store<Head> {
     const kept: Kept<Head> = { head, share, parts, born, bytes, expiresAt, version: this.#log.append(key) };
     this.#entries.put([key], pack(kept));
     this.#ledger.add(counted(key, kept));
-    // A failed eviction is repeated with the next write.
+    // If the eviction fails, the next write repeats it.
     if (this.#evict(key)) this.#tidy().catch(() => {});
   }
 
@@ -211,14 +211,14 @@ export class TableStore<Head> implements Store<Head> {
     this.#log.append(key);
   }
 
-  /** Removes an entry's rows and parts, except the parts that the next version keeps. */
+  /** Removes an entry's rows and parts. Parts that the next version reuses are kept. */
   #removeRest(key: string, old: Kept<Head>, next: PreparedParts): void {
     this.#ledger.remove(counted(key, old));
     const reused = new Set([...next.values()].map((part) => ("reused" in part ? part.reused.id : null)));
     for (const part of Object.values(old.parts)) if (!reused.has(part.id)) this.#parts.remove(part);
   }
 
-  /** The bytes that an entry will count for. Throws if it cannot be kept. */
+  /** Returns the number of bytes that an entry will count for. Throws if it cannot be stored. */
   #bytesOf(head: Head, old: KeptEntry<Head>["parts"], prepared: PreparedParts): number {
     let bytes = pack(head).byteLength;
     for (const part of prepared.values()) {
@@ -234,13 +234,15 @@ export class TableStore<Head> implements Store<Head> {
     if (bytes > limit) throw new ServerError("invalid_value", `expected at most ${limit} bytes to keep, got ${bytes}`);
   }
 
-  /** Evicts some entries beyond the limits, but not the spared one. True if more are beyond them. */
+  /**
+   * Evicts some entries that exceed the limits, but not the entry `spared`. Returns true if further entries must be evicted.
+   */
   #evict(spared: string | null): boolean {
     for (let i = 0; i < MOST_REMOVED; i++) {
       const row = this.#nextToGo(spared);
       if (row === null) return false;
       const kept = this.#find(row.key);
-      // A stray row, left by another version of the server: unless removed, it would be the next row for ever.
+      // A stray row was left by another version of the server. It must be removed; otherwise, it would always be the next row.
       if (kept === null || kept[row.by] !== row.at) this.#ledger.removeRow(row);
       else this.#remove(row.key);
     }
@@ -251,7 +253,7 @@ export class TableStore<Head> implements Store<Head> {
     const { maxEntries, maxBytes } = this.#limits;
     const { entries, bytes } = this.#ledger.totals();
     const isOver = entries > maxEntries || bytes > maxBytes;
-    // If room is needed, hidden entries go first.
+    // If room is needed, hidden entries are removed first.
     const staleAt = isOver ? this.#now() : this.#staleAt();
     for (const row of [this.#ledger.oldest(), this.#ledger.firstToExpire()]) {
       if (row === null || row.key === spared) continue;
@@ -260,7 +262,7 @@ export class TableStore<Head> implements Store<Head> {
     return isOver ? this.#ledger.oldestOfMost(entries > maxEntries ? "entries" : "bytes", spared) : null;
   }
 
-  /** Entries that were stale at this time are removed. */
+  /** Returns a time. Entries that were too old or expired at this time are removed. */
   #staleAt(): number {
     return this.#now() - this.#openedAt < STALE_MS ? Number.NEGATIVE_INFINITY : this.#now() - STALE_MS;
   }

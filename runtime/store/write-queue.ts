@@ -1,10 +1,10 @@
-// Write queue: changes that wait for a transaction. Changes of one turn of the event loop share one transaction, so that many
-// writers wait for the disk once.
+// Write queue: changes that wait for a transaction. Changes of one turn of the event loop share a transaction, so many writers
+// wait for the disk only once.
 import { ServerError } from "../errors.ts";
 import { STEP_BYTES } from "./parts.ts";
 import type { Tables } from "./tables.ts";
 
-/** Most changes of one transaction: about 20 ms. */
+/** Maximum number of changes in one transaction: about 20 ms. */
 const MOST_WRITES = 32;
 
 interface Write {
@@ -23,8 +23,8 @@ export class WriteQueue {
   }
 
   /**
-   * Resolves when the change, of about `bytes` bytes, is written. To refuse, `apply` throws a ServerError before it changes
-   * anything. It may be called again; the last call counts.
+   * Queues a change of about `bytes` bytes. Resolves when it is written. To reject the change, `apply` throws a ServerError
+   * before it changes anything. `apply` may be called more than once; only the last call counts.
    */
   add(bytes: number, apply: () => void): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -54,14 +54,15 @@ export class WriteQueue {
         else reject(refusal);
       }
     } catch (fault) {
-      // A change that does not fit on a full disk must not fail the others: each is written in a separate transaction.
+      // A change that does not fit on a full disk must not fail the others. So each change is written in a separate
+      // transaction.
       if (writes.length > 1) for (const write of writes) this.#write([write]);
       else writes[0]?.reject(fault);
     }
   }
 }
 
-/** The refusal of a change; null: it was made. Other errors abort the transaction. */
+/** Applies a change. Returns the ServerError that rejected it; null if it was made. Other errors abort the transaction. */
 function refusalOf(apply: () => void): ServerError | null {
   try {
     apply();

@@ -1,38 +1,42 @@
-// Task crew: the workers of a task pool. Decides their number, the shared values each loads, and when one is replaced. The pool
-// gives them tasks and receives the results. A quick worker becomes a slow worker for good with its first slow task.
+// Task crew: the workers of a task pool. Decides how many there are, which shared values each loads, and when a worker is
+// replaced. The pool gives them tasks and receives the results. A quick worker permanently becomes a slow worker with its first
+// slow task.
 import { ServerError } from "../errors.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
 import { type Load, TaskWorker, type TaskWorkerHooks, type TaskWorkerOptions } from "./task-worker.ts";
 
-/** Wait before the next attempt to start a worker, doubled after each failure up to the maximum. */
+/** Wait in ms before the next attempt to start a worker. It doubles after each failure, up to the maximum. */
 const minStartDelayMs = 100;
 const maxStartDelayMs = 30_000;
-/** Surplus workers end after this time. */
+/** Time in ms after which surplus workers end. */
 const surplusMs = 5000;
-/** Failed starts in a row after which the waiting tasks are refused. */
+/** Number of failed starts in a row after which the waiting tasks are rejected. */
 const hopelessStarts = 3;
 
 export interface TaskCrewOptions extends TaskWorkerOptions {
-  /** Loads that take longer are slow: another worker stands in. */
+  /**
+   * Time in ms after which the loading of a shared value counts as slow. Another worker then replaces the loading one
+   * meanwhile.
+   */
   readonly quickMs: number;
-  /** Most slow tasks at once, and most idle slow workers. */
+  /** Maximum number of slow tasks at once, and of idle slow workers. */
   readonly slowWorkers: number;
-  /** Longest time to load a shared value. After it the worker is ended and the value refused. */
+  /** Maximum time in ms to load a shared value. After it, the worker is ended and the value is rejected. */
   readonly loadLimitMs: number;
 }
 
 export interface TaskCrewHooks extends Pick<TaskWorkerHooks, "onFree" | "onResult" | "onFailure" | "onEnded"> {
-  /** No worker starts: refuse waiting tasks with this error. */
+  /** Called when no worker can be started. The waiting tasks must be rejected with this error. */
   onHopeless(error: ServerError): void;
-  /** A worker has started after onHopeless. */
+  /** Called when a worker has started after onHopeless. */
   onHopeful(): void;
 }
 
 interface Shared {
   readonly value: unknown;
-  /** The first worker's result. */
+  /** Result of the first worker that loads the value. */
   readonly first: Promise<unknown>;
-  /** A worker has loaded it within `quickMs`. */
+  /** True if a worker has loaded the value within `quickMs`. */
   isQuick: boolean;
   settle(value: unknown, error: Error | null): void;
 }
@@ -80,17 +84,17 @@ export class TaskCrew {
     return this.#kind(true).filter(({ load }) => load === null).length;
   }
 
-  /** Quick workers that can take a task and have loaded a shared value, if there are any to load. */
+  /** Number of quick workers that can take a task. If there are shared values, only workers that have loaded one count. */
   get freeCount(): number {
     return this.free.filter((worker) => this.#serves(worker)).length;
   }
 
-  /** Quick workers, free or not, that have loaded a shared value, if there are any to load. */
+  /** Number of quick workers, free or not. If there are shared values, only workers that have loaded one count. */
   get servingCount(): number {
     return this.#kind(false).filter((worker) => this.#serves(worker)).length;
   }
 
-  /** See TaskPool.share. The caller calls `keep` next. */
+  /** Shares a value; see TaskPool.share. The caller must call `keep` afterwards. */
   share(key: string, value: unknown): Promise<unknown> {
     this.unshare(key);
     const shared = sharedValue(value);
@@ -106,25 +110,26 @@ export class TaskCrew {
     for (const worker of this.#workers) worker.unshare(key);
   }
 
-  /** Whether a quick worker has the shared value of a key, or will load it; slow workers follow. */
+  /** True if a quick worker has the shared value of a key, or will load it. Slow workers load it later. */
   mayHave(key: string): boolean {
     return this.#shared.has(key) && this.#kind(false).some((worker) => !worker.refusedKeys.has(key));
   }
 
-  /** A quick worker is starting or loading a shared value: another one will be free soon. */
+  /** True if a quick worker is starting or loading a shared value, so another one will be free soon. */
   get isChanging(): boolean {
     return this.#kind(false).some(({ isReady, load }) => !isReady || load !== null);
   }
 
   /**
-   * Keeps `wanted` quick workers, a stand-in for each one with a slow load, and a quick worker for each missing one of
-   * `wantedSlow` slow workers: its first slow task makes it slow. Surplus workers stay for some time: they may be needed again.
+   * Keeps `wanted` quick workers, and a replacement for each one that is loading slowly. For each missing one of `wantedSlow`
+   * slow workers, it also keeps a quick worker, whose first slow task makes it slow. Surplus workers stay for some time,
+   * because they may be needed again.
    */
   keep(wanted: number, wantedSlow: number): void {
     this.#wanted = wanted;
     this.#wantedSlow = wantedSlow;
     for (const worker of this.free) if (worker.isFull && this.#readyCount > 1) this.drop(worker);
-    // Replaced, as a slow worker must have all that quick workers have.
+    // Replace slow workers that are full or lack a value, because a slow worker must have every value that quick workers have.
     for (const worker of this.freeSlow) if (worker.isFull || worker.refusedKeys.size > 0) this.drop(worker);
     this.#dropIdle(this.freeSlow, this.#kind(true).length - Math.max(wantedSlow, this.#options.slowWorkers));
     while (this.#startTimer === undefined && this.#surplus < 0) this.#start();
@@ -137,7 +142,7 @@ export class TaskCrew {
     return [...this.#workers].filter((worker) => worker.isSlow === isSlow);
   }
 
-  /** Quick workers that are not needed. */
+  /** Number of quick workers that are not needed. */
   get #surplus(): number {
     const workers = this.#kind(false);
     const standIns = workers.filter(({ load }) => load?.hasStandIn).length;
@@ -156,7 +161,7 @@ export class TaskCrew {
     this.keep(this.#wanted, this.#wantedSlow);
   }
 
-  /** Ends up to `count` workers, those with the fewest shared values first. */
+  /** Ends up to `count` workers, beginning with those that have the fewest shared values. */
   #dropIdle(idle: readonly TaskWorker[], count: number): void {
     const sorted = [...idle].sort((a, b) => a.keys.size - b.keys.size);
     for (const worker of sorted.slice(0, Math.max(0, count))) this.drop(worker);
@@ -171,12 +176,12 @@ export class TaskCrew {
     try {
       this.#workers.add(new TaskWorker(this.#options, this.#workerHooks));
     } catch (error) {
-      // The system refuses more threads.
+      // The operating system does not allow more threads.
       this.#notStarted(error);
     }
   }
 
-  /** Ends a worker at once. */
+  /** Ends a worker immediately. */
   drop(worker: TaskWorker): void {
     this.#workers.delete(worker);
     worker.end();
@@ -190,9 +195,9 @@ export class TaskCrew {
   }
 
   /**
-   * Makes free workers load missing shared values. A worker that has values waits until another worker with values is free for
-   * tasks. Until a value has been loaded quickly once, one quick worker at a time loads it. A slow worker loads a value only when
-   * a quick worker has it.
+   * Makes free workers load missing shared values. A worker that already has values waits until another worker with values is
+   * free for tasks. Until a value has been loaded quickly once, only one quick worker at a time loads it. A slow worker loads a
+   * value only when a quick worker has it.
    */
   #load(): void {
     for (const worker of this.freeSlow) {
@@ -220,7 +225,7 @@ export class TaskCrew {
   }
 
   #standIn(worker: TaskWorker, load: Load): void {
-    // A new worker has run no task yet: no stand-in is needed.
+    // A new worker has not run a task yet, so it needs no replacement while it loads.
     if (worker.keys.size === 0 || worker.isSlow) return;
     load.hasStandIn = true;
     this.keep(this.#wanted, this.#wantedSlow);
@@ -232,7 +237,7 @@ export class TaskCrew {
 
   #loaded(worker: TaskWorker, key: string, value: unknown): void {
     const shared = this.#shared.get(key);
-    // It was removed while the worker loaded it.
+    // The value was removed while the worker was loading it.
     if (shared === undefined) worker.unshare(key);
     else {
       shared.isQuick ||= worker.load !== null && performance.now() - worker.load.startedMs < this.#options.quickMs;
@@ -244,14 +249,14 @@ export class TaskCrew {
     const { load } = worker;
     this.drop(worker);
     if (!worker.isReady) this.#notStarted(cause);
-    // Rejects TaskPool.share(), which drops the value: no other worker loads the value that ended this one.
+    // Reject TaskPool.share(), which drops the value. So no other worker loads the value that ended this worker.
     if (load !== null) this.#shared.get(load.key)?.settle(undefined, new TaskEnded(reason, "", cause));
     this.#hooks.onEnded(worker, reason, cause);
   }
 
   #notStarted(cause: unknown): void {
     this.#failedStarts++;
-    // The system may have no more threads.
+    // End free slow workers, because the system may not allow more threads.
     for (const slow of this.freeSlow) this.drop(slow);
     process.stderr.write(`a worker of "${this.#options.name}" did not start: ${String(cause)}\n`);
     const delayMs = Math.min(minStartDelayMs * 2 ** (this.#failedStarts - 1), maxStartDelayMs);

@@ -1,4 +1,4 @@
-// Entry point of a task worker, started by task-worker.ts. Handles commands one at a time, in the order of their arrival.
+// Entry point of a task worker, started by task-worker.ts. Handles commands one at a time, in order of arrival.
 import { getHeapStatistics } from "node:v8";
 import { parentPort, workerData } from "node:worker_threads";
 import { ServerError, toErrorRecord } from "../errors.ts";
@@ -51,10 +51,10 @@ async function run(kind: string, input: unknown, handlers: TaskHandlers): Promis
   }
 }
 
-/** The error for the client, without the details of an internal error. */
+/** Returns the error for the client, without the details of an internal error. */
 function clientError(error: unknown): ServerError {
   if (error instanceof ServerError) return error;
-  // The runtime's limits on call depth and text length, which requests may exceed.
+  // A RangeError means that a request exceeded a limit of JavaScript on call depth or text length.
   if (error instanceof RangeError) {
     const message = `the request is too large or too deeply nested to be read (${error.message}); make it smaller`;
     return new ServerError("unsupported", message, { cause: error });

@@ -1,5 +1,5 @@
-// Task lanes: the waiting tasks of a pool, in a quick lane and a slow lane. Clients take turns in each lane, and share the places of
-// both.
+// Task lanes: the waiting tasks of a pool, in a quick lane and a slow lane. Clients take turns in each lane. They share the
+// limit on waiting tasks, which applies to both lanes together.
 
 import { ServerError } from "../errors.ts";
 import type { ClientPaces } from "../queues/client-paces.ts";
@@ -7,7 +7,7 @@ import { FairQueue } from "../queues/fair-queue.ts";
 import { QueueShares } from "../queues/queue-shares.ts";
 
 export interface TaskLanesOptions {
-  /** Most waiting tasks, and the name of this limit in errors. */
+  /** Maximum number of waiting tasks, and the name of this limit in errors. */
   readonly maxQueued: number;
   readonly maxQueuedName: string;
 }
@@ -21,7 +21,7 @@ export class TaskLanes<Task extends WaitingTask> {
   readonly #options: TaskLanesOptions;
   readonly #quick = new FairQueue<Task>();
   readonly #slow = new FairQueue<Task>();
-  /** Counts the tasks of both lanes, by client. */
+  /** Number of tasks in both lanes, by client. */
   readonly #shares = new QueueShares();
 
   constructor(options: TaskLanesOptions) {
@@ -36,12 +36,12 @@ export class TaskLanes<Task extends WaitingTask> {
     return this.#slow.size;
   }
 
-  /** Error for a new task of this client; null: it may wait, perhaps in place of another client's task. */
+  /** Returns the error for a new task of this client. Null: the task may wait, perhaps by displacing another client's task. */
   refusalFor(client: string): ServerError | null {
     return this.#shares.hasRoomFor(client, 1, this.#freePlaces) ? null : this.#full("try again later");
   }
 
-  /** If no place is free, refuses the newest task of the client that has most. */
+  /** If the lanes are full, rejects the newest task of the client that has the most. */
   makeRoomFor(client: string): void {
     const newestOf = (other: string) => this.#newestOf(other);
     for (const task of this.#shares.displacedBy(client, 1, this.#freePlaces, newestOf) ?? []) {
@@ -57,13 +57,13 @@ export class TaskLanes<Task extends WaitingTask> {
     this.#shares.add(task.client);
   }
 
-  /** Puts a task back as its client's next one. */
+  /** Puts a task back as the next task of its client. */
   putBack(task: Task, isSlow: boolean): void {
     this.#lane(isSlow).putBack(task);
     this.#shares.add(task.client);
   }
 
-  /** Removes a task if it waits. */
+  /** Removes a task if it is waiting. */
   remove(task: Task): void {
     if (this.#quick.remove(task) || this.#slow.remove(task)) this.#shares.remove(task.client);
   }
@@ -72,7 +72,10 @@ export class TaskLanes<Task extends WaitingTask> {
     return this.#taken(this.#quick.take());
   }
 
-  /** The next quick task of a trusted client, out of turn; with `onlyLongTrusted`, of a long-trusted one. */
+  /**
+   * Takes the next quick task of a trusted client, ahead of its turn. With `onlyLongTrusted`, takes only a task of a
+   * long-trusted client.
+   */
   takeTrusted(paces: ClientPaces, onlyLongTrusted: boolean): Task | undefined {
     return this.#taken(paces.takeTrusted(this.#quick, onlyLongTrusted));
   }

@@ -1,11 +1,12 @@
-// Task pool: worker threads that each run one task at a time; clients take turns. A task is quick until it has run for
-// `quickMs`. Then its worker becomes a slow worker for good, and a spare worker replaces it. At `limitMs`, or at the heap limit,
-// a task is ended together with its thread. So a task delays other clients by at most `quickMs`. A task with a large input starts
-// in the slow lane.
+// Task pool: worker threads, each of which runs one task at a time. Clients take turns. A task is quick until it has run for
+// `quickMs`. Then its worker permanently becomes a slow worker, and a spare worker replaces it. At `limitMs`, or at the heap
+// limit, a task is ended together with its thread. So a task delays other clients by at most `quickMs`. A task with a large
+// input starts in the slow lane.
 //
-// There are `quickWorkers` quick workers, one spare (two while there are slow tasks) and at most `slowWorkers` slow ones. After
-// a slow task, a client's next tasks wait in the slow lane for a while. A trusted client, whose tasks have all been short, may
-// use a spare worker instead of waiting for others. Clients share the waiting places.
+// There are `quickWorkers` quick workers, one spare worker (two while there are slow tasks) and at most `slowWorkers` slow
+// workers. After a slow task, the client's next tasks wait in the slow lane for a while. A client is trusted if all its tasks
+// have been short. A trusted client may use a spare worker instead of waiting for others. Clients share the limit on waiting
+// tasks.
 
 import type { Transferable } from "../endpoint/endpoint.ts";
 import { ServerError } from "../errors.ts";
@@ -15,53 +16,56 @@ import { TaskCrew, type TaskCrewOptions } from "./task-crew.ts";
 import { TaskLanes, type TaskLanesOptions } from "./task-lanes.ts";
 import type { TaskWorker } from "./task-worker.ts";
 
-/** Tasks with a larger input start in the slow lane. */
+/** Maximum input size in bytes of a task that starts in the quick lane. Tasks with a larger input start in the slow lane. */
 const maxQuickBytes = 8 * 2 ** 20;
-/** Least limit of slow tasks at once for a task whose input has moved: it cannot be restarted later, only refused. */
+/**
+ * Minimum limit on concurrent slow tasks for a task whose input was transferred. Such a task cannot be restarted later, only
+ * rejected.
+ */
 const maxSlow = 2;
 /** Ratio of a task's wall-clock limit to its processor-time limit. */
 const clockFactor = 2;
 const shortestLookMs = 20;
 
 export interface TaskPoolOptions extends TaskCrewOptions, TaskLanesOptions {
-  /** Quick tasks at once. */
+  /** Maximum number of quick tasks at once. */
   readonly quickWorkers: number;
-  /** Longest processor time of one task, and half of its longest wall-clock time. */
+  /** Maximum processor time of one task in ms. The maximum wall-clock time is twice as long. */
   readonly limitMs: number;
-  /** Called when no worker starts any more, and when one starts again. */
+  /** Called when workers can no longer be started, and when one starts again. */
   readonly onDown?: (isDown: boolean) => void;
 }
 
 export interface TaskPoolStatistics {
-  /** Waiting tasks now. */
+  /** Number of tasks that are waiting now. */
   readonly waiting: number;
-  /** Tasks that became slow since the start. */
+  /** Number of tasks that have become slow since the start. */
   readonly slow: number;
 }
 
 export interface TaskRequest {
   readonly kind: string;
   readonly input: unknown;
-  /** The client it runs for; clients take turns. */
+  /** The client for which the task runs. Clients take turns. */
   readonly client: string;
-  /** Key of the shared value that it needs. */
+  /** Key of the shared value that the task needs. */
   readonly needs?: string;
-  /** Time limit; default: the pool's. */
+  /** Time limit in ms; default: the limit of the pool. */
   readonly limitMs?: number;
-  /** Buffers that move with the input. Such a task cannot be restarted. */
+  /** Buffers that are transferred with the input. Such a task cannot be restarted. */
   readonly transfer?: readonly Transferable[];
-  /** Cancels the task: it rejects with `cancelled`. */
+  /** Cancels the task, which then rejects with `cancelled`. */
   readonly signal?: AbortSignal | undefined;
 }
 
 interface Task extends TaskRequest {
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: Error) => void;
-  /** While it runs. */
+  /** The worker that runs the task; null while it does not run. */
   worker: TaskWorker | null;
   timer: NodeJS.Timeout | undefined;
   startedMs: number;
-  /** Processor time that its worker had used before the task; null: unknown. */
+  /** Processor time in ms that the worker had used before the task; null: unknown. */
   usedBeforeMs: number | null;
   isGivenUp: boolean;
 }
@@ -94,8 +98,8 @@ export class TaskPool {
   }
 
   /**
-   * Loads a value under a key into every worker, also into later ones. Resolves with the result of the first worker. Rejects with
-   * the ServerError of a worker that cannot load it, or with TaskEnded; then the value is dropped.
+   * Loads a value under a key into every worker, including workers that start later. Resolves with the result of the first
+   * worker. If a worker cannot load the value, rejects with its ServerError or with TaskEnded, and drops the value.
    */
   async share(key: string, value: unknown): Promise<unknown> {
     const first = this.#crew.share(key, value);
@@ -114,8 +118,8 @@ export class TaskPool {
   }
 
   /**
-   * Runs a task. Rejects with the ServerError that it threw, with TaskEnded if it was ended, and with `queue_full`, `cancelled`,
-   * `peer_gone` or `draining`.
+   * Runs a task. Rejects with the ServerError that the task threw, with TaskEnded if it was ended, or with `queue_full`,
+   * `cancelled`, `peer_gone` or `draining`.
    */
   run(request: TaskRequest): Promise<unknown> {
     const { client, signal } = request;
@@ -149,7 +153,7 @@ export class TaskPool {
     return { waiting: this.#lanes.size, slow: this.#slowEver };
   }
 
-  /** Ends all workers; running and waiting tasks reject with `draining`. */
+  /** Ends all workers. Running and waiting tasks reject with `draining`. */
   close(): void {
     this.#isClosed = true;
     this.#crew.close(draining());
@@ -163,7 +167,7 @@ export class TaskPool {
     return this.#lanes.refusalFor(client);
   }
 
-  /** Starts missing workers, then tasks. */
+  /** Starts missing workers, then waiting tasks. */
   #dispatch(): void {
     if (this.#isClosed) return;
     const { quickWorkers, slowWorkers } = this.#options;
@@ -173,7 +177,7 @@ export class TaskPool {
     while (this.#slowCount < slowWorkers && this.#startNextSlow());
   }
 
-  /** Two while there are slow tasks: a trusted client may occupy the first with a slow task of its own. */
+  /** Two while there are slow tasks, because a trusted client may occupy the first one with a slow task. */
   get #spareWorkers(): number {
     return this.#slowCount + this.#lanes.slowSize > 0 ? 2 : 1;
   }
@@ -184,8 +188,8 @@ export class TaskPool {
   }
 
   /**
-   * Workers that may take a slow task: free slow ones and, while slow workers are missing, free quick ones. The last free quick
-   * one only if there are more than `quickWorkers` and the spare one.
+   * Workers that may take a slow task. These are the free slow workers and, while slow workers are missing, free quick workers.
+   * The last free quick worker is included only if there are more than `quickWorkers` and the spare one.
    */
   get #workersForSlow(): readonly TaskWorker[] {
     const { free, freeSlow, freeCount, servingCount, slowWorkerCount } = this.#crew;
@@ -194,14 +198,15 @@ export class TaskPool {
     return canSpare && slowWorkerCount < slowWorkers ? [...freeSlow, ...free] : freeSlow;
   }
 
-  /** The next task of the quick lane; undefined: none may start now. */
+  /** Takes the next task of the quick lane; undefined if none may start now. */
   #nextQuick(): Task | undefined {
     const { free, freeCount, isChanging } = this.#crew;
     const isRoom = this.#running.size - this.#slowCount < this.#options.quickWorkers;
     if (free.length === 0) return undefined;
     const isReserved = freeCount <= this.#spareWorkers && isChanging && this.#paces.hasTrusted;
     if (isRoom && !isReserved) return this.#lanes.takeQuick();
-    // While workers change, only a long-trusted client gets the last free one: others could gain trust, then send slow tasks.
+    // While workers are starting or loading, only a long-trusted client gets the last free one. Other clients could gain trust
+    // and then send slow tasks.
     const isLast = freeCount <= 1 && isChanging;
     return isRoom || this.#runsStranger ? this.#lanes.takeTrusted(this.#paces, isLast) : undefined;
   }
@@ -211,7 +216,7 @@ export class TaskPool {
     return false;
   }
 
-  /** Starts a task that was taken from a lane. False: no task, or it has to wait for its worker. */
+  /** Starts a task that was taken from a lane. Returns false if there is no task, or if the task has to wait for its worker. */
   #startNext(task: Task | undefined, workers: readonly TaskWorker[], isSlow: boolean): boolean {
     if (task === undefined) return false;
     const { needs } = task;
@@ -241,7 +246,10 @@ export class TaskPool {
     worker.run(kind, input, transfer);
   }
 
-  /** Ends a task at its processor-time limit: on a busy machine a slow worker gets little processor time. */
+  /**
+   * Ends a task at its limit of processor time. Wall-clock time is unsuitable, because a slow worker gets little processor time
+   * on a busy machine.
+   */
   #limit(task: Task, worker: TaskWorker): void {
     const limitMs = this.#limitOf(task);
     const clockLeftMs = () => clockFactor * limitMs - (performance.now() - task.startedMs);
@@ -259,9 +267,9 @@ export class TaskPool {
   }
 
   /**
-   * A quick task has run for `quickMs` of wall-clock time, so its client is slow. On a busy machine, processor time would show
-   * this only after several slow tasks of the client. At the maximum of slow tasks, a client with several of them gives one up
-   * for a client with none; otherwise the task waits until one ends.
+   * Called when a quick task has run for `quickMs` of wall-clock time, so its client is slow. On a busy machine, processor time
+   * would show this only after several slow tasks of the client. If the maximum number of slow tasks is running, a client with
+   * several of them gives up one for a client with none. Otherwise, the task waits until a slow task ends.
    */
   #turnSlow(task: Task, worker: TaskWorker): void {
     const { slowWorkers } = this.#options;
@@ -279,13 +287,16 @@ export class TaskPool {
     this.#dispatch();
   }
 
-  /** A client has had a slow task: its waiting tasks move to the slow lane. */
+  /** Called when a client has had a slow task. Moves the client's waiting tasks to the slow lane. */
   #setSlow(client: string): void {
     this.#paces.slow(client);
     this.#lanes.moveToSlow(client);
   }
 
-  /** Ends the worker of a task. The task waits in the slow lane for a restart; it is refused if its input has moved. */
+  /**
+   * Ends the worker of a task. The task waits in the slow lane for a restart. If its input was transferred, it is rejected
+   * instead.
+   */
   #putOff(worker: TaskWorker): void {
     const task = this.#ended(worker);
     this.#crew.drop(worker);
@@ -294,7 +305,7 @@ export class TaskPool {
     else task.reject(tooManySlow());
   }
 
-  /** If `client` has no slow task: the worker of the latest slow task of a client with several. */
+  /** Returns the worker of the latest slow task of a client with several. Used only if `client` has no slow task. */
   #slowGiver(client: string): TaskWorker | null {
     const counts = new Map<string, number>();
     let giver: TaskWorker | null = null;
@@ -308,7 +319,7 @@ export class TaskPool {
     return giver;
   }
 
-  /** A worker has finished its task, with a result or an error. */
+  /** Called when a worker has finished its task, with a result or an error. */
   #done(worker: TaskWorker): Task | undefined {
     const task = this.#ended(worker);
     if (task !== undefined && !worker.isSlow) this.#paces.quick(task.client, usedMs(task, worker));
@@ -321,7 +332,7 @@ export class TaskPool {
     this.#lost(worker, reason, undefined);
   }
 
-  /** A worker has ended together with its task. */
+  /** Called when a worker has ended together with its task. */
   #lost(worker: TaskWorker, reason: EndReason, cause: unknown): void {
     const task = this.#ended(worker);
     if (task !== undefined) {
@@ -335,12 +346,12 @@ export class TaskPool {
     this.#lanes.remove(task);
     task.isGivenUp = true;
     task.reject(cancelled());
-    // A task that is still quick ends sooner than a new worker would start.
+    // End only a slow task. A quick task finishes sooner than a new worker would start.
     if (task.worker?.isSlow) this.#kill(task.worker, "time");
     else this.#dispatch();
   }
 
-  /** Removes the task of a worker that has finished it or has ended. */
+  /** Removes the task from a worker that has finished it or has ended. */
   #ended(worker: TaskWorker): Task | undefined {
     const task = this.#running.get(worker);
     this.#running.delete(worker);
@@ -357,7 +368,7 @@ export class TaskPool {
   }
 }
 
-/** Processor time that a task has used on its worker; the wall-clock time if unknown. */
+/** Returns the processor time in ms that a task has used on its worker; the wall-clock time if it is unknown. */
 function usedMs({ startedMs, usedBeforeMs }: Task, worker: TaskWorker): number {
   const nowMs = worker.usedMs;
   return nowMs === null || usedBeforeMs === null ? performance.now() - startedMs : nowMs - usedBeforeMs;

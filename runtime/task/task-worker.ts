@@ -1,4 +1,4 @@
-// Task worker: the pool's side of one worker thread. Tracks its shared values and its task. The pool decides what it does.
+// Task worker: represents one worker thread in the pool. Tracks its shared values and its task. The pool decides what it does.
 import { Worker } from "node:worker_threads";
 import type { Transferable } from "../endpoint/endpoint.ts";
 import { fromErrorRecord, type ServerError } from "../errors.ts";
@@ -6,11 +6,11 @@ import { lowerPriority, processorMs } from "../thread/system-thread.ts";
 import type { EndReason, TaskCommand, TaskReport, TaskWorkerData } from "./task.ts";
 
 /**
- * A worker whose heap has grown by more than this since it loaded its last shared value is replaced after its task: V8 frees
+ * Heap growth in bytes since the last shared value was loaded. A worker that exceeds it is replaced after its task. V8 frees
  * memory late, and never on an idle thread.
  */
 const fullBytes = 128 * 2 ** 20;
-/** Heap for short-lived objects; the pool's `heapMiB` is the limit of the rest. */
+/** Heap limit for short-lived objects in MiB. The pool's `heapMiB` limits the rest of the heap. */
 const youngHeapMiB = 32;
 
 export interface TaskWorkerOptions {
@@ -20,15 +20,15 @@ export interface TaskWorkerOptions {
   readonly heapMiB: number;
 }
 
-/** Events for the pool. None follows `onEnded`. */
+/** Events for the pool. No event follows `onEnded`. */
 export interface TaskWorkerHooks {
-  /** It has started, or has finished a command. */
+  /** Called when the worker has started or has finished a command. */
   onFree(worker: TaskWorker): void;
   onShared(worker: TaskWorker, key: string, value: unknown): void;
   onNotShared(key: string, error: ServerError): void;
   onResult(worker: TaskWorker, value: unknown): void;
   onFailure(worker: TaskWorker, error: ServerError): void;
-  /** Its thread has ended: it ran out of memory, or crashed. */
+  /** Called when the worker's thread has ended, because it ran out of memory or crashed. */
   onEnded(worker: TaskWorker, reason: EndReason, cause: unknown): void;
 }
 
@@ -36,28 +36,28 @@ export interface TaskWorkerHooks {
 export interface Load {
   readonly key: string;
   readonly startedMs: number;
-  /** It takes long: another worker stands in. */
+  /** True if loading takes long and another worker replaces this one meanwhile. */
   hasStandIn: boolean;
 }
 
 export class TaskWorker {
-  /** Keys of its shared values, and of values that it could not load. */
+  /** Keys of the worker's shared values, and of values that it could not load. */
   readonly keys = new Set<string>();
   readonly refusedKeys = new Set<string>();
-  /** The current phase of its task. */
+  /** Current phase of the worker's task. */
   phase = "";
-  /** Its heap has grown so much that it should be replaced. */
+  /** True if the worker's heap has grown so much that it should be replaced. */
   isFull = false;
   isReady = false;
   readonly #worker: Worker;
   readonly #hooks: TaskWorkerHooks;
-  /** The shared value that it is loading. */
+  /** The shared value that the worker is loading. */
   load: Load | null = null;
-  /** Heap after it loaded its last shared value. */
+  /** Heap size in bytes after the last shared value was loaded. */
   #sharedBytes = 0;
   #hasTask = false;
   #isSlow = false;
-  /** The system's number of its thread; null: unknown. */
+  /** The operating system's number of the worker's thread; null: unknown. */
   #number: number | null = null;
   #hasEnded = false;
 
@@ -74,23 +74,23 @@ export class TaskWorker {
     this.#worker.on("exit", (code) => this.#ended("crash", new Error(`the thread ended with code ${code}`)));
   }
 
-  /** It can take a command. */
+  /** True if the worker can take a command. */
   get isFree(): boolean {
     return this.isReady && !this.#hasTask && this.load === null;
   }
 
-  /** It runs slow tasks only, at a lower priority. */
+  /** True if the worker runs only slow tasks, at a lower priority. */
   get isSlow(): boolean {
     return this.#isSlow;
   }
 
-  /** Makes it slow, for good. */
+  /** Makes the worker a slow worker permanently. */
   slowDown(): void {
     if (!this.#isSlow && this.#number !== null) lowerPriority(this.#number);
     this.#isSlow = true;
   }
 
-  /** Processor time of its thread so far, in ms; null: unknown. */
+  /** Processor time that the thread has used so far, in ms; null: unknown. */
   get usedMs(): number | null {
     return this.#number === null ? null : processorMs(this.#number);
   }
@@ -116,7 +116,7 @@ export class TaskWorker {
     this.#send({ type: "run", kind, input }, transfer);
   }
 
-  /** Ends its thread at once, without a call of the hooks. */
+  /** Ends the thread immediately, without calling the hooks. */
   end(): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;

@@ -1,20 +1,20 @@
-// Task messages between a pool and its workers, the interface of a module of tasks, and TaskEnded.
+// Task messages between a pool and its workers, the interface of a module that implements tasks, and the error TaskEnded.
 
 import type { Transferable } from "../endpoint/endpoint.ts";
 import type { ErrorRecord } from "../errors.ts";
 
-/** Result of a task. The objects in `transfer` move to the pool's thread instead of being copied. */
+/** Result of a task. The objects in `transfer` are transferred to the pool's thread instead of copied. */
 export interface TaskOutput {
   readonly value: unknown;
   readonly transfer?: readonly Transferable[];
 }
 
-/** Runs on a task worker, one task at a time. Throws ServerErrors; any other error is a programming error. */
+/** Runs tasks on a task worker, one at a time. Throws ServerErrors; any other error is a programming error. */
 export interface TaskHandlers {
-  /** Stores a value that tasks need, under a key; called on every worker. Returns the result of TaskPool.share(). */
+  /** Stores a value that tasks need under a key. Called on every worker. TaskPool.share() resolves with the result. */
   share(key: string, value: unknown): unknown;
   unshare(key: string): void;
-  /** `enter` names the phase that begins. If the task is ended, TaskEnded names the last one. */
+  /** Runs a task. `enter` names the phase that begins. If the task is ended, TaskEnded names the last phase. */
   run(kind: string, input: unknown, enter: (phase: string) => void): TaskOutput | Promise<TaskOutput>;
 }
 
@@ -27,13 +27,13 @@ export interface TaskWorkerData {
   readonly init: unknown;
 }
 
-/** Pool to worker. */
+/** Messages from the pool to a worker. */
 export type TaskCommand =
   | { readonly type: "share"; readonly key: string; readonly value: unknown }
   | { readonly type: "unshare"; readonly key: string }
   | { readonly type: "run"; readonly kind: string; readonly input: unknown };
 
-/** Worker to pool. */
+/** Messages from a worker to the pool. */
 export type TaskReport =
   | { readonly type: "ready"; readonly thread: number | null }
   | { readonly type: "shared"; readonly key: string; readonly value: unknown; readonly heapBytes: number }
@@ -42,14 +42,14 @@ export type TaskReport =
   | { readonly type: "done"; readonly value: unknown; readonly heapBytes: number }
   | { readonly type: "failed"; readonly error: ErrorRecord; readonly heapBytes: number };
 
-/** Reason for the end of a task without a result. */
+/** Reason why a task was ended without a result. */
 export type EndReason = "time" | "memory" | "crash";
 
-/** A task was ended together with its worker. */
+/** Error of a task that was ended together with its worker. */
 export class TaskEnded extends Error {
   override readonly name = "TaskEnded";
   readonly reason: EndReason;
-  /** The last phase that the task named; "": none. */
+  /** The last phase that the task named; "" if it named none. */
   readonly phase: string;
 
   constructor(reason: EndReason, phase: string, cause?: unknown) {

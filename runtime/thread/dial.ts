@@ -1,4 +1,4 @@
-// Dial ticket: with it any thread connects to a place directly, not through its spawner.
+// Dial ticket: lets any thread connect to a place (thread or process) directly, without its spawner.
 import { connect } from "node:net";
 import type { MessagePort } from "node:worker_threads";
 import type { Endpoint, Transferable } from "../endpoint/endpoint.ts";
@@ -6,17 +6,20 @@ import { PortEndpoint } from "../endpoint/port-endpoint.ts";
 import { SocketEndpoint } from "../endpoint/socket-endpoint.ts";
 import { ServerError } from "../errors.ts";
 
-/** Plain data that can be sent to other places. Valid for one endpoint to a thread, or many to a child process. */
+/**
+ * Plain data that can be sent to other places. A ticket to a thread is valid for one endpoint; a ticket to a child process for
+ * many.
+ */
 export type DialTicket =
   | { readonly place: string; readonly carrier: "thread"; readonly port: MessagePort }
   | { readonly place: string; readonly carrier: "process"; readonly path: string };
 
-/** Objects to transfer when the ticket is sent to another thread. */
+/** Returns the objects to transfer when the ticket is sent to another thread. */
 export function ticketTransfer(ticket: DialTicket): Transferable[] {
   return ticket.carrier === "thread" ? [ticket.port] : [];
 }
 
-/** Connects to the place; rejects with `peer_gone` if it is gone. */
+/** Connects to the place. Rejects with `peer_gone` if the place has ended. */
 export async function openEndpoint(ticket: DialTicket): Promise<Endpoint> {
   if (ticket.carrier === "thread") return new PortEndpoint(ticket.port, { peer: ticket.place });
   return new Promise((resolve, reject) => {

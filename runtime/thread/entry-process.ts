@@ -1,5 +1,5 @@
-// Entry point of a place's child process, started by process-place.ts. Connects to the spawner on fd 3, and to dialling peers on
-// a socket in a folder made by the spawner.
+// Entry point of a place that runs as a child process, started by process-place.ts. Connects to the spawner on fd 3. Other
+// peers connect through a socket in a folder that the spawner created.
 import { rmSync } from "node:fs";
 import { createServer, Socket } from "node:net";
 import { dirname } from "node:path";
@@ -8,7 +8,7 @@ import { toErrorRecord } from "../errors.ts";
 import { type DialAnswer, type DialPath, dialChannel } from "./control.ts";
 import { PlaceEntry } from "./entry.ts";
 
-// Signals to a process group are for the spawner, which stops its places.
+// Ignored: signals to the process group are meant for the spawner, which stops its places.
 process.on("SIGINT", () => {});
 process.on("SIGTERM", () => {});
 
@@ -16,7 +16,7 @@ const endpoint = new SocketEndpoint(new Socket({ fd: 3, readable: true, writable
 const entry = new PlaceEntry(process.argv[2] ?? "place", endpoint);
 
 endpoint.receive(dialChannel, ({ path }: DialPath) => {
-  // The spawner removes the folder too; this is for the case that it dies first.
+  // The spawner removes the folder too. This handler removes it if the spawner ends first.
   process.on("exit", () => rmSync(dirname(path), { recursive: true, force: true }));
   const answer = (error: DialAnswer["error"]) => endpoint.send(dialChannel, { error } satisfies DialAnswer);
   let dialCount = 0;

@@ -1,26 +1,29 @@
-// Inside of a place on a thread or process: loads the module, runs its start(), replies to the spawner, stops in order. Called by
-// entry-thread.ts and entry-process.ts. Ends within one turn of the event loop after its spawner.
+// The code inside a place, which is a thread or process: loads the module, runs its start(), replies to the spawner, and stops
+// in order. Called by entry-thread.ts and entry-process.ts. The place ends within one turn of the event loop after its spawner.
 import assert from "node:assert";
 import { ActorSystem } from "../actor/system.ts";
 import type { Endpoint } from "../endpoint/endpoint.ts";
 import { ServerError, toErrorRecord } from "../errors.ts";
 import { type Command, controlChannel, type Report } from "./control.ts";
 
-/** Argument of `start` of a place's module. */
+/** Argument of the `start` function of a place's module. */
 export interface PlaceContext<Init> {
   readonly name: string;
   readonly init: Init;
   /** Endpoint of the place that started this one. */
   readonly spawner: Endpoint;
-  /** This place's actors. The spawner and all peers that dial can reach them. */
+  /** Actor system of this place. The spawner and all connected peers can reach its actors. */
   readonly system: ActorSystem;
-  /** Reports to the spawner's onProgress. */
+  /** Sends a value to the spawner's onProgress. */
   progress(value: unknown): void;
-  /** Runs at an orderly stop, the latest hook first, while actors still reply; their onStop runs after the hooks. */
+  /**
+   * Adds a hook for an orderly stop. The latest hook runs first. Actors still reply while hooks run; their onStop runs after
+   * the hooks.
+   */
   onStop(hook: () => Promise<void> | void): void;
 }
 
-/** Type of the function `start` that a place's module exports. Resolves to plain data. */
+/** Type of the `start` function that a place's module exports. It resolves to plain data. */
 export type StartPlace<Init, Ready> = (place: PlaceContext<Init>) => Promise<Ready>;
 
 export class PlaceEntry {
@@ -43,13 +46,13 @@ export class PlaceEntry {
       else if (command.kind === "ping") this.#report({ kind: "pong" });
       else void this.#stop(0, { kind: "stopped" });
     });
-    // "Monitor" does not change the default: the stack on stderr, and the end of the thread or process.
+    // The "Monitor" event keeps the default behaviour: the stack is written to stderr, and the thread or process ends.
     process.on("uncaughtExceptionMonitor", (error) => this.#report({ kind: "crashing", error: toErrorRecord(error) }));
-    // Without its spawner the place is of no use.
+    // Exit when the spawner is gone, because the place has no use without it.
     endpoint.exit.then(() => process.exit(this.#exitCode));
   }
 
-  /** Connects a peer that has dialled. */
+  /** Accepts the connection of a peer. */
   admit(peer: Endpoint): void {
     this.#peers.add(peer);
     peer.exit.then(() => this.#peers.delete(peer));

@@ -1,5 +1,5 @@
-// Host of a place: a worker thread (worker-place.ts) or a child process (process-place.ts) that runs a place's entry and can be
-// killed. Used by place.ts.
+// Host of a place: a worker thread (worker-place.ts) or a child process (process-place.ts). It runs the place's entry and can
+// be killed. Used by place.ts.
 
 import type { BaseEndpoint, Explain } from "../endpoint/base-endpoint.ts";
 import type { DialTicket } from "./dial.ts";
@@ -13,19 +13,19 @@ export interface HostOptions {
   readonly explain: Explain;
 }
 
-/** How the thread or process itself ended. */
+/** How the thread or process ended. */
 export interface HostExit {
   readonly code: number | null;
   readonly signal: string | null;
-  /** Reason beyond code and signal, such as a thread out of memory. */
+  /** Reason other than exit code and signal, such as a thread out of memory. */
   readonly fault: string | null;
 }
 
-/** A running worker thread or child process, as its spawner sees it. */
+/** A running worker thread or child process, as seen by its spawner. */
 export interface Host {
   readonly endpoint: BaseEndpoint;
   readonly pid: number | null;
-  /** Never rejects. */
+  /** Resolves when the thread or process has ended. Never rejects. */
   readonly gone: Promise<HostExit>;
   kill(): void;
   dial(): Promise<DialTicket>;

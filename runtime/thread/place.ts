@@ -1,5 +1,5 @@
-// Place, from its spawner's side: start with a time limit, progress, dialling, orderly stop, and the reason of its end. Its inside
-// is entry.ts.
+// Place (worker thread or child process) as seen by its spawner: start with a time limit, progress, connections, orderly stop,
+// and the reason of its end. The code inside the place is entry.ts.
 
 import type { Endpoint, PeerExit } from "../endpoint/endpoint.ts";
 import { fromErrorRecord, ServerError } from "../errors.ts";
@@ -10,32 +10,32 @@ import type { Host, HostExit } from "./place-kind.ts";
 import { startProcess } from "./process-place.ts";
 import { startThread } from "./worker-place.ts";
 
-/** How long a thread or process may outlive its endpoint before it is killed. */
+/** Time in ms that a thread or process may continue after its endpoint has closed. Then it is killed. */
 const lingerMs = 1000;
-/** Pings within the time limit of a watched place. */
+/** Number of pings within the time limit of a watched place. */
 const pingsPerLimit = 5;
 
 export type PlaceKind = "thread" | "process";
 
 export interface PlaceOptions<Init> {
   readonly name: string;
-  /** A compiled module; its `start` (see StartPlace in entry.ts) runs inside. */
+  /** A compiled module. Its `start` function (see StartPlace in entry.ts) runs inside the place. */
   readonly module: URL;
   /** Plain data for `start`. */
   readonly init: Init;
   readonly carrier: PlaceKind;
   readonly startTimeoutMs: number;
-  /** After its start, the place is killed if its event loop blocks for this long; absent: never. */
+  /** Time in ms: after its start, the place is killed if its event loop blocks for this long. Absent: never. */
   readonly answersWithinMs?: number;
-  /** Most MiB of its JavaScript heap; only for a thread. */
+  /** Maximum size of the JavaScript heap in MiB; only for a thread. */
   readonly heapMiB?: number;
   /** Aborts the start: the place is killed and spawnPlace rejects with `cancelled`. */
   readonly signal?: AbortSignal;
-  /** Receives the values that the place passes to `progress`, at any time. */
+  /** Receives the values that the place passes to `progress`. It may be called at any time. */
   readonly onProgress?: (value: unknown) => void;
-  /** Added to the inherited variables. A process does not inherit variables with names of secrets. */
+  /** Environment variables, added to the inherited ones. A process does not inherit variables whose names indicate secrets. */
   readonly environment?: Readonly<Record<string, string>>;
-  /** Receives the lines that the place prints; absent: written to our stderr. */
+  /** Receives the lines that the place prints. Absent: they are written to this process's stderr. */
   readonly onOutput?: (line: string) => void;
 }
 
@@ -49,16 +49,16 @@ export interface Place<Ready> {
   readonly exit: Promise<PeerExit>;
   /** The child's process id; null for a thread. */
   readonly pid: number | null;
-  /** A ticket with which another thread connects to this place. */
+  /** Returns a ticket with which another thread can connect to this place. */
   dial(): Promise<DialTicket>;
-  /** Runs the place's stop hooks and ends it; kills it at the deadline. */
+  /** Runs the place's stop hooks and ends it. Kills it at the deadline. */
   stop(deadlineMs: number): Promise<PeerExit>;
   kill(): void;
 }
 
 /**
- * Starts a place and waits for its `start`. Rejects with the ServerError thrown by start(), or with `timeout`, `cancelled` or
- * `peer_gone`; the place has ended then.
+ * Starts a place and waits for its `start`. Rejects with the ServerError that start() threw, or with `timeout`, `cancelled` or
+ * `peer_gone`. The place has ended when it rejects.
  */
 export async function spawnPlace<Init, Ready>(options: PlaceOptions<Init>): Promise<Place<Ready>> {
   const host = new PlaceHost(options);
@@ -84,11 +84,11 @@ export async function spawnPlace<Init, Ready>(options: PlaceOptions<Init>): Prom
 
 class PlaceHost<Init> {
   readonly #host: Host;
-  /** Reason if this side ended the place; the first one counts. */
+  /** Reason why the spawner ended the place. Only the first reason is kept. */
   #verdict: string | null = null;
   #lastReport: Report["kind"] | null = null;
   #crash: string | null = null;
-  /** Pings in a row without a pong. */
+  /** Number of pings in a row without a pong. */
   #unanswered = 0;
 
   constructor(options: PlaceOptions<Init>) {
@@ -148,7 +148,10 @@ class PlaceHost<Init> {
     return this.#host.dial();
   }
 
-  /** Kills the place if its event loop blocks. Pings are counted, not timed: this thread may have been blocked itself. */
+  /**
+   * Kills the place if its event loop blocks. Unanswered pings are counted instead of measuring time, because this thread may
+   * have been blocked itself.
+   */
   watch(limitMs: number): void {
     const timer = setInterval(() => {
       if (this.#unanswered++ < pingsPerLimit) this.#command({ kind: "ping" });
@@ -174,7 +177,7 @@ class PlaceHost<Init> {
     this.endpoint.send(controlChannel, command);
   }
 
-  /** After the loss of the endpoint: waits for the end of the thread or process, or kills it, and returns the reason. */
+  /** Called after the endpoint was lost. Waits for the end of the thread or process, or kills it, and returns the reason. */
   async #explain(loss: PeerExit, isFailure: boolean): Promise<PeerExit> {
     if (isFailure) this.kill(`its connection failed: ${loss.reason}`);
     const linger = setTimeout(() => this.kill(`lost its connection (${loss.reason}) and was killed`), lingerMs);

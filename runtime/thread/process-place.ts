@@ -1,5 +1,6 @@
-// Place in a child process, from its spawner's side: start, kill, the private folder of its socket. Used by place.ts; the inside
-// is entry-process.ts. The child gets one socket (fd 3), pipes for its output, and no secrets of the environment.
+// Place in a child process, as seen by its spawner: start, kill, and the private folder of its socket. Used by place.ts; the
+// code inside the process is entry-process.ts. The child gets one socket (fd 3), pipes for its output, and no secrets from the
+// environment.
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import type { Socket } from "node:net";
@@ -16,13 +17,13 @@ import type { Host, HostExit, HostOptions } from "./place-kind.ts";
 
 const entry = fileURLToPath(new URL("./entry-process.js", import.meta.url));
 
-/** sun_path has 108 bytes on Linux and 104 on macOS, including the terminating zero. */
+/** Maximum socket path length. sun_path has 108 bytes on Linux and 104 on macOS, including the terminating zero. */
 const maxSocketPathBytes = 103;
 
 const folderPrefix = "troupe-";
 const socketName = "place";
 
-/** Flags that a child inherits; not those of the inspector, of the test runner, or -e. */
+/** Flags that a child inherits. Flags of the inspector and of the test runner are not inherited, nor is -e. */
 const inheritedFlag = /^--(enable-source-maps|no-warnings|max-|stack-trace-limit|trace-)/;
 
 const secretName = /(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(API|ACCESS|PRIVATE)_KEY)$/i;
@@ -32,10 +33,11 @@ export function startProcess(options: HostOptions): Host {
     process.execPath,
     [...process.execArgv.filter((flag) => inheritedFlag.test(flag)), entry, options.name],
     {
-      // A child that inherits our stderr makes it blocking. So its output comes through a pipe, and lines may be dropped.
+      // If a child inherited our stderr, it would make it blocking. So its output comes through a pipe, and lines may be
+      // dropped.
       stdio: ["ignore", "pipe", "pipe", "pipe"],
       env: { ...withoutSecrets(process.env), ...options.environment },
-      // In a new session: ctrl-c in the terminal reaches only the spawner, which stops its places.
+      // Start a new session, so that ctrl-c in the terminal reaches only the spawner, which stops its places.
       detached: true,
     },
   );
@@ -71,7 +73,7 @@ async function startListening(endpoint: SocketEndpoint, gone: Promise<HostExit>)
   return path;
 }
 
-/** The temporary folder; /tmp if its path is too long for a socket address. */
+/** Returns the temporary folder, or /tmp if its path is too long for a socket address. */
 function socketRoot(): string {
   const longest = join(tmpdir(), `${folderPrefix}XXXXXX`, socketName);
   return Buffer.byteLength(longest) <= maxSocketPathBytes ? tmpdir() : "/tmp";
@@ -84,7 +86,7 @@ function withoutSecrets(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
 function untilGone(child: ChildProcess): Promise<HostExit> {
   return new Promise((resolve) => {
     child.on("error", (error) => {
-      // Also emitted for a failed kill; only a child that never started has no pid.
+      // The error event is also emitted if a kill fails. Only a child that never started has no pid.
       if (child.pid === undefined) resolve({ code: null, signal: null, fault: error.message });
     });
     child.on("exit", (code, signal) => resolve({ code, signal, fault: null }));

@@ -1,13 +1,13 @@
-// Threads of this process in the operating system: their processor time, which a busy machine does not distort, and their
-// priority. Linux only: elsewhere a thread has no number.
+// Operating system threads of this process: their processor time, which does not depend on the load of the machine, and their
+// priority. Linux only; on other systems, a thread has no number.
 import { readFileSync, readlinkSync } from "node:fs";
 import { getPriority, setPriority } from "node:os";
 
-/** With this much more niceness, a thread gets about a quarter of a core that another thread wants too. */
+/** Increase of the nice value. With it, a thread gets about a quarter of a core for which another thread competes. */
 const niceness = 5;
 const mostNice = 19;
 
-/** The system's number of the calling thread; null: unknown. */
+/** Returns the operating system's number of the calling thread; null: unknown. */
 export function threadNumber(): number | null {
   try {
     return Number(readlinkSync("/proc/thread-self").split("/").at(-1));
@@ -16,7 +16,7 @@ export function threadNumber(): number | null {
   }
 }
 
-/** Processor time used by a thread, in ms; null: unknown (some kernels always report 0). */
+/** Returns the processor time that a thread has used, in ms; null: unknown (some kernels always report 0). */
 export function processorMs(thread: number): number | null {
   try {
     const [nanoseconds] = readFileSync(`/proc/self/task/${thread}/schedstat`, "latin1").split(" ");
@@ -26,11 +26,14 @@ export function processorMs(thread: number): number | null {
   }
 }
 
-/** Lowers a thread's share of a core that the calling thread wants too to about a quarter, for good. */
+/**
+ * Permanently lowers a thread's priority. If it competes with the calling thread for a core, it gets about a quarter of that
+ * core.
+ */
 export function lowerPriority(thread: number): void {
   try {
     setPriority(thread, Math.min(getPriority() + niceness, mostNice));
   } catch {
-    // It has ended, or the system refuses: then its priority stays.
+    // Ignored: the thread has ended, or the system does not allow the change. Its priority then stays as it is.
   }
 }

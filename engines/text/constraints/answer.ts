@@ -1,4 +1,5 @@
-// Answer grammar: compiles the grammar that a client sets for the answer into rules of the whole output. For translate.ts. Pure.
+// Answer grammar: compiles the grammar that a client sets for the answer. The result is part of the rules of the whole output.
+// Called by translate.ts. Pure.
 import { ServerError } from "../../../runtime/errors.ts";
 import { parseRegex } from "../../../runtime/regex/parse.ts";
 import { RegexProblem } from "../../../runtime/regex/syntax.ts";
@@ -13,11 +14,11 @@ import { regexExpression } from "./regex-rules.ts";
 interface Answer {
   readonly expression: Expression;
   readonly check: Check | null;
-  /** Error for a grammar that no text matches. */
+  /** Creates the error for a grammar that matches no text. */
   nothingLeft(): Error;
 }
 
-/** Throws ServerError `invalid_value` or `unsupported`. */
+/** Compiles the client's grammar into `rules`. Throws ServerError `invalid_value` or `unsupported`. */
 export function compileAnswer(grammar: OutputGrammar, rules: Rules): Answer {
   switch (grammar.kind) {
     case "json":

@@ -1,5 +1,5 @@
-// Tool call rules: calls in the syntax of a tool-call format, with arguments that match each tool's schema. For translate.ts.
-// Pure.
+// Tool call rules: grammar rules for calls in the syntax of a tool-call format. The arguments of each call match the tool's
+// schema. Called by translate.ts. Pure.
 import assert from "node:assert/strict";
 import { ServerError } from "../../../runtime/errors.ts";
 import { charsOf, complement, union } from "../../../runtime/regex/char-set.ts";
@@ -23,7 +23,7 @@ import { type Check, schemaCheck } from "./json-schema/check.ts";
 import { closed } from "./json-schema/closed.ts";
 import { compileObjectsInto, SchemaBudget, type SchemaPart } from "./json-schema/rules/compile.ts";
 
-/** Every call of the output must be well-formed. */
+/** Constrains the calls of an output: each must be well-formed. */
 export interface CallConstraint {
   readonly specs: readonly ToolSpec[];
   readonly syntax: CallSyntax;
@@ -34,10 +34,10 @@ export interface CallConstraint {
 export interface CallRules {
   /** One or more calls and no other text. */
   readonly calls: Expression;
-  /** Any text, optionally with calls at its end. */
+  /** Alternatives of output with free text: any text, optionally with calls at its end. */
   readonly free: readonly Expression[];
   readonly check: ((name: string, args: string) => string | null) | null;
-  /** The error for the first tool whose arguments no text matches; null if there is none. */
+  /** Returns the error for the first tool that has no valid arguments; null if every tool has some. */
   nothingLeft(endings: Endings): unknown;
 }
 
@@ -47,8 +47,9 @@ interface CalledTool {
 }
 
 /**
- * `hasFreeText`: the output may contain text without a grammar, in which the format's parser may find unconstrained calls.
- * Throws ServerError `invalid_value` or `unsupported` that names the tool whose parameters cannot be compiled.
+ * Compiles the tools into rules for calls. `hasFreeText`: the output may contain text without a grammar, in which the format's
+ * parser may find unconstrained calls. Throws ServerError `invalid_value` or `unsupported`; the error names the tool whose
+ * parameters cannot be compiled.
  */
 export function compileCalls(
   constraint: CallConstraint,
@@ -79,7 +80,7 @@ export function compileCalls(
 
 function compileTools(specs: readonly ToolSpec[], rules: Rules): readonly CalledTool[] {
   const budget = new SchemaBudget();
-  // Related tools often have the same parameters.
+  // Tools with the same parameters share a compiled schema, because related tools often have the same ones.
   const known = new Map<string, SchemaPart>();
   return specs.map((spec) => {
     const key = `${spec.strict} ${JSON.stringify(spec.parameters)}`;
@@ -99,7 +100,7 @@ function argumentsOf(spec: ToolSpec, rules: Rules, budget: SchemaBudget): Schema
   }
 }
 
-/** The rest of the calls after `open`. */
+/** Returns the expression for the text after `open`: the remaining calls. */
 function restOf(call: Expression, { syntax, parallel }: CallConstraint, rules: Rules): Expression {
   const { between, close } = syntax;
   if (!parallel || between === null) return sequence(call, text(close));
@@ -107,7 +108,7 @@ function restOf(call: Expression, { syntax, parallel }: CallConstraint, rules: R
   return rules.define(name, sequence(call, choice(text(close), sequence(text(between), rule(name)))));
 }
 
-/** Free text that must continue with calls as soon as their trigger occurs. */
+/** Returns the expression for free text that must continue with calls as soon as the trigger text occurs. */
 function freeUntil(trigger: string, { open }: CallSyntax, rest: Expression, rules: Rules): Expression {
   assert(open.startsWith(trigger), "calls begin with their trigger");
   const name = rules.reserve("triggered");
@@ -118,7 +119,10 @@ function freeUntil(trigger: string, { open }: CallSyntax, rest: Expression, rule
 const blanks = charsOf(" \t\r\n");
 const brace = charsOf("{");
 
-/** Text that cannot be a call: it begins with `answerOpen` or, if that is empty, not with a JSON object. */
+/**
+ * Returns the expression for text that cannot be a call. It begins with `answerOpen`; if that is empty, it does not begin with
+ * a JSON object.
+ */
 function freeBeside(answerOpen: string, rules: Rules): Expression {
   const rest = rules.add("free", anything);
   if (answerOpen !== "") return sequence(text(answerOpen), rest);
@@ -149,7 +153,7 @@ function noObject(args: SchemaPart): Error {
   return new ServerError("invalid_value", `arguments must be an object, but no object can match. ${message}`);
 }
 
-/** The error with the tool's name. */
+/** Returns the error with the tool's name added. */
 function forTool({ name }: ToolSpec, thrown: unknown): unknown {
   if (!(thrown instanceof ServerError)) return thrown;
   const message = `the parameters of tool ${JSON.stringify(name)}: ${thrown.message}`;

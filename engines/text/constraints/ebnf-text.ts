@@ -1,8 +1,8 @@
-// EBNF text: writes rules in the grammar engine's EBNF. Rules and alternatives without a finite text are omitted. Pure.
+// EBNF text: writes rules in the grammar engine's EBNF. Omits rules and alternatives that match no finite text. Pure.
 //
-// Engine pitfalls: it reads a range of characters beyond ASCII as a range of bytes, so such a set is written as the byte
-// sequences of its UTF-8; it reads a set of one byte as a character, so the byte is written twice; and \x reads all
-// hexadecimal digits that follow it.
+// Engine pitfalls: The engine reads a range of characters beyond ASCII as a range of bytes, so such a set is written as the
+// byte sequences of its UTF-8. It reads a set of one byte as a character, so the byte is written twice. It reads all
+// hexadecimal digits that follow \x.
 import { ServerError } from "../../../runtime/errors.ts";
 import {
   asciiChars,
@@ -17,17 +17,17 @@ import { spend, spendOn } from "../../../runtime/regex/work.ts";
 import { type Expression, isNever, type Rules } from "./ebnf.ts";
 import { Endings, pruned } from "./endings.ts";
 
-/** A set with more byte sequences than this becomes a rule, so that it is written only once. */
+/** Maximum number of byte sequences in an inline set. A larger set becomes a rule, so that it is written only once. */
 const maxInlineSequences = 2;
 
-/** Elements of a grammar, at most, with repetitions expanded as the engine expands them. */
+/** Maximum number of elements of a grammar, with repetitions expanded as the engine expands them. */
 const maxElements = 50_000;
-/** Characters of a grammar, at most. */
+/** Maximum length of a grammar in characters. */
 const maxCharacters = 4_000_000;
 
 /**
- * The grammar from `root` as text; null if no text matches it. Throws `unsupported` if it has more than `limit` elements or is
- * too long.
+ * Writes the grammar from `root` as text. Returns null if no text matches it. Throws `unsupported` if the grammar has more than
+ * `limit` elements or is too long.
  */
 export function ebnfText(rules: Rules, root: string, limit = maxElements, endings = new Endings(rules)): string | null {
   const live = pruned(rules, root, endings);
@@ -61,13 +61,13 @@ function tooLong(): ServerError {
 }
 
 interface Size {
-  /** With all repetitions expanded. */
+  /** Number of elements, with all repetitions expanded. */
   readonly elements: number;
-  /** Characters of its texts and rule names. */
+  /** Number of characters of its texts and rule names. */
   readonly characters: number;
 }
 
-/** Sizes of expressions. A shared expression counts at every use, but is measured once. */
+/** Measures the sizes of expressions. A shared expression counts at every use, but is measured once. */
 class Sizes {
   readonly #known = new Map<Expression, Size>();
 
@@ -115,7 +115,7 @@ class Sizes {
   }
 }
 
-/** Writes expressions; large sets become separate rules, in `sets`. */
+/** Writes expressions as EBNF. Large sets become separate rules, collected in `sets`. */
 class Writer {
   readonly sets: string[] = [];
   readonly #names = new Map<string, string>();
@@ -200,13 +200,16 @@ function classByte(byte: number): string {
   return /[A-Za-z0-9]/.test(char) ? char : hexEscape(byte);
 }
 
-/** With four or eight digits, because \x reads all hexadecimal digits that follow. */
+/** Returns an escape with four or eight digits. \x is unsuitable, because it reads all hexadecimal digits that follow. */
 function hexEscape(code: number): string {
   const hex = code.toString(16);
   return code < 0x10000 ? `\\u${hex.padStart(4, "0")}` : `\\U${hex.padStart(8, "0")}`;
 }
 
-/** Any text, by the engine's own search for a mark: its token mask is free except within the start of a mark. */
+/**
+ * Writes an expression for any text. It uses the engine's own search for `mark`: the token mask allows every token, except
+ * while the text may be the start of `mark`.
+ */
 function anyText(mark: string | null, next: string | null): string {
   if (mark === null) return "TagDispatch(stop_eos=true)";
   if (next === null) return `TagDispatch(stop_eos=false, stop_str=(${quoted(mark)}))`;

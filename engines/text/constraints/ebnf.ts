@@ -1,8 +1,8 @@
-// Grammars as rules of expressions. The translators build them; ebnf-text.ts writes them for the grammar engine. Pure.
+// Grammar rules: named expressions. The translators build them; ebnf-text.ts writes them for the grammar engine. Pure.
 //
-// Engine speed: the tokens of a state are looked up once, as long as they end within the state's rule. So repeated text belongs in
-// one rule that calls itself at its end (s ::= "\"" | [^"] s), not in a repeated small rule (c* with c ::= [^"]), where every
-// token is tried again at each step.
+// Engine speed: The engine looks up the tokens of a state once if they end within the state's rule. So repeated text belongs in
+// one rule that calls itself at its end (s ::= "\"" | [^"] s). In a repeated small rule (c* with c ::= [^"]), the engine would
+// try every token again at each step.
 import type { CharSet } from "../../../runtime/regex/char-set.ts";
 import { spendOn } from "../../../runtime/regex/work.ts";
 
@@ -13,7 +13,7 @@ export type Expression =
   | { readonly kind: "sequence"; readonly parts: readonly Expression[] }
   | { readonly kind: "choice"; readonly options: readonly Expression[] }
   | { readonly kind: "repeat"; readonly of: Expression; readonly min: number; readonly max: number | null }
-  /** Any bytes: see `through`, `freeText` and `anything`. Only as the whole body of a rule. */
+  /** Any bytes: see `through`, `freeText` and `anything`. Allowed only as the whole body of a rule. */
   | { readonly kind: "any"; readonly mark: string | null; readonly next: string | null };
 
 export const empty: Expression = { kind: "sequence", parts: [] };
@@ -37,7 +37,7 @@ export function sequence(...parts: readonly Expression[]): Expression {
   return sequenceOf(parts);
 }
 
-/** Like `sequence`, for any number of parts: the arguments of a call are limited. */
+/** Like `sequence`, but takes an array, because the number of arguments of a JavaScript call is limited. */
 export function sequenceOf(parts: readonly Expression[]): Expression {
   const joined: Expression[] = [];
   for (const part of parts) {
@@ -59,7 +59,7 @@ export function choice(...options: readonly Expression[]): Expression {
   return choiceOf(options);
 }
 
-/** Like `choice`, for any number of options. */
+/** Like `choice`, but takes an array of any length. */
 export function choiceOf(options: readonly Expression[]): Expression {
   const flat = options.flatMap((option) => (option.kind === "choice" ? option.options : [option]));
   spendOn(options.length + flat.length);
@@ -72,12 +72,12 @@ export function repeat(of: Expression, min: number, max: number | null): Express
   return { kind: "repeat", of, min, max };
 }
 
-/** Any text up to the first `mark`, including the mark. */
+/** Matches any text up to and including the first `mark`. */
 export function through(mark: string): Expression {
   return { kind: "any", mark, next: null };
 }
 
-/** Any text. After `mark`, if it occurs, the rule `next` must follow and end the text. */
+/** Matches any text. If `mark` occurs, the rule `next` must match all text after it. */
 export function freeText(mark: string, next: string): Expression {
   return { kind: "any", mark, next };
 }
@@ -88,23 +88,26 @@ export function isNever(expression: Expression): boolean {
   return expression.kind === "choice" && expression.options.length === 0;
 }
 
-/** Rules by name; texts begin at `root`. */
+/** Rules by name. Every text of the grammar begins at the rule `root`. */
 export class Rules {
   readonly byName = new Map<string, Expression>();
-  /** Text that the engine may assume after a rule, whatever follows: see json-schema/rules/counted-strings.ts. */
+  /**
+   * Lookahead by rule: text that the engine may assume after the rule, whatever follows it. See
+   * json-schema/rules/counted-strings.ts.
+   */
   readonly lookaheads = new Map<string, Expression>();
   readonly #limit: number;
   #named = 0;
 
   readonly #tooMany: () => Error;
 
-  /** `tooMany` creates the error for more than `limit` rules. */
+  /** `limit` is the maximum number of rules; `tooMany` creates the error for exceeding it. */
   constructor(limit: number, tooMany: () => Error) {
     this.#limit = limit;
     this.#tooMany = tooMany;
   }
 
-  /** A unique name; the rule is defined later. */
+  /** Returns a unique name for a rule that is defined later. */
   reserve(prefix: string): string {
     if (this.#named++ >= this.#limit) throw this.#tooMany();
     return `${prefix}_${this.#named}`;

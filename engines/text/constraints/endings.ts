@@ -1,12 +1,12 @@
-// Endings: which expressions of a grammar match at least one finite text, and its rules without those that match none. Linear:
-// an expression that is used in several places is visited once. Pure.
+// Endings: finds the expressions of a grammar that match at least one finite text, and removes the parts that match none. Takes
+// linear time, because an expression that is used several times is visited once. Pure.
 
 import { spend } from "../../../runtime/regex/work.ts";
 import { type Expression, type Rules, repeat, sequence, sequenceOf } from "./ebnf.ts";
 
 type Composite = Expression & { readonly kind: "sequence" | "choice" | "repeat" };
 
-/** Expressions that match a finite text. */
+/** Tells which expressions match a finite text. */
 export class Endings {
   readonly #rules: ReadonlySet<string>;
   readonly #known = new Map<Composite, boolean>();
@@ -44,13 +44,13 @@ function isComposite(expression: Expression): expression is Composite {
 
 /** A rule or expression that is not yet known to match a finite text. */
 interface Waiting {
-  /** Number of its parts that must end first. */
+  /** Number of its parts that must first be found to match a finite text. */
   left: number;
   readonly users: Waiting[];
   readonly rule: string | null;
 }
 
-/** Finds the rules with a finite text. Each one found lowers the count of the rules and expressions that need it. */
+/** Finds the rules that match a finite text. Each rule found lowers the count of the rules and expressions that need it. */
 class Search {
   readonly #rules = new Map<string, Waiting>();
   readonly #expressions = new Map<Composite, Waiting | null>();
@@ -83,7 +83,7 @@ class Search {
     return made;
   }
 
-  /** The rule or expression that must end first; null if there is none. */
+  /** Returns a rule or expression that must be found to match a finite text before `expression`; null if there is none. */
   #blocker(expression: Expression): Waiting | null {
     if (expression.kind === "rule") return this.#rule(expression.name);
     if (!isComposite(expression)) return null;
@@ -108,7 +108,7 @@ class Search {
   }
 }
 
-/** The rules that `root` needs, without parts that cannot end; null if `root` cannot end. */
+/** Returns the rules that `root` needs, without parts that match no finite text. Returns null if `root` matches none. */
 export function pruned(
   rules: Rules,
   root: string,
@@ -125,7 +125,7 @@ export function pruned(
   return live;
 }
 
-/** Removes the parts that cannot end. */
+/** Removes the parts that match no finite text. */
 class Pruner {
   readonly #endings: Endings;
   readonly #known = new Map<Composite, Expression>();
@@ -134,7 +134,10 @@ class Pruner {
     this.#endings = endings;
   }
 
-  /** Adds the rules that the result names to `used`; an expression seen before adds none. */
+  /**
+   * Returns the expression without such parts. Adds the rules that it names to `used`, but only when the expression is first
+   * seen.
+   */
   without(expression: Expression, used: string[]): Expression {
     if (expression.kind === "rule") used.push(expression.name);
     if (expression.kind === "any" && expression.next !== null) used.push(expression.next);

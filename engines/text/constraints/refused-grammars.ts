@@ -1,5 +1,5 @@
-// Refused grammars: the last ones, by digest. The same grammar is refused at once for some minutes; not longer, because the
-// machine may only have been busy.
+// Rejected grammars: the digests of the latest ones. The same grammar is rejected at once for some minutes. It is not rejected
+// longer, because the machine may only have been busy.
 import { LruMap } from "../../../runtime/collections.ts";
 
 const maxKept = 256;

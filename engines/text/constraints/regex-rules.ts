@@ -1,4 +1,5 @@
-// Regex rules: a regular expression as part of a grammar, either by its syntax or by the rules of its automaton. Pure.
+// Regex rules: convert a regular expression to part of a grammar, either from its syntax or from the rules of its automaton.
+// Pure.
 
 import type { CharSet } from "../../../runtime/regex/char-set.ts";
 import { type Automaton, type Edge, isAnyText, stateOf } from "../../../runtime/regex/states.ts";
@@ -7,7 +8,7 @@ import { anyTextPlace, type WidePlace, wideRules } from "../../../runtime/regex/
 import { spend } from "../../../runtime/regex/work.ts";
 import { choiceOf, type Expression, empty, type Rules, repeat, rule, sequence, sequenceOf, set } from "./ebnf.ts";
 
-/** A regular expression that must match a whole text, by its syntax. Anchors are allowed only at its ends. */
+/** Converts a regular expression that must match a whole text, from its syntax. Anchors are allowed only at its ends. */
 export function regexExpression({ node, ahead }: Regex): Expression {
   if (ahead.length > 0) throw new RegexProblem("unsupported", "lookaheads are not supported here");
   return expressionOf(withoutAnchors(node));
@@ -38,9 +39,9 @@ function withoutAnchors(node: RegexNode): RegexNode {
   return { kind: "sequence", parts };
 }
 
-/** How generated text spells the characters of a set, and the end after the last one. */
+/** Tells how generated text spells the characters of a set, and the end after the last character. */
 export interface Spelling {
-  /** One expression for each alternative spelling. */
+  /** Returns one expression for each alternative spelling. */
   chars(set: CharSet): readonly Expression[];
   readonly end: Expression;
 }
@@ -48,8 +49,8 @@ export interface Spelling {
 export const plainSpelling: Spelling = { chars: (chars) => [set(chars)], end: empty };
 
 /**
- * The rules of an automaton. A state with a single entry is written inline; the others are rules that call each other at their
- * ends. `common` has the names of the rules that the grammar's automata share.
+ * Converts an automaton to rules. A state with a single incoming edge is written inline. Each other state is a rule, which
+ * calls other rules at its end. `common` contains the names of the rules that the grammar's automata share.
  */
 export function automatonExpression(
   automaton: Automaton,
@@ -69,7 +70,7 @@ class AutomatonRules {
   /** Number of edges that lead to each state. */
   readonly #entries: Int32Array;
   readonly #wide: ReadonlyMap<Edge, WidePlace>;
-  /** Rule names by the keys of wide places. */
+  /** Rule names by the keys of wide places (sets of almost any character). */
   readonly #common: Map<string, string>;
   readonly #own = new Map<string, string>();
   readonly #names = new Map<number, string>();
@@ -139,5 +140,5 @@ class AutomatonRules {
   }
 }
 
-/** A state that is nested deeper than this becomes a rule too. */
+/** Maximum nesting depth of an inline state. A deeper state becomes a rule too. */
 const maxInlineDepth = 24;

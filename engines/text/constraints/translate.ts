@@ -1,5 +1,5 @@
-// Translation of the constraints of an output into a grammar that the grammar engine compiles. Called on the agents' threads.
-// Everything that a client sends is bounded here before an engine sees it. Pure.
+// Constraint translation: turns the constraints of an output into a grammar for the grammar engine. Called on the agents'
+// threads. Everything that a client sends is bounded before it reaches an engine. Pure.
 import { ServerError } from "../../../runtime/errors.ts";
 import { bounded, OutOfTime, TooMuchWork, unitsOfTranslation } from "../../../runtime/regex/work.ts";
 import type { OutputGrammar } from "../../generation.ts";
@@ -13,38 +13,43 @@ import { Endings } from "./endings.ts";
 import type { Check } from "./json-schema/check.ts";
 
 const maxRules = 8000;
-/** Elements of a grammar with non-strict tool schemas, at most: the engine takes about 2 s to compile them. */
+/** Maximum number of elements of a grammar with non-strict tool schemas. The engine takes about 2 s to compile that many. */
 const maxLooseElements = 15_000;
 
 /** All constraints of one output. */
 export interface OutputConstraint {
-  /** Grammar of an answer that is not a call; null: free text. */
+  /** Grammar for an answer that is not a call; null: free text. */
   readonly grammar: OutputGrammar | null;
   readonly calls: CallConstraint | null;
-  /** Thinking that may precede the answer, and whether the prompt has begun it; null if the model does not think. */
+  /**
+   * Thinking that may precede the answer. `hasBegun`: the prompt already contains its start. Null if the model does not think.
+   */
   readonly thinking: { readonly tags: ThinkingTags; readonly hasBegun: boolean } | null;
-  /** Text before an answer that is not a call. */
+  /** Text that comes before an answer that is not a call. */
   readonly answerOpen: string;
 }
 
 export interface Translation {
   readonly source: GrammarSource;
-  /** Returns why a finished answer is invalid, or null; null if the grammar enforces everything. */
+  /**
+   * Returns the reason why a finished answer is invalid, or null if it is valid. The field is null if the grammar enforces
+   * everything.
+   */
   readonly check: Check | null;
-  /** Like `check`, for the arguments (JSON text) of a finished call, by the tool's name. */
+  /** Like `check`, for the arguments (JSON text) of a finished call to the tool `name`. */
   readonly checkCall: ((name: string, args: string) => string | null) | null;
 }
 
 /**
- * Throws ServerError `invalid_value` or `unsupported`, which names the invalid construct and its position; `timeout` if the
- * machine was too busy to translate in time.
+ * Translates the constraint. Throws ServerError `invalid_value` or `unsupported`, which names the invalid construct and its
+ * position. Throws `timeout` if the machine was too busy to translate in time.
  */
 export function translateOutput(constraint: OutputConstraint): Translation {
   const loose = loosened(constraint);
   return loose === null ? translated(constraint) : bounded(() => translatedWithLoose(constraint, loose));
 }
 
-/** Includes non-strict schemas if that takes at most half of a translation's limit; else drops them. */
+/** Translates with non-strict schemas if that takes at most half of the time limit of a translation; else without them. */
 function translatedWithLoose(constraint: OutputConstraint, loose: OutputConstraint): Translation {
   try {
     return translated(constraint, unitsOfTranslation / 2, maxLooseElements);
@@ -54,7 +59,7 @@ function translatedWithLoose(constraint: OutputConstraint, loose: OutputConstrai
   }
 }
 
-/** The translation for an answer without calls or thinking. */
+/** Translates the grammar of an answer without calls or thinking. */
 export function translateGrammar(grammar: OutputGrammar): Translation {
   return translateOutput({ grammar, calls: null, thinking: null, answerOpen: "" });
 }
@@ -68,7 +73,10 @@ function translated(constraint: OutputConstraint, units?: number, elements?: num
   }
 }
 
-/** The constraint without non-strict schemas, which together may be too large; null if there are none. */
+/**
+ * Returns the constraint without non-strict schemas, because the grammar may be too large with them. Returns null if there are
+ * none.
+ */
 function loosened(constraint: OutputConstraint): OutputConstraint | null {
   const { calls } = constraint;
   if (calls === null || calls.specs.every(({ strict, parameters }) => strict || parameters === null)) return null;
@@ -95,14 +103,17 @@ function compiled({ grammar, calls, thinking, answerOpen = "" }: OutputConstrain
   };
 }
 
-/** The alternatives of the text after thinking. */
+/** Returns the alternatives for the text after thinking. */
 function saidOf(answer: Expression | null, called: CallRules | null, required: boolean): readonly Expression[] {
   if (called === null) return [answer ?? anything];
   if (required) return [called.calls];
   return answer === null ? called.free : [answer, called.calls];
 }
 
-/** Models write a line break or two after thinking, which no grammar of an answer begins with. */
+/**
+ * Models write a line break or two after thinking. The grammar of an answer does not begin with line breaks, so they are
+ * allowed here.
+ */
 const afterThinking = choice(text(""), text("\n"), text("\n\n"), text(" "));
 
 function thoughtFirst(

@@ -1,20 +1,20 @@
-// Translation cache: the last translations, because most requests of a client have the same constraints, and the reasons of the
-// refusals that would repeat. Each text worker has its own.
+// Translation cache: holds the latest translations, because most requests of a client have the same constraints. It also holds
+// the errors that would occur again. Each text worker has its own cache.
 import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
 import { RefusedGrammars } from "./refused-grammars.ts";
 import { type OutputConstraint, type Translation, translateOutput } from "./translate.ts";
 
-/** Characters of all cached grammars, at most. */
+/** Maximum total length of the cached grammars, in characters. */
 const maxKept = 8 * 1024 * 1024;
 
 export class Translations {
   readonly #limit: number;
   readonly #maxKept: number;
-  /** By the digest of the constraint; the last used is at the end. */
+  /** Translations by the digest of their constraint. The most recently used is at the end. */
   readonly #made = new Map<string, Translation>();
-  /** Characters of the cached grammars. */
+  /** Total length of the cached grammars, in characters. */
   #kept = 0;
   readonly #refusals = new RefusedGrammars();
 
@@ -23,10 +23,10 @@ export class Translations {
     this.#maxKept = most;
   }
 
-  /** Throws the errors of translateOutput. */
+  /** Returns the translation of a constraint. Throws the errors of translateOutput. */
   of(constraint: OutputConstraint): Translation {
     const syntax = constraint.calls?.syntax;
-    // A syntax writes the text around a call by functions, which JSON omits.
+    // A call syntax returns the text around a call by functions. JSON omits functions, so their results are added.
     const written = JSON.stringify([constraint, syntax?.before("tool"), syntax?.after("tool")]);
     const key = createHash("sha256").update(written).digest("base64");
     const known = this.#made.get(key);
@@ -58,7 +58,10 @@ export class Translations {
   }
 }
 
-/** True if the same constraint would fail again. A RangeError is a limit of the runtime: call depth, or length of a text. */
+/**
+ * True if the same constraint would fail again. A RangeError means that a limit of JavaScript was exceeded: call depth, or
+ * string length.
+ */
 function isFinal(error: unknown): error is Error {
   return error instanceof RangeError || (error instanceof ServerError && !error.retryable);
 }

@@ -1,10 +1,10 @@
-// Bare text: reads values that are written as text up to an end mark, of any length. Syntaxes call it. Text that was given is
-// not kept.
+// Bare text: reads values that are written as plain text up to an end mark. Values may have any length. Called by the call
+// syntaxes. Text is emitted as it arrives and is not kept afterwards.
 import type { Reading, Wait } from "./reading.ts";
 
 /**
- * Reads through the end mark and gives the text before it, piece by piece. Returns false if the output ends first. If the text
- * begins with the padding, that padding and one before the mark are removed.
+ * Reads through the end mark and emits the text before it piece by piece. Returns false if the output ends first. If the text
+ * begins with the padding, that padding is removed, and so is one before the end mark.
  */
 export function* readText(
   reading: Reading,
@@ -26,7 +26,7 @@ export function* readText(
   }
 }
 
-/** Reads like `readText` and gives the text as a JSON string of the arguments. */
+/** Reads like `readText`, but emits the text as a JSON string of the arguments. */
 export function* giveString(reading: Reading, end: string, padding: string): Wait<boolean> {
   reading.giveArguments('"');
   const isWhole = yield* readText(reading, end, padding, (piece) => reading.giveArguments(escapeJson(piece)));
@@ -34,7 +34,7 @@ export function* giveString(reading: Reading, end: string, padding: string): Wai
   return isWhole;
 }
 
-/** Start of the longest suffix of `text` that is a prefix of `mark`. */
+/** Returns the start of the longest suffix of `text` that is a prefix of `mark`. */
 function beginningAt(text: string, mark: string, from: number): number {
   for (let at = Math.max(from, text.length - mark.length + 1); at < text.length; at++) {
     if (mark.startsWith(text.slice(at))) return at;
@@ -42,7 +42,10 @@ function beginningAt(text: string, mark: string, from: number): number {
   return text.length;
 }
 
-/** Half a surrogate pair stays as it is, so that the two pieces of a pair join. */
+/**
+ * Escapes a piece of text for a JSON string. Half a surrogate pair stays unchanged, so that the halves join if they are in
+ * different pieces.
+ */
 function escapeJson(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON does not allow these characters in a string.
   return text.replace(/["\\\u0000-\u001f]/g, (character) => JSON.stringify(character).slice(1, -1));

@@ -1,4 +1,4 @@
-// Format choice: the tool-call format that a model's chat template writes. Called once per model.
+// Format choice: determines the tool-call format that a model's chat template uses. Called once per model.
 
 import { functionGemma, gemma } from "./formats/gemma.ts";
 import { harmony } from "./formats/harmony.ts";
@@ -17,7 +17,10 @@ import { coder, glm, miniMax, seed } from "./formats/tagged-parameters.ts";
 import { thinkingTags } from "./thinking.ts";
 import type { FormatName, ToolFormat } from "./tool-format.ts";
 
-/** The first entry whose texts all occur in the template wins, so a specific entry comes before a general one. */
+/**
+ * Formats and the texts that identify them. The first entry whose texts all occur in the template is chosen, so specific
+ * entries come before general ones.
+ */
 const families: readonly (readonly [format: MarkedFormat, ...texts: readonly string[]])[] = [
   [deepseekFenced, "<｜tool▁calls▁begin｜>", "```json"],
   [deepseekPlain, "<｜tool▁calls▁begin｜>"],
@@ -44,8 +47,8 @@ const families: readonly (readonly [format: MarkedFormat, ...texts: readonly str
 ];
 
 /**
- * The tool-call format of a model, by the source of its chat template. If the template has no tools or writes calls in an
- * unknown way: the generic format, which the prompt describes to the model.
+ * Returns the tool-call format of a model, from the source of its chat template. If the template has no tools or writes calls
+ * in an unknown way, returns the generic format, which the prompt describes to the model.
  */
 export function chooseFormat(templateSource: string): ToolFormat {
   const thinking = thinkingTags(templateSource);
@@ -54,7 +57,7 @@ export function chooseFormat(templateSource: string): ToolFormat {
   return markedFormat(family?.[0] ?? generic, thinking);
 }
 
-/** The format that another thread chose. */
+/** Returns the format that another thread chose. */
 export function formatNamed({ name, thinking }: FormatName): ToolFormat {
   if (name === "harmony") return harmony(thinking);
   const family = families.find(([format]) => format.name === name);

@@ -1,4 +1,5 @@
-// JSON call: a call as a JSON object with a tool's name, its arguments and sometimes an id. All formats with such calls use it.
+// JSON call: reads a call written as a JSON object with a tool's name, its arguments and sometimes an id. Used by all formats
+// with such calls.
 import type { Reading, Wait } from "./reading.ts";
 
 const quote = 0x22;
@@ -11,7 +12,10 @@ const semicolon = 0x3b;
 
 type Role = "name" | "arguments" | "id" | "nothing";
 
-/** Meaning of a key of the object; families use different keys. An id that only counts calls is ignored. */
+/**
+ * Roles of the object's keys. Model families use different keys. An id that only counts the calls is ignored, so its key has
+ * the role "nothing".
+ */
 const roles: ReadonlyMap<string, Role> = new Map<string, Role>([
   ["name", "name"],
   ["tool_name", "name"],
@@ -22,12 +26,12 @@ const roles: ReadonlyMap<string, Role> = new Map<string, Role>([
   ["type", "nothing"],
 ]);
 
-/** The text of a call before its arguments, as `readJsonCalls` reads it. */
+/** Returns the text of a call before its arguments, in the form that `readJsonCalls` reads. */
 export function beforeJsonArguments(name: string, key: "arguments" | "parameters"): string {
   return `{"name": ${JSON.stringify(name)}, "${key}": `;
 }
 
-/** Reads one or more calls, in a list or one after the other. Returns false if the first object is not a call. */
+/** Reads one or more calls, either in a list or one after the other. Returns false if the first object is not a call. */
 export function* readJsonCalls(reading: Reading): Wait<boolean> {
   const isList = (yield* reading.space()) === openBracket;
   if (isList) reading.position++;
@@ -49,15 +53,15 @@ function* hasAnother(reading: Reading, isList: boolean): Wait<boolean> {
 interface Found {
   name: string | null;
   id: string | null;
-  /** Complete arguments that were not given yet. */
+  /** Complete arguments that are not emitted yet. */
   early: string | null;
-  /** The call was given completely. */
+  /** True if the call was emitted completely. */
   isCalled: boolean;
 }
 
 /**
- * Reads the object that begins here. It becomes a call when its arguments begin, if its name is a tool's, and remains one even
- * if the rest of the object is invalid.
+ * Reads the object at this position. It becomes a call when its arguments begin, if its name is the name of a tool. It remains
+ * a call even if the rest of the object is invalid.
  */
 function* readJsonCall(reading: Reading): Wait<boolean> {
   const found: Found = { name: null, id: null, early: null, isCalled: false };
@@ -68,7 +72,7 @@ function* readJsonCall(reading: Reading): Wait<boolean> {
   return true;
 }
 
-/** Reads the members of an object and its end. */
+/** Reads the members of an object and its closing brace. */
 function* readMembers(reading: Reading, found: Found, isNested: boolean): Wait<boolean> {
   let code = 0;
   do {
@@ -78,7 +82,7 @@ function* readMembers(reading: Reading, found: Found, isNested: boolean): Wait<b
     if (key === null || (yield* reading.space()) !== colon) return false;
     reading.position++;
     const value = yield* reading.space();
-    // OpenAI's protocol wraps a call in "function"; other families put the name there.
+    // OpenAI's protocol puts the call into an object under "function". Other families use this key for the name.
     const isFunction = key === "function" && value === openBrace && !isNested;
     const isRead = isFunction
       ? yield* readMembers(reading, found, true)
@@ -111,7 +115,9 @@ function* readMember(reading: Reading, found: Found, role: Role | undefined): Wa
   }
 }
 
-/** Arguments are given as they arrive, unless they come before the name or are JSON text in a string. */
+/**
+ * Reads arguments and emits them as they arrive. If they precede the name or are JSON text in a string, they are emitted later.
+ */
 function* readArguments(reading: Reading, found: Found): Wait<boolean> {
   const code = yield* reading.next();
   if (code === openBrace && found.name !== null) {
@@ -129,7 +135,7 @@ function* readEarly(reading: Reading): Wait<string | null> {
   return (yield* reading.jsonObject((piece) => pieces.push(piece))) ? pieces.join("") : null;
 }
 
-/** `text` if it is a JSON object, else null. */
+/** Returns `text` if it is a JSON object, else null. */
 function objectText(text: string | null): string | null {
   if (text === null) return null;
   try {

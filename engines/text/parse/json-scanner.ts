@@ -1,5 +1,5 @@
-// JSON scanner: tells, character by character, whether a text is the beginning of a JSON object, a complete one, or neither. It
-// keeps no text and is linear for any division into pieces.
+// JSON scanner: tells, after each character, whether a text is the beginning of a JSON object, a complete object, or neither.
+// It stores no text. Takes linear time, however the text is divided into pieces.
 
 type State =
   | "start"
@@ -51,19 +51,22 @@ function isHexDigit(code: number): boolean {
 
 export class JsonScanner {
   private state: State = "start";
-  /** Open containers, innermost last; true for an object. */
+  /** Open containers, innermost last. True: an object; false: an array. */
   private readonly open: boolean[] = [];
   private isKey = false;
   private hexLeft = 0;
-  /** The rest of true, false or null. */
+  /** The remaining characters of true, false or null. */
   private word = "";
 
-  /** The object is closed. */
+  /** True if the object is closed. */
   get isWhole(): boolean {
     return this.state === "whole";
   }
 
-  /** Consumes the object's text from `from`; returns where that stops: its end, an invalid character, or the end of `text`. */
+  /**
+   * Consumes the object's text from `from`. Returns where it stops: at the end of the object, at an invalid character, or at
+   * the end of `text`.
+   */
   scan(text: string, from: number): number {
     let at = from;
     while (at < text.length && this.state !== "whole") {
@@ -162,7 +165,7 @@ export class JsonScanner {
     }
   }
 
-  /** Checks the character after a number without consuming it. */
+  /** Checks the character that follows a number, without consuming it. */
   private endNumber(code: number, character: string): State {
     const mayFollow = isJsonSpace(code) || code === closeBrace || code === closeBracket || character === ",";
     return mayFollow ? "comma-or-end" : "wrong";

@@ -1,25 +1,28 @@
-// Output parser: splits a model's output into text, thinking and the parts that begin with a mark of its format; the mark's syntax
-// reads those. A format creates one per output; called once per token. Knows no syntax.
+// Output parser: splits a model's output into content, thinking and parts that begin with a mark of the format. The mark's
+// syntax reads those parts; the parser itself knows no syntax. A format creates one parser per output. Called once per token.
 import { isJsonSpace } from "./json-scanner.ts";
 import type { Reading, Wait } from "./reading.ts";
 import type { OutputParser, OutputPart } from "./tool-format.ts";
 
-/** A text after which a syntax reads on. */
+/** A text after which a syntax reads the output. */
 export interface Mark {
   readonly text: string;
-  /** The syntax reads the mark too. */
+  /** True if the syntax reads the mark itself too. */
   readonly isKept?: boolean;
   readonly read: (reading: Reading) => Wait<void>;
 }
 
 export interface Marks {
-  /** Marks that may come only before all content, or between parts that are not content. */
+  /** Marks that are recognized only before any content, or between parts that are not content. */
   readonly first: readonly Mark[];
   readonly inContent: readonly Mark[];
   readonly inReasoning: readonly Mark[];
 }
 
-/** White space before a mark is dropped, so it is held back; at most this many characters of it. */
+/**
+ * Maximum number of white space characters held back. White space before a mark is dropped, so it is held back until the next
+ * text is known.
+ */
 const maxSpace = 64;
 
 export class MarkedParser implements OutputParser {
@@ -28,9 +31,9 @@ export class MarkedParser implements OutputParser {
   /** First characters of the marks, by mode. */
   private readonly starts: { readonly content: readonly string[]; readonly reasoning: readonly string[] };
   private syntax: Wait<void> | null = null;
-  /** No content since the output began, or since the last part that is not content. */
+  /** True if no content has come since the output began, or since the last part that is not content. */
   private isFirst: boolean;
-  /** White space is dropped, because it follows a mark. */
+  /** True while white space is dropped, because it follows a mark. */
   private dropsSpace = false;
 
   constructor(reading: Reading, marks: Marks) {
@@ -66,7 +69,10 @@ export class MarkedParser implements OutputParser {
     return parts;
   }
 
-  /** The usual piece: no text is held back, and the piece cannot contain the start of a mark or white space before one. */
+  /**
+   * True in the usual case: no text is held back, and this piece contains neither the start of a mark nor white space that may
+   * precede one.
+   */
   private isPlain(text: string): boolean {
     const { reading } = this;
     if (this.syntax !== null || this.isFirst || this.dropsSpace || reading.position < reading.text.length) return false;
@@ -75,7 +81,7 @@ export class MarkedParser implements OutputParser {
     return starts.length === 0 || !isJsonSpace(text.charCodeAt(text.length - 1));
   }
 
-  /** Reads as much of the text as possible. */
+  /** Processes as much of the text as possible. */
   private run(): void {
     const { reading } = this;
     for (;;) {
@@ -90,12 +96,12 @@ export class MarkedParser implements OutputParser {
     }
   }
 
-  /** The syntax has returned: text that it did not settle is not a call. */
+  /** Called when the syntax has returned. Text that it did not settle is not part of a call. */
   private endSyntax(): void {
     const { reading } = this;
     this.syntax = null;
     const rest = reading.takeUnsettled();
-    // White space after a complete call, not followed by another call.
+    // White space after a complete call is treated as part of a mark if no other call follows.
     const isMark = !reading.isInCall && rest.trim() === "";
     this.dropsSpace = isMark;
     this.isFirst = isMark && reading.mode === "content";
@@ -104,7 +110,7 @@ export class MarkedParser implements OutputParser {
     reading.isInCall = false;
   }
 
-  /** Drops white space. Returns true if text is left after it. */
+  /** Drops white space. Returns true if text remains after it. */
   private dropSpace(): boolean {
     const { reading } = this;
     const { text } = reading;
@@ -128,7 +134,7 @@ export class MarkedParser implements OutputParser {
     return this.find("content");
   }
 
-  /** Finds the next mark and passes it. Gives the text before it, or before a possible start of one. */
+  /** Finds the next mark and reads past it. Emits the text before the mark, or before a possible start of a mark. */
   private find(mode: "content" | "reasoning"): Mark | null {
     const { reading } = this;
     const { text } = reading;

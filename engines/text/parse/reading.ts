@@ -1,36 +1,39 @@
-// Reading state of one output: unread text, read text that may turn out not to be a call, and the parts found so far. A syntax is
-// a generator over these methods, which wait for text by yielding. A syntax returns if the text does not match it;
-// output-parser.ts then gives back the unsettled text.
+// Reading state of one output: the unread text, text that was read but may turn out not to be a call, and the parts found so
+// far. A syntax is a generator that uses these methods; they yield to wait for text. If the text does not match, the syntax
+// returns. output-parser.ts then emits the unsettled text as ordinary output.
 import type { ToolSpec } from "../../generation.ts";
 import { isJsonSpace, JsonScanner } from "./json-scanner.ts";
 import type { OutputPart } from "./tool-format.ts";
 
-/** A computation that may wait for text. Must be run to its end after the output is over. */
+/** A computation that may wait for text. When the output is over, it must be run to its end. */
 export type Wait<T> = Generator<void, T>;
 
 const quote = 0x22;
 const openBrace = 0x7b;
-/** A longer name matches no tool. */
+/** Maximum length of a string that is read as a name. A longer name matches no tool. */
 const maxStringLength = 512;
 
 export class Reading {
   readonly tools: ReadonlyMap<string, ToolSpec>;
   /** Kind of the text outside calls. */
   mode: "content" | "reasoning" = "content";
-  /** The last pushed text, preceded by the text that was unread before it. */
+  /** Unread text, followed by the text pushed last. */
   text = "";
   /** Index in `text` of the first unread character. */
   position = 0;
-  /** No more text comes. */
+  /** True if no more text will come. */
   isOver = false;
-  /** A call has begun and not ended. */
+  /** True if a call has begun and not ended. */
   isInCall = false;
-  /** The output, or the prompt's end, contained thinking. */
+  /** True if the output, or the end of the prompt, contained thinking. */
   hasThought = false;
   parts: OutputPart[] = [];
-  /** Characters pushed before `text`. */
+  /** Number of characters pushed before `text`. */
   private offset = 0;
-  /** Text read but not settled: `past`, then `text` from `settled` to `position`. Joined only to be given back. */
+  /**
+   * Text that was read but not settled. It consists of `past` and the part of `text` from `settled` to `position`; these are
+   * joined only to be emitted.
+   */
   private past = "";
   private settled = 0;
 
@@ -46,32 +49,32 @@ export class Reading {
     this.settled = 0;
   }
 
-  /** Passes text while none is held back; returns its position in the output. */
+  /** Skips text while none is held back. Returns the position of the text in the output. */
   passOver(length: number): number {
     const at = this.offset + this.position;
     this.offset += length;
     return at;
   }
 
-  /** Marks the text read so far as a call or a mark, so it is not given as text. */
+  /** Marks the text read so far as part of a call or a mark, so it will not be emitted as ordinary text. */
   settle(): void {
     this.past = "";
     this.settled = this.position;
   }
 
-  /** Returns the unsettled text and settles it. */
+  /** Returns the unsettled text and marks it as settled. */
   takeUnsettled(): string {
     const text = this.past + this.text.slice(this.settled, this.position);
     this.settle();
     return text;
   }
 
-  /** Gives `text`, which was read last, as text of the output. */
+  /** Emits `text`, which was read last, as ordinary text of the output. */
   giveBack(text: string): void {
     if (text !== "") this.parts.push({ kind: this.mode, text, at: this.offset + this.position - text.length });
   }
 
-  /** Reads up to `end` and gives that as text of the output. No unsettled text may precede it. */
+  /** Reads up to `end` and emits that text as ordinary text of the output. There must be no unsettled text before it. */
   giveText(end: number): void {
     const text = this.text.slice(this.position, end);
     this.position = end;
@@ -94,7 +97,7 @@ export class Reading {
     this.settle();
   }
 
-  /** Code of the next character, without reading it; -1 at the end of the output. */
+  /** Returns the code of the next character without reading it; -1 at the end of the output. */
   *next(): Wait<number> {
     while (this.position === this.text.length) {
       if (this.isOver) return -1;
@@ -103,7 +106,7 @@ export class Reading {
     return this.text.charCodeAt(this.position);
   }
 
-  /** Reads white space; returns the next code, like `next`. */
+  /** Reads white space. Returns the code of the character after it without reading that character. */
   *space(): Wait<number> {
     let code = yield* this.next();
     while (isJsonSpace(code)) {
@@ -113,7 +116,7 @@ export class Reading {
     return code;
   }
 
-  /** Reads exactly `wanted`, or nothing. */
+  /** Reads exactly `wanted`; if other text follows, reads nothing. */
   *literal(wanted: string): Wait<boolean> {
     while (!this.text.startsWith(wanted, this.position)) {
       if (this.isOver || !wanted.startsWith(this.text.slice(this.position))) return false;
@@ -123,7 +126,9 @@ export class Reading {
     return true;
   }
 
-  /** Reads white space and a mark that belongs to the call before. If the mark is missing, the white space stays unsettled. */
+  /**
+   * Reads white space and a mark that belongs to the previous call. If the mark is missing, the white space stays unsettled.
+   */
   *mark(wanted: string): Wait<boolean> {
     yield* this.space();
     if (!(yield* this.literal(wanted))) return false;
@@ -131,7 +136,9 @@ export class Reading {
     return true;
   }
 
-  /** Reads through the mark and returns the text before it; null, and nothing read, if that has more than `limit` characters. */
+  /**
+   * Reads through the mark and returns the text before it. If that text is longer than `limit`, returns null and reads nothing.
+   */
   *until(mark: string, limit: number): Wait<string | null> {
     for (;;) {
       const ahead = this.text.slice(this.position, this.position + limit + mark.length);
@@ -145,7 +152,7 @@ export class Reading {
     }
   }
 
-  /** Reads a tool's name and one of the endings after it, or nothing. */
+  /** Reads a tool's name and one of the endings after it. If they do not follow, reads nothing. */
   *toolName(endings: readonly string[]): Wait<{ readonly name: string; readonly ending: string } | null> {
     for (;;) {
       let isPossible = false;
@@ -163,7 +170,7 @@ export class Reading {
     }
   }
 
-  /** The ending after the name in the unread text; "" if it may still come, null if it cannot. */
+  /** Returns the ending after the name in the unread text; "" if it may still come; null if none can come. */
   private endingAfter(name: string, endings: readonly string[]): string | null {
     if (!this.text.startsWith(name, this.position)) {
       return name.startsWith(this.text.slice(this.position)) ? "" : null;
@@ -175,7 +182,7 @@ export class Reading {
     return endings.some((ending) => ending.startsWith(rest)) ? "" : null;
   }
 
-  /** Reads a JSON string that begins here; null if there is none or it exceeds the limit. */
+  /** Reads a JSON string at this position. Returns null if there is none or it exceeds the limit. */
   *jsonString(limit = maxStringLength): Wait<string | null> {
     if ((yield* this.next()) !== quote) return null;
     this.position++;
@@ -195,7 +202,7 @@ export class Reading {
     }
   }
 
-  /** Reads a JSON object piece by piece; false if there is none or it is invalid. */
+  /** Reads a JSON object piece by piece. Returns false if there is none or it is invalid. */
   *jsonObject(give: (piece: string) => void): Wait<boolean> {
     const scanner = new JsonScanner();
     for (;;) {
@@ -208,7 +215,7 @@ export class Reading {
     }
   }
 
-  /** Reads the arguments of a call: white space and a JSON object. False if they are missing or invalid. */
+  /** Reads the arguments of a call: white space and a JSON object. Returns false if they are missing or invalid. */
   *callWithArguments(name: string, id: string | null): Wait<boolean> {
     if ((yield* this.space()) !== openBrace) return false;
     this.beginCall(name, id);

@@ -1,10 +1,10 @@
-// Stop strings: finds them in text that arrives in pieces. Text that may begin a stop string is held back, as little as possible;
-// a stop string itself is never emitted. One instance per sequence; called once per token.
+// Stop strings: finds stop strings in text that arrives in pieces. Text is held back only while it may be the beginning of a
+// stop string. A stop string is never emitted. One instance per sequence; called once per token.
 
 export interface StopResult {
-  /** Text that may be output now. */
+  /** Text that may be emitted now. */
   readonly text: string;
-  /** The stop string that ended the sequence, or null. Text pushed afterwards is ignored. */
+  /** The stop string that ended the sequence; null if none has. Text pushed after it is ignored. */
   readonly stopped: string | null;
 }
 
@@ -18,8 +18,8 @@ export class StopStrings {
   private isStopped = false;
 
   /**
-   * The stop string that is complete first wins, however the text is divided into pieces; if two end together, the longer. Empty
-   * ones are ignored.
+   * The stop string that is completed first ends the sequence, however the text is divided into pieces. If two end at the same
+   * character, the longer one counts. Empty stop strings are ignored.
    */
   constructor(stops: readonly string[]) {
     this.stops = stops.filter((stop) => stop !== "").sort((a, b) => b.length - a.length);
@@ -42,7 +42,7 @@ export class StopStrings {
     return { text: window.slice(0, match.end - match.stop.length), stopped: match.stop };
   }
 
-  /** The text still held back at the end of the sequence. */
+  /** Returns the text that is still held back at the end of the sequence. */
   flush(): StopResult {
     const text = this.held;
     this.held = "";
@@ -58,7 +58,7 @@ export class StopStrings {
     return first;
   }
 
-  /** Start of the longest suffix of `window` that is a prefix of a stop string. */
+  /** Returns the start of the longest suffix of `window` that is a prefix of a stop string. */
   private firstPossibleStart(window: string): number {
     for (let start = Math.max(0, window.length - this.longest + 1); start < window.length; start++) {
       if (!this.firstCharacters.has(window.charAt(start))) continue;

@@ -1,9 +1,10 @@
-// Thinking tags: the texts around a model's thinking, found in its chat template. Used once per model, by the template and by
+// Thinking tags: finds the texts around a model's thinking in its chat template. Used once per model, by the template and by
 // choose-format.ts.
 import type { ThinkingTags } from "./tool-format.ts";
 
 const known: readonly ThinkingTags[] = [
-  // After a message of the analysis channel, the next message begins like the first one, which the prompt's end begins.
+  // After a message of the analysis channel, the next message begins in the same way as the first one, whose beginning is in
+  // the prompt.
   { begin: "<|channel|>analysis<|message|>", end: "<|end|><|start|>assistant" },
   { begin: "<|channel>thought\n", end: "<channel|>" },
   { begin: "<think>", end: "</think>" },
@@ -15,7 +16,10 @@ const known: readonly ThinkingTags[] = [
   { begin: "<|START_THINKING|>", end: "<|END_THINKING|>" },
 ];
 
-/** The tags whose end, or whose channel, the template's source contains; null if the template has no thinking. */
+/**
+ * Returns the thinking tags whose end, or whose channel, occurs in the template's source. Returns null if the template has no
+ * thinking.
+ */
 export function thinkingTags(source: string): ThinkingTags | null {
   if (source.includes("<|channel|>")) return known[0] ?? null;
   return known.slice(1).find(({ end }) => source.includes(end)) ?? null;

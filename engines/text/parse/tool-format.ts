@@ -1,70 +1,73 @@
-// Tool-call format: the interface between the parsers that read calls, the grammars that constrain them and the code that
-// consumes the output. One format per model family; choose-format.ts picks it by the chat template.
+// Tool-call format: the interface between parsers that read calls, grammars that constrain calls, and the code that consumes
+// the output. There is one format per model family. choose-format.ts selects it from the chat template.
 import type { ToolSpec } from "../../generation.ts";
 
-/** The texts around thinking. */
+/** The texts before and after thinking. */
 export interface ThinkingTags {
   readonly begin: string;
   readonly end: string;
 }
 
-/** A part of the output. `at` counts the characters of all pushed text; the part is a verbatim slice from there. */
+/**
+ * A part of the output. `at` is its position, counted in characters of all pushed text. The part is an exact slice of that
+ * text.
+ */
 export type OutputPart =
   | { readonly kind: "content" | "reasoning"; readonly text: string; readonly at: number }
-  /** A call begins. `id` is null if the model gives none. */
+  /** A call begins. `id` is null if the model gives no id. */
   | { readonly kind: "call"; readonly name: string; readonly id: string | null }
-  /** A piece of the arguments of the last call: JSON text. */
+  /** A piece of the arguments of the last call, as JSON text. */
   | { readonly kind: "arguments"; readonly text: string }
   /** The arguments of the last call are complete, valid JSON. */
   | { readonly kind: "call-end" }
-  /** The last call is not a call. `text` is everything written of it, including its marks; content follows. */
+  /** The last call turned out not to be a call. `text` is all its text, including its marks. Content follows. */
   | { readonly kind: "call-failed"; readonly text: string };
 
 /** Parses one output. All pushed text is emitted as content, as reasoning or as part of a call. */
 export interface OutputParser {
-  /** The text pushed last is thinking, or may be. */
+  /** True if the text pushed last is thinking, or may be. */
   readonly isThinking: boolean;
   push(text: string): readonly OutputPart[];
-  /** The output is over, complete or not; complete arguments are a call. */
+  /** Ends the output, which may be incomplete. A call with complete arguments is valid. */
   finish(): readonly OutputPart[];
 }
 
 export interface ParserOptions {
-  /** Tools of the request; if empty, nothing is read as a call. */
+  /** Tools of the request. If empty, no text is read as a call. */
   readonly tools: readonly ToolSpec[];
-  /** The end of the prompt has begun thinking. */
+  /** True if the end of the prompt has begun thinking. */
   readonly startsThinking: boolean;
 }
 
-/** How constrained decoding writes calls: always with JSON arguments. The format's parser reads them. */
+/** Describes how constrained decoding writes calls, always with JSON arguments. The format's parser reads such calls. */
 export interface CallSyntax {
   /**
-   * The text that begins calls and occurs in no other output, so free text ends where it comes. null if only a call that is the
-   * whole output is recognized.
+   * Text that begins calls and occurs in no other output. Free text therefore ends at this text. It is null if a call is
+   * recognized only as the whole output.
    */
   readonly trigger: string | null;
-  /** Text before the first call; begins with the trigger. */
+  /** Text before the first call. It begins with the trigger. */
   readonly open: string;
-  /** Between two calls; null if an output has only one. */
+  /** Text between two calls; null if an output may have only one call. */
   readonly between: string | null;
-  /** After the last call. */
+  /** Text after the last call. */
   readonly close: string;
-  /** `before`: a call's text up to its arguments; `after`: its text after them. */
+  /** `before` returns a call's text up to its arguments; `after` returns its text after them. */
   before(name: string): string;
   after(name: string): string;
 }
 
-/** Identifies a format, as plain data. */
+/** Identifies a format by plain data, which can be sent to another thread. */
 export interface FormatName {
   readonly name: string;
   readonly thinking: ThinkingTags | null;
 }
 
 export interface ToolFormat extends FormatName {
-  /** Names of the control tokens that the parser must see as text; a vocabulary may lack some. */
+  /** Names of the control tokens that the parser must receive as text. A vocabulary may lack some of them. */
   readonly shownTokens: readonly string[];
   readonly syntax: CallSyntax;
-  /** Text before output that is not a call, which its grammar must allow first; usually "". */
+  /** Text before output that is not a call; usually "". The grammar of such output must allow this text first. */
   readonly answerOpen: string;
   createParser(options: ParserOptions): OutputParser;
 }

@@ -1,14 +1,14 @@
 // Typed value: converts an argument written as bare text to JSON, by the types that the tool's schema allows.
 
 const maxDepth = 8;
-/** Words of templates that print Python literals. */
+/** Python literals and their JSON values, because some templates print Python literals. */
 const pythonWords = new Map([
   ["True", "true"],
   ["False", "false"],
   ["None", "null"],
 ]);
 
-/** The JSON types that a tool's schema allows for an argument; null if it does not say. */
+/** Returns the JSON types that a tool's schema allows for an argument; null if the schema does not state them. */
 export function parameterTypes(parameters: unknown, key: string): ReadonlySet<string> | null {
   const properties = member(parameters, "properties");
   const types = new Set<string>();
@@ -19,7 +19,7 @@ export function mayOnlyBeString(types: ReadonlySet<string> | null): boolean {
   return types !== null && types.size === 1 && types.has("string");
 }
 
-/** `text` itself if it is JSON of an allowed type, else `text` as a JSON string. */
+/** Returns `text` unchanged if it is JSON of an allowed type; else `text` as a JSON string. */
 export function jsonTyped(text: string, types: ReadonlySet<string> | null): string {
   const trimmed = text.trim();
   const literal = types === null ? trimmed : (pythonWords.get(trimmed) ?? trimmed);
@@ -33,7 +33,7 @@ export function jsonTyped(text: string, types: ReadonlySet<string> | null): stri
   return isString ? JSON.stringify(text) : literal;
 }
 
-/** False if the schema does not state types in a form that is read here. */
+/** Returns false if the schema does not state types in a form that is supported here. */
 function collectTypes(schema: unknown, types: Set<string>, depth: number): boolean {
   if (depth > maxDepth) return false;
   const type = member(schema, "type");

@@ -1,15 +1,18 @@
-// Size limits of the values that a chat template creates. A thread's memory limit is not enough: if one array or text does not
-// fit in the heap, V8 ends the whole process.
+// Size limits for the values that a chat template creates. A memory limit for the thread is not enough: if one array or string
+// does not fit in the heap, V8 ends the whole process.
 import { Environment, Interpreter } from "@huggingface/jinja";
 
-/** Characters of a text, at most: more than a request body has bytes. */
+/** Maximum number of characters of a text. It is larger than the number of bytes in a request body. */
 const maxTextLength = 2 ** 26;
-/** Entries of a list, at most: more values than a request body may have. */
+/** Maximum number of entries of a list. It is larger than the number of values in a request body. */
 const maxListLength = 2 ** 22;
 
 type Evaluate = Interpreter["evaluate"];
 
-/** Bounds every value of all templates. It patches the prototype because the library's Template creates its interpreters. */
+/**
+ * Bounds every value of all templates. It patches the interpreter's prototype, because the library's Template class creates its
+ * own interpreters.
+ */
 export function boundValues(): void {
   const { evaluate, run } = Interpreter.prototype;
   Interpreter.prototype.evaluate = function (this: Interpreter, ...given: Parameters<Evaluate>) {
@@ -27,7 +30,7 @@ export function boundValues(): void {
   };
 }
 
-/** Jinja's `range`, created only if it is short enough. The library's own has no limit. */
+/** Jinja's `range` with a length limit. The library's own `range` has none. */
 function range(first: number, stop?: number, step = 1): number[] {
   const [from, to] = stop === undefined ? [0, first] : [first, stop];
   if (step === 0) throw new Error("range() expects a step other than 0");
@@ -37,6 +40,6 @@ function range(first: number, stop?: number, step = 1): number[] {
 }
 
 function checkLength(length: number, most: number, what: string, unit: string): void {
-  // NaN if the template passed values that are not numbers.
+  // The length is NaN if the template passed values that are not numbers. The negated comparison catches NaN too.
   if (!(length <= most)) throw new Error(`it creates ${what} of ${length} ${unit}; expected at most ${most}`);
 }

@@ -1,5 +1,5 @@
-// Chat template: renders a conversation into a prompt. Families accept different input: messages and tools are reshaped to fit,
-// and written as text if the template has no place for them. Called by text workers.
+// Chat template: renders a conversation into a prompt. Model families accept different input. So messages and tools are
+// reshaped to fit the template, or written as plain text if the template does not support them. Called by text workers.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ChatMessage, TemplateArguments, ToolSpec } from "../../generation.ts";
 import { chooseFormat } from "../parse/choose-format.ts";
@@ -39,7 +39,7 @@ export class ChatTemplate {
   readonly #written: WrittenParts;
 
   /**
-   * `capabilities`: the results of an earlier probe; null probes now. Throws ServerError `model_file_invalid` for a template
+   * `capabilities`: the results of an earlier probe; null: probe now. Throws ServerError `model_file_invalid` for a template
    * that cannot be compiled.
    */
   constructor(source: string, vocabulary: TemplateVocabulary, capabilities: TemplateCapabilities | null = null) {
@@ -61,8 +61,8 @@ export class ChatTemplate {
   }
 
   /**
-   * The prompt for the assistant's next message. Throws ServerError `invalid_value` with the template's own message if the
-   * template refuses the messages.
+   * Returns the prompt for the assistant's next message. If the template rejects the messages, throws ServerError
+   * `invalid_value` with the template's own message.
    */
   render(
     messages: readonly ChatMessage[],
@@ -78,7 +78,7 @@ export class ChatTemplate {
     const told =
       this.capabilities.takesTools || offered.length === 0 ? guarded : withSystemText(guarded, this.#toolText(offered));
     const variables = {
-      // Granite names the same variable `thinking`.
+      // Granite uses the name `thinking` for the same variable.
       ...(enableThinking === undefined ? {} : { enable_thinking: enableThinking, thinking: enableThinking }),
       ...(reasoningEffort === undefined ? {} : { reasoning_effort: guard(reasoningEffort) }),
     };
@@ -121,7 +121,10 @@ export class ChatTemplate {
   }
 }
 
-/** The messages in the template's roles. Without a system role, system text goes in front of the next user message. */
+/**
+ * Returns the messages in roles that the template supports. If it has no system role, system text is put in front of the next
+ * user message.
+ */
 function withRoles(
   messages: readonly ParsedMessage[],
   { takesSystem, takesDeveloper }: TemplateCapabilities,
@@ -140,7 +143,7 @@ function withRoles(
   return fitted;
 }
 
-/** The messages with `text` appended to the leading system message, or as a new one. */
+/** Returns the messages with `text` appended to the leading system message, or added as a new system message. */
 function withSystemText(messages: readonly ParsedMessage[], text: string): readonly ParsedMessage[] {
   const [first, ...others] = messages;
   if (first?.role !== "system" && first?.role !== "developer") return [{ role: "system", content: text }, ...messages];

@@ -1,18 +1,22 @@
-// Client text: every text of a client in the messages and tools of a template, at any depth, so that it can be kept from spelling
-// control tokens. Bounds the depth of JSON before any code walks it. Called by chat-template.ts. Pure.
+// Client text: collects every text of a client in the messages and tools of a template, at any depth. These texts must not
+// spell control tokens. Also bounds the depth of JSON before other code walks it. Called by chat-template.ts. Pure.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ChatMessage, ToolCall, ToolSpec } from "../../generation.ts";
 import type { ParsedCall, ParsedMessage } from "./template-messages.ts";
 
-/** The maximum depth of a schema that is compiled to a grammar, too. */
+/** Maximum depth of a tool's parameters. The same maximum applies to a schema that is compiled to a grammar. */
 const maxDepth = 100;
 
 type Guard = (text: string) => string;
 
-// Templates compose control tokens from a role ("<|" + role + "|>"), so these roles stay unchanged; any other is user text.
+// These roles stay unchanged, because templates compose control tokens from them ("<|" + role + "|>"). Any other role is user
+// text.
 const knownRoles = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
 
-/** Words that templates compare when they read a schema. A marker would hide them; no control token consists of one. */
+/**
+ * Words that templates compare when they read a schema. A marker in them would break the comparison, so they get none. No
+ * control token consists of one of these words.
+ */
 const schemaWords = new Set(
   (
     "type object array string number integer boolean null properties required items enum const description title " +
@@ -30,7 +34,7 @@ function parsedCall(call: ToolCall): ParsedCall {
   return { ...call, arguments: parsedArguments(call.arguments), text: call.arguments };
 }
 
-/** The parsed object; the text itself if it is not a JSON object. */
+/** Returns the parsed object; returns the text itself if it is not a JSON object. */
 function parsedArguments(text: string): unknown {
   if (text.trim() === "") return {};
   try {
@@ -42,7 +46,7 @@ function parsedArguments(text: string): unknown {
   }
 }
 
-/** Throws ServerError `invalid_value` for parameters that are nested too deeply. */
+/** Checks the depth of tool parameters. Throws ServerError `invalid_value` if they are nested too deeply. */
 export function checkTools(tools: readonly ToolSpec[]): void {
   for (const { name, parameters } of tools) {
     if (isShallow(parameters)) continue;
@@ -60,7 +64,7 @@ function isShallow(value: unknown): boolean {
   return true;
 }
 
-/** All texts of the client in messages and tools; only the set of their characters is meaningful. */
+/** Yields all texts of the client in messages and tools. Callers may rely only on the set of characters in these texts. */
 export function* clientTexts(messages: readonly ParsedMessage[], tools: readonly ToolSpec[]): Iterable<string> {
   for (const { role, content, name, reasoning, toolCallId, toolCalls } of messages) {
     yield role;

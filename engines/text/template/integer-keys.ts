@@ -1,13 +1,13 @@
-// Integer keys: rewrites dictionaries with integer keys, which templates use and the template engine cannot run. Called before a
-// template is compiled. Pure.
+// Integer keys: rewrites dictionaries with integer keys. Some templates use them, but the template engine does not support
+// them. Called before a template is compiled. Pure.
 
-/** A statement that sets a variable to such a dictionary of plain values. */
+/** Matches a statement that sets a variable to a dictionary of plain values with integer keys. */
 const dictionary = /\{%(-?)\s*set\s+([A-Za-z_]\w*)\s*=\s*\{((?:\s*-?\d+\s*:[^{}:,]+(?:,|(?=\})))+)\s*\}\s*(-?)%\}/g;
 const member = /(-?\d+)\s*:\s*([^,]+?)\s*(?:,|$)/g;
 
 /**
- * The source with string keys in these dictionaries and in their look-ups. A sorted dictionary becomes a list of pairs, whose
- * integers still compare as integers.
+ * Returns the source with string keys in these dictionaries and in look-ups of them. A dictionary that the template sorts
+ * becomes a list of pairs, so that its integers still compare as integers.
  */
 export function withoutIntegerKeys(source: string): string {
   const names: string[] = [];

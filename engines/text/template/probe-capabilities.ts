@@ -1,5 +1,5 @@
-// Capability probe: finds what a chat template accepts by rendering test conversations once, when a model is attached. A
-// capability is present if the probed text appears in the prompt. Templates do not declare what they accept.
+// Capability probe: finds what a chat template accepts, because templates do not declare it. It renders test conversations
+// once, when a model is attached. A capability is present if the test text appears in the prompt.
 import type { ToolSpec } from "../../generation.ts";
 import type { Renderer } from "./renderer.ts";
 import type { CallCapabilities, TemplateCapabilities } from "./template-capabilities.ts";
@@ -12,7 +12,10 @@ const called = ["call_tool3961", "call_tool7204"] as const;
 const key = "key4418";
 const values = ["value2907", "value7365"] as const;
 
-/** The offered tool has another name than the called tools, so calls and the tool list can be told apart in a prompt. */
+/**
+ * The offered tool and the called tools have different names, so that calls can be distinguished from the tool list in a
+ * prompt.
+ */
 const tool: ToolSpec = {
   name: "offered_tool8350",
   description: "a tool",
@@ -54,7 +57,7 @@ export function probeCapabilities(source: string, renderer: Renderer): TemplateC
   const takesTools = probe.shows([user], { ...withSystem, takesTools: true }, tool.name);
   const withTools: TemplateCapabilities = { ...withSystem, takesTools };
   const calls = findCalls(probe, withTools);
-  // A template that prints any role does not support a role that it does not name.
+  // A template may print any role. So the role counts as supported only if the source names it.
   const namesRole = /["']tool["']/.test(source);
   const takesResults = calls.shown || (namesRole && probe.shows(answered, withTools, result));
   return { ...withTools, takesResults, calls };
@@ -66,7 +69,9 @@ const answered: readonly ParsedMessage[] = [
   { role: "tool", content: result, toolCallId: "call_105000" },
 ];
 
-/** The first variant that works; better one in which call and result have the same id or none. */
+/**
+ * Returns the first variant that works. Prefers a variant in which the call and the result have the same id, or both have none.
+ */
 function findCalls(probe: Probe, base: TemplateCapabilities): CallCapabilities {
   let first: TemplateCapabilities | null = null;
   for (const textArguments of [false, true]) {
@@ -96,7 +101,10 @@ function details(probe: Probe, base: TemplateCapabilities): CallCapabilities {
   return { ...capabilities.calls, withThoughts };
 }
 
-/** `count` calls in a message, their results, and two more messages: some templates count turns. */
+/**
+ * Returns a conversation with a message of `count` calls, their results, and two more messages. The two are needed because some
+ * templates count turns.
+ */
 function conversation(count: 1 | 2, more: Partial<ParsedMessage> = {}): ParsedMessage[] {
   const calls = called.slice(0, count).map((name, i) => {
     const args = { [key]: values[i] };
@@ -111,7 +119,7 @@ function conversation(count: 1 | 2, more: Partial<ParsedMessage> = {}): ParsedMe
   ];
 }
 
-/** Renders conversations with the capabilities found so far. */
+/** Renders test conversations with the capabilities found so far. */
 class Probe {
   readonly #renderer: Renderer;
 
@@ -123,7 +131,9 @@ class Probe {
     return this.renders(messages, capabilities)?.includes(text) ?? false;
   }
 
-  /** True if calls, results and `texts` appear in the prompt. Arguments that appear as JSON within JSON do not count. */
+  /**
+   * True if calls, results and `texts` appear in the prompt. Arguments that appear as JSON inside a JSON string do not count.
+   */
   showsCalls(
     messages: readonly ParsedMessage[],
     capabilities: TemplateCapabilities,
@@ -142,7 +152,7 @@ class Probe {
     return prompt.split(answer?.tool_call_id ?? "").length !== 2;
   }
 
-  /** The prompt; null if the template fails. */
+  /** Returns the prompt; null if the template fails. */
   renders(messages: readonly ParsedMessage[], capabilities: TemplateCapabilities): string | null {
     const shaped: readonly TemplateMessage[] = templateMessages(messages, capabilities);
     try {

@@ -1,7 +1,7 @@
-// Removed words: the words that a template removes from texts or splits them at, found in its source. The text before and after
-// such a word joins in the prompt. For chat-template.ts. Pure.
+// Removed words: finds, in a template's source, the words that the template removes from texts or splits them at. In the
+// prompt, the texts before and after such a word are joined. Used by chat-template.ts. Pure.
 
-/** A call or filter that removes or splits, and its first argument: a string or a variable's name. */
+/** Matches a call or filter that removes or splits text, and its first argument: a string or the name of a variable. */
 const removal =
   /\b(?:replace|r?split|removeprefix|removesuffix)\(\s*(?:(["'])((?:\\.|(?!\1)[^\\])*)\1|([A-Za-z_]\w*))/gs;
 
@@ -15,7 +15,7 @@ export function removedWords(source: string): readonly string[] {
   return [...words];
 }
 
-/** The strings that the template assigns to a variable. */
+/** Yields the strings that the template assigns to a variable. */
 function* valuesOf(source: string, variable: string): Iterable<string> {
   const setting = new RegExp(`\\bset\\s+${variable}\\s*=\\s*(["'])((?:\\\\.|(?!\\1)[^\\\\])*)\\1`, "gs");
   for (const [, , word] of source.matchAll(setting)) if (word !== undefined) yield unescaped(word);

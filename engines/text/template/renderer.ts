@@ -1,5 +1,5 @@
-// Renderer: runs a chat template, compiled once. If the template fails, it is run again with further variables. Called by
-// chat-template.ts and probe-capabilities.ts.
+// Renderer: compiles a chat template once and runs it. If the template fails, it is run again with additional variables. Called
+// by chat-template.ts and probe-capabilities.ts.
 import { Template } from "@huggingface/jinja";
 import { ServerError } from "../../../runtime/errors.ts";
 import { boundValues } from "./bounded-values.ts";
@@ -17,13 +17,13 @@ export class Renderer {
   readonly #template: Template;
   readonly #tokens: RendererTokens;
 
-  /** Throws ServerError `model_file_invalid` for a template that cannot be compiled. */
+  /** Compiles the template. Throws ServerError `model_file_invalid` if it cannot be compiled. */
   constructor(source: string, tokens: RendererTokens) {
     this.#template = compile(source);
     this.#tokens = tokens;
   }
 
-  /** The prompt for the assistant's next message. Throws the template's own error. */
+  /** Returns the prompt for the assistant's next message. Throws the template's own error. */
   render(
     messages: readonly TemplateMessage[],
     tools: readonly TemplateTool[] = [],
@@ -38,7 +38,7 @@ export class Renderer {
         try {
           return this.#template.render({ ...all, ...more });
         } catch {
-          // The first failure is the most informative.
+          // Throw the first error, because it is the most informative.
         }
       }
       throw error;
@@ -47,8 +47,9 @@ export class Renderer {
 }
 
 /**
- * Further variables for templates that loop over tools and documents without a check, print the description of every parameter,
- * or expect tools as text and the date. Not passed at first, because other templates print a preamble even for no tools.
+ * Returns additional variables for further attempts. Some templates loop over tools and documents without checking that they
+ * exist, print the description of every parameter, or expect tools as text and the date. These variables are not passed in the
+ * first attempt, because other templates print a preamble even for an empty list of tools.
  */
 function retries(tools: readonly TemplateTool[]): object[] {
   const more = { documents: [], functions: JSON.stringify(tools, null, 4), datetime: today() };
@@ -56,12 +57,12 @@ function retries(tools: readonly TemplateTool[]): object[] {
   return tools.length === 0 ? [listed] : [listed, { ...more, tools: tools.map(described) }];
 }
 
-/** The date without the time of day: a time would make every prompt begin differently. */
+/** Returns the date without the time of day. A time would make every prompt begin differently. */
 function today(): string {
   return new Date().toUTCString().slice(0, "Thu, 01 Jan 1970".length);
 }
 
-/** The tool with a description for every parameter. */
+/** Returns the tool with a description added to every parameter that has none. */
 function described(tool: TemplateTool): TemplateTool {
   const { parameters } = tool.function;
   const { properties } = parameters;

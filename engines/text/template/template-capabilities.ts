@@ -1,42 +1,51 @@
-// Template capabilities: what a chat template accepts. Data only; probe-capabilities.ts finds it.
+// Template capabilities: what a chat template accepts. Data only; probe-capabilities.ts determines it.
 
 /** How a template accepts the calls of a message. */
 export interface CallCapabilities {
-  /** Calls appear in the prompt; if false, calls are written as text. */
+  /** True if calls appear in the prompt. If false, calls are written as plain text. */
   readonly shown: boolean;
-  /** Arguments must be JSON text; if false, they are the parsed value. */
+  /** True if arguments must be JSON text. If false, they are passed as the parsed value. */
   readonly textArguments: boolean;
-  /** Content must be null if it is empty. */
+  /** True if empty content must be null. */
   readonly nullContent: boolean;
   readonly ids: CallIds;
-  /** All calls of a message appear in the prompt. */
+  /** True if all calls of a message appear in the prompt. */
   readonly several: boolean;
-  /** Content of a message with calls: appears (`together`), must be a separate message (`apart`), or does not appear (`lost`). */
+  /**
+   * Handling of content in a message with calls: it appears (`together`), must be a separate message (`apart`), or is missing
+   * (`lost`).
+   */
   readonly besideContent: "together" | "apart" | "lost";
-  /** A message may have calls, content and reasoning at once. */
+  /** True if a message may have calls, content and reasoning at the same time. */
   readonly withThoughts: boolean;
 }
 
-/** `short`: ids must be nine letters and digits. `naming`: only the id names the tool, as functions.NAME:COUNT. */
+/**
+ * Required form of call ids. `short`: nine letters and digits. `naming`: functions.NAME:COUNT, because only the id names the
+ * tool.
+ */
 export type CallIds = "any" | "short" | "naming";
 
 export interface TemplateCapabilities {
-  /** The template renders the simplest conversation, so if it fails on another, the messages are the cause. */
+  /**
+   * True if the template renders the simplest conversation. If it then fails on another conversation, the messages are the
+   * cause.
+   */
   readonly works: boolean;
-  /** Content must be a list of parts; a string is lost or refused. */
+  /** True if content must be a list of parts. A string would be lost or rejected. */
   readonly wantsParts: boolean;
-  /** If false, system text goes in front of the next user message. */
+  /** True if a system role is supported. If false, system text is put in front of the next user message. */
   readonly takesSystem: boolean;
-  /** If false, the developer role becomes system. */
+  /** True if a developer role is supported. If false, it is converted to system. */
   readonly takesDeveloper: boolean;
-  /** If false, system text describes the tools. */
+  /** True if tools are supported. If false, system text describes the tools. */
   readonly takesTools: boolean;
-  /** If false, results of calls become user messages. */
+  /** True if results of calls are supported. If false, they become user messages. */
   readonly takesResults: boolean;
   readonly calls: CallCapabilities;
 }
 
-/** Capabilities of a model's templates; null if a template is missing or was not probed. */
+/** Capabilities of a model's templates. Each is null if the template is missing or was not probed. */
 export interface ModelTemplateCapabilities {
   readonly usual: TemplateCapabilities | null;
   readonly withTools: TemplateCapabilities | null;

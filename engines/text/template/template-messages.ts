@@ -1,4 +1,4 @@
-// Template messages: converts messages and tools to the shapes that a chat template expects, by its capabilities. Pure.
+// Template messages: converts messages and tools to the form that a chat template expects, according to its capabilities. Pure.
 import { createHash } from "node:crypto";
 import type { ChatMessage, ToolCall, ToolSpec } from "../../generation.ts";
 import type { CallIds, TemplateCapabilities } from "./template-capabilities.ts";
@@ -18,7 +18,7 @@ export interface TemplateMessage {
   readonly tool_calls?: readonly TemplateCall[];
   readonly tool_call_id?: string;
   readonly reasoning_content?: string;
-  /** gpt-oss's name of `reasoning_content`. */
+  /** The name that gpt-oss uses for `reasoning_content`. */
   readonly thinking?: string;
 }
 
@@ -31,14 +31,14 @@ export interface TemplateTool {
   };
 }
 
-/** A call with parsed arguments; text if they are not a JSON object. */
+/** A call with parsed arguments. Arguments that are not a JSON object stay text. */
 export interface ParsedCall extends Omit<ToolCall, "arguments"> {
   readonly arguments: unknown;
-  /** The arguments as the model wrote them. */
+  /** The arguments exactly as the model wrote them. */
   readonly text: string;
 }
 
-/** A message with parsed calls. */
+/** A message whose calls are parsed. */
 export interface ParsedMessage extends Omit<ChatMessage, "toolCalls"> {
   readonly toolCalls?: readonly ParsedCall[];
 }
@@ -49,7 +49,9 @@ export function templateTool({ name, description, parameters }: ToolSpec): Templ
   return { type: "function", function: { name, description: description ?? "", parameters: schema } };
 }
 
-/** The messages with the called tool's name in each result, also for templates that do not show the call. */
+/**
+ * Returns the messages with the called tool's name added to each result. It works for templates that do not show calls, too.
+ */
 export function withNames(messages: readonly ParsedMessage[]): readonly ParsedMessage[] {
   const names = new Map<string, string>();
   return messages.map((message) => {
@@ -59,7 +61,7 @@ export function withNames(messages: readonly ParsedMessage[]): readonly ParsedMe
   });
 }
 
-/** The messages in the template's shapes. One message may become two. */
+/** Returns the messages in the form that the template expects. One message may become two. */
 export function templateMessages(
   messages: readonly ParsedMessage[],
   capabilities: TemplateCapabilities,
@@ -71,7 +73,7 @@ export function templateMessages(
   });
 }
 
-/** A call's id and name in the template; keyed by the client's id. */
+/** A call's id and name in the template. Stored by the client's id. */
 type KnownCall = Pick<ParsedCall, "id" | "name">;
 
 function withId(call: ParsedCall, ids: CallIds, known: Map<string, KnownCall>): ParsedCall {
@@ -88,7 +90,7 @@ function idOf({ id, name }: ParsedCall, ids: CallIds, count: number): string {
   return createHash("sha256").update(id).digest("hex").slice(0, 9);
 }
 
-/** A result with the template's id and the name of its call. */
+/** Returns a result message with the id that the template requires and the name of its call. */
 function answering(message: ParsedMessage, known: ReadonlyMap<string, KnownCall>): ParsedMessage {
   const call = message.toolCallId === undefined ? undefined : known.get(message.toolCallId);
   return call === undefined ? message : { ...message, toolCallId: call.id, name: message.name ?? call.name };
@@ -102,7 +104,8 @@ function shaped(message: ParsedMessage, capabilities: TemplateCapabilities): Tem
   if (reasoning !== "" && !withThoughts) return [calling(message, "", `${reasoning}\n\n${content}`, capabilities)];
   if (besideContent === "together") return [calling(message, content, reasoning, capabilities)];
   if (besideContent === "lost") return [calling(message, "", reasoning, capabilities)];
-  // Models are given the reasoning that led to a call; templates mostly omit the reasoning before plain text.
+  // The reasoning stays with the call, because models should see the reasoning that led to it. Templates mostly omit reasoning
+  // before plain text.
   return [plain(message, content, "", capabilities), calling(message, "", reasoning, capabilities)];
 }
 
@@ -141,8 +144,8 @@ function calling(
 }
 
 /**
- * One call per message, each followed by its results, for templates that accept only one. Results of other calls follow at the
- * end.
+ * Splits messages so that each has one call, followed by its results. Used for templates that accept only one call per message.
+ * Results that belong to none of a message's calls come after the others.
  */
 export function oneCallEach(messages: readonly ParsedMessage[]): ParsedMessage[] {
   const apart: ParsedMessage[] = [];

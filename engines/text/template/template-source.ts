@@ -1,5 +1,5 @@
-// Template source: the chat template of a model: the configured one, the model file's own, or ChatML if the vocabulary has its
-// tokens. Reads template files; compiles nothing.
+// Template source: finds the chat template of a model. It is the configured template, the template in the model file, or ChatML
+// if the vocabulary has its tokens. Reads template files, but compiles nothing.
 import { readFile } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
@@ -9,7 +9,7 @@ const chatMl = `{% for message in messages %}<|im_start|>{{ message.role }}
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}`;
 
-/** The template of a model without an override. Throws ServerError `unsupported` if there is none. */
+/** Returns the template of a model for which none is configured. Throws ServerError `unsupported` if there is none. */
 export function modelTemplateSource(
   templates: ReadonlyMap<string, string>,
   tokenizer: Pick<TokenizerMetadata, "tokens">,
@@ -25,8 +25,8 @@ export function modelTemplateSource(
 }
 
 /**
- * The template that the configuration names: `jinja_explicit` a Jinja file, `chat_template` a .jinja file or a .json file with a
- * "chat_template" member. Throws ServerError `config_invalid`.
+ * Reads the template that the configuration names. `jinja_explicit` names a Jinja file. `chat_template` names a .jinja file, or
+ * a .json file with a "chat_template" member. Throws ServerError `config_invalid`.
  */
 export async function loadTemplateOverride(path: string, key: "chat_template" | "jinja_explicit"): Promise<string> {
   const text = await readTemplateFile(path, key);

@@ -1,15 +1,15 @@
-// Tool text: tools, calls and results as plain text, for models whose chat template has no place for them. Calls are written in
-// the model's tool-call format. Pure.
+// Tool text: writes tools, calls and results as plain text, for models whose chat template does not support them. Calls are
+// written in the model's tool-call format. Pure.
 import type { CallSyntax } from "../parse/tool-format.ts";
 import type { ParsedMessage, TemplateTool } from "./template-messages.ts";
 
-/** The parts that must be written as text, because the template cannot show them. */
+/** The parts that must be written as plain text because the template does not support them. */
 export interface WrittenParts {
   readonly calls: boolean;
   readonly results: boolean;
 }
 
-/** The text that describes the tools to the model. */
+/** Returns the text that describes the tools to the model. */
 export function describeTools(tools: readonly TemplateTool[], syntax: CallSyntax, written: WrittenParts): string {
   const form = callText([{ name: "function-name", text: "{arguments as a JSON object}" }], syntax);
   const lines = tools.map((tool) => JSON.stringify(tool));
@@ -21,7 +21,10 @@ export function describeTools(tools: readonly TemplateTool[], syntax: CallSyntax
   ].join("\n\n");
 }
 
-/** The messages with calls in the assistant's text and results as user messages; results of one turn share a message. */
+/**
+ * Returns the messages with calls written into the assistant's text and results as user messages. All results of one turn are
+ * in one message.
+ */
 export function written(messages: readonly ParsedMessage[], parts: WrittenParts, syntax: CallSyntax): ParsedMessage[] {
   const all: ParsedMessage[] = [];
   let endsInResults = false;

@@ -1,29 +1,35 @@
-// User text guard: keeps user text from becoming control tokens when a chat template inserts it into a prompt. Before rendering,
-// a marker character that no text contains is put into every control token name that user text spells. The encoder splits the
-// prompt at names, then removes the markers, so templates see the user's text unchanged except for such names. Many templates
-// remove words from a text ("/think"): the text around such a word could spell a name, so it is marked too.
+// User text guard: prevents user text from becoming control tokens when a chat template inserts it into a prompt. Before
+// rendering, a marker character is inserted into every control token name that user text spells. The marker occurs in no text.
+// The encoder splits the prompt at control token names and then removes the markers, so user text is otherwise unchanged. Many
+// templates remove words from a text ("/think"). The texts around such a word could then spell a name, so they are marked too.
 import { ServerError } from "../../../runtime/errors.ts";
 
 interface ControlNames {
   /** Names of all control tokens. */
   readonly names: readonly string[];
-  /** The names that occur in `text`. */
+  /** Returns the names that occur in `text`. */
   namesIn(text: string): readonly string[];
 }
 
 export class UserTextGuard {
   private readonly control: ControlNames;
-  /** Proper prefixes and suffixes of names: user text next to other text could spell a name with it. */
+  /**
+   * Proper prefixes and suffixes of names. User text that is one of these could form a name together with neighbouring text.
+   */
   private readonly beginnings = new Set<string>();
   private readonly ends = new Set<string>();
   private readonly longest: number;
   /**
-   * All names as one searchable text: schemas have thousands of short words, and some vocabularies a thousand names.
+   * All names joined into one searchable text. This is fast for schemas with thousands of short words and for vocabularies with
+   * a thousand names.
    */
   private readonly allNames: string;
-  /** Words that the template may remove from a text or split it at. */
+  /** Words that the template may remove from a text, or at which it may split a text. */
   private readonly removed: readonly string[];
-  /** Proper prefixes of names and removed words: the rest of a text could spell a removed word, which is removed in turn. */
+  /**
+   * Proper prefixes of names and of removed words. When a removed word is gone, the remaining text could spell another removed
+   * word.
+   */
   private readonly partial = new Set<string>();
   /** All names and removed words. */
   private readonly whole: ReadonlySet<string>;
@@ -46,14 +52,14 @@ export class UserTextGuard {
     }
   }
 
-  /** `text` with `marker` wherever it spells a name, or could spell one together with its neighbours. */
+  /** Returns `text` with `marker` wherever it spells a name, or could spell one together with its neighbours. */
   guard(text: string, marker: string): string {
     if (text === "") return text;
     let guarded = text;
     for (const name of this.control.namesIn(text)) {
       const first = String.fromCodePoint(name.codePointAt(0) as number);
       const broken = first + marker + name.slice(first.length);
-      // Repeated, because a name may overlap itself.
+      // Repeated, because occurrences of a name may overlap.
       while (guarded.includes(name)) guarded = guarded.replaceAll(name, broken);
     }
     if (this.removed.some((word) => guarded.includes(word))) guarded = this.guardRemovals(guarded, marker);
@@ -63,8 +69,8 @@ export class UserTextGuard {
   }
 
   /**
-   * Puts a marker before every removed word that follows the prefix of a name. Then, in any order of removals, every name that
-   * could be joined has a marker at the end of its first piece.
+   * Inserts a marker before every removed word that follows the prefix of a name. The first piece of every name that removals
+   * could join then ends with a marker, in whatever order the words are removed.
    */
   private guardRemovals(text: string, marker: string): string {
     const cuts = new Set<number>();
@@ -83,12 +89,12 @@ export class UserTextGuard {
     return guarded + text.slice(end);
   }
 
-  /** True if the prefix [from, at) could continue, or meet other text, once a removed word at `at` is gone. */
+  /** True if the prefix [from, at) could continue, or be joined with other text, when the removed word at `at` is gone. */
   private isJoined(text: string, from: number, at: number): boolean {
     for (const word of this.removed) {
       if (!text.startsWith(word, at)) continue;
       const after = at + word.length;
-      // Within a longer removed word, a marker is added only if it is necessary.
+      // Inside a longer removed word, a marker is added only if it is necessary.
       if (!this.isWithin(text, at) || after === text.length || this.isRemovedAt(text, after)) return true;
       const joined = text.slice(from, at) + text.charAt(after);
       if (this.partial.has(joined) || this.whole.has(joined)) return true;
@@ -96,7 +102,7 @@ export class UserTextGuard {
     return false;
   }
 
-  /** True if a removed word spans `at`. */
+  /** True if a removed word contains the position `at` in its interior. */
   private isWithin(text: string, at: number): boolean {
     return this.removed.some((word) =>
       text.slice(Math.max(0, at - word.length + 1), at + word.length - 1).includes(word),
@@ -107,7 +113,7 @@ export class UserTextGuard {
     return this.removed.some((word) => text.startsWith(word, at));
   }
 
-  /** Guards the text without the white space around it, which a template may trim. */
+  /** Guards the text without its leading and trailing white space, because a template may trim it. */
   private guardTrimmed(text: string, marker: string): string {
     const inner = text.trim();
     if (inner.length === text.length || inner === "") return text;
@@ -135,8 +141,9 @@ export class UserTextGuard {
 const markerCandidates = /[\ufdd0-\ufdef\ue000-\uf8ff]/g;
 
 /**
- * A character that occurs in none of the texts: a noncharacter, which text should not contain, else a private-use character. One
- * pass over the texts for any number of used candidates. Throws ServerError `invalid_value` if none is left.
+ * Returns a character that occurs in none of the texts. It is a noncharacter, which text should not contain; if all are used, a
+ * private-use character. Takes one pass over the texts, however many candidates are used. Throws ServerError `invalid_value` if
+ * no candidate is left.
  */
 export function chooseMarker(texts: readonly string[]): string {
   const used = new Set(texts.flatMap((text) => text.match(markerCandidates) ?? []));

@@ -1,5 +1,5 @@
 // Byte alphabet: spells bytes as visible characters, as byte-level BPE vocabularies do. Printable Latin-1 characters spell
-// themselves; U+0100 and up spell the other 68 bytes, in order. Pure tables.
+// themselves. The characters from U+0100 spell the other 68 bytes, in order. Pure tables.
 
 const noByte = -1;
 let nextInvisible = 0x100;
@@ -10,13 +10,13 @@ export const byteSpellings: readonly string[] = Array.from({ length: 256 }, (_, 
   return String.fromCharCode(isVisible ? byte : nextInvisible++);
 });
 
-/** Byte by character code; `noByte` if the character spells none. */
+/** Byte by character code; `noByte` if the character spells no byte. */
 const byteOfCode = new Int16Array(nextInvisible).fill(noByte);
 for (const [byte, spelling] of byteSpellings.entries()) byteOfCode[spelling.charCodeAt(0)] = byte;
 
 const onlySelfSpelled = /^[\x21-\x7e]*$/;
 
-/** `text` with one character per UTF-8 byte. */
+/** Returns `text` with one character for each of its UTF-8 bytes. */
 export function spellBytes(text: string): string {
   if (onlySelfSpelled.test(text)) return text;
   let spelled = "";
@@ -25,8 +25,8 @@ export function spellBytes(text: string): string {
 }
 
 /**
- * Writes the bytes that `spelled` spells to `target` and returns their end. A character outside the alphabet is written as its
- * own UTF-8.
+ * Writes the bytes that `spelled` spells to `target` and returns the end of the written bytes. A character outside the alphabet
+ * is written as its own UTF-8.
  */
 export function writeSpelledBytes(spelled: string, target: Buffer, start: number): number {
   let end = start;

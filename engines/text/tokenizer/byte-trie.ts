@@ -1,12 +1,13 @@
 // Byte trie: finds which of many byte strings a text begins with, one byte at a time. Unigram and WordPiece walk it over every
-// text, so a step is one look-up in flat arrays. A vocabulary's trie has up to a million nodes, so a node is not an object.
+// text, so each step must be a single look-up in flat arrays. Nodes are not objects, because a vocabulary's trie has up to a
+// million of them.
 import { ServerError } from "../../../runtime/errors.ts";
 
-/** No node, or a node at which no string ends. */
+/** Result for a missing node, or for a node at which no string ends. */
 export const absent = -1;
 
 const firstSlots = 1024;
-/** A key is node * 256 + byte in 32 bits. */
+/** Maximum number of nodes. A hash key is node * 256 + byte and must fit in 32 bits. */
 const maxNodes = 2 ** 24;
 const noKey = 0xffffffff;
 
@@ -15,7 +16,7 @@ export class ByteTrie {
   #children = new Int32Array(firstSlots);
   #values: number[] = [absent];
 
-  /** Gives the node reached by `bytes` the value `value`. If a string is added twice, the last value stays. */
+  /** Sets the value of the node at the end of `bytes`. If a string is added twice, the last value stays. */
   add(bytes: Uint8Array, value: number): void {
     let node = 0;
     for (const byte of bytes) {
@@ -25,13 +26,13 @@ export class ByteTrie {
     this.#values[node] = value;
   }
 
-  /** The child of `node` (0: the root) along `byte`, or `absent`. */
+  /** Returns the child of `node` (0: the root) for `byte`, or `absent`. */
   child(node: number, byte: number): number {
     const slot = this.#slotOf(node * 256 + byte);
     return this.#keys[slot] === noKey ? absent : (this.#children[slot] as number);
   }
 
-  /** The value of the string that ends at `node`, or `absent`. */
+  /** Returns the value of the string that ends at `node`, or `absent`. */
   value(node: number): number {
     return this.#values[node] as number;
   }
@@ -56,7 +57,7 @@ export class ByteTrie {
     this.#children[slot] = child;
   }
 
-  /** The slot that holds `key`, or the free slot for it. */
+  /** Returns the slot that holds `key`; if there is none, a free slot for it. */
   #slotOf(key: number): number {
     const last = this.#keys.length - 1;
     const hash = Math.imul(key, 0x9e3779b1);

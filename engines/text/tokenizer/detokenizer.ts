@@ -1,6 +1,6 @@
-// Detokenizer: turns the tokens of one sequence into text as they arrive. Called once per token on the generation thread, so a token
-// of whole characters, the usual case, costs one array look-up. It never emits part of a character: the bytes wait for the next
-// token.
+// Detokenizer: turns the tokens of one sequence into text as they arrive. It is called once per token on the generation thread.
+// A token that consists of complete characters is the usual case, and costs one array look-up. Incomplete characters are never
+// emitted: their bytes wait for the next token.
 import type { TokenTexts } from "./token-texts.ts";
 
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
@@ -16,8 +16,8 @@ export class Detokenizer {
   private dropsSpace: boolean;
 
   /**
-   * `previousToken` is the last token of the prompt, null if there is none; text at its start has no added space. Control tokens
-   * in `shown` are emitted as the text of their names.
+   * `previousToken` is the last token of the prompt; null: there is no prompt. If it is null or a control token, the space that
+   * encoding adds before text is removed. The control tokens in `shown` are emitted as text: their names.
    */
   constructor(texts: TokenTexts, previousToken: number | null, shown: ReadonlySet<number> = nothing) {
     this.texts = texts;
@@ -25,7 +25,7 @@ export class Detokenizer {
     this.dropsSpace = texts.addsSpacePrefix && (previousToken === null || texts.isControl(previousToken));
   }
 
-  /** The text that this token completes; "" if none. */
+  /** Returns the text that this token completes; "" if none. */
   push(token: number): string {
     if (this.shown.has(token)) return this.pushName(token);
     const whole = this.pendingLength === 0 ? this.texts.pieceText(token) : null;
@@ -35,14 +35,14 @@ export class Detokenizer {
     return text.startsWith(" ") ? text.slice(1) : text;
   }
 
-  /** The text of the remaining bytes: U+FFFD for an incomplete character. */
+  /** Returns the text of the remaining bytes: U+FFFD for an incomplete character. */
   flush(): string {
     const text = decoder.decode(this.pending.subarray(0, this.pendingLength));
     this.pendingLength = 0;
     return text;
   }
 
-  /** A control token ends an incomplete character. */
+  /** Emits the name of a control token. An incomplete character before it ends here. */
   private pushName(token: number): string {
     const cut = this.flush();
     this.dropsSpace = this.texts.addsSpacePrefix;
@@ -60,7 +60,7 @@ export class Detokenizer {
   }
 }
 
-/** Number of bytes at the end that begin an incomplete character. */
+/** Returns the number of bytes at the end that form an incomplete character. */
 function unfinishedLength(bytes: Uint8Array): number {
   for (let length = 1; length <= 3 && length <= bytes.length; length++) {
     const lead = bytes[bytes.length - length] as number;
@@ -79,7 +79,10 @@ function characterLength(lead: number): number {
   return lead < 0xf0 ? 3 : 4;
 }
 
-/** UTF-8 forbids overlong forms, surrogates and code points above U+10FFFF, so some lead bytes restrict the second byte. */
+/**
+ * True if `second` may follow the first byte. UTF-8 forbids overlong forms, surrogates and code points above U+10FFFF, so some
+ * first bytes restrict the second byte.
+ */
 function isValidSecond(lead: number, second: number | undefined): boolean {
   if (second === undefined) return true;
   if (lead === 0xe0) return second >= 0xa0;

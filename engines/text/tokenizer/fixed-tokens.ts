@@ -1,12 +1,12 @@
-// Fixed tokens: finds the tokens that have one fixed text (control and user-defined tokens) in a longer text. Longer tokens are
-// found first over the whole text, as in llama.cpp, so both cut alike. Some vocabularies have thousands of fixed tokens, so one
-// pass looks for all of them.
+// Fixed tokens: finds the tokens with a fixed text (control and user-defined tokens) in a longer text. As in llama.cpp, longer
+// tokens are found first over the whole text, so both tokenizers cut alike. Some vocabularies have thousands of fixed tokens,
+// so a single pass looks for all of them.
 import { absent, ByteTrie } from "./byte-trie.ts";
 
-/** Plain text, or the id of a token found in the text. */
+/** A plain text, or the id of a token that was found. */
 type Fragment = string | number;
 
-/** Which tokens, by text, absorb the white space next to them. */
+/** Tokens, by text, that absorb the white space next to them. */
 export interface Swallowing {
   before(text: string): boolean;
   after(text: string): boolean;
@@ -22,11 +22,11 @@ interface Place {
 const nowhere: Swallowing = { before: () => false, after: () => false };
 
 export class FixedTokens {
-  /** Longest first; ids by text. */
+  /** Tokens with their ids, longest text first. */
   readonly #tokens: readonly (readonly [text: string, id: number])[];
   /** Indices into `#tokens`, by the UTF-16 bytes of their texts. */
   readonly #trie = new ByteTrie();
-  /** A few searches for these exclude most texts. */
+  /** First characters of the tokens. Most texts contain none of them, so a few searches exclude those texts. */
   readonly #firstCharacters: ReadonlySet<string>;
   readonly #swallowing: Swallowing;
 
@@ -38,7 +38,7 @@ export class FixedTokens {
     this.#swallowing = swallowing;
   }
 
-  /** `text` cut at every token, in order. Empty stretches are omitted. */
+  /** Cuts `text` at every fixed token and returns the fragments in order. Empty fragments are omitted. */
   split(text: string): Fragment[] {
     const fragments: Fragment[] = [];
     let last = 0;
@@ -51,7 +51,7 @@ export class FixedTokens {
     return fragments;
   }
 
-  /** The tokens whose text occurs in `text`, longest first. */
+  /** Returns the tokens whose text occurs in `text`, longest first. */
   presentIn(text: string): (readonly [text: string, id: number])[] {
     const present = new Set<number>();
     if (this.#mayHave(text)) {
@@ -61,11 +61,12 @@ export class FixedTokens {
     return this.#tokens.filter((_, index) => present.has(index));
   }
 
-  /** In text order, without overlaps. */
+  /** Returns the positions of the tokens in text order, without overlaps. */
   #places(text: string): Place[] {
     if (!this.#mayHave(text)) return [];
     const units = Buffer.from(text, "utf16le");
-    // Candidate starts of each token: first every position without a longer token, later also positions where that did not fit.
+    // Possible starts of each token. At first these are all positions where no longer token matches. Positions where a longer
+    // token matched but did not fit are added later.
     const waiting: (number[] | undefined)[] = new Array(this.#tokens.length);
     const offer = (at: number, limit: number): void => {
       const index = this.#longest(units, at, limit);
@@ -98,7 +99,7 @@ export class FixedTokens {
     return false;
   }
 
-  /** The longest token that starts at `at` and ends at or before `limit`; `met` is called with each token that matches. */
+  /** Returns the longest token that starts at `at` and ends at or before `limit`. Calls `met` with each token that matches. */
   #longest(units: Uint8Array, at: number, limit: number, met?: (index: number) => void): number {
     let longest: number = absent;
     for (let node = 0, i = 2 * at; i < 2 * limit; i++) {
@@ -119,7 +120,7 @@ export class FixedTokens {
   }
 }
 
-/** Number of free positions from `start`, up to `end`. */
+/** Returns the number of free positions from `start` to `end`, up to the first taken one. */
 function freeFrom(taken: Uint8Array, start: number, end: number): number {
   let at = start;
   while (at < end && taken[at] === 0) at++;

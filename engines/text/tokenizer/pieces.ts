@@ -1,10 +1,13 @@
-// Pieces: the output bytes of each token, in one table for the whole vocabulary, and their text if the bytes are whole
-// characters. Read once per token on the hot path.
+// Pieces: the output bytes of each token, in one table for the whole vocabulary. If the bytes of a piece are complete
+// characters, the piece also has a text. Read once per token on the hot path.
 import { writeSpelledBytes } from "./byte-alphabet.ts";
 import { spaceSymbol } from "./encoding/encoders.ts";
 import { byteOfToken, type TokenKind } from "./token-kinds.ts";
 
-/** How the name of a normal token spells its bytes: one character per byte, or the text itself with U+2581 for a space. */
+/**
+ * How a normal token's name spells its bytes: one character per byte ("bytes"), or the text itself with U+2581 for a space
+ * ("spaces").
+ */
 export type Spelling = "bytes" | "spaces";
 
 /** Pieces of all tokens, concatenated: token t's piece is bytes[ends[t - 1] .. ends[t]). Read-only. */
@@ -24,13 +27,13 @@ export class PieceTable implements Pieces {
     this.texts = new Array(ends.length);
   }
 
-  /** A read-only view; empty for a token outside the vocabulary. */
+  /** Returns a read-only view of the token's bytes. It is empty for a token outside the vocabulary. */
   piece(token: number): Buffer {
     if (token >= this.ends.length) return nothing;
     return this.bytes.subarray(token === 0 ? 0 : this.ends[token - 1], this.ends[token]);
   }
 
-  /** The piece as text, or null if its bytes are not whole characters. Decoded on first use. */
+  /** Returns the piece as text; null if its bytes are not complete characters. Decoded on first use. */
   text(token: number): string | null {
     const known = this.texts[token];
     if (known !== undefined) return known;
@@ -42,7 +45,7 @@ export class PieceTable implements Pieces {
     return kept;
   }
 
-  /** Tokens whose piece contains the bytes of `text`. */
+  /** Returns the tokens whose piece contains the bytes of `text`. */
   containing(text: string): Int32Array {
     const wanted = Buffer.from(text, "utf8");
     if (wanted.length === 0) return new Int32Array(0);
@@ -61,10 +64,10 @@ export class PieceTable implements Pieces {
 
 const nothing = Buffer.alloc(0);
 
-/** UTF-8 bytes per UTF-16 code unit, at most. */
+/** Maximum number of UTF-8 bytes per UTF-16 code unit. */
 const maxUnitBytes = 3;
 
-/** The pieces of the tokens with these names. */
+/** Builds the pieces of the tokens with these names. */
 export function piecesOf(names: readonly string[], kinds: readonly TokenKind[], spelling: Spelling): Pieces {
   const units = names.reduce((sum, { length }) => sum + length, 0);
   const bytes = Buffer.allocUnsafe(maxUnitBytes * units);
@@ -76,7 +79,10 @@ export function piecesOf(names: readonly string[], kinds: readonly TokenKind[], 
   return { bytes: Buffer.from(bytes.subarray(0, end)), ends };
 }
 
-/** Bytes of the longest piece. Names count too: a control token in a prompt stands for its whole name. */
+/**
+ * Returns the length of the longest piece in bytes. Names count too, because a control token in a prompt stands for its whole
+ * name.
+ */
 export function longestPiece({ ends }: Pieces, names: readonly string[]): number {
   let longest = 1;
   names.forEach((name, token) => {
@@ -86,7 +92,7 @@ export function longestPiece({ ends }: Pieces, names: readonly string[]): number
   return longest;
 }
 
-/** Returns the end of the piece. */
+/** Writes the piece of a token to `to` and returns the end of the written bytes. */
 function writePiece(name: string, kind: TokenKind | undefined, spelling: Spelling, to: Buffer, start: number): number {
   if (kind === "user-defined" || kind === "shown-control") return start + to.write(name, start);
   if (kind === "byte") return to.writeUInt8(byteOfToken(name), start);

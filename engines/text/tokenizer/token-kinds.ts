@@ -1,5 +1,5 @@
-// Token kinds: text, control token, byte or unused. Files often mark a control token "normal"; the names that llama.cpp always
-// treats as control tokens are control tokens here too.
+// Token kinds: text, control token, byte or unused. Files often mark a control token as "normal". The names that llama.cpp
+// always treats as control tokens are control tokens here too.
 import { ServerError } from "../../../runtime/errors.ts";
 import { endNames, infillNames } from "../../files/gguf/end-of-generation.ts";
 import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
@@ -7,13 +7,13 @@ import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
 export type TokenKind =
   /** Text, produced by encoding. */
   | "normal"
-  /** Structure: encoded only from its name in a prompt's template, and without text when generated. */
+  /** Structure: encoded only if a prompt's template contains its name. It has no text when generated. */
   | "control"
-  /** As control in a prompt, but shown as text when generated. */
+  /** Like "control" in a prompt, but shown as text when generated. */
   | "shown-control"
   /** Text that is always encoded as this one token. */
   | "user-defined"
-  /** One byte that no other token covers. */
+  /** One byte. Used for bytes that no other token covers. */
   | "byte"
   | "unused";
 
@@ -37,7 +37,7 @@ const alwaysControl = new Set([
 
 const alwaysShown = new Set(["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"]);
 
-/** The kind of every token, by id. */
+/** Returns the kind of every token, by id. */
 export function tokenKinds(tokenizer: TokenizerMetadata): TokenKind[] {
   const { tokens, types } = tokenizer;
   const present = new Set(tokens.filter((text) => alwaysControl.has(text)));
@@ -59,7 +59,7 @@ function isSolar(present: ReadonlySet<string>): boolean {
   return present.has("<|flush|>") && (present.has("<|call|>") || present.has("<|calls|>"));
 }
 
-/** The byte of a byte token such as "<0x0A>". */
+/** Returns the byte of a byte token such as "<0x0A>". */
 export function byteOfToken(text: string): number {
   const digits = /^<0x([0-9A-Fa-f]{2})>$/.exec(text)?.[1];
   if (digits !== undefined) return Number.parseInt(digits, 16);

@@ -1,27 +1,27 @@
-// Texts of a vocabulary's tokens, in memory that threads share. Created on the text worker that reads the vocabulary; used by
-// the generation thread (tokens to text) and the main thread (logprobs).
+// Token texts of a vocabulary, in memory that threads share. The text worker that reads the vocabulary creates them. The
+// generation thread uses them to convert tokens to text, and the main thread uses them for logprobs.
 import assert from "node:assert";
 import { maxVocabulary } from "../../logprobs.ts";
 import { type Pieces, PieceTable } from "./pieces.ts";
 
 /** Token texts for logprobs. */
 export interface ShownTokens {
-  /** The output bytes of a token; empty for a control token. A read-only view. */
+  /** Returns the output bytes of a token as a read-only view; empty for a control token. */
   piece(token: number): Uint8Array;
-  /** A token's text: the name of a control token, U+FFFD for invalid UTF-8. */
+  /** Returns a token's text: the name of a control token; U+FFFD for invalid UTF-8. */
   tokenText(token: number): string;
 }
 
 /** Token texts for output. */
 export interface TokenTexts extends ShownTokens {
-  /** Encoding adds a space before text after a control token, so decoding removes it. */
+  /** True if encoding adds a space before text that follows a control token, so decoding must remove it. */
   readonly addsSpacePrefix: boolean;
   isControl(token: number): boolean;
-  /** A token's piece as text, or null if its bytes are not whole characters. */
+  /** Returns a token's piece as text; null if its bytes are not complete characters. */
   pieceText(token: number): string | null;
 }
 
-/** Plain data; sending it to another thread does not copy the pieces. */
+/** Token texts as plain data. Sending them to another thread does not copy the pieces. */
 export interface TokenTextTable {
   readonly pieces: Pieces;
   /** Texts of control tokens; they have no output bytes. */
@@ -31,7 +31,7 @@ export interface TokenTextTable {
 
 export interface TabledVocabulary extends TokenTexts {
   readonly size: number;
-  /** Tokens that are structure, not text. */
+  /** Ids of the control tokens, which are structure, not text. */
   readonly controlTokens: readonly number[];
   /** The pieces of all tokens. */
   readonly pieces: Pieces;

@@ -1,6 +1,6 @@
-// Vocabulary: text to tokens and tokens to text, in TypeScript, built from the model file's metadata. Native code must not see
-// user text in the server process: llama.cpp's tokenizer crashes on long runs of one character. The model's own process compares
-// both tokenizers on `vocabularyProbes` when it loads.
+// Vocabulary: converts text to tokens and tokens to text in TypeScript, built from the model file's metadata. Native code in
+// the server process must not see user text, because llama.cpp's tokenizer crashes on long runs of one character. When a model
+// loads, its own process compares both tokenizers on `vocabularyProbes`.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
 import type { Encoder } from "./encoding/encoders.ts";
@@ -10,7 +10,10 @@ import { longestPiece, PieceTable, piecesOf } from "./pieces.ts";
 import { type TokenKind, tokenKinds } from "./token-kinds.ts";
 import type { TabledVocabulary } from "./token-texts.ts";
 
-/** A rendered chat template. `marker` breaks every control token that user text spells, and occurs nowhere else. */
+/**
+ * A rendered chat template. `marker` is a character put into every control token name that user text spells, so that the name
+ * is not recognized. It occurs nowhere else.
+ */
 export interface PromptText {
   readonly text: string;
   readonly marker: string;
@@ -19,30 +22,34 @@ export interface PromptText {
 export interface Vocabulary extends TabledVocabulary {
   readonly bosToken: number | null;
   readonly eosToken: number | null;
-  /** Token after a whole text; null: none. */
+  /** Token added after a complete text; null: none. */
   readonly closingToken: number | null;
-  /** Text tokens that encoding makes wherever their text occurs. */
+  /** Text tokens that encoding produces wherever their text occurs. */
   readonly userDefinedTokens: readonly number[];
   /**
-   * A prompt of B bytes has at least B / longestPieceBytes tokens, so it can be refused by its bytes before encoding. If one token
-   * may stand for text of any length (unknown words, runs of spaces), the value is more than meaningful text ever has.
+   * A prompt of B bytes has at least B / longestPieceBytes tokens, so a prompt that is too long can be rejected before
+   * encoding. If one token may stand for text of any length (unknown words, runs of spaces), the value is higher than
+   * meaningful text needs.
    */
   readonly longestPieceBytes: number;
-  /** Tokens of plain text: control token names are ordinary characters. */
+  /** Encodes plain text. Names of control tokens are treated as ordinary characters. */
   encode(text: string): Int32Array;
-  /** Like `encode`, with the BOS token in front if the model wants one. */
+  /** Like `encode`, but adds the BOS token in front if the model requires it. */
   encodeCompletion(text: string): Int32Array;
-  /** Like `encodeCompletion`, with the closing token at the end: for embeddings. */
+  /** Like `encodeCompletion`, but adds the closing token at the end. Used for embeddings. */
   encodeWhole(text: string): Int32Array;
-  /** Tokens of a rendered template: control tokens count, except in user text. Adds BOS if the model wants it and it is missing. */
+  /**
+   * Encodes a rendered template. Names of control tokens become these tokens, except in user text. Adds BOS if the model
+   * requires it and it is missing.
+   */
   encodePrompt(prompt: PromptText): Int32Array;
-  /** Tokens whose bytes contain those of `text`. */
+  /** Returns the tokens whose bytes contain those of `text`. */
   tokensContaining(text: string): Int32Array;
-  /** Names of the control tokens that `text` spells. */
+  /** Returns the names of the control tokens that `text` spells. */
   controlNamesIn(text: string): string[];
 }
 
-/** Short texts on which tokenizers tend to differ. Equal tokens on all of them mean equal tokenizers. */
+/** Short texts on which tokenizers tend to differ. If two tokenizers agree on all of them, they are treated as equal. */
 export const vocabularyProbes: readonly string[] = [
   "Hello, world! How are you?",
   " leading and trailing  ",
@@ -62,7 +69,7 @@ export function createVocabulary(tokenizer: TokenizerMetadata): Vocabulary {
   return new GgufVocabulary(tokenizer);
 }
 
-/** Tokens after which white space stays, even if other control tokens absorb it. */
+/** Tokens that never absorb the white space after them, even if other control tokens do. */
 const neverSwallowing = new Set(["<unk>", "<s>", "<|endoftext|>"]);
 
 function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMetadata): Swallowing {
@@ -72,7 +79,10 @@ function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMe
   };
 }
 
-/** For a lossy vocabulary: encoding 10 MB of spaces would take seconds and a gigabyte of memory. */
+/**
+ * `longestPieceBytes` of a lossy vocabulary. It bounds the text, because encoding 10 MB of spaces would take seconds and a
+ * gigabyte of memory.
+ */
 const lossyTokenBytes = 1024;
 
 const loneSurrogate = /\p{Surrogate}/gu;
@@ -106,7 +116,7 @@ class GgufVocabulary implements Vocabulary {
     this.addsSpacePrefix = plan.addsSpacePrefix;
     this.encoder = plan.encoder;
     this.controlTokens = this.kinds.flatMap((_, token) => (this.isControl(token) ? [token] : []));
-    // A marker cannot break a name of one character, so such a name is never a control token in a prompt.
+    // A marker cannot break a name of one character, so in a prompt such a name never becomes a control token.
     const breakable = this.controlTokens.filter((token) => this.name(token).length > 1);
     const swallowing = swallowingOf(tokenizer);
     this.controls = new FixedTokens(
@@ -184,7 +194,7 @@ class GgufVocabulary implements Vocabulary {
     return this.names[token] ?? "";
   }
 
-  /** Appends the tokens of text without control tokens that follows a control token or nothing. */
+  /** Appends the tokens of text without control tokens. The text follows a control token, or is at the start. */
   private append(text: string, output: number[]): void {
     for (const fragment of this.userDefined.split(text)) {
       if (typeof fragment === "number") output.push(fragment);
@@ -196,7 +206,7 @@ class GgufVocabulary implements Vocabulary {
     try {
       this.encoder(text, output);
     } catch (error) {
-      // The regular expression engine fails on a single word of tens of megabytes.
+      // JavaScript's regular expressions fail on a single word of tens of megabytes.
       if (!(error instanceof RangeError)) throw error;
       throw new ServerError(
         "invalid_value",

@@ -1,10 +1,10 @@
-// Other cases of letters, for patterns that ignore case: read from the runtime once, because asking letter by letter
-// takes too long for large classes. For char-set.ts.
+// Other cases of letters, for patterns that ignore case. They are read from JavaScript once, because a look-up for each letter
+// takes too long for large classes. Used by char-set.ts.
 
 /** Pairs of a character and its other case, sorted by the character. */
 let pairs: Int32Array | null = null;
 
-/** The other cases of the characters from `lo` to `hi`. */
+/** Returns the other cases of the characters from `lo` to `hi`. */
 export function otherCases(lo: number, hi: number): Int32Array {
   pairs ??= readPairs();
   const from = firstAt(pairs, lo);
@@ -13,7 +13,7 @@ export function otherCases(lo: number, hi: number): Int32Array {
   return others;
 }
 
-/** The index of the first pair of a character at or above `char`. */
+/** Returns the index of the first pair whose character is at or above `char`. */
 function firstAt(sorted: Int32Array, char: number): number {
   let from = 0;
   let to = sorted.length >> 1;

@@ -4,18 +4,18 @@
 import type { CharSet } from "../char-set.ts";
 import { spend } from "../work.ts";
 
-/** More than the number of names in all their spellings. */
+/** Maximum number of cached sets. It exceeds the number of property names in all spellings. */
 const maxKept = 1000;
 const kept = new Map<string, CharSet>();
-/** Charged for each set, cached or not, so a grammar's units do not depend on earlier grammars. */
+/** Units of work charged for each set, whether cached or not. So the units of a grammar do not depend on earlier grammars. */
 const unitsOfSet = 5000;
 
-/** null: there is no such property. */
+/** Returns the set of a property; null if there is no such property. */
 export function propertySet(name: string): CharSet | null {
   spend(unitsOfSet);
   const known = kept.get(name);
   if (known !== undefined) return known;
-  // A text that could close the property and continue the pattern is not a name.
+  // Reject text that could close the property and continue the pattern, because it is not a name.
   if (!/^[\w=]{1,60}$/.test(name)) return null;
   let found: RegExp;
   try {

@@ -1,5 +1,5 @@
-// Schema check: validates a finished text against its whole schema, for keywords that the grammar cannot enforce. The only
-// importer of ajv. It fetches nothing, and automata match the schema's patterns, so no text can stall the thread.
+// Schema check: validates a finished text against its whole schema, for keywords that the grammar cannot enforce. The only file
+// that imports ajv. It fetches nothing. Automata match the schema's patterns in linear time, so no text can stall the thread.
 import { createRequire } from "node:module";
 import type { ErrorObject } from "ajv/dist/2020.js";
 import { accepts } from "../../../../runtime/regex/automaton.ts";
@@ -8,16 +8,16 @@ import { parseRegex } from "../../../../runtime/regex/parse.ts";
 import { OutOfTime, spend, TooMuchWork } from "../../../../runtime/regex/work.ts";
 import { schemaError } from "./document.ts";
 
-/** Returns why a text is invalid, or null. */
+/** Returns the reason why a text is invalid; null if it is valid. */
 export type Check = (text: string) => string | null;
 
-/** ajv is loaded with the first schema that needs it: few do, and text workers should start quickly. */
+/** Loads ajv with the first schema that needs it. Few schemas do, and text workers should start quickly. */
 const require = createRequire(import.meta.url);
 
-/** Decimal places to which multiples are compared: 0.07 / 0.01 is not an integer in floating point. */
+/** Number of decimal places to which multiples are compared: 0.07 / 0.01 is not an integer in floating point. */
 const multiplePrecision = 6;
 
-/** Throws `invalid_value`, or `unsupported` if the schema is too large to be checked. */
+/** Creates the check for a schema. Throws `invalid_value`, or `unsupported` if the schema is too large to be checked. */
 export function schemaCheck(schema: unknown): Check {
   const matches = compiled(schema);
   return (text) => {
@@ -40,7 +40,7 @@ function compiled(schema: unknown) {
   chargeFor(schema);
   const { Ajv2020 } = require("ajv/dist/2020.js") as typeof import("ajv/dist/2020.js");
   const { default: addFormats } = require("ajv-formats") as typeof import("ajv-formats");
-  // Nothing is inlined or optimized: both take time quadratic in the size of the schema.
+  // Inlining and optimizing are off, because both take time quadratic in the size of the schema.
   const ajv = new Ajv2020({
     strict: false,
     logger: false,
@@ -62,12 +62,12 @@ function compiled(schema: unknown) {
   }
 }
 
-/** Cost of compiling a schema: per schema, per value, and per pair of values. */
+/** Cost of compiling a schema, in units of work: per schema, per value, and per pair of values. */
 const unitsOfSchema = 2000;
 const unitsOfValue = 50;
 const unitsOfPair = 0.1;
 
-/** Charged before the schema is compiled, because compilation cannot be interrupted. */
+/** Charges the compilation of a schema in advance, because compilation cannot be interrupted. */
 function chargeFor(schema: unknown): void {
   const values = valuesIn(schema);
   try {
@@ -79,10 +79,10 @@ function chargeFor(schema: unknown): void {
   }
 }
 
-/** Keywords that hold schemas under names that the client chooses. */
+/** Keywords whose value is an object of schemas under names that the client chooses. */
 const maps = new Set("properties patternProperties dependentSchemas $defs definitions".split(" "));
 
-/** Number of values in the schema; a constant and an enum count as one each. */
+/** Returns the number of values in the schema. A constant and an enum count as one each. */
 function valuesIn(schema: unknown): number {
   let count = 0;
   const todo = [{ value: schema, isMap: false }];
@@ -97,7 +97,7 @@ function valuesIn(schema: unknown): number {
   return count;
 }
 
-/** Replaces the runtime's regular expressions, which can take exponential time. */
+/** Replaces JavaScript regular expressions, which can take exponential time. */
 const linearRegExp = Object.assign(
   (pattern: string) => {
     const automaton = automatonOf(parseRegex(pattern), "anywhere");

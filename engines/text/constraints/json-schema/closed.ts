@@ -1,34 +1,44 @@
-// Closed tool schemas: forbids other properties in objects that name properties and say nothing about others. Generated text
-// still matches the original schema, and the grammar engine avoids unnamed keys, which cost it the most. For calls.ts. Pure.
+// Closed tool schemas: forbids unnamed properties in objects whose schema names properties but does not mention others. Text
+// generated this way still matches the original schema. The grammar engine avoids unnamed keys, which are its most expensive
+// part. Called by calls.ts. Pure.
 
-/** The maximum depth of a schema; compilation refuses a deeper one. */
+/** Maximum depth of a schema. The compiler rejects a deeper one. */
 const maxDepth = 100;
 
-/** With any of these, several schemas apply to one value, and a property named in one may be missing in the others. */
+/** Keywords that apply several schemas to one value. A property named in one schema may be missing in the others. */
 const joining = new Set(
   (
     "allOf not if dependentSchemas dependencies contains patternProperties $dynamicRef unevaluatedProperties " +
     "unevaluatedItems"
   ).split(" "),
 );
-/** Each of these adds a schema to the same value, so two of them, or one of them beside keywords of its parts, join. */
+/**
+ * Each of these keywords adds a schema to the same value. So two of them, or one of them together with keywords for properties
+ * or items, apply several schemas.
+ */
 const alternatives = ["anyOf", "oneOf", "$ref", "enum", "const"];
 const ofParts =
   "properties required additionalProperties propertyNames minProperties dependentRequired items prefixItems".split(" ");
-/** Beside `properties`, these constrain the same object further. */
+/** Keywords that constrain the same object further, in addition to `properties`. */
 const beside = "additionalProperties propertyNames minProperties dependentRequired".split(" ");
 const maps = new Set(["properties", "$defs", "definitions"]);
-/** Without `oneOf`: if an object matches two of its schemas, closing them could leave one match. */
+/**
+ * Keywords whose lists of schemas are closed too. `oneOf` is excluded, because if an object matches two of its schemas, closing
+ * them could leave one match.
+ */
 const lists = new Set(["anyOf", "prefixItems"]);
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** The schema with objects limited to the properties they name, wherever that is possible. */
+/** Returns the schema with objects limited to the properties they name, as far as possible. */
 export function closed(schema: unknown): unknown {
   return joins(schema, 0, false) ? schema : closedAt(schema, 0);
 }
 
-/** `isOneOf`: inside `oneOf`, where a referenced schema must stay unchanged too. */
+/**
+ * True if several schemas apply to the value. `isOneOf`: the value is inside `oneOf`, where a referenced schema must stay
+ * unchanged too.
+ */
 function joins(value: unknown, depth: number, isOneOf: boolean): boolean {
   if (typeof value !== "object" || value === null) return false;
   if (depth > maxDepth) return true;

@@ -1,12 +1,12 @@
-// Conjunct: one alternative of a schema, as constraints for each JSON type that must all hold. expand.ts expands schemas into
-// alternatives; compile.ts compiles each into a part of the grammar. Pure.
+// Conjunct: one alternative of a schema, as a set of constraints for each JSON type. All constraints must hold. expand.ts
+// expands schemas into alternatives; compile.ts compiles each alternative into a part of the grammar. Pure.
 import { accepts } from "../../../../runtime/regex/automaton.ts";
 import type { Automaton } from "../../../../runtime/regex/states.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import type { SchemaNode } from "./document.ts";
 import { common, has } from "./values.ts";
 
-/** Alternatives of one schema, at most. */
+/** Maximum number of alternatives of one schema. */
 export const maxAlternatives = 64;
 
 /** A schema, or its negation. */
@@ -15,7 +15,7 @@ export interface Literal {
   readonly negated: boolean;
 }
 
-/** Schemas and negations that one value must all match. */
+/** Schemas and negated schemas that one value must all match. */
 export type Goal = readonly Literal[];
 
 /** JSON types as bits; numbers are split into integers and numbers with a fraction. */
@@ -30,7 +30,7 @@ export interface Bound {
 
 export interface ArrayLayer {
   readonly prefix: readonly (Literal | null)[];
-  /** Schema of the items after the prefix. */
+  /** Schema of the items that follow the prefix. */
   readonly rest: Literal | null;
   /** True if the items of this layer count as evaluated. */
   readonly evaluates: boolean;
@@ -45,14 +45,14 @@ export interface Contains {
 export interface ObjectLayer {
   readonly properties: ReadonlyMap<string, Literal | null>;
   readonly patterns: readonly { readonly keys: Automaton; readonly source: string; readonly value: Literal | null }[];
-  /** Schema of the keys that match neither. */
+  /** Schema of the keys that match neither a name nor a pattern. */
   readonly rest: Literal | null;
   readonly evaluates: boolean;
 }
 
 export interface Conjunct {
   readonly types: number;
-  /** The only allowed values, or null. */
+  /** The only allowed values; null if any value is allowed. */
   readonly values: readonly unknown[] | null;
   readonly excluded: readonly unknown[];
   readonly lower: Bound | null;
@@ -98,7 +98,7 @@ export const top: Conjunct = {
   names: [],
 };
 
-/** The intersection; null if the two contradict each other. */
+/** Returns the intersection of two conjuncts; null if they contradict each other. */
 export function meet(a: Conjunct, b: Conjunct): Conjunct | null {
   if (a === top) return b;
   if (b === top) return a;
@@ -128,7 +128,7 @@ export function meet(a: Conjunct, b: Conjunct): Conjunct | null {
   });
 }
 
-/** True if types or values show at once that no value matches both, without computing the intersection. */
+/** True if types or values alone show that no value matches both. Does not compute the intersection. */
 export function areApart(a: Conjunct, b: Conjunct): boolean {
   spend(0.5);
   if ((a.types & b.types) === 0) return true;
@@ -141,7 +141,7 @@ function joined(a: readonly string[], b: readonly string[]): readonly string[] {
   return [...new Set([...a, ...b])];
 }
 
-/** Number of entries that an intersection copies. */
+/** Returns the number of entries that an intersection copies. */
 function sizeOf(conjunct: Conjunct): number {
   const { excluded, values, arrays, contains, objects, required, forbidden, multiples, patterns, names } = conjunct;
   const named = objects.reduce((sum, layer) => sum + 1 + layer.patterns.length, required.length + forbidden.length);
@@ -149,7 +149,7 @@ function sizeOf(conjunct: Conjunct): number {
   return named + listed + multiples.length + patterns.length + names.length;
 }
 
-/** Removes the types and values that its own constraints exclude; null if none are left. */
+/** Removes the types and values that the conjunct's own constraints exclude. Returns null if none are left. */
 function consistent(from: Conjunct): Conjunct | null {
   let left = from.types;
   if (isEmptyRange(from.lower, from.upper)) left &= ~numberTypes;
@@ -173,7 +173,7 @@ function hasCommon(keys: readonly string[], others: readonly string[]): boolean 
   return keys.some((key) => known.has(key));
 }
 
-/** Checks scalars exactly; ignores the contents of arrays and objects. */
+/** True if the conjunct allows the value. Exact for scalars; ignores the contents of arrays and objects. */
 function allowsScalar(conjunct: Conjunct, value: unknown): boolean {
   if ((typeOf(value) & conjunct.types) === 0) return false;
   if (has(conjunct.excluded, value)) return false;
@@ -213,7 +213,7 @@ function least(a: number | null, b: number | null): number | null {
   return a === null || b === null ? (a ?? b) : Math.min(a, b);
 }
 
-/** A conjunct of values of these types with these constraints. */
+/** Returns a conjunct for values of the types in `bits` with these constraints. */
 export function only(bits: number, constraints: Partial<Conjunct> = {}): Conjunct {
   return { ...top, ...constraints, types: bits };
 }

@@ -1,12 +1,12 @@
-// Contradiction check: finds alternatives without any value, so that branches can be shown to be disjoint and dead ones removed.
-// It may miss some, but never rejects an alternative that has values. Pure.
+// Contradiction check: finds alternatives that no value matches. Branches can then be shown to be disjoint, and dead ones
+// removed. It may miss some, but never rejects an alternative that a value matches. Pure.
 import { spend } from "../../../../runtime/regex/work.ts";
 import { type Conjunct, type Goal, types } from "./conjunct.ts";
 import { keyGoal } from "./object-keys.ts";
 
 const lookAhead = 4;
 
-/** True if no value matches a goal; looks `depth` levels down. */
+/** Tells if no value matches a goal. Looks `depth` levels down. */
 interface GoalCheck {
   isNever(goal: Goal, depth: number): boolean;
 }
@@ -35,7 +35,7 @@ function isDead(goal: Goal | null, goals: GoalCheck, depth: number): boolean {
   return goal === null || goals.isNever(goal, depth);
 }
 
-/** The schemas that item `i` of an array must match. */
+/** Returns the schemas that item `i` of an array must match. */
 export function itemGoal(conjunct: Conjunct, i: number): Goal {
   spend(conjunct.arrays.length / 4);
   return conjunct.arrays.flatMap(({ prefix, rest }) => {

@@ -1,5 +1,5 @@
-// Schema document: the nodes of a JSON schema by JSON pointer, typed access to their keywords, and the targets of references.
-// Errors name the keyword and pointer. Nothing is fetched: a reference must lead into the document.
+// Schema document: the subschemas of a JSON schema by JSON pointer, typed access to their keywords, and the targets of
+// references. Errors name the keyword and the pointer. Nothing is fetched, so a reference must point into the document.
 import { type ErrorCode, ServerError } from "../../../../runtime/errors.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import { Patterns } from "./patterns.ts";
@@ -8,10 +8,10 @@ const maxBytes = 262_144;
 const maxDepth = 100;
 const maxValues = 50_000;
 const defaultBase = "schema:///root";
-/** Characters of the URI of a part of the document, at most. */
+/** Maximum length in characters of the URI of a part of the document. */
 const maxUri = 2048;
 
-/** An error for a keyword: `JSON schema, /properties/a/minLength: …`. */
+/** Creates an error for a keyword: `JSON schema, /properties/a/minLength: …`. */
 export function schemaError(
   code: ErrorCode & ("invalid_value" | "unsupported"),
   pointer: string,
@@ -156,7 +156,9 @@ export class SchemaDocument {
   #nodes = 0;
   readonly #resources = new Map<string, SchemaNode>();
   readonly #anchors = new Map<string, SchemaNode>();
-  /** Number of each $dynamicAnchor: with more than one, the target of a $dynamicRef depends on the path to it. */
+  /**
+   * How often each $dynamicAnchor occurs. If it occurs more than once, the target of a $dynamicRef depends on the path to it.
+   */
   readonly #dynamicAnchors = new Map<string, number>();
 
   constructor(schema: unknown) {
@@ -166,7 +168,7 @@ export class SchemaDocument {
     this.#index(this.root.value, () => this.#places, defaultBase);
   }
 
-  /** A schema outside the document. */
+  /** Returns a node for a schema outside the document. */
   beside(name: string, value: SchemaNode["value"]): SchemaNode {
     return this.node(this.#places.at(name), value, this.root.base);
   }
@@ -209,7 +211,7 @@ export class SchemaDocument {
       : from.expected(keyword, `a reference to a part of this document; there is no ${where}`);
   }
 
-  /** The subschema at a JSON pointer of a resource. */
+  /** Returns the subschema at a JSON pointer of a resource. */
   #at(root: SchemaNode, fragment: string): SchemaNode | undefined {
     if (fragment === "") return root;
     if (!fragment.startsWith("/")) return undefined;
@@ -227,7 +229,10 @@ export class SchemaDocument {
     return this.node(place, value, base);
   }
 
-  /** Finds $id and anchors in all possible subschemas; instances (const, enum, examples, default) contain none. */
+  /**
+   * Finds $id and anchors in everything that may be a subschema. const, enum, examples and default hold instances, so they are
+   * skipped.
+   */
   #index(value: object | boolean, place: () => Place, base: string): void {
     if (typeof value === "boolean") return;
     let own = base;
@@ -263,7 +268,7 @@ const instanceKeywords = new Set(["const", "enum", "examples", "default"]);
 
 function ownBase(value: SchemaNode["value"], base: string, place: Place): string {
   const id = typeof value === "boolean" || !Object.hasOwn(value, "$id") ? undefined : value.$id;
-  // If $id is not a string, it is a property with that name, and its value is a schema.
+  // If $id is not a string, it is a property named "$id", and its value is a schema.
   if (typeof id !== "string") return base;
   const resource = resolved(id, base)?.resource;
   if (resource === undefined || resource.length > maxUri)
@@ -282,7 +287,7 @@ interface SplitUri {
 
 function resolved(reference: string, base: string): SplitUri | null {
   spendOn(reference.length + base.length);
-  // The usual case: a reference into its own resource.
+  // The usual case: the reference points into its own resource.
   if (reference.startsWith("#")) return { resource: base, fragment: decoded(reference.slice(1)) };
   spend(4);
   if (!URL.canParse(reference, base)) return null;
@@ -305,7 +310,7 @@ function escaped(key: string): string {
   return key.replaceAll("~", "~0").replaceAll("/", "~1");
 }
 
-/** Checks depth and size before any other code walks the schema. */
+/** Checks the depth and size of the schema before any other code walks it. */
 function checkSize(schema: unknown): void {
   let values = 1;
   const todo: { value: unknown; depth: number }[] = [{ value: schema, depth: 0 }];

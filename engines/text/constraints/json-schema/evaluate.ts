@@ -1,5 +1,5 @@
-// Schema evaluation: tells if a value that the schema names (const, enum) matches its other keywords. It does not use the
-// runtime's regular expressions, so no pattern can stall the thread. Pure.
+// Schema evaluation: tells if a value from the schema (const, enum) matches the schema's other keywords. It does not use
+// JavaScript's regular expressions, so no pattern can stall the thread. Pure.
 import { accepts as matchesText } from "../../../../runtime/regex/automaton.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import { type Conjunct, type Goal, type Literal, typeOf } from "./conjunct.ts";

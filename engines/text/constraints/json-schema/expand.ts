@@ -1,6 +1,6 @@
-// Schema expansion: turns schemas into alternatives by resolving `anyOf`, `oneOf`, `not`, `if`, `dependent…` and `$ref`, so that
-// the constraints of an alternative all hold at once. A negation that cannot be expressed is omitted: fewer texts match then,
-// never wrong ones. Bounded by the number of alternatives. Pure.
+// Schema expansion: turns schemas into alternatives by resolving `anyOf`, `oneOf`, `not`, `if`, `dependent…` and `$ref`. All
+// constraints of an alternative must hold. If a negation cannot be expressed, its alternatives are omitted: fewer texts match
+// then, but never wrong ones. The number of alternatives is bounded. Pure.
 
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import {
@@ -19,10 +19,10 @@ import type { SchemaNode } from "./document.ts";
 import { cannotNegate, leafAssertion } from "./keywords.ts";
 
 const maxBranches = 256;
-/** Nested schemas of one value, at most: a chain of references may be as long as the document. */
+/** Maximum number of nested schemas of one value. A chain of references may be as long as the document. */
 const maxDepth = 300;
 
-/** Keywords of earlier drafts that were removed or have another meaning now, with their replacements. */
+/** Keywords of earlier drafts that were removed or have changed their meaning, with their replacements. */
 const outdated: ReadonlyMap<string, string> = new Map([
   ["dependencies", "dependentRequired or dependentSchemas"],
   ["additionalItems", "prefixItems and items"],
@@ -32,11 +32,11 @@ const outdated: ReadonlyMap<string, string> = new Map([
 class TooMany extends Error {}
 
 export class Expander {
-  /** Called with each keyword that the alternatives do not cover and the finished text must be checked for. */
+  /** Called with each keyword that the alternatives do not cover. The finished text must be checked for it. */
   readonly #checkLater: (keyword: string) => void;
-  /** Keywords whose negation was omitted; if nothing is left, an error names the first. */
+  /** Keywords whose negation was omitted. If no alternative is left, an error names the first keyword. */
   readonly leftOut: { readonly node: SchemaNode; readonly keyword: string }[] = [];
-  /** Literals whose alternatives are incomplete for that reason. */
+  /** Literals whose alternatives are incomplete because a negation was omitted. */
   readonly #incomplete = new Set<string>();
   #isIncomplete = false;
   readonly #known = new Map<string, readonly Conjunct[]>();
@@ -48,7 +48,7 @@ export class Expander {
     this.#checkLater = checkLater;
   }
 
-  /** All alternatives of a value that matches the whole goal. */
+  /** Returns all alternatives for a value that matches the whole goal. */
   alternatives(goal: Goal): readonly Conjunct[] {
     const key = goalKey(goal);
     const known = this.#alternatives.get(key);
@@ -67,7 +67,7 @@ export class Expander {
     return all.filter((conjunct) => !isContradiction(conjunct, this));
   }
 
-  /** True if certainly no value matches; looks `depth` levels down. */
+  /** True if it is certain that no value matches. Looks `depth` levels down. */
   isNever(goal: Goal, depth: number): boolean {
     if (depth === 0 || goal.length === 0) return false;
     const key = goalKey(goal);
@@ -124,7 +124,7 @@ export class Expander {
     return all;
   }
 
-  /** The alternatives of a keyword or of its negation. */
+  /** Returns the alternatives of a keyword or of its negation. */
   #keyword(node: SchemaNode, keyword: string, negated: boolean): readonly Conjunct[] {
     const instead = outdated.get(keyword);
     if (instead !== undefined)
@@ -171,7 +171,10 @@ export class Expander {
     return all;
   }
 
-  /** Each branch without the values of the others. If that cannot be expressed, the finished text is checked. */
+  /**
+   * Returns the alternatives of `oneOf`: each branch, except values that match another branch. If that cannot be expressed, the
+   * finished text is checked.
+   */
   #one(nodes: readonly SchemaNode[]): readonly Conjunct[] {
     const branches = nodes
       .map((node) => ({ node, made: this.#literal({ node, negated: false }) }))
@@ -210,7 +213,7 @@ export class Expander {
     );
   }
 
-  /** The negation of `oneOf`: no schema matches, or two do. */
+  /** Returns the alternatives of a negated `oneOf`: no schema matches, or at least two match. */
   #notOne(nodes: readonly SchemaNode[]): readonly Conjunct[] {
     const all = [...this.#all(nodes, true)];
     for (const [i, a] of nodes.entries()) {
@@ -294,7 +297,7 @@ function refusing<Value>(attempt: () => Value, node: SchemaNode, keyword: string
   }
 }
 
-/** Adds a layer for the properties and items that the schemas of this node leave unevaluated. */
+/** Adds a layer for the properties and items that the schemas of this node do not evaluate. */
 function withUnevaluated(node: SchemaNode, conjunct: Conjunct): Conjunct {
   let result = conjunct;
   spend(conjunct.objects.length + conjunct.arrays.length);

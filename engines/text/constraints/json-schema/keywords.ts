@@ -1,5 +1,5 @@
-// Keyword assertions: the alternatives of each keyword that applies to one value, and those of its negation. No alternatives
-// means that no value matches; a negation that cannot be expressed has none either. For expand.ts. Pure.
+// Keyword assertions: the alternatives of each keyword that applies to one value, and the alternatives of its negation. An
+// empty list means that no value matches, or that the negation cannot be expressed. Called by expand.ts. Pure.
 import type { Automaton } from "../../../../runtime/regex/states.ts";
 import { RegexProblem } from "../../../../runtime/regex/syntax.ts";
 import { allTypes, type Conjunct, type Literal, maxAlternatives, numberTypes, only, top, types } from "./conjunct.ts";
@@ -19,7 +19,7 @@ const typeBits: ReadonlyMap<string, number> = new Map([
   ["object", types.object],
 ]);
 
-/** A keyword without an entry is an annotation, without a constraint. */
+/** Assertions by keyword. A keyword without an entry is an annotation and constrains nothing. */
 const assertions: ReadonlyMap<string, Asserts> = new Map<string, Asserts>([
   ["type", typeAssertion],
   ["const", (node, negated) => values([node.get("const")], negated)],
@@ -125,7 +125,7 @@ function pattern(node: SchemaNode, negated: boolean): Assertion {
   ];
 }
 
-/** Texts in which a pattern of the schema occurs. */
+/** Returns the automaton of the texts in which a pattern of the schema occurs. */
 function keyAutomaton(node: SchemaNode, keyword: string, source: string): Automaton {
   try {
     return node.patterns.find(source);
@@ -146,11 +146,11 @@ function prefixItems(node: SchemaNode, negated: boolean): Assertion {
   const prefix = node.schemas("prefixItems");
   if (!negated)
     return [{ ...top, arrays: [{ prefix: prefix.map((item) => literal(item)), rest: null, evaluates: true }] }];
-  // One more than the maximum is refused anyway, so no further prefixes are built.
+  // One prefix more than the maximum is enough to be rejected, so no further ones are built.
   return prefix.slice(0, maxAlternatives + 1).map((item, i) => wrongItem(i, item));
 }
 
-/** An array whose item `i` does not match. */
+/** Returns a conjunct for arrays whose item `i` does not match. */
 function wrongItem(i: number, item: SchemaNode): Conjunct {
   const prefix = [...Array.from({ length: i }, () => null), literal(item, true)];
   return only(types.array, { itemsMin: i + 1, arrays: [{ prefix, rest: null, evaluates: false }] });

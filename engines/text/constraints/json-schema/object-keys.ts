@@ -5,7 +5,7 @@ import { ofTexts } from "../../../../runtime/regex/texts.ts";
 import { spend } from "../../../../runtime/regex/work.ts";
 import type { Goal, Literal, ObjectLayer } from "./conjunct.ts";
 
-/** The goal of a key's value; null if `false` forbids the key. */
+/** Returns the goal of a key's value; null if `false` forbids the key. */
 export function keyGoal(layers: readonly ObjectLayer[], key: string): Goal | null {
   spend(layers.length / 2);
   return goalOf(layers.flatMap((layer) => literalsFor(layer, key)));
@@ -32,7 +32,7 @@ export interface KeyClass {
   readonly goal: Goal;
 }
 
-/** The unnamed keys, in classes by the patterns they match. */
+/** Returns the unnamed keys, grouped into classes by the patterns they match. */
 export function otherKeys(
   layers: readonly ObjectLayer[],
   named: readonly string[],
@@ -41,7 +41,7 @@ export function otherKeys(
   const patterns = new Map(
     layers.flatMap((layer) => layer.patterns.map(({ source, keys }) => [source, keys] as const)),
   );
-  // A closed object has no other keys, for any number of named ones.
+  // A closed object has no unnamed keys, however many named ones it has.
   if (patterns.size === 0 && goalOfOthers(layers, new Set()) === null) return [];
   let classes = [{ keys: named.length === 0 ? names : both(names, not(ofTexts(named))), matched: new Set<string>() }];
   for (const [source, pattern] of patterns) {
@@ -58,7 +58,7 @@ export function otherKeys(
   });
 }
 
-/** The goal of the values of unnamed keys that match these patterns. */
+/** Returns the goal for the values of unnamed keys that match these patterns. */
 function goalOfOthers(layers: readonly ObjectLayer[], matched: ReadonlySet<string>): Goal | null {
   spend(layers.length / 2);
   const literals = layers.flatMap((layer) => {

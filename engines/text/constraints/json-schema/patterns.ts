@@ -1,4 +1,4 @@
-// Patterns: the automata of one document's patterns. Each is built once, because many fields share a pattern. Pure.
+// Patterns: the automata of one document's patterns. Each automaton is built once, because many fields share a pattern. Pure.
 import { not } from "../../../../runtime/regex/automaton.ts";
 import { automatonOf } from "../../../../runtime/regex/determinise.ts";
 import { parseRegex } from "../../../../runtime/regex/parse.ts";
@@ -8,14 +8,14 @@ export class Patterns {
   readonly #found = new Map<string, Automaton>();
   readonly #absent = new Map<Automaton, Automaton>();
 
-  /** Texts in which a pattern occurs. Throws RegexProblem. */
+  /** Returns the automaton of the texts in which a pattern occurs. Throws RegexProblem. */
   find(source: string): Automaton {
     const known = this.#found.get(source) ?? automatonOf(parseRegex(source), "anywhere");
     this.#found.set(source, known);
     return known;
   }
 
-  /** Texts that an automaton does not accept. */
+  /** Returns the automaton of the texts that `automaton` does not accept. */
   not(automaton: Automaton): Automaton {
     const known = this.#absent.get(automaton) ?? not(automaton);
     this.#absent.set(automaton, known);

@@ -1,11 +1,11 @@
-// Comparison of the JSON values that a schema names (const, enum). Equal values have the same canonical text; the texts of
-// arrays and objects, and the sets of whole lists, are cached. Pure.
+// Comparison of the JSON values in a schema (const, enum). Equal values have the same canonical text. The texts of arrays and
+// objects are cached, and so are sets of the values of whole lists. Pure.
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 
 const texts = new WeakMap<object, string>();
 const sets = new WeakMap<readonly unknown[], ReadonlySet<string>>();
 
-/** Canonical text: the same for equal values. */
+/** Returns the canonical text, which is the same for equal values. */
 export function canonical(value: unknown): string {
   if (typeof value !== "object" || value === null) {
     if (typeof value === "string") spendOn(value.length);
@@ -24,7 +24,7 @@ function members(value: object): string[] {
   return entries.map(([key, inner]) => `${JSON.stringify(key)}:${canonical(inner)}`);
 }
 
-/** True if the list contains the value. The list must not change. */
+/** True if the list contains the value. The list must not change, because its values are cached. */
 export function has(list: readonly unknown[], value: unknown): boolean {
   return list.length > 0 && setOf(list).has(canonical(value));
 }

@@ -1,5 +1,5 @@
-// Lark compiler: translates Lark grammars into rules. There is no lexer: a terminal is text, and ignored text may follow each
-// terminal. For translate.ts. Pure.
+// Lark compiler: translates Lark grammars into rules. There is no lexer. A terminal matches text directly, and ignored text may
+// follow each terminal. Called by translate.ts. Pure.
 
 import { bothCases, charSet, charsOf } from "../../../../runtime/regex/char-set.ts";
 import { parseRegex } from "../../../../runtime/regex/parse.ts";
@@ -22,15 +22,15 @@ import { commonTerminals } from "./common.ts";
 import { type LarkFile, type LarkNode, parseLark } from "./parse.ts";
 import { larkError } from "./problem.ts";
 
-/** Characters of one stretch of ignored text, at most, so that a model cannot emit blanks forever. */
+/** Maximum length in characters of one stretch of ignored text, so that a model cannot emit white space forever. */
 const maxIgnored = 40;
 
-/** The grammar as a part of the rules. `extensions`: with those of llguidance. */
+/** Compiles the grammar into a part of the rules. `extensions`: accept the extensions of llguidance. */
 export function compileLarkInto(grammar: string, extensions: boolean, rules: Rules): Expression {
   return new LarkCompiler(parseLark(grammar, extensions), rules).compile();
 }
 
-/** The error for a grammar that no text matches. */
+/** Creates the error for a grammar that no text matches. */
 export function noLarkText(): Error {
   return larkError("invalid_value", 1, "no text can match it, because its rules never end");
 }
@@ -57,7 +57,9 @@ class LarkCompiler {
     return sequence(this.#gap, rule(ruleName("start")));
   }
 
-  /** Inside a rule, ignored text may follow each terminal; inside a terminal it may not. */
+  /**
+   * Compiles a node. `spaced` is true inside a rule, where ignored text may follow each terminal, and false inside a terminal.
+   */
   #expression(node: LarkNode, spaced: boolean): Expression {
     switch (node.kind) {
       case "sequence":
@@ -86,7 +88,7 @@ class LarkCompiler {
     return spaced && this.#gap !== empty ? sequence(expression, this.#gap) : expression;
   }
 
-  /** One expression for all uses of a name. */
+  /** Returns the same expression for all uses of a name. */
   #name(node: LarkNode & { kind: "name" }, spaced: boolean): Expression {
     return this.#once(`${node.name}${spaced ? " spaced" : ""}`, () => this.#named(node, spaced));
   }
@@ -123,7 +125,7 @@ function isRule(name: string): boolean {
   return /^_?[a-z]/.test(name);
 }
 
-/** Prefixed, because a rule and a terminal may have the same letters. */
+/** Returns a prefixed name, because a rule and a terminal may differ only in case. */
 function ruleName(name: string): string {
   return `${isRule(name) ? "rule" : "terminal"}_${name}`;
 }
@@ -159,7 +161,7 @@ function charRange({ from, to, line }: LarkNode & { kind: "range" }): Expression
   return set(charSet([[low, high]]));
 }
 
-/** The same expression with every repetition bounded. */
+/** Returns the same expression with a bound on every repetition. */
 function bounded(expression: Expression): Expression {
   switch (expression.kind) {
     case "sequence":

@@ -1,5 +1,5 @@
-// llguidance grammars: a JSON object with a list of grammars, of which the first is the start, or Lark text with extensions.
-// Fields without a translation are refused by name. For translate.ts. Pure.
+// llguidance grammars: a JSON object with a list of grammars, the first of which is the start, or Lark text with extensions.
+// Fields that cannot be translated are rejected by name. Called by translate.ts. Pure.
 import { ServerError } from "../../../../runtime/errors.ts";
 
 export type LlguidanceGrammar =

@@ -1,5 +1,5 @@
 // Lark parser: turns tokens into definitions. Constructs that a grammar cannot express (priorities, templates, %declare) are
-// refused by name. Nesting is bounded. Pure.
+// rejected by name. Nesting is bounded. Pure.
 import { spend } from "../../../../runtime/regex/work.ts";
 import { larkError } from "./problem.ts";
 import { type Token, type TokenKind, tokensOf } from "./tokens.ts";
@@ -18,14 +18,14 @@ export interface LarkFile {
   /** Rules by their lower-case names, terminals by their upper-case names. */
   readonly definitions: ReadonlyMap<string, LarkNode>;
   readonly ignored: readonly LarkNode[];
-  /** Imported terminals: by local name, the name in the library. */
+  /** Imported terminals by local name, with their names in the library. */
   readonly imports: ReadonlyMap<string, { readonly name: string; readonly line: number }>;
 }
 
 const maxDepth = 100;
 const maxRepeat = 1000;
 
-/** `extensions` of llguidance: %json inside rules, and a %llguidance header. */
+/** Parses Lark text. `extensions`: accept those of llguidance, which are %json inside rules and a %llguidance header. */
 export function parseLark(text: string, extensions: boolean): LarkFile {
   return new Parser(tokensOf(text), extensions).file();
 }
@@ -54,7 +54,7 @@ class Parser {
   }
 
   #definition(): void {
-    // "?" and "!" shape the parse tree, not the text.
+    // "?" and "!" affect only the parse tree, not the text.
     while (this.#takeSymbol("?") || this.#takeSymbol("!"));
     const token = this.#token;
     const name = (this.#takeKind("rule") ?? this.#takeKind("terminal"))?.text;
@@ -99,7 +99,7 @@ class Parser {
       );
   }
 
-  /** `common.NAME`, `common.NAME -> OTHER` or `common (A, B)`. */
+  /** Parses `common.NAME`, `common.NAME -> OTHER` or `common (A, B)`. */
   #import(): void {
     const library = this.#next();
     if (library.text !== "common")
@@ -141,7 +141,7 @@ class Parser {
   #sequence(): LarkNode {
     const parts: LarkNode[] = [];
     while (this.#startsItem()) parts.push(this.#repeated(this.#item()));
-    // The name of a branch shapes the parse tree, not the text.
+    // The name of a branch affects only the parse tree, not the text.
     if (this.#takeSymbol("->")) this.#next();
     return parts.length === 1 ? (parts[0] as LarkNode) : { kind: "sequence", parts };
   }
@@ -166,7 +166,7 @@ class Parser {
     return this.#ordered(min, max);
   }
 
-  /** {n}, {n,} and {n,m}, which llguidance adds. */
+  /** Parses the repetitions {n}, {n,} and {n,m}, which llguidance adds. */
   #braces(): { min: number; max: number | null } {
     if (!this.#extensions) throw this.#unsupported("a template");
     this.#expect("{");

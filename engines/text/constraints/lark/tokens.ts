@@ -1,5 +1,5 @@
-// Lark tokenizer: splits the text of a Lark grammar into tokens. Text that matches no token is refused with its line. Pure, linear
-// in the text.
+// Lark tokenizer: splits the text of a Lark grammar into tokens. Rejects text that matches no token and names its line. Linear
+// in the text. Pure.
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import { larkError } from "./problem.ts";
 
@@ -18,14 +18,14 @@ export type TokenKind =
 export interface Token {
   readonly kind: TokenKind;
   readonly text: string;
-  /** Letters after a string or a regular expression. */
+  /** Flags: the letters after a string or a regular expression. */
   readonly flags: string;
   readonly line: number;
 }
 
 const maxLength = 262_144;
 
-/** Token kinds with the characters they may begin with and their patterns; tried in this order. */
+/** Token kinds, each with the characters it may begin with and its pattern. They are tried in this order. */
 const patterns: readonly (readonly [kind: TokenKind | "skip", first: RegExp, pattern: RegExp])[] = [
   ["skip", /[ \t\r/#\\]/, /[ \t\r]+|(?:\/\/|#)[^\n]*|\\\n/y],
   ["directive", /%/, /%[a-z_]+/y],
@@ -37,7 +37,7 @@ const patterns: readonly (readonly [kind: TokenKind | "skip", first: RegExp, pat
   ["symbol", /[^\s\w]/, /->|\.\.|[:|()[\]?!*+~.,{}<>@&=]/y],
 ];
 
-/** Patterns by the code of their first character. */
+/** Patterns by the code of the first character they may match. */
 const candidates = Array.from({ length: 128 }, (_, code) =>
   patterns.filter(([, first]) => first.test(String.fromCharCode(code))),
 );
@@ -73,7 +73,7 @@ class Tokenizer {
     this.#tokens.push({ kind, text, flags, line: this.#line });
   }
 
-  /** The end of a line, with the empty lines and comments after it. If "|" follows, the rule continues instead. */
+  /** Consumes the end of a line and the empty lines and comments after it. If "|" follows, the rule continues. */
   #lines(): void {
     const end = endOfLines(this.#text, this.#at);
     if (this.#text[end] !== "|") this.#push("line", "");
@@ -98,13 +98,13 @@ class Tokenizer {
     throw larkError("invalid_value", this.#line, `expected a token, got ${rest}`);
   }
 
-  /** Pushes the text without its delimiters; flags follow the second one. */
+  /** Pushes the text without its delimiters, and the flags after the second delimiter. */
   #pushQuoted(kind: TokenKind, found: string): void {
     const end = found.lastIndexOf(found[0] as string);
     this.#push(kind, found.slice(1, end), found.slice(end + 1));
   }
 
-  /** The JSON object that follows, through its closing brace. */
+  /** Consumes the JSON object that follows, through its closing brace. */
   #json(): void {
     const end = endOfJson(this.#text, this.#at);
     if (end === null)
@@ -119,7 +119,7 @@ class Tokenizer {
   }
 }
 
-/** Position after a line's end, the blanks that follow, and comments that end with a line feed. */
+/** Returns the position after a line end and all blanks, empty lines and comment lines that follow it. */
 function endOfLines(text: string, from: number): number {
   for (let at = from; ; ) {
     while (at < text.length && " \t\r\n".includes(text[at] as string)) at++;

@@ -1,5 +1,5 @@
-// Gemma format: calls `call:name{key:value,…}` between marks, with special quotes around strings. They are converted to JSON as
-// they arrive. Arguments that are already JSON are read too, because constrained decoding produces them.
+// Gemma format: calls are `call:name{key:value,…}` between marks, with special quotes around strings. Arguments are converted
+// to JSON as they arrive. Arguments that are already JSON are accepted too, because constrained decoding produces them.
 import { giveString } from "../bare-text.ts";
 import type { Reading, Wait } from "../reading.ts";
 import { jsonTyped } from "../typed-value.ts";
@@ -38,7 +38,7 @@ function* readCall(reading: Reading, { close, quote }: Tags): Wait<void> {
   yield* reading.mark(close);
 }
 
-/** True if the object that begins here has a key in JSON quotes. Reads nothing. */
+/** True if the object at this position has a key in JSON quotes. Consumes no text. */
 function* isJson(reading: Reading): Wait<boolean> {
   for (let ahead = 1; ahead <= maxSpace; ahead++) {
     while (reading.position + ahead >= reading.text.length) {
@@ -94,7 +94,7 @@ function* readValue(reading: Reading, quote: string, depth: number): Wait<boolea
   return yield* readScalar(reading);
 }
 
-/** A number, a JSON word, or an unquoted string. */
+/** Reads a number, a JSON word (true, false, null), or an unquoted string. */
 function* readScalar(reading: Reading): Wait<boolean> {
   let text = "";
   for (;;) {

@@ -1,5 +1,5 @@
-// Harmony format (gpt-oss): the output is a list of messages, each with a header that names its channel and recipient. The header
-// decides whether the message is reasoning, content or the arguments of a call. Headers are not part of the text.
+// Harmony format (gpt-oss): the output is a list of messages. Each message has a header that names its channel and recipient.
+// The header decides whether the message is reasoning, content or the arguments of a call. Headers are not emitted.
 import { type Mark, MarkedParser } from "../output-parser.ts";
 import { Reading, type Wait } from "../reading.ts";
 import type { CallSyntax, ThinkingTags, ToolFormat } from "../tool-format.ts";
@@ -12,7 +12,7 @@ const maxHeaderLength = 256;
 const tools = "functions.";
 const toTool = `to=${tools}`;
 
-/** Reads a header; `read` is the part of it that was already read. */
+/** Reads a header. `read` is the part of it that was already read. */
 function* readHeader(reading: Reading, read: string): Wait<void> {
   const rest = yield* reading.until(message, maxHeaderLength);
   if (rest === null) return read === "" ? dropCutHeader(reading) : undefined;
@@ -22,14 +22,14 @@ function* readHeader(reading: Reading, read: string): Wait<void> {
     reading.mode = /(?:<\|channel\|>|^)analysis/.test(header) ? "reasoning" : "content";
     return reading.settle();
   }
-  // A message to an unknown recipient is shown as written, including its header.
+  // A message to an unknown recipient is emitted as it was written, including its header.
   reading.mode = "content";
   const name = recipient.startsWith(tools) ? recipient.slice(tools.length) : null;
   if (name === null || !reading.tools.has(name)) return;
   if (yield* reading.callWithArguments(name, null)) yield* reading.mark(call);
 }
 
-/** Drops a header if the output ends within it. */
+/** Drops an incomplete header if the output ends within it. */
 function dropCutHeader(reading: Reading): void {
   const rest = reading.text.slice(reading.position);
   if (!reading.isOver || !/^[\w\s<|>]*$/.test(rest)) return;
@@ -50,13 +50,13 @@ const syntax: CallSyntax = {
   trigger: ` ${toTool}`,
   open: ` ${toTool}`,
   between: null,
-  // The mark that ends a call also ends the output: it is a control token, which a grammar cannot spell as text.
+  // Empty, because the mark that ends a call also ends the output. It is a control token, which a grammar cannot spell as text.
   close: "",
   before: (name) => `${name} <|constrain|>json${message}`,
   after: () => "",
 };
 
-/** `thinking`: the tags that the template's analysis channel is treated as. */
+/** Creates the format. `thinking`: the tags that stand for the template's analysis channel. */
 export function harmony(thinking: ThinkingTags | null): ToolFormat {
   return {
     name: "harmony",
@@ -67,7 +67,7 @@ export function harmony(thinking: ThinkingTags | null): ToolFormat {
     createParser: (options) => {
       const reading = new Reading(options.tools);
       if (options.startsThinking) reading.mode = "reasoning";
-      // The end of the prompt has begun the first header.
+      // The prompt ends with the beginning of the first header.
       const first = [{ text: toTool, read: (at: Reading) => readHeader(at, toTool) }];
       return new MarkedParser(reading, { first, inContent: marks, inReasoning: marks });
     },

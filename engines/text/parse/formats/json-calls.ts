@@ -1,5 +1,5 @@
-// JSON call formats: calls as JSON objects after a mark, or without one. Hermes and Qwen, Granite 3, Phi-4, Nemotron, Command R,
-// FireFunction and Llama 3.
+// JSON call formats: calls are JSON objects, with or without a mark before them. Used by Hermes and Qwen, Granite 3, Phi-4,
+// Nemotron, Command R, FireFunction and Llama 3.
 import { beforeJsonArguments, readJsonCalls } from "../json-call.ts";
 import type { Mark } from "../output-parser.ts";
 import type { Reading, Wait } from "../reading.ts";
@@ -8,7 +8,7 @@ import type { MarkedFormat } from "./marked-format.ts";
 
 const closeBrace = 0x7d;
 
-/** Reads JSON calls and the optional mark after them. Accepts surplus or missing closing braces, which models write. */
+/** Reads JSON calls and the optional mark after them. Accepts extra or missing closing braces, because models write them. */
 export function* readCallsUntil(reading: Reading, close: string): Wait<void> {
   if (!(yield* readJsonCalls(reading)) || close === "") return;
   while ((yield* reading.space()) === closeBrace) reading.position++;
@@ -29,7 +29,7 @@ export const taggedJson: CallSyntax = {
   after: () => "}",
 };
 
-/** Syntax of a list of calls after a mark. */
+/** Returns the syntax of a list of calls after a mark. */
 export function listSyntax(open: string, close: string, key: "arguments" | "parameters" = "arguments"): CallSyntax {
   return {
     trigger: open,
@@ -47,10 +47,10 @@ export const hermes: MarkedFormat = {
   marks: [mark("<tool_call>", "</tool_call>")],
 };
 
-/** For models whose template has no tools: the prompt tells them to write calls in this format. */
+/** Format for models whose template has no tools. The prompt tells the model to write calls in this format. */
 export const generic: MarkedFormat = { ...hermes, name: "generic" };
 
-/** After thinking, Granite 3 puts its answer between <response> tags. */
+/** Granite 3 format. After thinking, the answer is between <response> tags. */
 export const granite: MarkedFormat = {
   name: "granite",
   syntax: listSyntax("<|tool_call|>", ""),

@@ -6,18 +6,18 @@ import type { CallSyntax, ThinkingTags, ToolFormat } from "../tool-format.ts";
 export interface MarkedFormat {
   readonly name: string;
   readonly syntax: CallSyntax;
-  /** Marks that may begin a call; ignored if the request has no tools. */
+  /** Marks that begin a call. They are ignored if the request has no tools. */
   readonly marks: readonly Mark[];
-  /** Other marks in content. */
+  /** Other marks that may occur in content. */
   readonly plainMarks?: readonly Mark[];
-  /** Marks that may have only white space, thinking and calls before them. */
+  /** Marks that are recognized only if nothing but white space, thinking and calls precedes them. */
   readonly firstMarks?: (reading: Reading) => readonly Mark[];
-  /** Other texts that calls contain. */
+  /** Other texts that occur in calls. */
   readonly texts?: readonly string[];
   readonly answerOpen?: string;
 }
 
-/** A format whose optional thinking comes before content and calls. */
+/** Creates a format in which optional thinking comes before content and calls. */
 export function markedFormat(format: MarkedFormat, thinking: ThinkingTags | null): ToolFormat {
   const { name, syntax, marks } = format;
   const inReasoning = thinking === null ? [] : [turnMark(thinking.end, "content")];
@@ -45,7 +45,7 @@ export function markedFormat(format: MarkedFormat, thinking: ThinkingTags | null
   };
 }
 
-/** A mark that begins or ends thinking. */
+/** Returns a mark that begins or ends thinking. */
 export function turnMark(text: string, mode: "content" | "reasoning"): Mark {
   return { text, read: (reading) => turn(reading, mode) };
 }
@@ -62,7 +62,7 @@ function think(reading: Reading): void {
   reading.hasThought = true;
 }
 
-/** Substrings of `texts` that look like control tokens; the vocabulary decides which of them are. */
+/** Returns the substrings of `texts` that look like control tokens. The vocabulary decides which of them are. */
 export function tokenNames(texts: readonly string[]): readonly string[] {
   return [...new Set(texts.flatMap((text) => text.match(/<[^<>\s=]+>|\[[A-Z_/]+\]/g) ?? []))];
 }

@@ -1,5 +1,5 @@
-// Named call formats: a call is its tool's name, special marks, and its arguments as JSON. DeepSeek, Kimi, Mistral and
-// Functionary.
+// Named call formats: a call consists of the tool's name, special marks, and the arguments as JSON. Used by DeepSeek, Kimi,
+// Mistral and Functionary.
 import type { Mark } from "../output-parser.ts";
 import type { Reading, Wait } from "../reading.ts";
 import { listSyntax, readCallsUntil } from "./json-calls.ts";
@@ -53,7 +53,7 @@ function deepseek(name: string, isFenced: boolean): MarkedFormat {
   };
 }
 
-/** DeepSeek V3 and R1: the word "function" before the name, the arguments in a fenced block. */
+/** DeepSeek V3 and R1: the word "function" precedes the name, and the arguments are in a fenced code block. */
 export const deepseekFenced = deepseek("deepseek-fenced", true);
 /** DeepSeek V3.1. */
 export const deepseekPlain = deepseek("deepseek", false);
@@ -66,7 +66,7 @@ const kimiMarks = {
   callEnd: "<|tool_call_end|>",
 };
 
-/** Reads calls after the begin mark. The id of a call is its name and its number in the conversation. */
+/** Reads calls after the begin mark. A call's id consists of its name and its number in the conversation. */
 function* readKimiCalls(reading: Reading): Wait<void> {
   do {
     yield* reading.space();
@@ -105,7 +105,7 @@ export const kimi: MarkedFormat = {
 
 const toolCalls = "[TOOL_CALLS]";
 
-/** Reads a list of JSON calls, or a name and arguments; in that form each call has its own mark. */
+/** Reads a list of JSON calls, or a name and its arguments. In the second form, each call has its own mark. */
 function* readMistralCall(reading: Reading): Wait<void> {
   const code = yield* reading.space();
   if (code === openBracket || code === openBrace) return yield* readCallsUntil(reading, "");
@@ -118,14 +118,14 @@ function* readMistralCall(reading: Reading): Wait<void> {
 
 const mistralMarks: readonly Mark[] = [{ text: toolCalls, read: readMistralCall }];
 
-/** Up to Mistral Small 3.1. */
+/** Mistral models up to Mistral Small 3.1. */
 export const mistralList: MarkedFormat = {
   name: "mistral-list",
   syntax: listSyntax(toolCalls, ""),
   marks: mistralMarks,
 };
 
-/** Since Mistral Small 3.2. */
+/** Mistral models since Mistral Small 3.2. */
 export const mistral: MarkedFormat = {
   name: "mistral",
   syntax: {
@@ -149,7 +149,7 @@ function* readFunctionTag(reading: Reading): Wait<void> {
   } while (yield* reading.literal("<function="));
 }
 
-/** Functionary 3.1, and Llama 3 as some templates prompt it. */
+/** Functionary 3.1. Some templates also prompt Llama 3 for this format. */
 export const functionTags: MarkedFormat = {
   name: "function-tags",
   syntax: {
@@ -169,7 +169,7 @@ function* readRecipient(reading: Reading): Wait<void> {
   if (found !== null) yield* reading.callWithArguments(found.name, null);
 }
 
-/** Functionary 3.2: every message names its recipient; the prompt ends with the mark of the first one. */
+/** Functionary 3.2: every message names its recipient. The prompt ends with the mark of the first message. */
 export const recipients: MarkedFormat = {
   name: "recipients",
   answerOpen: "all\n",

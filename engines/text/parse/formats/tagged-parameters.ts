@@ -1,5 +1,6 @@
-// Tagged parameter formats: each argument of a call stands between tags. Qwen3-Coder and later models, Seed, MiniMax and GLM.
-// Arguments are converted to JSON as they arrive. All formats also read JSON calls, because constrained decoding produces them.
+// Tagged parameter formats: each argument of a call is between tags. Used by Qwen3-Coder and later Qwen models, Seed, MiniMax
+// and GLM. Arguments are converted to JSON as they arrive. All of these formats also accept JSON calls, because constrained
+// decoding produces them.
 import type { ToolSpec } from "../../../generation.ts";
 import { giveString, readText } from "../bare-text.ts";
 import type { Mark } from "../output-parser.ts";
@@ -9,26 +10,26 @@ import { readCallsUntil, taggedJson } from "./json-calls.ts";
 import type { MarkedFormat } from "./marked-format.ts";
 
 interface Tags {
-  /** Texts around calls. */
+  /** Texts before and after the calls. */
   readonly open: string;
   readonly close: string;
-  /** Around a name. If `nameOpen` is empty, the name's end belongs to the text that follows and is not consumed. */
+  /** Texts around a name. If `nameOpen` is empty, the end of the name belongs to the text that follows and is not consumed. */
   readonly nameOpen: string;
   readonly nameEnds: readonly string[];
   readonly callEnd: string;
   readonly keyOpen: string;
   readonly keyEnd: string;
-  /** Text before a value, behind its key's end and white space. */
+  /** Text before a value. It follows the end of the key and white space. */
   readonly valueOpen: string;
   readonly valueEnd: string;
 }
 
 const openBrace = 0x7b;
-/** A line break after a value's opening tag and one before its closing tag belong to the tags. */
+/** Line break after the opening tag of a value and before the closing tag. Both belong to the tags, not to the value. */
 const padding = "\n";
 const maxKeyLength = 256;
 
-/** Reads calls after `open`, or after `nameOpen` (`isNamed`) if the model omits `open`. */
+/** Reads calls after `open`. If the model omitted `open` (`isNamed`), reads them after `nameOpen`. */
 function* readCalls(reading: Reading, tags: Tags, isNamed: boolean): Wait<void> {
   if (!isNamed) {
     if ((yield* reading.space()) === openBrace) return yield* readCallsUntil(reading, jsonClose(tags));
@@ -45,12 +46,12 @@ function* readCalls(reading: Reading, tags: Tags, isNamed: boolean): Wait<void> 
   yield* reading.mark(tags.close);
 }
 
-/** The mark that ends a JSON call: that of the outermost tag. */
+/** Returns the mark that ends a JSON call, which is that of the outermost tag. */
 function jsonClose({ close, callEnd }: Tags): string {
   return close === "" ? callEnd : close;
 }
 
-/** Reads a call after its name. */
+/** Reads the rest of a call after its name. */
 function* readCall(reading: Reading, tool: ToolSpec, tags: Tags): Wait<boolean> {
   reading.beginCall(tool.name, null);
   let separator = "{";
@@ -74,7 +75,10 @@ function* readCall(reading: Reading, tool: ToolSpec, tags: Tags): Wait<boolean> 
   }
 }
 
-/** A value that can only be a string is given as it arrives. Any other value must be complete before its type is known. */
+/**
+ * Reads a value. If it can only be a string, it is emitted as it arrives. Otherwise it must be complete before its type is
+ * known.
+ */
 function* readValue(reading: Reading, types: ReadonlySet<string> | null, end: string): Wait<boolean> {
   if (mayOnlyBeString(types)) return yield* giveString(reading, end, padding);
   const pieces: string[] = [];

@@ -1,29 +1,32 @@
 // Characters map: the character replacements of a "t5" vocabulary, applied before encoding. The format is SentencePiece's
-// compiled map, read as llama.cpp reads it: a trie in a double array with XOR-ed child indices, followed by the replacements.
-// Every index from the file is checked.
+// compiled map, read as llama.cpp reads it. It is a trie in a double array with XOR-ed child indices, followed by the
+// replacements. Every index from the file is checked.
 import { ServerError } from "../../../../runtime/errors.ts";
 
-// A node: bits 0-7 are the byte that leads to it, bit 8 is set if it has a replacement, bit 9 if its base is scaled, bits 10-30
-// are the base. A node with bit 31 set holds the offset of a replacement.
+// Layout of a node: bits 0-7 are the byte that leads to it, bit 8 is set if it has a replacement, bit 9 if its base is scaled,
+// and bits 10-30 are the base. If bit 31 is set, the node holds the offset of a replacement.
 const byteMask = 0x800000ff;
 const replacedBit = 1 << 8;
 const scaledBit = 1 << 9;
 const offsetMask = 0x7fffffff;
 
 const countBytes = 4;
-/** Bytes replaced at once, at most: nodes may form a circle that every byte of a text follows. Unicode's longest are a tenth. */
+/**
+ * Maximum number of bytes replaced at once. Nodes may form a cycle that every byte of a text follows, so a limit is needed.
+ * Unicode's longest replaceable text is a tenth of it.
+ */
 const longestMatch = 256;
-/** Replacement bytes per replaced byte, at most. Unicode's maximum is 11. */
+/** Maximum number of replacement bytes per replaced byte. Unicode's maximum is 11. */
 const mostGrowth = 32;
 
 export class CharactersMap {
-  /** Bounds of the last match's replacement in `texts`, without its terminating zero byte. */
+  /** Start and end of the last match's replacement in `texts`, without its terminating zero byte. */
   start = 0;
   end = 0;
   readonly texts: Uint8Array;
   readonly #nodes: Uint32Array;
 
-  /** Throws ServerError `model_file_invalid` if `compiled` is not a valid map. */
+  /** Reads a compiled map. Throws ServerError `model_file_invalid` if it is not valid. */
   constructor(compiled: readonly number[]) {
     const bytes = Uint8Array.from(compiled);
     const nodeBytes = bytes.length < countBytes ? 0 : new DataView(bytes.buffer).getUint32(0, true);
@@ -34,7 +37,10 @@ export class CharactersMap {
     this.texts = bytes.subarray(countBytes + nodeBytes);
   }
 
-  /** Length of the longest replaceable prefix of bytes[from..), 0 if none. `start` and `end` then bound its replacement. */
+  /**
+   * Returns the length of the longest replaceable text that begins at bytes[from]; 0 if none. Sets `start` and `end` to its
+   * replacement.
+   */
   match(bytes: Uint8Array, from: number): number {
     let length = 0;
     let found = 0;

@@ -1,5 +1,6 @@
-// BPE and SentencePiece encoders: turn plain text into tokens by merging pairs. The text has no fixed tokens left in it.
-// engines/text/tokenizer/encoding/encoding-plan.ts creates them; word-piece.ts and unigram.ts have the other two encoders.
+// BPE and SentencePiece encoders: turn plain text into tokens by merging pairs. Fixed tokens were already removed from the
+// text. engines/text/tokenizer/encoding/encoding-plan.ts creates these encoders; word-piece.ts and unigram.ts have the other
+// two.
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../../files/gguf/metadata.ts";
 import { spellBytes } from "../byte-alphabet.ts";
@@ -22,7 +23,7 @@ export function bytePairEncoder(
   merges.forEach((merge, rank) => {
     if (!ranks.has(merge)) ranks.set(merge, rank);
   });
-  // A merge is written "left right"; no symbol contains a space.
+  // A merge is written "left right". This is unambiguous, because no symbol contains a space.
   const rank: PairRank = (text, start, middle, end) =>
     ranks.get(`${text.slice(start, middle)} ${text.slice(middle, end)}`) ?? Number.POSITIVE_INFINITY;
   const pushUnknown = pre.symbols === "bytes" ? asciiPusher(ids) : bytePusher(ids);
@@ -87,8 +88,8 @@ export function sentencePieceEncoder(
 }
 
 /**
- * Cuts text before a space if no mergeable symbol of `symbols` reaches across the cut. Such a cut changes no token, and allows
- * words to be remembered.
+ * Returns a splitter that cuts text before a space if no mergeable symbol of `symbols` spans the cut. Such a cut changes no
+ * token, and it allows the tokens of words to be cached.
  */
 function spacedWordSplitter(symbols: Iterable<string>): (text: string, emit: (word: string) => void) => void {
   const joinedToSpace = new Set<string>();
@@ -112,10 +113,13 @@ function isNewlines(word: string): boolean {
   return /^\n+$/.test(word);
 }
 
-/** Appends the tokens of a symbol that is not itself a token. */
+/** Appends the tokens of a symbol that is not a token itself. */
 type Pusher = (symbol: string, output: number[]) => void;
 
-/** Pushes the byte tokens "<0x00>" to "<0xFF>". A byte without a token becomes `missing`, or nothing if that is null. */
+/**
+ * Pushes the byte tokens "<0x00>" to "<0xFF>". A byte without a token becomes the token `missing`; if `missing` is null, the
+ * byte is dropped.
+ */
 function bytePusher(ids: ReadonlyMap<string, number>, missing: number | null = null): Pusher {
   const tokens = Array.from({ length: 256 }, (_, byte) => {
     return ids.get(`<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`) ?? missing;
@@ -128,7 +132,10 @@ function bytePusher(ids: ReadonlyMap<string, number>, missing: number | null = n
   };
 }
 
-/** Pushes the tokens of single characters. llama.cpp looks them up byte by byte, which finds only ASCII. */
+/**
+ * Pushes the tokens of single characters. llama.cpp looks up each byte separately, so it finds only ASCII characters; this
+ * function does the same.
+ */
 function asciiPusher(ids: ReadonlyMap<string, number>): Pusher {
   return (symbol, output) => {
     for (const char of symbol) {

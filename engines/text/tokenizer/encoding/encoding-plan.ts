@@ -1,5 +1,5 @@
-// Encoding plan: the encoder of a vocabulary, how its tokens spell bytes and spaces, and the tokens at the start and the end of
-// a text. Knows the tokenizer names of model files, with llama.cpp's defaults for each; other names are refused.
+// Encoding plan: the encoder of a vocabulary, the way its tokens spell bytes and spaces, and the tokens added at the start and
+// end of a text. Supports the tokenizer names of model files with llama.cpp's defaults for each; rejects other names.
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../../files/gguf/metadata.ts";
 import type { Spelling } from "../pieces.ts";
@@ -15,13 +15,16 @@ import { wordPieceEncoder } from "./word-piece.ts";
 interface EncodingPlan {
   readonly encoder: Encoder;
   readonly spelling: Spelling;
-  /** Each fragment of text gets a space in front. */
+  /** If true, a space is added before each fragment of text. */
   readonly addsSpacePrefix: boolean;
-  /** A token may stand for more text than its piece: spaces are dropped, or one token stands for a whole unknown word. */
+  /**
+   * A token may stand for more text than its own. For example, spaces are dropped, or one token stands for a whole unknown
+   * word.
+   */
   readonly isLossy: boolean;
   readonly addsBos: boolean;
   readonly bos: number | null;
-  /** Token after a whole text; null: none. */
+  /** Token added after a complete text; null: none. */
   readonly closing: number | null;
 }
 
@@ -85,7 +88,7 @@ function planWordPiece(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]
     spelling: "spaces",
     addsSpacePrefix: false,
     isLossy: true,
-    // Always: llama.cpp ignores add_bos_token in a "bert" vocabulary.
+    // Always true, because llama.cpp ignores add_bos_token in a "bert" vocabulary.
     addsBos: true,
     bos: tokenizer.bosId ?? known(101, tokenizer),
     closing: tokenizer.separatorId ?? known(102, tokenizer),
@@ -116,7 +119,7 @@ function planUnigram(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]):
   };
 }
 
-/** Token ids by text, without control tokens: merging "<" and "s>" in a user's text must not make one. */
+/** Returns token ids by text, without control tokens. Merging "<" and "s>" in a user's text must not create a control token. */
 function textTokens({ tokens }: TokenizerMetadata, kinds: readonly TokenKind[]): ReadonlyMap<string, number> {
   const ids = new Map<string, number>();
   tokens.forEach((text, token) => {
@@ -129,7 +132,7 @@ function known(token: number, { tokens }: TokenizerMetadata): number | null {
   return token < tokens.length ? token : null;
 }
 
-/** Treats white space as a separator that has no tokens. */
+/** Returns an encoder that treats white space as a separator without tokens. */
 function withoutSpaces(encoder: Encoder, lowersCase: boolean): Encoder {
   const lower = singleCharacters((char) => char.toLowerCase());
   const pattern = /[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/g;

@@ -1,7 +1,7 @@
-// Later characters: those added to Unicode after version 15.0, the version of llama.cpp's tables. Its tokenizer treats them as
-// unassigned, but this runtime's own tables know them. Pure data, for regular expressions.
+// Later characters: the characters added to Unicode after version 15.0, which is the version of llama.cpp's tables. llama.cpp's
+// tokenizer treats them as unassigned, but Node's own tables include them. Pure data, for regular expressions.
 
-/** The content of a character class. It includes gaps that no Unicode version assigns. */
+/** Content of a regular expression's character class. It includes gaps that no Unicode version assigns. */
 export const laterCharacters = [
   String.raw`\u088f\u0897\u0c5c\u0cdc\u1acf-\u1aeb\u1b4e\u1b4f\u1b7f\u1c89\u1c8a\u20c1\u2427-\u2429\u2b96\u31e4\u31e5`,
   String.raw`\ua7cb-\ua7cf\ua7d2\ua7d4\ua7da-\ua7f1\ufbc3-\ufbd2\ufd90\ufd91\ufdc8-\ufdce\u{105c0}-\u{105f3}`,

@@ -1,18 +1,19 @@
-// Merge loop of BPE and SentencePiece: merges neighbouring symbols of a text, best pair first, until no pair can be merged.
-// O(n log n) for any input and without recursion, so a hostile text cannot crash it.
+// Merge loop of BPE and SentencePiece: merges neighbouring symbols of a text, best pair first, until no pair can be merged. It
+// takes O(n log n) for any input and does not recurse, so a hostile text cannot crash it.
 
-/** Rank of the merge of text[start..middle) with text[middle..end): lower is earlier, Infinity means no merge. */
+/** Returns the rank of merging text[start..middle) with text[middle..end). Lower ranks merge first; Infinity means no merge. */
 export type PairRank = (text: string, start: number, middle: number, end: number) => number;
 
 const noSymbol = -1;
 
 /**
- * Splits text into symbols at code points and merges them by `rank`, the leftmost first among equals. Calls `emit` with the
- * bounds of each remaining symbol, in order.
+ * Splits text into one symbol per code point and merges the symbols by `rank`. Among equal ranks, the leftmost pair merges
+ * first. Calls `emit` with the bounds of each remaining symbol, in order.
  */
 export function mergeSymbols(text: string, rank: PairRank, emit: (start: number, end: number) => void): void {
   const length = text.length;
-  // A symbol is identified by its first code unit: next[s] is the start of its right neighbour, previous[s] of its left.
+  // A symbol is identified by the index of its first code unit. next[s] is the start of its right neighbour, previous[s] that
+  // of its left.
   const next = new Int32Array(length);
   const previous = new Int32Array(length);
   const queue = new PairQueue();
@@ -38,7 +39,8 @@ export function mergeSymbols(text: string, rank: PairRank, emit: (start: number,
   while (queue.pop()) {
     const { left, end } = queue;
     const middle = next[left] as number;
-    // Stale unless the pair still is [left, end): next is 0 for an absorbed symbol, and a grown symbol has another end.
+    // Skip a stale entry: the pair must still be [left, end). next is 0 for an absorbed symbol, and a symbol that has grown has
+    // another end.
     if (middle === 0 || middle >= length || next[middle] !== end) continue;
     next[left] = end;
     next[middle] = 0;
@@ -51,7 +53,10 @@ export function mergeSymbols(text: string, rank: PairRank, emit: (start: number,
   for (let start = 0; start < length; start = next[start] as number) emit(start, next[start] as number);
 }
 
-/** Binary heap of candidate pairs in parallel arrays: lowest rank first, then leftmost. pop() sets `left` and `end`. */
+/**
+ * Binary heap of candidate pairs in parallel arrays, ordered by lowest rank, then leftmost position. pop() sets `left` and
+ * `end`.
+ */
 class PairQueue {
   left = 0;
   end = 0;

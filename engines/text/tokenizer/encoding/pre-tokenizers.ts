@@ -1,20 +1,20 @@
-// Pre-tokenizer table: how text is cut into words before pairs are merged, by the pre-tokenizer name in the model file. The cuts
-// equal those of llama.cpp's tokenizer, which the engine itself uses. Pure data;
-// engines/text/tokenizer/encoding/word-rules.ts does the cutting.
+// Pre-tokenizer table: rules that cut text into words before pairs are merged, by the pre-tokenizer name in the model file. The
+// cuts equal those of llama.cpp's tokenizer, which the engine uses. Pure data; engines/text/tokenizer/encoding/word-rules.ts
+// does the cutting.
 import { compileRule, inThrees, type Rule } from "./word-rules.ts";
 
-/** The symbols that are merged: byte spellings, characters with U+2581 for a space, or unchanged characters. */
+/** Kind of symbols that are merged: byte spellings, characters with U+2581 for a space, or unchanged characters. */
 type Symbols = "bytes" | "spaces" | "characters";
 
 export interface PreTokenizer {
-  /** Passes; each cuts the parts that the previous pass left. */
+  /** Cutting passes. Each pass cuts the parts that the previous pass left. */
   readonly rules: readonly Rule[];
-  /** A word that is a token becomes that token, without merging. */
+  /** True: a word that equals a token becomes that token, without merging. */
   readonly wordsFirst: boolean;
-  /** A word of line feeds that is a token becomes that token. */
+  /** True: a word of line feeds that equals a token becomes that token. */
   readonly newlinesFirst: boolean;
   readonly symbols: Symbols;
-  /** Prompts start with BOS: `addsBos` unless the file says otherwise, `forcesBos` always. */
+  /** Whether prompts start with BOS. `addsBos` is the default if the file does not specify it; `forcesBos` applies always. */
   readonly addsBos: boolean;
   readonly forcesBos: boolean;
 }
@@ -36,7 +36,10 @@ const markedWords = String.raw`${asciiMark}[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{
 const deepseek3 = String.raw`${markedWords}| ?[\p{P}\p{S}]+[\r\n]*|${spaces}`;
 const bloom = String.raw` ?[^(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+`;
 
-/** Words that may begin with capitals: "aB" is split, "Ab" is not. Letters outside ASCII count as both cases. */
+/**
+ * Returns a pattern for words that may begin with capitals: "aB" is split, "Ab" is not. Letters outside ASCII count as both
+ * upper and lower case.
+ */
 function casedWords(extra: string, digits: string, ending: string): string {
   const upper = `(?:[^\\P{L}a-z]${extra})`;
   const lower = `(?:[^\\P{L}A-Z]${extra})`;
@@ -47,7 +50,7 @@ function casedWords(extra: string, digits: string, ending: string): string {
 
 const unmarkedWords = String.raw`[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:${contraction})?`;
 
-// Han as code point blocks, as in llama.cpp.
+// Han characters as code point blocks, as in llama.cpp.
 const han = String.raw`\u4e00-\u9fff\u3400-\u4dbf\u{20000}-\u{2a6df}\u{2a700}-\u{2ebef}\uf900-\ufaff\u{2f800}-\u{2fa1f}`;
 const kimi = String.raw`[${han}]+|[^\r\n\p{L}\p{N}]?[^\P{L}${han}]+(?:${contraction})?|${threeDigits}|${punctuation}|${spaces}`;
 
@@ -124,7 +127,7 @@ const entries: readonly Entry[] = [
       "[\r\n]",
       String.raw`\s?[${casedLetters}]+`,
       String.raw`\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+`,
-      // The look-behind changes no match; it avoids trying every space of a long run.
+      // The look-behind does not change the matches. It prevents the expression from trying every space of a long run.
       String.raw`(?<!\s)\s+$`,
       String.raw`[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+`,
       String.raw`\p{N}+`,
@@ -218,7 +221,7 @@ const entryByName = new Map(entries.flatMap((entry) => entry.names.split(" ").ma
 
 export const preTokenizerNames: readonly string[] = [...entryByName.keys()];
 
-/** The pre-tokenizer with this name; null if there is none. */
+/** Returns the pre-tokenizer with this name; null if there is none. */
 export function findPreTokenizer(name: string): PreTokenizer | null {
   const entry = entryByName.get(name);
   if (entry === undefined) return null;

@@ -1,12 +1,12 @@
-// Word cache of an encoder: words repeat, so most words of a text cost one look-up. Each encoder that cuts text into words
-// has its own. The size is bounded for any text.
+// Word cache of an encoder. Words repeat, so most words of a text cost one look-up. Each encoder that cuts text into words has
+// its own cache. Its size is bounded for any text.
 
 const capacity = 16_384;
 const longestWord = 32;
 
 export class RememberedWords {
   readonly #encode: (word: string) => readonly number[];
-  /** Cleared when full. */
+  /** Token lists by word. Cleared when full. */
   readonly #words = new Map<string, readonly number[]>();
 
   constructor(encode: (word: string) => readonly number[]) {
@@ -27,7 +27,10 @@ export class RememberedWords {
   }
 }
 
-/** A substring keeps its whole string in memory, so one new word per text would keep thousands of texts. */
+/**
+ * Returns a copy of the word. A substring keeps its whole string in memory, so caching one new word per text would keep
+ * thousands of texts.
+ */
 function ownCopy(word: string): string {
   return Buffer.from(word, "utf16le").toString("utf16le");
 }

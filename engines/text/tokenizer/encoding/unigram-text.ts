@@ -1,15 +1,15 @@
-// Text normalizer of "t5" vocabularies: applies the file's characters map, writes spaces as U+2581, and adds a leading space or
-// joins runs of spaces as the file demands. Works on bytes, as llama.cpp does.
+// Text normalizer of "t5" vocabularies: applies the file's characters map and writes spaces as U+2581. It also adds a leading
+// space or merges runs of spaces if the file requires it. Works on bytes, as llama.cpp does.
 import { absent, ByteTrie } from "../byte-trie.ts";
 import type { CharactersMap } from "./characters-map.ts";
 import { spaceSymbol } from "./encoders.ts";
 
-/** Input and output are UTF-8. */
+/** Normalizes a text. Input and output are UTF-8. */
 export type Normalizer = (text: Uint8Array) => Uint8Array;
 
 interface NormalizerRules {
   readonly map: CharactersMap | null;
-  /** Token texts; text that begins like one of them is not replaced. */
+  /** Token texts that normalization keeps: text that begins with one of them is not replaced. */
   readonly kept: readonly string[];
   readonly addsSpacePrefix: boolean;
   readonly removesExtraSpaces: boolean;
@@ -37,19 +37,22 @@ export function normalizer({ map, kept, addsSpacePrefix, removesExtraSpaces }: N
   };
 }
 
-/** Length of a UTF-8 character by its first byte; 1 if that byte begins none. */
+/** Returns the length in bytes of a UTF-8 character, given its first byte; 1 if that byte is not a valid first byte. */
 export function characterBytes(lead: number): number {
   if (lead < 0xc0) return 1;
   if (lead < 0xe0) return 2;
   return lead < 0xf0 ? 3 : 4;
 }
 
-/** True in the rest of a character that a kept or replaced text has cut. */
+/** True for a continuation byte. A kept or replaced text may have ended within a character, so such bytes can be left over. */
 function isContinuation(byte: number): boolean {
   return byte >= 0x80 && byte < 0xc0;
 }
 
-/** Number of bytes from `start` that the text shares with a string of the trie, complete or not. */
+/**
+ * Returns how many bytes from `start` match the beginning of a string of the trie, even if the string does not match
+ * completely.
+ */
 function sharedBytes(trie: ByteTrie, text: Uint8Array, start: number): number {
   let end = start;
   for (let node = 0; end < text.length; end++) {
@@ -59,7 +62,7 @@ function sharedBytes(trie: ByteTrie, text: Uint8Array, start: number): number {
   return end - start;
 }
 
-/** Output buffer that writes spaces as the file demands. */
+/** Output buffer that writes spaces as the file requires. */
 class SpacedText {
   #bytes: Uint8Array;
   #length = 0;
@@ -102,7 +105,7 @@ class SpacedText {
     for (const byte of escapedSpace) this.#bytes[this.#length++] = byte;
   }
 
-  /** Each byte may become a space, and add one more. */
+  /** Ensures room for these bytes. Each byte may become a space, which is longer, and another space may be added. */
   #makeRoom(bytes: number): void {
     const most = this.#length + (bytes + 1) * (escapedSpace.length + 1);
     if (most <= this.#bytes.length) return;

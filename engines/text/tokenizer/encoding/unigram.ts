@@ -1,19 +1,19 @@
 // Unigram encoder ("t5" vocabularies): cuts a text into the pieces with the highest sum of scores. The text is normalized first
-// (engines/text/tokenizer/encoding/unigram-text.ts). Linear in the text. encoding-plan.ts creates it.
+// (engines/text/tokenizer/encoding/unigram-text.ts). Takes time linear in the text. Created by encoding-plan.ts.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { absent, ByteTrie } from "../byte-trie.ts";
 import type { TokenKind } from "../token-kinds.ts";
 import type { Encoder } from "./encoders.ts";
 import { characterBytes, type Normalizer } from "./unigram-text.ts";
 
-/** Score of an unknown character below the lowest score of a piece. */
+/** Score of an unknown character, as a distance below the lowest score of any piece. */
 const unknownPenalty = 10;
 
 interface UnigramPieces {
   readonly tokens: readonly string[];
   readonly kinds: readonly TokenKind[];
   readonly scores: readonly number[] | null;
-  /** Token for characters without a piece; neighbours share one. */
+  /** Token for characters without a piece. A run of neighbouring ones becomes a single token. */
   readonly unknown: number;
 }
 
@@ -27,7 +27,7 @@ export function unigramEncoder(pieces: UnigramPieces, normalize: Normalizer): En
 
 class Lattice {
   readonly #trie = new ByteTrie();
-  /** By token. User-defined pieces come before all others. */
+  /** Scores by token. User-defined pieces come before all others. */
   readonly #scores: Float64Array;
   readonly #unknown: number;
   readonly #unknownScore: number;
@@ -50,12 +50,12 @@ class Lattice {
         this.#trie.add(Buffer.from(tokens[token] as string, "utf8"), token);
       }
     });
-    // llama.cpp's scores are floats; only their sums are doubles.
+    // Rounded to a float, because llama.cpp's scores are floats. Only their sums are doubles.
     this.#unknownScore = Math.fround(worst - unknownPenalty);
   }
 
   encode(bytes: Uint8Array, output: number[]): void {
-    // The best segmentation up to each byte: its sum, its last token, and the start of that token.
+    // The best segmentation up to each byte position: the sum of its scores, its last token, and the start of that token.
     const sums = new Float64Array(bytes.length + 1).fill(-Number.MAX_VALUE);
     const tokens = new Int32Array(bytes.length + 1).fill(this.#unknown);
     const starts = new Int32Array(bytes.length + 1);
@@ -75,7 +75,10 @@ class Lattice {
     this.#collect(tokens, starts, output);
   }
 
-  /** Offers every piece that begins at `start`. Returns true if one of them is the character that ends at `next`. */
+  /**
+   * Updates the best segmentations with every piece that begins at `start`. Returns true if one of these pieces is the single
+   * character that ends at `next`.
+   */
   #offer(bytes: Uint8Array, start: number, next: number, { sums, tokens, starts }: Best): boolean {
     const trie = this.#trie;
     const before = sums[start] as number;

@@ -1,5 +1,5 @@
 // WordPiece encoder ("bert" vocabularies): simplifies text, cuts it into words, and cuts each word into its longest pieces from
-// the start, by llama.cpp's rules. encoding-plan.ts creates it. Encoding is lossy: case, accents and spaces are lost.
+// left to right, by llama.cpp's rules. Created by encoding-plan.ts. Encoding loses case, accents and spaces.
 import { absent, ByteTrie } from "../byte-trie.ts";
 import { type Encoder, spaceSymbol } from "./encoders.ts";
 import { laterCharacters } from "./later-characters.ts";
@@ -9,7 +9,7 @@ import { singleCharacters } from "./single-characters.ts";
 interface WordPieceRules {
   readonly lowersCase: boolean;
   readonly stripsAccents: boolean;
-  /** Token for a word that no sequence of pieces spells. */
+  /** Token for a word that cannot be spelled with pieces. */
   readonly unknown: number;
 }
 
@@ -17,7 +17,7 @@ const unseen = String.raw`[\ufffd[[\p{Cc}\p{Cf}\p{Co}]--[\t-\r\u0085${laterChara
 const marks = String.raw`[\p{M}--[${laterCharacters}]]`;
 
 const spaces = String.raw`\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000`;
-// U+2B820 to U+2B91F are missing in llama.cpp too.
+// U+2B820 to U+2B91F are omitted, because llama.cpp omits them too.
 const ideographs = String.raw`\u4e00-\u9fff\u3400-\u4dbf\u{20000}-\u{2a6df}\u{2a700}-\u{2b81f}\u{2b920}-\u{2ceaf}\uf900-\ufaff\u{2f800}-\u{2fa1f}`;
 const alone = String.raw`[\p{P}$+<=>^${"`"}\|~${ideographs}]--[${laterCharacters}]`;
 const words = new RegExp(`[${alone}]|[^${spaces}[${alone}]]+`, "gv");
@@ -32,7 +32,7 @@ export function wordPieceEncoder(ids: ReadonlyMap<string, number>, rules: WordPi
   };
 }
 
-/** Lower case, removes accents and invisible characters. */
+/** Returns a function that converts to lower case and removes accents and invisible characters. */
 function simplifier({ lowersCase, stripsAccents }: WordPieceRules): (text: string) => string {
   const removed = new RegExp(stripsAccents ? `${unseen}|${marks}` : unseen, "gv");
   const bare = singleCharacters((char) => (stripsAccents ? char.normalize("NFD") : char));
@@ -44,7 +44,7 @@ function simplifier({ lowersCase, stripsAccents }: WordPieceRules): (text: strin
   return (text) => text.replace(removed, "").replace(/[A-Z]+|[^\0-\x7f]/gu, simplify);
 }
 
-/** The longest pieces from left to right; null if a part of the word has no piece. */
+/** Cuts a word into its longest pieces from left to right. Returns null if a part of the word has no piece. */
 function longestPieces(trie: ByteTrie, word: string): number[] | null {
   const bytes = Buffer.from(spaceSymbol + word, "utf8");
   const tokens: number[] = [];

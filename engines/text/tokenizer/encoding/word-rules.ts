@@ -1,21 +1,24 @@
-// Word rules: cut a text into words with the passes of a pre-tokenizer (table: pre-tokenizers.ts). Every rule is linear in the
-// text, so a hostile text cannot stall the thread.
+// Word rules: cut a text into words with the passes of a pre-tokenizer (table: pre-tokenizers.ts). Every rule takes time linear
+// in the text, so a hostile text cannot stall the thread.
 import { laterCharacters } from "./later-characters.ts";
 
-/** One cutting pass: every match is a word, and so is the text between matches. */
+/** One cutting pass. Every match is a word, and so is the text between two matches. */
 export type Rule = Pattern | ((shape: string, cut: Cut) => void);
 
 interface Pattern {
   readonly pattern: RegExp;
-  /** True if the rule tests character categories (\p); only such a rule sees later characters as unassigned. */
+  /**
+   * True if the rule tests character categories (\p). Only such a rule must see characters added after Unicode 15.0 as
+   * unassigned.
+   */
   readonly usesKinds: boolean;
 }
 
 /** Receives the bounds of the next word. */
 type Cut = (start: number, end: number) => void;
 
-// splitWords replaces all other spaces by an ASCII space, so \s matches only ASCII spaces here: JavaScript's own \s has one
-// character more and one fewer than llama.cpp's.
+// Compiles a rule from its pattern. \s matches only ASCII spaces in it, because splitWords first replaces all other spaces by
+// an ASCII space. JavaScript's own \s has one character more and one fewer than llama.cpp's.
 export function compileRule(source: string): Pattern {
   const withAsciiSpaces = source.replaceAll(/\[\^?|\\s|\\S|\\.|\]/g, spellSpaceClass());
   return { pattern: new RegExp(withAsciiSpaces, "gu"), usesKinds: /\\p\{/i.test(source) };
@@ -35,7 +38,10 @@ function spellSpaceClass(): (part: string) => string {
 const spaceOutsideAscii = /[\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/g;
 const later = new RegExp(`[${laterCharacters}]`, "gu");
 
-/** `text` with later characters replaced by unassigned ones of the same length: one or two code units. */
+/**
+ * Returns `text` with characters added after Unicode 15.0 replaced by unassigned ones of the same length (one or two code
+ * units).
+ */
 function shapeOf(text: string): string {
   return text.replace(later, (char) => (char.length === 1 ? "\u0378" : "\u{e0080}"));
 }
@@ -66,8 +72,9 @@ export function splitWords(text: string, rules: readonly Rule[], emit: (word: st
 }
 
 /**
- * Cuts runs of `digits` into groups of three from the right: 1234567 is 1, 234, 567. A single pattern would be quadratic. If
- * `takesText` is true, the first group includes the text before the run, as in llama.cpp's code.
+ * Returns a rule that cuts runs of `digits` into groups of three from the right: 1234567 becomes 1, 234, 567. A regular
+ * expression would take quadratic time. If `takesText` is true, the first group includes the text before the run, as in
+ * llama.cpp's code.
  */
 export function inThrees(digits: RegExp, takesText: boolean): Rule {
   return (shape, cut) => {

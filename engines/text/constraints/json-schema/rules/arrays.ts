@@ -1,5 +1,5 @@
-// Array rules: one rule for each place in an array that differs from the next by the number of items, the items still missing
-// for `contains`, or the unique values used (if they are few). Pure.
+// Array rules: the grammar rules of an array. A separate rule is needed for each number of items, each number of items still
+// missing for `contains`, and each set of unique values used (if they are few). Pure.
 
 import { spend, spendOn } from "../../../../../runtime/regex/work.ts";
 import { choiceOf, type Expression, rule, sequence, text } from "../../ebnf.ts";
@@ -9,15 +9,15 @@ import { canonical } from "../values.ts";
 import type { Emitter } from "./emitter.ts";
 import { closeArray, comma, openArray, valueText } from "./json-text.ts";
 
-/** The grammar counts at most this many items; a larger bound is checked in the finished text. */
+/** Maximum number of items that the grammar counts. A larger bound is checked in the finished text. */
 const maxCounted = 128;
 const maxPlaces = 600;
-/** Up to this many unique values may come in any order; more only in the order of the list. */
+/** Maximum number of unique values that may come in any order. More values must come in the order of the list. */
 const maxAnyOrder = 6;
 
 interface Place {
   readonly index: number;
-  /** Number of matching items for each `contains`. */
+  /** Number of matching items so far, for each `contains`. */
   readonly found: readonly number[];
   /** Unique values used: a bit mask if they may come in any order, else the number of values passed. */
   readonly used: number;
@@ -27,7 +27,7 @@ interface ArrayPlan {
   readonly conjunct: Conjunct;
   readonly min: number;
   readonly max: number | null;
-  /** From this index, all items have the same schema. */
+  /** Index from which all items have the same schema. */
   readonly alike: number;
   readonly unique: readonly unknown[] | null;
 }
@@ -54,7 +54,7 @@ function planOf(conjunct: Conjunct, emitter: Emitter): ArrayPlan {
   return { conjunct, min, max, alike: prefix, unique };
 }
 
-/** The values of an array of unique items, if they are few and the same at all places; else null. */
+/** Returns the values of an array of unique items, if they are few and the same at all indices; else null. */
 function uniqueValues(conjunct: Conjunct, prefix: number, emitter: Emitter): readonly unknown[] | null {
   if (prefix > 0 || conjunct.contains.length > 0) return null;
   const values = emitter.values(itemGoal(conjunct, 0));
@@ -90,7 +90,7 @@ class ArrayRules {
     return index >= min && conjunct.contains.every((contains, i) => (found[i] as number) >= contains.min);
   }
 
-  /** One more item and the text after it. */
+  /** Returns one expression for each possible next item, including the text after it. */
   #next(place: Place): Expression[] {
     const { max, unique } = this.#plan;
     if (max !== null && place.index >= max) return [];
@@ -100,7 +100,7 @@ class ArrayRules {
     );
   }
 
-  /** One more item, by which of `contains` count it. Each leads to a different place. */
+  /** Returns the possible next items, by which `contains` schemas they match. Each leads to a different rule. */
   #steps({ index, found }: Place): readonly Step[] {
     const { conjunct } = this.#plan;
     let steps: readonly Step[] = [{ goal: itemGoal(conjunct, index), found: [] }];
@@ -147,14 +147,14 @@ interface Step {
   readonly found: readonly number[];
 }
 
-/** The item with the `contains` schema, and without it. */
+/** Returns two steps: the item matches the `contains` schema, or it does not. */
 function contained({ goal, found }: Step, { item, min, max }: Contains, count: number): Step[] {
   spend(2);
   spendOn(2 * (goal.length + found.length));
   const most = max ?? min;
   const other = { node: item.node, negated: !item.negated };
   const matching: Step[] = count < most ? [{ goal: [...goal, item], found: [...found, count + 1] }] : [];
-  // Without an upper bound, surplus matching items are allowed.
+  // Without an upper bound, additional matching items are allowed.
   const rest = max === null ? goal : [...goal, other];
   const isDone = count >= min;
   return max === null && isDone

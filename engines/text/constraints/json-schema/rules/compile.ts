@@ -1,5 +1,6 @@
-// JSON schema compiler (draft 2020-12): each set of schemas that a value must match becomes a rule, made of its alternatives by
-// type. Every text of the grammar matches the schema, except for the keywords listed as unchecked. For translate.ts. Pure.
+// JSON schema compiler (draft 2020-12): each set of schemas that a value must match becomes a rule. The rule is a choice of the
+// set's alternatives by type. Every text of the grammar matches the schema, except for the keywords listed as unchecked. Called
+// by translate.ts. Pure.
 
 import { RegexProblem } from "../../../../../runtime/regex/syntax.ts";
 import { bounded, OutOfTime, spend, spendOn, TooMuchWork } from "../../../../../runtime/regex/work.ts";
@@ -19,9 +20,12 @@ import { objectExpression } from "./objects.ts";
 import { stringExpression } from "./strings.ts";
 
 const maxRules = 8000;
-/** Wide places (where almost any character may come): the grammar engine searches its vocabulary for each, about 10 ms. */
+/**
+ * Maximum number of wide places: positions where almost any character may come. The grammar engine searches its vocabulary for
+ * each, which takes about 10 ms.
+ */
 const maxWidePlaces = 400;
-/** An alternative with more values is not searched for unique ones. */
+/** Maximum number of values of an alternative that is searched for unique values. */
 const maxFewValues = 64;
 
 export interface CompiledSchema {
@@ -47,11 +51,11 @@ export function compileSchema(schema: unknown): CompiledSchema {
 export interface SchemaPart {
   readonly expression: Expression;
   readonly unchecked: readonly string[];
-  /** The error for a part that no text matches. */
+  /** Creates the error for a part that no text matches. */
   nothingLeft(): Error;
 }
 
-/** The engine time that all schemas of one grammar may use together. */
+/** The engine time that all schemas of one grammar share. */
 export class SchemaBudget {
   widePlaces = maxWidePlaces;
 }
@@ -60,7 +64,7 @@ export function compileSchemaInto(schema: unknown, rules: Rules, budget = new Sc
   return part(schema, (compiler, document) => compiler.compile([document.root]), rules, budget);
 }
 
-/** Like `compileSchemaInto`, for the objects that match the schema. */
+/** Like `compileSchemaInto`, but only for objects that match the schema. */
 export function compileObjectsInto(schema: unknown, rules: Rules, budget = new SchemaBudget()): SchemaPart {
   const isObject = (document: SchemaDocument) => document.beside("object", { type: "object" });
   return part(schema, (compiler, document) => compiler.compile([document.root, isObject(document)]), rules, budget);
@@ -96,7 +100,7 @@ class SchemaCompiler implements Emitter {
     this.counted = new CountedStrings(rules, () => this.shared.stringRest());
   }
 
-  /** The values that match all of `roots`. */
+  /** Returns the expression for values that match all of `roots`. */
   compile(roots: readonly SchemaNode[]): Expression {
     const whole = this.value(roots.map((node) => ({ node, negated: false })));
     try {
@@ -113,7 +117,7 @@ class SchemaCompiler implements Emitter {
     return whole;
   }
 
-  /** The error for a schema that no text matches. */
+  /** Creates the error for a schema that no text matches. */
   nothingLeft(): Error {
     const [leftOut] = this.#expander.leftOut;
     if (leftOut !== undefined)
@@ -189,7 +193,7 @@ class SchemaCompiler implements Emitter {
   }
 }
 
-/** The values of an alternative; null if it has many. */
+/** Returns the values of an alternative; null if it has too many. */
 function fewValues({ values, types: bits }: Conjunct): readonly unknown[] | null {
   if (values !== null) return values.length <= maxFewValues ? values : null;
   if ((bits & ~(types.null | types.boolean)) !== 0) return null;

@@ -1,28 +1,28 @@
-// Counted strings: the text after the opening quote of a string with a length bound, one rule for each remaining count. For
-// strings.ts, one instance per schema. Pure.
+// Counted strings: the text after the opening quote of a string with a length bound, with one rule for each remaining count.
+// Used by strings.ts, with one instance per schema. Pure.
 //
-// The grammar engine searches its whole vocabulary, about 10 ms, for each place where almost any character may come. So all counts
-// share one place, `char`. But that says nothing about tokens of several characters, which would be tried one by one at each
-// step. `far` stands beside it while more characters are left than tokens have: the engine trusts the lookahead of a rule that is
-// used once, and accepts all of those tokens there at no cost. With few characters left, a place for each count is cheap, because
-// few tokens are that short.
-// Engine pitfalls: it inlines a rule that calls no other rule at its first use, and `far` must stay a rule; and it trusts no
-// lookahead in which the characters beyond ASCII stand beside the others.
+// The grammar engine searches its whole vocabulary, about 10 ms, for each position where almost any character may come. So all
+// counts share one such rule, `char`. But that rule gives no information about tokens of several characters, so the engine
+// would try them one by one at each step. Therefore the rule `far` is an alternative to `char` while more characters are left
+// than tokens have. The engine trusts the lookahead of a rule that is used once, so it accepts all of those tokens in `far` at
+// no cost. With few characters left, a separate rule for each count is cheap, because few tokens are that short.
+// Engine pitfalls: The engine inlines a rule that calls no other rule at its first use, but `far` must stay a rule. It does not
+// trust a lookahead in which the characters beyond ASCII are in the same set as the others.
 
 import { asciiChars, charsOf, complement, difference, intersection } from "../../../../../runtime/regex/char-set.ts";
 import { choice, type Expression, type Rules, rule, sequence, set, text } from "../../ebnf.ts";
 import { hexDigit, mustEscape } from "./json-text.ts";
 
-/** Characters of a token that need not be tried, at most, plus one. */
+/** Maximum length in characters of a token that need not be tried, plus one. */
 const farChars = 16;
 const nearChars = 6;
-/** Counts of a grammar in total, at most: 2000 take the engine about 100 ms. */
+/** Maximum number of counts in a grammar. 2000 counts take the engine about 100 ms. */
 const maxCounts = 2000;
 
 const plainChars = complement(mustEscape);
 const ascii = set(intersection(plainChars, asciiChars));
 
-/** Characters still to come: at least `min`, at most `max` (null: any number). */
+/** Characters still to come: at least `min`, at most `max` (null: unlimited). */
 interface Left {
   readonly min: number;
   readonly max: number | null;
@@ -30,7 +30,7 @@ interface Left {
 
 export class CountedStrings {
   readonly #rules: Rules;
-  /** Text after the opening quote of any string. */
+  /** Returns the text after the opening quote of an unbounded string. */
   readonly #anyRest: () => Expression;
   readonly #names = new Map<string, string>();
   #chars: { readonly other: Expression; readonly char: Expression; readonly far: Expression } | null = null;
@@ -40,7 +40,10 @@ export class CountedStrings {
     this.#anyRest = anyRest;
   }
 
-  /** The rest of a string of `min` to `max` characters, after its opening quote; null if it would need too many rules. */
+  /**
+   * Returns the rest of a string of `min` to `max` characters, after its opening quote. Returns null if it would need too many
+   * rules.
+   */
   rest(min: number, max: number | null): Expression | null {
     if (this.#names.size + (max ?? min) > maxCounts) return null;
     const todo: Left[] = [];
@@ -51,7 +54,7 @@ export class CountedStrings {
     return whole;
   }
 
-  /** The rest after `count` more characters. */
+  /** Returns the rest of the string after `count` more characters. */
   #after({ min, max }: Left, count: number, todo: Left[]): Expression {
     const left = { min: Math.max(0, min - count), max: max === null ? null : max - count };
     if (left.max === 0) return text('"');
@@ -74,7 +77,7 @@ export class CountedStrings {
     const end = left.min === 0 ? [text('"')] : [];
     if (most <= nearChars) return choice(...end, sequence(ascii, next), sequence(other, next));
     if (most < farChars) return choice(...end, sequence(char, next));
-    // Both match the same texts; they differ in what the engine knows about them.
+    // The alternatives with `char` and with `far` match the same texts; they differ in what the engine knows about them.
     return choice(...end, sequence(char, next), sequence(far, this.#after(left, 2, todo)));
   }
 
@@ -90,7 +93,7 @@ export class CountedStrings {
   }
 }
 
-/** Text after a backslash: only the characters that must be escaped. */
+/** The part of an escape after its backslash. Only characters that must be escaped are included. */
 const escapes = choice(set(charsOf('"\\bfnrt')), sequence(text("u00"), set(charsOf("01")), hexDigit));
 
 function keyOf({ min, max }: Left): string {

@@ -7,13 +7,13 @@ import { type Automaton, explore } from "../../../../../runtime/regex/states.ts"
 import type { RegexNode } from "../../../../../runtime/regex/syntax.ts";
 import { spend, spendOn } from "../../../../../runtime/regex/work.ts";
 
-/** A number: all its digits, and how many of them follow the point. */
+/** A number: all its digits, and the number of digits after the decimal point. */
 export interface Decimal {
   readonly digits: bigint;
   readonly places: number;
 }
 
-/** The shortest decimal that equals this number. */
+/** Returns the shortest decimal that equals this number. */
 export function decimalOf(value: number): Decimal {
   const [mantissa, exponent] = value.toExponential().split("e") as [string, string];
   const [whole, fraction = ""] = mantissa.split(".") as [string, string?];
@@ -22,7 +22,7 @@ export function decimalOf(value: number): Decimal {
   return places >= 0 ? { digits, places } : { digits: digits * 10n ** BigInt(-places), places: 0 };
 }
 
-/** The number in units of 10^-wanted, rounded down or up. */
+/** Returns the number in units of 10^-wanted, rounded down or up. */
 export function unitsOf({ digits, places }: Decimal, wanted: number, up: boolean): bigint {
   if (places <= wanted) return digits * 10n ** BigInt(wanted - places);
   return up ? -floorDiv(-digits, 10n ** BigInt(places - wanted)) : floorDiv(digits, 10n ** BigInt(places - wanted));
@@ -32,7 +32,7 @@ export function floorDiv(a: bigint, b: bigint): bigint {
   return a >= 0n || a % b === 0n ? a / b : a / b - 1n;
 }
 
-/** Numbers from `low` to `high`, both in units of 10^-places, with at most `places` places. */
+/** Matches numbers from `low` to `high`, both in units of 10^-places, with at most `places` decimal places. */
 export function between(low: bigint, high: bigint, places: number): RegexNode {
   const options: RegexNode[] = [];
   for (let used = 0; used <= places; used++) {
@@ -50,7 +50,7 @@ function* signed(low: bigint, high: bigint, places: number): Iterable<RegexNode>
   if (high >= 0n) yield* ofMagnitude(low > 0n ? low : 0n, high, places);
 }
 
-/** Split by the number of digits: at least `places` + 1. */
+/** Splits the range by the number of digits, which is at least `places` + 1. */
 function* ofMagnitude(low: bigint, high: bigint, places: number): Iterable<RegexNode> {
   const fewest = places + 1;
   for (let count = fewest; count <= Math.max(fewest, high.toString().length); count++) {
@@ -62,7 +62,7 @@ function* ofMagnitude(low: bigint, high: bigint, places: number): Iterable<Regex
   }
 }
 
-/** Digit strings from one to another of the same length. */
+/** Matches the digit strings between two strings of the same length. */
 function digits(from: string, to: string, places: number): RegexNode {
   spend(4);
   spendOn(4 * from.length);
@@ -102,7 +102,7 @@ interface Read {
   readonly places: number;
 }
 
-/** Numbers of at most `places` places that are multiples of `unit`, in units of 10^-places. */
+/** Matches numbers with at most `places` decimal places that are multiples of `unit` (in units of 10^-places). */
 export function multiplesOf(unit: number, places: number, maxStates: number): Automaton {
   const scale = Array.from({ length: places + 1 }, (_, i) => Number(10n ** BigInt(places - i) % BigInt(unit)));
   return least(

@@ -1,5 +1,5 @@
-// JSON text: the spelling of JSON in the grammar: separators and the few blanks around them, strings, the values of an enum, and
-// any value. Separators are written inline, not as rules: see ebnf.ts. Pure.
+// JSON text: how the grammar spells JSON: separators and the limited white space around them, strings, the values of an enum,
+// and any value. Separators are written inline, not as rules; ebnf.ts gives the reason. Pure.
 
 import {
   asciiChars,
@@ -18,7 +18,10 @@ import { spendOn } from "../../../../../runtime/regex/work.ts";
 import { choice, type Expression, type Rules, repeat, rule, sequence, sequenceOf, set, text } from "../../ebnf.ts";
 import type { Spelling } from "../../regex-rules.ts";
 
-/** Between values: nothing, a blank, or a line feed with indentation. Bounded, so a model cannot write blanks forever. */
+/**
+ * Text between values: nothing, a blank, or a line feed with indentation. Bounded, so that a model cannot write white space
+ * forever.
+ */
 const gap: Expression = choice(
   text(""),
   text(" "),
@@ -44,7 +47,7 @@ export const hexDigit = set(
   ),
 );
 
-/** The content of a JSON string, with one spelling for each character, and the closing quote. */
+/** Spelling of a JSON string's content, with one spelling for each character, and of the closing quote. */
 export const stringSpelling: Spelling = {
   chars(chars: CharSet): readonly Expression[] {
     const escaped = intersection(chars, mustEscape);
@@ -54,10 +57,12 @@ export const stringSpelling: Spelling = {
   end: text('"'),
 };
 
-/** The text after a backslash, as one expression: each alternative costs the engine a search of its vocabulary. */
+/**
+ * Returns the text after a backslash, as one expression, because each alternative costs the engine a search of its vocabulary.
+ */
 function escapes(chars: CharSet): Expression {
   let letters = "";
-  /** Last digits of \u000x and of \u001x. */
+  /** Possible last digits of \u000x and of \u001x. */
   let [low, high] = ["", ""];
   for (const [lo, hi] of rangesOf(chars)) {
     for (let char = lo; char <= hi; char++) {
@@ -71,17 +76,17 @@ function escapes(chars: CharSet): Expression {
   return choice(set(charsOf(letters)), sequence(text("u00"), numbers));
 }
 
-/** Unescaped characters. Those beyond ASCII have several bytes, so they form a separate set. */
+/** Returns the unescaped characters. Those beyond ASCII have several bytes, so they form a separate set. */
 function alone(chars: CharSet): readonly Expression[] {
   return [intersection(chars, asciiChars), difference(chars, asciiChars)].filter((part) => part.length > 0).map(set);
 }
 
-/** Rules that a grammar uses in several places, defined on first use. */
+/** Rules that a grammar uses several times, defined on first use. */
 export class SharedRules {
   readonly #rules: Rules;
   readonly #made = new Set<string>();
   readonly #known = new Map<string, Expression>();
-  /** Names of the rules that the automata of strings and keys share. */
+  /** Names of the rules that string automata and key automata share. */
   readonly common = new Map<string, string>();
   readonly #automata = new Map<string, string>();
   readonly #automatonKeys = new WeakMap<Automaton, string>();
@@ -90,12 +95,12 @@ export class SharedRules {
     this.#rules = rules;
   }
 
-  /** Any string, in any spelling. */
+  /** Returns any string, in any valid spelling. */
   string(): Expression {
     return this.#shared("string", () => sequence(text('"'), this.stringRest()));
   }
 
-  /** Any string, after its opening quote. */
+  /** Returns the text of any string after its opening quote. */
   stringRest(): Expression {
     return this.#shared("string_rest", () => {
       const rest = rule("string_rest");
@@ -142,7 +147,7 @@ export class SharedRules {
     });
   }
 
-  /** Key that is the same for equal automata. */
+  /** Returns a key that is the same for equal automata. */
   automatonKey(automaton: Automaton): string {
     const known = this.#automatonKeys.get(automaton);
     if (known !== undefined) return known;
@@ -154,7 +159,7 @@ export class SharedRules {
     return key;
   }
 
-  /** The same expression for the same key. */
+  /** Returns the same expression for the same key. Calls `make` only the first time. */
   once(key: string, make: () => Expression): Expression {
     const known = this.#known.get(key) ?? make();
     this.#known.set(key, known);
@@ -170,13 +175,13 @@ export class SharedRules {
   }
 }
 
-// A number keeps at most fifteen digits exactly; the bound also prevents endless digits.
+// A double keeps at most fifteen digits exactly. The bound also prevents endless digits.
 const integerDigits = sequence(
   repeat(text("-"), 0, 1),
   choice(text("0"), sequence(set(charSet([[0x31, 0x39]])), repeat(set(digitChars), 0, 14))),
 );
 
-/** One value, with its keys in their order. */
+/** Returns the text of one value, with object keys in their given order. */
 export function valueText(value: unknown): Expression {
   if (typeof value !== "object" || value === null) return text(JSON.stringify(value));
   if (Array.isArray(value)) {

@@ -1,4 +1,4 @@
-// Number rules: bounds and multiples become an automaton over the digits. Pure.
+// Number rules: compile bounds and multiples into an automaton over the digits. Pure.
 
 import { both, isEmpty, not } from "../../../../../runtime/regex/automaton.ts";
 import { automatonOf } from "../../../../../runtime/regex/determinise.ts";
@@ -13,17 +13,17 @@ import { type Conjunct, types } from "../conjunct.ts";
 import { between, type Decimal, decimalOf, floorDiv, multiplesOf, unitsOf } from "./decimals.ts";
 import type { Emitter } from "./emitter.ts";
 
-/** Digits that a number keeps exactly. */
+/** Number of digits that a double keeps exactly. */
 const maxDigits = 15;
 const maxMultipleDigits = 9;
-/** Decimal places by default, and at most. */
+/** Default and maximum number of decimal places. */
 const usualPlaces = 6;
 const maxPlaces = 12;
 const maxRemainders = 5000;
-/** Up to this many multiples between the bounds are listed. */
+/** Maximum number of multiples between the bounds that are listed individually. */
 const maxListed = 256;
 
-/** null if no number is left. */
+/** Returns the expression for the numbers that the conjunct allows; null if it allows none. */
 export function numberExpression(conjunct: Conjunct, emitter: Emitter): Expression | null {
   const isInteger = (conjunct.types & types.fraction) === 0;
   const isFraction = (conjunct.types & types.integer) === 0;
@@ -35,7 +35,8 @@ export function numberExpression(conjunct: Conjunct, emitter: Emitter): Expressi
   if (range.low > range.high) return null;
   try {
     let automaton = inRange(conjunct, range, emitter);
-    // In canonical form, without trailing zeros, text comparison tells excluded numbers apart, and fractions from integers.
+    // In canonical form, numbers have no trailing zeros. Comparing texts then suffices to exclude numbers, and to distinguish
+    // fractions from integers.
     if (isFraction || excluded.length > 0) automaton = both(automaton, isFraction ? properFraction : canonicalNumber);
     if (excluded.length > 0) automaton = both(automaton, not(ofTexts(excluded.map(plainText))));
     return isEmpty(automaton) ? null : automatonExpression(automaton, emitter.rules, "number", plainSpelling);
@@ -62,7 +63,8 @@ function rangeOf({ lower, upper, multiples }: Conjunct, isInteger: boolean): Ran
   const wanted = decimals.reduce((most, decimal) => Math.max(most, decimal?.places ?? 0), 0);
   const least = multiples.length > 0 ? 0 : usualPlaces;
   const places = isInteger ? 0 : Math.min(maxPlaces, Math.max(least, wanted));
-  // With more digits, floating-point division cannot tell a multiple of 0.01 from its neighbours.
+  // The number of digits is lower for multiples: with more, floating-point division cannot tell a multiple of 0.01 from its
+  // neighbours.
   const digits = !isInteger && multiples.length > 0 ? maxMultipleDigits : maxDigits;
   const most = 10n ** BigInt(digits) - 1n;
   const low = inward(bounds[0], lower?.exclusive ?? false, places, 1n);
@@ -74,7 +76,7 @@ function rangeOf({ lower, upper, multiples }: Conjunct, isInteger: boolean): Ran
   return { low: low ?? -far, high: high ?? far, places };
 }
 
-/** A bound in units, moved to the nearest number inside the range. */
+/** Converts a bound to units and moves it to the nearest number inside the range. */
 function inward(
   bound: Decimal | null | undefined,
   exclusive: boolean,
@@ -110,7 +112,7 @@ function inRange({ multiples }: Conjunct, { low, high, places }: Range, emitter:
   return automaton;
 }
 
-/** The step in units: for integers, multiples of 1.5 are multiples of 3. */
+/** Returns the step in units of the last decimal place. For example, the integer multiples of 1.5 are the multiples of 3. */
 function integerStep(multiple: number, places: number): bigint {
   const decimal = decimalOf(multiple);
   if (decimal.places <= places) return unitsOf(decimal, places, false);
@@ -142,7 +144,7 @@ function unitsText(units: bigint, places: number): string {
   return `${units < 0n ? "-" : ""}${whole}${places > 0 && fraction !== "" ? `.${fraction}` : ""}`;
 }
 
-/** The number without an exponent. */
+/** Writes the number without an exponent. */
 function plainText(value: number): string {
   const { digits, places } = decimalOf(value);
   return unitsText(digits, places);

@@ -1,5 +1,5 @@
-// Object rules: named keys in the order of the schema, then other keys. One rule for each place that differs from the next; if
-// properties are counted, also one for each count. Pure.
+// Object rules: named keys in the order of the schema, then other keys. There is one rule for each next possible key. If
+// properties are counted, there is also one for each count. Pure.
 
 import { accepts, both } from "../../../../../runtime/regex/automaton.ts";
 import { type Automaton, anyText, maxStates } from "../../../../../runtime/regex/states.ts";
@@ -12,7 +12,7 @@ import { closeObject, colon, comma, keyText, openObject } from "./json-text.ts";
 import { affords, keyAutomaton, keyRest } from "./strings.ts";
 
 const maxPlaces = 3000;
-/** The grammar counts at most this many properties; a larger bound is checked in the finished text. */
+/** Maximum number of properties that the grammar counts. A larger bound is checked in the finished text. */
 const maxCounted = 64;
 
 interface Member {
@@ -33,7 +33,7 @@ function tooManyProperties(emitter: Emitter): Error {
   return emitter.refuse("properties", "this object has too many properties to count; name fewer");
 }
 
-/** The classes of unnamed keys, if they can be distinguished from the named ones. */
+/** Returns the classes of unnamed keys, if they can be distinguished from the named ones. */
 function othersOf(conjunct: Conjunct, names: Automaton, emitter: Emitter): readonly KeyClass[] {
   const others = otherKeys(conjunct.objects, [...knownKeys(conjunct)], names);
   for (const { keys } of others) {
@@ -47,7 +47,7 @@ function othersOf(conjunct: Conjunct, names: Automaton, emitter: Emitter): reado
   return others;
 }
 
-/** The keys that `propertyNames` allows. */
+/** Returns the automaton of the keys that `propertyNames` allows. */
 function allowedNames(conjunct: Conjunct, emitter: Emitter): Automaton {
   return conjunct.names.reduce((names: Automaton, literal) => {
     const allowed = keyAutomaton([literal], emitter);
@@ -65,7 +65,7 @@ function knownKeys(conjunct: Conjunct): ReadonlySet<string> {
   ]);
 }
 
-/** The named keys that are allowed, in order; null if a required key is not allowed. */
+/** Returns the named keys that are allowed, in order. Returns null if a required key is not allowed. */
 function membersOf(conjunct: Conjunct, names: Automaton): readonly Member[] | null {
   const members: Member[] = [];
   const [required, forbidden] = [new Set(conjunct.required), new Set(conjunct.forbidden)];
@@ -79,7 +79,7 @@ function membersOf(conjunct: Conjunct, names: Automaton): readonly Member[] | nu
   return members;
 }
 
-/** The place before member `index`, after `count` written properties. */
+/** Position in the object: before member `index`, with `count` properties written. */
 interface Place {
   readonly index: number;
   readonly count: number;
@@ -114,7 +114,9 @@ class ObjectRules {
     return whole;
   }
 
-  /** The member, or a skip to the next; after the last member the end, or another key. */
+  /**
+   * Returns the alternatives at a position: the member, or a skip to the next. After the last member: the end, or another key.
+   */
   #body(place: Place): Expression {
     const { index, count } = place;
     const member = this.#members[index];
@@ -154,13 +156,13 @@ class ObjectRules {
     return rule(name);
   }
 
-  /** Merges counts that make no difference, except that 0 decides if a comma is due. */
+  /** Merges counts that make no difference. 0 stays separate, because it decides if a comma is needed. */
   #settled(count: number): number {
     return Math.min(count, Math.max(1, this.#min, this.#max ?? 0));
   }
 }
 
-/** The bounds on the number of properties that the grammar must count. */
+/** Returns the bounds on the number of properties that the grammar must count. */
 function countBounds(
   { propertiesMin, propertiesMax }: Conjunct,
   required: number,
@@ -170,7 +172,7 @@ function countBounds(
 ): { min: number; max: number | null } {
   let min = propertiesMin <= required ? 0 : propertiesMin;
   let max = propertiesMax !== null && (isOpen || named > propertiesMax) ? propertiesMax : null;
-  // An unnamed key may come twice, and counts once.
+  // The model may write an unnamed key twice, but it counts as one property. So the minimum must be checked later.
   if (min > 1 && isOpen) emitter.checkLater("minProperties");
   if (min > maxCounted) {
     emitter.checkLater("minProperties");

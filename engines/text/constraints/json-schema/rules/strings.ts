@@ -1,4 +1,4 @@
-// String rules: patterns and lengths of strings and object keys, as one automaton. Pure.
+// String rules: compile patterns and lengths of strings and object keys into one automaton. Pure.
 
 import { both, isEmpty, lengths, not, ofLength } from "../../../../../runtime/regex/automaton.ts";
 import { type Automaton, anyText } from "../../../../../runtime/regex/states.ts";
@@ -11,17 +11,20 @@ import { type Conjunct, type Goal, types } from "../conjunct.ts";
 import type { Emitter } from "./emitter.ts";
 import { stringSpelling } from "./json-text.ts";
 
-/** Larger length bounds are checked in the finished text. */
+/** Maximum length bound that the grammar counts. Larger bounds are checked in the finished text. */
 const maxCounted = 1000;
-/** The limit beside a pattern: there the grammar engine searches its whole vocabulary for each count. */
+/**
+ * Maximum length bound that is counted if there is also a pattern. The grammar engine then searches its whole vocabulary for
+ * each count.
+ */
 const maxCountedInPattern = 64;
 
-/** null if no string is left. */
+/** Returns the expression for the strings that the conjunct allows; null if it allows none. */
 export function stringExpression(conjunct: Conjunct, emitter: Emitter): Expression | null {
   const excluded = conjunct.excluded.filter((value) => typeof value === "string");
   if (conjunct.patterns.length === 0 && excluded.length === 0) return plainString(conjunct, emitter);
   if (excluded.length > 0) return shapedString(conjunct, excluded, emitter) ?? null;
-  // Many fields of one schema share a pattern or format and its bounds.
+  // The key identifies equal strings, because many fields of one schema share a pattern or format and its bounds.
   const patterns = conjunct.patterns.map((pattern) => emitter.shared.automatonKey(pattern));
   const key = `string ${patterns.join()} ${conjunct.lengthMin} ${conjunct.lengthMax}`;
   const made = emitter.shared.once(key, () => shapedString(conjunct, excluded, emitter) ?? never);
@@ -33,14 +36,14 @@ function shapedString(conjunct: Conjunct, excluded: readonly string[], emitter: 
   return isEmpty(automaton) ? null : sequence(text('"'), keyRest(automaton, emitter));
 }
 
-/** The text after the opening quote of a string that an automaton describes. */
+/** Returns the text after the opening quote of a string that matches an automaton. */
 export function keyRest(automaton: Automaton, emitter: Emitter): Expression {
   const { rules, shared } = emitter;
   const make = () => automatonExpression(automaton, rules, "chars", stringSpelling, shared.common);
   return shared.once(shared.automatonKey(automaton), make);
 }
 
-/** A string that is constrained only in length. */
+/** Returns the expression for a string whose only constraint is its length. */
 function plainString({ lengthMin, lengthMax }: Conjunct, emitter: Emitter): Expression | null {
   if (lengthMax !== null && lengthMax < lengthMin) return null;
   const min = lengthMin <= maxCounted ? lengthMin : 0;
@@ -51,7 +54,7 @@ function plainString({ lengthMin, lengthMax }: Conjunct, emitter: Emitter): Expr
   return rest === null ? emitter.shared.string() : sequence(text('"'), rest);
 }
 
-/** The texts that patterns and excluded values allow. */
+/** Returns the automaton of the texts that patterns and excluded values allow. */
 function shapeAutomaton(conjunct: Conjunct, excluded: readonly string[], emitter: Emitter): Automaton {
   let automaton: Automaton = anyText;
   try {
@@ -89,20 +92,20 @@ function countedChars(automaton: Automaton, min: number, max: number | null): Au
   }
 }
 
-/** Charges the automaton's wide places. An automaton that was already charged costs nothing. */
+/** Charges the automaton's wide places to the budget. An automaton that was already charged costs nothing. */
 export function affords(automaton: Automaton, emitter: Emitter): boolean {
   const own = emitter.shared.automatonKey(automaton);
   return emitter.affords(widePlaces(automaton).map(({ key, isCommon }) => (isCommon ? key : `${own}: ${key}`)));
 }
 
-/** The texts that a goal allows as keys; null if no string is allowed. */
+/** Returns the automaton of the texts that a goal allows as keys; null if it allows no string. */
 export function keyAutomaton(goal: Goal, emitter: Emitter): Automaton | null {
   let all: Automaton | null = null;
   for (const conjunct of emitter.alternatives(goal)) {
     if ((conjunct.types & types.string) === 0) continue;
     const strings = conjunct.values?.filter((value) => typeof value === "string");
     const keys = strings === undefined ? patternedKeys(conjunct, emitter) : ofTexts(strings);
-    // Union by De Morgan: neither of the complements.
+    // Union by De Morgan's law: the complement of the intersection of both complements.
     all = all === null ? keys : not(both(not(all), not(keys)));
   }
   return all;
