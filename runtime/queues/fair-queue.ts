@@ -7,7 +7,7 @@ import { type Link, LinkedList } from "./linked-list.ts";
 interface Lane<T> {
   readonly client: string;
   readonly items: LinkedList<T>;
-  /** Its position among the newcomers or in the round. */
+  /** Position of the client, either among the newcomers or in the round. */
   turn: Link<Lane<T>>;
   isNewcomer: boolean;
 }

@@ -50,7 +50,7 @@ class Ranges {
   }
 }
 
-/** Yields the characters that an edge of each state has in common. Finds them in one walk along the ranges of both states. */
+/** Returns the common characters of each pair of edges, one from each state. Walks once along the ranges of both. */
 function commonEdges(a: State, b: State, left: Int32Array, right: Int32Array) {
   spend((left.length + right.length) / 8);
   const sets = new Map<number, number[]>();

@@ -247,8 +247,8 @@ export class TaskPool {
   }
 
   /**
-   * Ends a task at its limit of processor time. Wall-clock time is unsuitable, because a slow worker gets little processor time
-   * on a busy machine.
+   * Ends a task at its limit of processor time, or at the longer limit of wall-clock time. On a busy machine, a slow worker
+   * gets little processor time.
    */
   #limit(task: Task, worker: TaskWorker): void {
     const limitMs = this.#limitOf(task);

@@ -21,7 +21,7 @@ export interface PlaceOptions<Init> {
   readonly name: string;
   /** A compiled module. Its `start` function (see StartPlace in entry.ts) runs inside the place. */
   readonly module: URL;
-  /** Plain data for `start`. */
+  /** Plain data that is passed to `start`. */
   readonly init: Init;
   readonly carrier: PlaceKind;
   readonly startTimeoutMs: number;
