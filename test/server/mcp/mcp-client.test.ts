@@ -109,7 +109,7 @@ for (const edge of loadableEdges()) {
       server.inference.script = () => [[reasoning("Let me see"), finish("length"), done]];
       const { content } = await client.callTool({ name: "chat", arguments: { messages } });
       server.inference.script = hello;
-      assert.match(JSON.stringify(content), /only thought.*finish_reason length.*Let me see/);
+      assert.match(JSON.stringify(content), /reasoned but given no answer.*finish_reason length.*Let me see/);
     });
 
     it("refuses to ask for permissions, as nobody would be asked", async () => {
