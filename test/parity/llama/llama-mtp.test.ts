@@ -159,9 +159,14 @@ describe("a model with prediction heads", () => {
     const refusals: [string, MtpSpec, Partial<ModelSpec>, RegExp][] = [
       [none, ownHeads, {}, /^mtp_n_predict expects a model with MTP heads.*none\.gguf.*no MTP heads/],
       [llama, ownHeads, {}, /^mtp_n_predict expects .*\(llama\) has no MTP heads/],
-      [none, { path: llama }, {}, /^mtp_model expects .*\(llama\) is no assistant of .*\(glm4moe\)/],
-      [llama, { path: whole }, {}, /^mtp_model expects .*\(glm4moe\) is no assistant of .*\(llama\)/],
-      [none, { path: other }, {}, /^mtp_model expects .*it has 32 floats a state and 320 tokens, not 64 and 320/],
+      [none, { path: llama }, {}, /^mtp_model expects .*\(llama\) is not an assistant of .*\(glm4moe\)/],
+      [llama, { path: whole }, {}, /^mtp_model expects .*\(glm4moe\) is not an assistant of .*\(llama\)/],
+      [
+        none,
+        { path: other },
+        {},
+        /^mtp_model expects .*it has states of 32 floats and 320 tokens, expected 64 and 320/,
+      ],
       [whole, ownHeads, { pagedKv: false }, /paged_attn/],
     ];
     for (const [path, heads, changes, message] of refusals) {
