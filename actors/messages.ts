@@ -60,7 +60,7 @@ export interface ModelStatistics {
   readonly running: number;
   readonly waiting: number;
   /** Number of sequences that have no slot because their readers have not taken their earlier tokens. */
-  readonly parked: number;
+  readonly preempted: number;
   /** Preemptions: a sequence lost its slot because it was paused, for lack of KV memory, or to a client with fewer slots. */
   readonly preemptions: number;
   readonly memoryPreemptions: number;

@@ -76,7 +76,7 @@ export function engineMetrics(models: readonly ModelStatistics[]): readonly Scal
     counter("service_encoder_cache_hits_total", "Encoder cache hits; always 0: no encoder cache yet", () => 0),
     counter("service_encoder_cache_misses_total", "Encoder cache misses; always 0: no encoder cache yet", () => 0),
     gauge("service_sequences_running", "Sequences that have a slot", (m) => m.running),
-    gauge("service_sequences_waiting", "Sequences without a slot", (m) => m.waiting + m.parked),
+    gauge("service_sequences_waiting", "Sequences without a slot", (m) => m.waiting + m.preempted),
     gauge("service_sequences_capacity", "Slots", (m) => m.slots),
     {
       name: "service_sequences_completed_total",

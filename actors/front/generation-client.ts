@@ -89,7 +89,7 @@ export class GenerationClient implements ModelUsers {
             name: "generation",
             module: generationModule,
             init,
-            carrier: "thread",
+            kind: "thread",
             startTimeoutMs: loadTimeoutMs,
             answersWithinMs,
             heapMiB,

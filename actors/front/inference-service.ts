@@ -62,7 +62,7 @@ export class InferenceService implements Inference, ModelManagement {
   #isStopping = false;
 
   constructor(options: ServiceOptions) {
-    const { agents: init, restart, loadTimeoutMs, log, clock = realClock } = options;
+    const { generationPlace: init, restart, loadTimeoutMs, log, clock = realClock } = options;
     this.#options = options;
     const models = () => this.#models.all.map(({ model }) => model);
     this.#generation = new GenerationClient({ init, system: this.#system, restart, loadTimeoutMs, log, clock, models });

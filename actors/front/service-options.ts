@@ -19,7 +19,7 @@ export interface ServiceOptions {
   readonly frameIntervalMs: number;
   readonly speculation: SpeculationOptions;
   readonly prefixStore: PrefixStoreOptions | null;
-  readonly agents: GenerationPlaceInit;
+  readonly generationPlace: GenerationPlaceInit;
   /** Folder of prepared adapters. It is removed when this process ends. */
   readonly adapterFolder: string;
   /** Real path of the folder that must contain all adapters loaded at run time; null: any folder. */

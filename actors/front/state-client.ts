@@ -81,7 +81,7 @@ export class StateClient implements StoredResponses {
     const { init, log } = this.#options;
     const onProgress = (removed: unknown): void =>
       log.warn(removed as RemovedStore, "stored responses of an earlier version cannot be read, and were removed");
-    const place = { name: "state", module: stateModule, init, carrier: "thread", startTimeoutMs } as const;
+    const place = { name: "state", module: stateModule, init, kind: "thread", startTimeoutMs } as const;
     try {
       return await spawnPlace({ ...place, signal, onProgress });
     } catch (thrown) {

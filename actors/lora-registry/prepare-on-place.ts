@@ -17,7 +17,7 @@ export async function prepareOnPlace(options: PrepareOptions, signal: AbortSigna
     name: "adapter",
     module: preparerModule,
     init: options,
-    carrier: "thread",
+    kind: "thread",
     startTimeoutMs: prepareTimeoutMs,
     signal,
   });

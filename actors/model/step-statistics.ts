@@ -34,7 +34,7 @@ export class StepStatistics {
       slots: maxSequences,
       running,
       waiting,
-      parked: preempted,
+      preempted,
       preemptions: preemptions.reader,
       memoryPreemptions: preemptions.memory,
       sharePreemptions: preemptions.share,

@@ -107,14 +107,14 @@ export class ModelManager {
     });
   }
 
-  #spawn({ id, engine, spec, carrier }: ServedModel, signal: AbortSignal): Promise<Place<ModelPlaceReady>> {
-    const { limits, frameIntervalMs, speculation, prefixStore, agents } = this.#options;
+  #spawn({ id, engine, spec, kind }: ServedModel, signal: AbortSignal): Promise<Place<ModelPlaceReady>> {
+    const { limits, frameIntervalMs, speculation, prefixStore, generationPlace: agents } = this.#options;
     return spawnPlace<ModelPlaceInit, ModelPlaceReady>({
       name: `model:${id}`,
       signal,
       module: this.#options.modelModule ?? modelModule,
       init: { engine, spec, limits, frameIntervalMs, speculation, prefixStore, mailboxLimit: agents.mailboxLimit },
-      carrier,
+      kind,
       startTimeoutMs: this.#options.loadTimeoutMs,
       onProgress: (report) => this.#reported(id, report as ModelReport),
     });

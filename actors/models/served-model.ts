@@ -13,7 +13,7 @@ export interface ServedModel {
   readonly spec: ModelSpec;
   readonly chatTemplate: string | null;
   readonly jinjaExplicit: string | null;
-  readonly carrier: PlaceKind;
+  readonly kind: PlaceKind;
   /** Settings of the model's dynamic LoRA runtime; null: none. spec.adapters has the same limits. */
   readonly adapters: AdapterSettings | null;
   /**

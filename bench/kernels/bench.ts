@@ -94,7 +94,7 @@ async function measure(plan: Plan, kernels: KernelModule, threads: number): Prom
         name: `kernels ${i}`,
         module: kernelBenchModule,
         init,
-        carrier: "thread",
+        kind: "thread",
         startTimeoutMs: placeTimeoutMs,
       }),
     ),

@@ -137,7 +137,7 @@ async function loadOnce(name: string, path: string, threads: number): Promise<Lo
     name: "load",
     module: loadModule,
     init: { engine, spec },
-    carrier: "process",
+    kind: "process",
     startTimeoutMs: placeTimeoutMs,
   });
   await place.stop(10_000);

@@ -84,7 +84,7 @@ async function oncePlace(spec: ModelSpec): Promise<void> {
       speculation: noSpeculation,
       prefixStore: null,
     },
-    carrier: "process",
+    kind: "process",
     startTimeoutMs: 60_000,
   });
   await place.stop(10_000);

@@ -62,7 +62,7 @@ export async function frontOptions(config: Config, log: Logger, progress: Progre
     maxLoadedModels: troupe.maxLoadedModels,
     idleUnloadMs: troupe.idleUnloadSecs * 1000,
     frameIntervalMs: troupe.frameIntervalMs,
-    agents: {
+    generationPlace: {
       mailboxLimit,
       streamWindow,
       textTasks: textTasks(troupe),
@@ -104,16 +104,16 @@ async function servedModels(setting: AdapterSetting): Promise<{ models: ServedMo
     const { engine } = choice;
     engines.push({ model: model.modelId, ...choice });
     const { limits, mixture, ...adapters } = await modelAdapters(setting, model, spec.path);
-    const carrier = carrierOf(engine, config.troupe.isolate);
-    if (engine === "llama" && carrier === "thread" && models.some(isLlamaThread)) throw sharedProcess(model.modelId);
-    const abortFlag = carrier === "thread" ? new SharedArrayBuffer(8) : null;
+    const kind = placeKindOf(engine, config.troupe.isolate);
+    if (engine === "llama" && kind === "thread" && models.some(isLlamaThread)) throw sharedProcess(model.modelId);
+    const abortFlag = kind === "thread" ? new SharedArrayBuffer(8) : null;
     models.push({
       id: model.modelId,
       engine,
       spec: { ...spec, abortFlag, computeLock, adapters: limits, mixture },
       chatTemplate: model.chatTemplate,
       jinjaExplicit: model.jinjaExplicit,
-      carrier,
+      kind,
       ...adapters,
     });
   }
@@ -131,13 +131,13 @@ function firstOf(config: Config, [served]: readonly ServedModel[]): DraftedModel
  * Returns whether an engine runs in a process or a thread. A failed assertion in native code ends the entire process, but a
  * failure in WebAssembly is only an exception.
  */
-function carrierOf(engine: EngineName, isolate: Config["troupe"]["isolate"]): PlaceKind {
+function placeKindOf(engine: EngineName, isolate: Config["troupe"]["isolate"]): PlaceKind {
   if (isolate === "auto") return engine === "llama" ? "process" : "thread";
   return isolate === "true" ? "process" : "thread";
 }
 
-function isLlamaThread({ engine, carrier }: ServedModel): boolean {
-  return engine === "llama" && carrier === "thread";
+function isLlamaThread({ engine, kind }: ServedModel): boolean {
+  return engine === "llama" && kind === "thread";
 }
 
 /**

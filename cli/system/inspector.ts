@@ -51,7 +51,7 @@ async function diagnoseInChild(init: CheckOptions): Promise<Diagnosis> {
     name: "doctor",
     module: checksModule,
     init,
-    carrier: "process",
+    kind: "process",
     startTimeoutMs: checksLimitMs,
     onOutput: () => {},
   });

@@ -74,7 +74,7 @@ async function tryEngines(spec: ModelSpec): Promise<TrialFigures> {
       name: "trial of the engines",
       module: trialModule,
       init,
-      carrier: "process",
+      kind: "process",
       startTimeoutMs: trialLimitMs,
       onOutput: () => {},
     });

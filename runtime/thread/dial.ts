@@ -11,17 +11,17 @@ import { ServerError } from "../errors.ts";
  * many.
  */
 export type DialTicket =
-  | { readonly place: string; readonly carrier: "thread"; readonly port: MessagePort }
-  | { readonly place: string; readonly carrier: "process"; readonly path: string };
+  | { readonly place: string; readonly kind: "thread"; readonly port: MessagePort }
+  | { readonly place: string; readonly kind: "process"; readonly path: string };
 
 /** Returns the objects to transfer when the ticket is sent to another thread. */
 export function ticketTransfer(ticket: DialTicket): Transferable[] {
-  return ticket.carrier === "thread" ? [ticket.port] : [];
+  return ticket.kind === "thread" ? [ticket.port] : [];
 }
 
 /** Connects to the place. Rejects with `peer_gone` if the place has ended. */
 export async function openEndpoint(ticket: DialTicket): Promise<Endpoint> {
-  if (ticket.carrier === "thread") return new PortEndpoint(ticket.port, { peer: ticket.place });
+  if (ticket.kind === "thread") return new PortEndpoint(ticket.port, { peer: ticket.place });
   return new Promise((resolve, reject) => {
     const socket = connect(ticket.path);
     const refused = (cause: Error) => {

@@ -23,7 +23,7 @@ export interface PlaceOptions<Init> {
   readonly module: URL;
   /** Plain data that is passed to `start`. */
   readonly init: Init;
-  readonly carrier: PlaceKind;
+  readonly kind: PlaceKind;
   readonly startTimeoutMs: number;
   /** Time in ms: after its start, the place is killed if its event loop blocks for this long. Absent: never. */
   readonly answersWithinMs?: number;
@@ -92,7 +92,7 @@ class PlaceHost<Init> {
   #unanswered = 0;
 
   constructor(options: PlaceOptions<Init>) {
-    const start = options.carrier === "thread" ? startThread : startProcess;
+    const start = options.kind === "thread" ? startThread : startProcess;
     this.#host = start({
       name: options.name,
       environment: options.environment ?? {},

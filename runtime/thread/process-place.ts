@@ -54,7 +54,7 @@ export function startProcess(options: HostOptions): Host {
     kill: () => void child.kill("SIGKILL"),
     dial: async (): Promise<DialTicket> => {
       path ??= startListening(endpoint, gone);
-      return { place: options.name, carrier: "process", path: await path };
+      return { place: options.name, kind: "process", path: await path };
     },
   };
 }

@@ -31,7 +31,7 @@ export function startThread(options: HostOptions): Host {
       if (endpoint.isLost) throw goneError(options.name, await endpoint.exit);
       const { port1, port2 } = new MessageChannel();
       endpoint.send(dialChannel, { port: port2 } satisfies DialPort, [port2]);
-      return { place: options.name, carrier: "thread", port: port1 };
+      return { place: options.name, kind: "thread", port: port1 };
     },
   };
 }

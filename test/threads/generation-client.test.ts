@@ -26,7 +26,7 @@ it("serves every model again when the generation place has ended, also one whose
     const dial = async () => {
       const { port1, port2 } = new MessageChannel();
       ports.push(port2);
-      return { place: id, carrier: "thread", port: port1 } as const;
+      return { place: id, kind: "thread", port: port1 } as const;
     };
     const card = { ...createFakeEngine().card, vocabSize: 512 };
     const ready: ModelPlaceReady = { card, capacity, capabilities, maxQueue: 8, probes: null };

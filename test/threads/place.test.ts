@@ -13,14 +13,14 @@ import { type Place, type PlaceKind, type PlaceOptions, spawnPlace } from "../..
 import type { Probe, ProbeInit, ProbeReady } from "../fixtures/actors/probe-place.ts";
 
 const fixture = (name: string) => new URL(`../fixtures/actors/${name}.js`, import.meta.url);
-const carriers: readonly PlaceKind[] = ["thread", "process"];
+const kinds: readonly PlaceKind[] = ["thread", "process"];
 
-function spawnProbe(carrier: PlaceKind, options: Partial<PlaceOptions<ProbeInit>> = {}): Promise<Place<ProbeReady>> {
+function spawnProbe(kind: PlaceKind, options: Partial<PlaceOptions<ProbeInit>> = {}): Promise<Place<ProbeReady>> {
   return spawnPlace({
     name: "den",
     module: fixture("probe-place"),
     init: { greeting: "hello" },
-    carrier,
+    kind,
     startTimeoutMs: 10_000,
     ...options,
   });
@@ -36,19 +36,19 @@ const withCode = (code: string, text: RegExp) => (error: unknown) => {
   return true;
 };
 
-for (const carrier of carriers) {
-  describe(`a place on a ${carrier}`, () => {
+for (const kind of kinds) {
+  describe(`a place on a ${kind}`, () => {
     let place: Place<ProbeReady>;
     const progress: unknown[] = [];
     before(async () => {
-      place = await spawnProbe(carrier, { onProgress: (value) => progress.push(value) });
+      place = await spawnProbe(kind, { onProgress: (value) => progress.push(value) });
     });
     after(() => place.stop(2000));
 
     it("passes its init to start, the result of start to the spawner, and progress", () => {
       assert.equal(place.ready.greeting, "hello");
-      assert.equal(place.ready.pid === process.pid, carrier === "thread");
-      assert.equal(place.pid, carrier === "thread" ? null : place.ready.pid);
+      assert.equal(place.ready.pid === process.pid, kind === "thread");
+      assert.equal(place.pid, kind === "thread" ? null : place.ready.pid);
       assert.equal(progress[0], "spawning the probe");
     });
 
@@ -115,10 +115,10 @@ for (const carrier of carriers) {
     });
   });
 
-  describe(`the end of a place on a ${carrier}`, () => {
+  describe(`the end of a place on a ${kind}`, () => {
     it("is orderly after stop: hooks run, and dialled peers see an orderly exit too", async () => {
       const progress: unknown[] = [];
-      const place = await spawnProbe(carrier, { onProgress: (value) => progress.push(value) });
+      const place = await spawnProbe(kind, { onProgress: (value) => progress.push(value) });
       const direct = await openEndpoint(await place.dial());
       await system.ref<Probe>("probe", direct).ask("echo", 1);
       const exit = await place.stop(2000);
@@ -133,7 +133,7 @@ for (const carrier of carriers) {
         name: "stuck",
         module: fixture("stuck-place"),
         init: null,
-        carrier,
+        kind,
         startTimeoutMs: 10_000,
       });
       const begun = performance.now();
@@ -144,13 +144,13 @@ for (const carrier of carriers) {
     });
 
     it("comes by force when its event loop is blocked", async () => {
-      const place = await spawnProbe(carrier);
+      const place = await spawnProbe(kind);
       probeOf(place).tell("die", "block");
       assert.match((await place.stop(200)).reason, /did not stop within 200 ms/);
     });
 
     it("rejects pending and later asks with peer_gone, at once", async () => {
-      const place = await spawnProbe(carrier);
+      const place = await spawnProbe(kind);
       const direct = await openEndpoint(await place.dial());
       const probe = probeOf(place);
       const dialler = system.ref<Probe>("probe", direct);
@@ -165,7 +165,7 @@ for (const carrier of carriers) {
     });
 
     it("ends connections that were dialled when it no longer listened, and refuses later ones", async () => {
-      const place = await spawnProbe(carrier);
+      const place = await spawnProbe(kind);
       const ticket = await place.dial();
       probeOf(place).tell("die", "block");
       const dialler = system.ref<Probe>("probe", await openEndpoint(ticket));
@@ -178,21 +178,21 @@ for (const carrier of carriers) {
     });
 
     it("names the uncaught exception", async () => {
-      const place = await spawnProbe(carrier, { onOutput: () => {} });
+      const place = await spawnProbe(kind, { onOutput: () => {} });
       const ask = assert.rejects(probeOf(place).ask("die", "throw"), withCode("peer_gone", /out of luck/));
       assert.deepEqual(await place.exit, { reason: "crashed: out of luck", code: 1, signal: null, orderly: false });
       await ask;
     });
 
     it("is a crash when the place calls process.exit by itself", async () => {
-      const place = await spawnProbe(carrier);
+      const place = await spawnProbe(kind);
       const ask = assert.rejects(probeOf(place).ask("die", "exit"), withCode("peer_gone", /exited with code 7/));
       assert.deepEqual(await place.exit, { reason: "exited with code 7", code: 7, signal: null, orderly: false });
       await ask;
     });
 
     it("comes when a watched event loop blocks for too long, and not before", async () => {
-      const place = await spawnProbe(carrier, { answersWithinMs: 500 });
+      const place = await spawnProbe(kind, { answersWithinMs: 500 });
       await new Promise((resolve) => setTimeout(resolve, 1500));
       assert.equal(await probeOf(place).ask("echo", "alive"), "alive");
       probeOf(place).tell("die", "block");
@@ -202,13 +202,13 @@ for (const carrier of carriers) {
     });
   });
 
-  describe(`the start of a place on a ${carrier}`, () => {
+  describe(`the start of a place on a ${kind}`, () => {
     const spawnFailing = (init: string, options: { startTimeoutMs?: number; signal?: AbortSignal } = {}) =>
       spawnPlace({
         name: "lemon",
         module: fixture("failing-place"),
         init,
-        carrier,
+        kind,
         startTimeoutMs: 10_000,
         onOutput: () => {},
         ...options,
@@ -287,7 +287,7 @@ describe("a child process", () => {
   it("removes the folder of its socket when it ends", async () => {
     const place = await spawnProbe("process");
     const ticket = await place.dial();
-    assert.ok(ticket.carrier === "process");
+    assert.ok(ticket.kind === "process");
     assert.ok(existsSync(ticket.path));
     place.kill();
     await place.exit;
@@ -302,7 +302,7 @@ describe("a child process", () => {
       name: "den",
       module: new URL(`data:text/javascript,${encodeURIComponent(environmentPlace)}`),
       init: null,
-      carrier: "process",
+      kind: "process",
       startTimeoutMs: 10_000,
       environment: { TROUPE_TEST_MEANT: "yes" },
       onOutput: (line) => lines.push(line),

@@ -7,22 +7,22 @@ import { ActorSystem } from "../../runtime/actor/system.ts";
 import { type PlaceKind, spawnPlace } from "../../runtime/thread/place.ts";
 import { type Probe, type ProbeInit, type ProbeReady, streamOptions } from "../fixtures/actors/probe-place.ts";
 
-async function openProbe(carrier: PlaceKind) {
+async function openProbe(kind: PlaceKind) {
   const place = await spawnPlace<ProbeInit, ProbeReady>({
     name: "den",
     module: new URL("../fixtures/actors/probe-place.js", import.meta.url),
     init: { greeting: "" },
-    carrier,
+    kind,
     startTimeoutMs: 10_000,
   });
   const probe = new ActorSystem("test").ref<Probe>("probe", place.endpoint);
   return { place, probe, hub: new StreamHub(place.endpoint, streamOptions) };
 }
 
-for (const carrier of ["thread", "process"] as const) {
-  describe(`a stream from a ${carrier}`, () => {
+for (const kind of ["thread", "process"] as const) {
+  describe(`a stream from a ${kind}`, () => {
     it("arrives complete and in order, and pauses while its reader does not read", async () => {
-      const { place, probe, hub } = await openProbe(carrier);
+      const { place, probe, hub } = await openProbe(kind);
       const reader = hub.reader<number>(1);
       const answer = probe.ask("count", { id: 1, count: 1000 });
       let isWritten = false;
@@ -42,7 +42,7 @@ for (const carrier of ["thread", "process"] as const) {
     });
 
     it("stops its writer when the loop over it is left", async () => {
-      const { place, probe, hub } = await openProbe(carrier);
+      const { place, probe, hub } = await openProbe(kind);
       const reader = hub.reader<number>(1);
       const answer = probe.ask("count", { id: 1, count: 1_000_000 });
       for await (const batch of reader) if (batch.includes(100)) break;
@@ -51,7 +51,7 @@ for (const carrier of ["thread", "process"] as const) {
     });
 
     it("throws peer_gone after the arrived items when the place is killed", async () => {
-      const { place, probe, hub } = await openProbe(carrier);
+      const { place, probe, hub } = await openProbe(kind);
       const reader = hub.reader<number>(1);
       const answer = assert.rejects(probe.ask("count", { id: 1, count: 1_000_000 }), { code: "peer_gone" });
       const items: number[] = [];

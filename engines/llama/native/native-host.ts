@@ -99,7 +99,7 @@ async function probeInChild(init: NativeProbe): Promise<NativeFindings> {
     name: "native libraries",
     module: probeModule,
     init,
-    carrier: "process",
+    kind: "process",
     startTimeoutMs: probeLimitMs,
     // Driver output is kept out of the log, because the result already names the problem.
     onOutput: () => {},

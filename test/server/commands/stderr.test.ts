@@ -106,8 +106,8 @@ describe("a process that ends", () => {
   }
   const logMuch = `for (let i = 0; i < 4000; i++) log.info({ i, padding: "x".repeat(80) }, "line");`;
 
-  for (const carrier of ["thread", "process"]) {
-    it(`has seen its ${carrier} start, print much and die of an error, though nobody read a line`, async () => {
+  for (const kind of ["thread", "process"]) {
+    it(`has seen its ${kind} start, print much and die of an error, though nobody read a line`, async () => {
       const inside = `export async function start() {
         for (let i = 0; i < 4000; i++) console.error("x".repeat(100));
         setTimeout(() => { throw new Error("boom"); }, 50);
@@ -117,7 +117,7 @@ describe("a process that ends", () => {
         name: "probe",
         module: `data:text/javascript,${encodeURIComponent(inside)}`,
         init: null,
-        carrier,
+        kind,
       };
       const ended = await run(
         `${logMuch}

@@ -111,7 +111,7 @@ describe("stored responses on a full disk", () => {
       name: "state",
       module: stateModule,
       init: { folder: join(root, "limited"), mailboxLimit: 100, responses: limits },
-      carrier: "process",
+      kind: "process",
       startTimeoutMs: 10_000,
     });
     const responses = new ActorSystem("test").ref<StoredResponses>("responses", place.endpoint);

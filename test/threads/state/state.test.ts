@@ -76,7 +76,7 @@ async function killable(init: StatePlaceInit): Promise<{ place: Place<null>; res
     name: "state",
     module: stateModule,
     init,
-    carrier: "process",
+    kind: "process",
     startTimeoutMs: 10_000,
   });
   return { place, responses: new ActorSystem("test").ref<StoredResponses>("responses", place.endpoint) };

@@ -18,7 +18,7 @@ function served(id: string): ServedModel {
     spec: {} as never,
     chatTemplate: null,
     jinjaExplicit: null,
-    carrier: "thread",
+    kind: "thread",
     adapters: null,
     ownAdapter: null,
   };
@@ -38,7 +38,7 @@ function createFront(changes: Partial<ServiceOptions> = {}): InferenceService {
     idleUnloadMs: 0,
     speculation: { promptLookup: false, maxDraftTokens: 0, draftModel: null, mtpTokens: null, mtpSampling: "auto" },
     prefixStore: null,
-    agents: { mailboxLimit: 64, streamWindow: 64, textTasks },
+    generationPlace: { mailboxLimit: 64, streamWindow: 64, textTasks },
     restart: { kind: "stop", minBackoffMs: 0, maxBackoffMs: 0, resetAfterMs: 0, maxRestarts: 0 },
     loadTimeoutMs: 1000,
     log: createLogger({ level: "silent", format: "json" }),

@@ -114,7 +114,7 @@ export async function attachment(
   const vocabulary = createVocabulary(await tinyTokenizer());
   const card = { ...createFakeEngine().card, vocabSize: vocabulary.size };
   const probes = vocabularyProbes.map((text) => vocabulary.encode(text));
-  const ticket = { place: "model", carrier: "thread", port } as const;
+  const ticket = { place: "model", kind: "thread", port } as const;
   return {
     id: "tiny",
     path,

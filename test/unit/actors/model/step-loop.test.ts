@@ -13,7 +13,7 @@ import { createFakeEngine, type FakeEngineOptions } from "../../../fixtures/fake
 import { generousLimits } from "../../../fixtures/scheduling.ts";
 import { crossed, Frames, job } from "../generation/rig.ts";
 
-const pick = ({ slots, running, waiting, parked, preemptions }: ModelStatistics) => {
+const pick = ({ slots, running, waiting, preempted: parked, preemptions }: ModelStatistics) => {
   return { slots, running, waiting, parked, preemptions };
 };
 

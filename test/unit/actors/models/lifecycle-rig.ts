@@ -112,7 +112,7 @@ export class ModelRig {
         spec: { abortFlag: new SharedArrayBuffer(8) } as never,
         chatTemplate: null,
         jinjaExplicit: null,
-        carrier: "thread",
+        kind: "thread",
         adapters: null,
         ownAdapter: null,
       },

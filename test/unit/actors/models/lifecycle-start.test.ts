@@ -18,7 +18,7 @@ function createManager(): ModelManager {
     id: "a",
     engine: "wasm",
     spec: { path: join(folder, "none.gguf"), abortFlag: null },
-    carrier: "thread",
+    kind: "thread",
     ownAdapter: null,
     adapters: {
       limits: { maxAdapters: 4, maxRank: 64, maxBytes: 2 ** 30 },

@@ -122,15 +122,15 @@ describe("models in the server's own process", () => {
     const second = join(folder, "second.gguf");
     copyFileSync(await tinyModel(), second);
     const two = { "--model-id": [await tinyModel(), second] };
-    const carriers = async (flags: Flags) => (await optionsOf(flags)).options.models.map(({ carrier }) => carrier);
+    const kinds = async (flags: Flags) => (await optionsOf(flags)).options.models.map(({ kind }) => kind);
     const isRefused =
       /^isolate = false expects one model on the llama engine: .* got a second one, ".*second\.gguf": remove/;
-    await assert.rejects(carriers({ ...two, "--engine": "llama", "--isolate": "false" }), {
+    await assert.rejects(kinds({ ...two, "--engine": "llama", "--isolate": "false" }), {
       code: "config_invalid",
       message: isRefused,
     });
-    assert.deepEqual(await carriers({ ...two, "--engine": "llama" }), ["process", "process"]);
-    assert.deepEqual(await carriers({ ...two, "--engine": "wasm", "--isolate": "false" }), ["thread", "thread"]);
-    assert.deepEqual(await carriers({ "--engine": "llama", "--isolate": "false" }), ["thread"]);
+    assert.deepEqual(await kinds({ ...two, "--engine": "llama" }), ["process", "process"]);
+    assert.deepEqual(await kinds({ ...two, "--engine": "wasm", "--isolate": "false" }), ["thread", "thread"]);
+    assert.deepEqual(await kinds({ "--engine": "llama", "--isolate": "false" }), ["thread"]);
   });
 });
