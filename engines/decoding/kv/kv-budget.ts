@@ -61,8 +61,8 @@ function mebibytes(bytes: number): string {
 
 /**
  * Maximum number of tokens per sequence if `spec.maxSequences` sequences share the budget equally. It is limited to the
- * configured length, or to the model's length if none is configured. Throws `config_invalid` if a share is smaller than one
- * context step.
+ * configured length, or to the model's length if none is configured. Throws `config_invalid` if a share is smaller than
+ * `contextStep` tokens.
  */
 export function tokensPerSequence(
   spec: ModelSpec,
@@ -90,8 +90,8 @@ export interface KvPool {
 }
 
 /**
- * Makes one pool of the whole budget, with whole blocks on each of `threads` threads. Throws `config_invalid` if one context
- * step does not fit.
+ * Makes one pool of the whole budget, with whole blocks on each of `threads` threads. Throws `config_invalid` if a sequence of
+ * `contextStep` tokens (or of the maximum length if that is shorter) does not fit.
  */
 export function kvPool(spec: ModelSpec, shape: KvShape, memory: KvMemory, threads = 1): KvPool {
   const { blockTokens, maxModelLength } = spec;

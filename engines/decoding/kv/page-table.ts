@@ -9,7 +9,7 @@ export interface PageShape {
   readonly blockTokens: number;
   /** Each thread has its own pages; block b of every sequence is on thread b % threads. */
   readonly threads: number;
-  /** Size of the pool. Slots and saved copies share it. */
+  /** Number of pages of each thread, shared by slots and saved copies. */
   readonly pagesPerThread: number;
 }
 
@@ -20,7 +20,7 @@ export interface PageCopy {
   readonly to: number;
 }
 
-/** A saved copy: pages that are kept, whatever happens to their slot, until they are dropped. */
+/** A saved copy: its pages are kept until drop(), even if no slot uses them any more. */
 export class SavedPages {
   readonly tokens: number;
   /** Page of each block. */
@@ -33,22 +33,22 @@ export class SavedPages {
 }
 
 /**
- * Reference-counted pages with copy on write. Each slot and each saved copy has one reference to each of its pages. Only the
- * holder of the only reference may write a page. So sharing and saving copy nothing; the first write after the shared tokens
- * copies a page.
+ * Reference-counted pages with copy on write. Each slot and each saved copy has one reference to each of its pages. A page may
+ * be written only if it has one reference. So sharing and saving copy nothing; the first write to a shared page copies it.
  */
 export class PageTable {
   /**
-   * Pages to copy before the next write. The order matters, because a later copy may overwrite the source of an earlier one.
+   * Pages to copy before the next write. Copy them in this order, because a later copy may overwrite the source of an earlier
+   * one.
    */
   readonly copies: PageCopy[] = [];
   readonly #shape: PageShape;
-  /** By slot: its pages by block, and the number of its blocks, including reserved ones. */
+  /** By slot: the page of each block, and the number of blocks, including reserved ones. */
   readonly #pages: Int32Array[];
   readonly #blocks: Int32Array;
   /**
-   * By slot: the number of its tokens, and the number of settled tokens: the first tokens that no later row replaces (rejected
-   * drafts are replaced).
+   * By slot: the number of tokens, and the number of settled tokens. Settled tokens are the first tokens, which are never
+   * overwritten. (Rejected drafts are overwritten.)
    */
   readonly #tokens: Int32Array;
   readonly #settled: Int32Array;
@@ -86,7 +86,8 @@ export class PageTable {
   }
 
   /**
-   * Page of each block of the slot, numbered within its thread. Returns a view; only entries of blocks with tokens are valid.
+   * Returns the page of each block of the slot, numbered within the block's thread. The result is a view; only the entries of
+   * blocks with tokens are valid.
    */
   pages(slot: number): Int32Array {
     const pages = this.#pages[slot];
@@ -100,8 +101,8 @@ export class PageTable {
   }
 
   /**
-   * Reserves pages for the first `tokens` tokens of the slot. A later write() up to that length succeeds if it keeps the
-   * settled tokens. Returns false and changes nothing if there are too few pages.
+   * Reserves pages for the first `tokens` tokens of the slot. A later write() up to `tokens` succeeds if it keeps the settled
+   * tokens. Returns false and changes nothing if there are too few pages.
    */
   reserve(slot: number, tokens: number): boolean {
     return this.#makeRoom(slot, at(this.#settled, slot), tokens);
@@ -120,7 +121,7 @@ export class PageTable {
     return true;
   }
 
-  /** Call it when all `copies` have been made. */
+  /** Clears the list of copies. Call it after all copies have been made. */
   clearCopies(): void {
     this.copies.length = 0;
   }
@@ -199,8 +200,8 @@ export class PageTable {
   }
 
   /**
-   * Makes sure that every block with one of the tokens from..to has an unshared page; a page that was shared keeps its content.
-   * Returns false and changes nothing if there are too few pages.
+   * Prepares the blocks of the tokens from..to for writing: gives a new page to each block without a page, and replaces each
+   * shared page by a copy. Returns false and changes nothing if there are too few pages.
    */
   #makeRoom(slot: number, from: number, to: number): boolean {
     if (from >= to) return true;
@@ -218,7 +219,10 @@ export class PageTable {
     return true;
   }
 
-  /** Whether there are enough free pages for the blocks first..end that have no page (from `have` on) or a shared one. */
+  /**
+   * Whether there are enough free pages for the blocks first..end. A block needs a free page if it has none (block number
+   * `have` or higher) or a shared one.
+   */
   #fits(pages: Int32Array, first: number, have: number, end: number): boolean {
     this.#needed.fill(0);
     for (let block = first; block < end; block++) {
@@ -238,7 +242,7 @@ export class PageTable {
     this.copies.push({ thread: block % this.#shape.threads, from, to });
   }
 
-  /** Replaces the content of the slot by the first `tokens` tokens of `pages`, which are shared. */
+  /** Replaces the content of the slot by the first `tokens` tokens of `pages`. The slot then shares these pages. */
   #share(slot: number, pages: Int32Array, tokens: number): void {
     this.release(slot);
     const blocks = this.#blocksOf(tokens);

@@ -1,6 +1,6 @@
-// Prefix cache: keeps copies of the KV of ended sequences, for sequences with the same prefix (a system prompt, the turns of a
-// chat). It also indexes the prompts that running sequences compute. Copies use the same KV memory as running sequences and are
-// evicted to make room for them.
+// Prefix cache: keeps copies of the KV of ended sequences, so that later sequences with the same prefix (a system prompt, the
+// turns of a chat) can reuse it. It also indexes the prompts of running sequences, whose KV can be shared. Copies use the same
+// KV memory as running sequences and are evicted to make room for them.
 import type { Capabilities, KvCache, LoadedModel, SavedKv } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
 import { type Match, PrefixIndex } from "./prefix-index.ts";
@@ -148,8 +148,8 @@ export class PrefixCache<S extends Sequence> {
   }
 
   /**
-   * Drops all copies of an adapter that is being unloaded. Does not call onEvict, because its prompts will not come back and
-   * writing all copies to disk would delay other sequences.
+   * Drops all copies of an adapter that is being unloaded. Does not call onEvict, because no later prompt can use these copies,
+   * and writing them to disk would delay other sequences.
    */
   dropAdapter(adapter: number): void {
     for (const copy of [...this.#byUse]) if (copy.adapter === adapter) this.#drop(copy);

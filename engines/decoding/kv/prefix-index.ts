@@ -1,5 +1,5 @@
-// Prefix index: finds the holder of the longest common prefix. It uses a chain of hashes, each over a block of tokens and all
-// blocks before it, to find candidates, then compares their tokens.
+// Prefix index: finds the holder of the longest common prefix. Each block of tokens has a hash over this block and all earlier
+// ones. The hashes give candidates, whose tokens are then compared.
 
 /**
  * Number of tokens in a block. Feeding a shorter prefix takes less time than finding, saving and restoring it. Chosen by hand.
@@ -61,7 +61,7 @@ export class PrefixIndex<H extends TokenHolder> {
     for (let level = levels.length - 1; level >= 0; level--) {
       let best: Match<H> | null = null;
       for (const holder of levels[level] as Set<H>) {
-        // Already compared at the next longer level.
+        // This holder has been compared at the next longer level.
         if (levels[level + 1]?.has(holder)) continue;
         const length = commonLength(holder.tokens, wanted.tokens, Math.min(this.#lengths.get(holder) ?? 0, limit));
         const isLonger = length >= indexBlockTokens && length > (best?.length ?? 0);

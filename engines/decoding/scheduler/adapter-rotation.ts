@@ -5,38 +5,38 @@ import type { Sequence } from "./sequence.ts";
 import type { StepTimeModel } from "./step-time-model.ts";
 
 /**
- * Length of a quantum relative to the time of one adapter switch: 8 means that switches take a ninth of the time. A quantum is
- * counted in steps of mean duration and has the same number of steps for every adapter, so every sequence decodes at the same
- * pace. A quantum has at least two steps, because its first step serves prompts first and its second step decodes.
+ * Length of a quantum, as a multiple of the time of one adapter switch. At 8, switches take a ninth of the time. The number of
+ * steps is the same for every adapter (it is derived from the mean step time), so all sequences decode at the same pace. A
+ * quantum has at least two steps, because its first step serves prompts first and its second step decodes.
  */
 const quantumPerSwitch = 8;
 const leastSteps = 2;
 /**
- * Maximum time of one round over all adapters. With many adapters or long prompts, quanta end early to stay within it. Chosen
+ * Maximum time of one round over all adapters. With many adapters or long prompts, quanta end early to keep this limit. Chosen
  * by hand.
  */
 const roundMs = 1000;
 /**
- * Number of times that an adapter is checked while all its sequences wait for grammar masks, before its quantum ends. Chosen by
- * hand.
+ * Number of failed attempts to schedule an adapter whose sequences all wait for grammar masks. After these, its quantum ends.
+ * Chosen by hand.
  */
 const mostLooks = 4;
 /** Initial estimate of the time of a switch, and the weight of each new measurement in the estimate. Chosen by hand. */
 const assumedSwitchMs = 8;
 const smoothing = 0.2;
 /**
- * Weight of each quantum in the mean step time. It is small so that adapters with longer steps get hardly fewer steps. Chosen
- * by hand.
+ * Weight of each quantum in the mean step time. With a small weight, adapters with longer steps get almost the same number of
+ * steps. Chosen by hand.
  */
 const meanSmoothing = 0.05;
 
 export class AdapterRotation {
   adapter = 0;
-  /** Number of steps that ran with a different adapter from the step before. */
+  /** Number of steps that used a different adapter than the previous step. */
   switches = 0;
   /** Number of adapters with runnable sequences when the current adapter was chosen; at least 1. */
   count = 1;
-  /** Sequence number of each adapter's most recent quantum. */
+  /** By adapter: number of its most recent quantum, counted over all adapters. */
   readonly #lastTurn = new Map<number, number>();
   #turns = 0;
   #steps = 0;
@@ -52,14 +52,14 @@ export class AdapterRotation {
     return this.count > 1;
   }
 
-  /** Whether the next step has a different adapter from the step before. */
+  /** Whether the next step uses a different adapter than the previous step. */
   get isSwitch(): boolean {
     return this.adapter !== this.#steppedAdapter;
   }
 
   /**
-   * Maximum time of the next step that keeps the round within `roundMs`, in ms; Infinity if only one adapter has runnable
-   * sequences.
+   * Maximum time of the next step, in ms, so that a round over all adapters takes at most `roundMs`; Infinity if only one
+   * adapter has runnable sequences.
    */
   get longestStepMs(): number {
     return this.isShared ? Math.max(this.#longestMs - this.#elapsedMs, 0) : Infinity;
@@ -77,8 +77,8 @@ export class AdapterRotation {
   }
 
   /**
-   * Moves on to the next adapter because the current one has no row in this step. Returns false if there is no other adapter,
-   * or if it is better to wait for the current one.
+   * Switches to the next adapter because the current one has no row in this step. Returns false if there is no other adapter,
+   * or if the sequences of the current adapter wait only for grammar masks and are tried again.
    */
   pass(running: readonly Sequence[]): boolean {
     const isHeld = running.some((one) => one.adapter === this.adapter && awaitsGrammarOnly(one));
@@ -89,7 +89,7 @@ export class AdapterRotation {
     return true;
   }
 
-  /** Ends a step. Returns its duration without the adapter switch, in ms; 0 if the duration is too uncertain to learn from. */
+  /** Ends a step. Returns the duration of the step without the adapter switch, in ms; 0 if that duration is too uncertain. */
   endStep(decodeTokens: number, promptTokens: number, stepMs: number, cost: StepTimeModel): number {
     const isSwitch = this.isSwitch;
     if (isSwitch && promptTokens === 0 && cost.decodeMs(decodeTokens) > 0) {
@@ -116,7 +116,7 @@ export class AdapterRotation {
     return isSpent || this.#elapsedMs >= this.#longestMs;
   }
 
-  /** Maximum time of a quantum, without its switch, that keeps the round within `roundMs`. */
+  /** Maximum time of a quantum, without its switch, so that a round over all adapters takes at most `roundMs`. */
   get #longestMs(): number {
     return Math.max(roundMs / this.count - this.#switchMs, this.#switchMs);
   }

@@ -10,9 +10,7 @@ import type { Sequence } from "./sequence.ts";
  * once. Chosen by hand.
  */
 const headroomTokens = 64;
-/**
- * Maximum share of a swapped sequence that is computed again in order to share the rest with other sequences. Chosen by hand.
- */
+/** Maximum share of a swapped sequence's tokens that are computed again in order to share the other tokens. Chosen by hand. */
 const mostComputedAgain = 1 / 8;
 /**
  * Minimum length of a shared prefix for which a sequence waits until another sequence has computed it. A shorter prefix is
@@ -30,7 +28,7 @@ export class KvAllocator<S extends Sequence> {
   /** Bytes per token of the last swapped sequence: an estimate for the next one. */
   #bytesPerToken = 0;
 
-  /** `swapBytes`: maximum bytes of KV of preempted sequences that are kept in main memory. Other KV is computed again. */
+  /** `swapBytes`: maximum total bytes of swapped-out KV, which is the KV of preempted sequences in main memory. */
   constructor({ capacity, capabilities, kv }: KvModel, prefixes: PrefixCache<S>, swapBytes: number) {
     this.#blockTokens = capacity.blockTokens;
     this.#kv = kv;
@@ -127,8 +125,8 @@ export class KvAllocator<S extends Sequence> {
   }
 
   /**
-   * Puts the longest known prefix into the slot and returns its length. If a running sequence is computing a longer one, blocks
-   * the sequence on it and returns 0.
+   * Copies the longest known prefix into the slot and returns its length. If a running sequence will soon have a longer prefix,
+   * blocks `sequence` until that prefix is computed and returns 0.
    */
   #fillFromOthers(sequence: S): number {
     const { slot, order } = sequence;
@@ -222,7 +220,7 @@ function wantedTokens({ total, tokens }: Sequence): number {
   return Math.min(total + headroomTokens, tokens.length);
 }
 
-/** Whether all prompt tokens must be fed, because the output depends on the result at each of them. */
+/** Whether all prompt tokens must be fed even if their KV is known. Pooling and prompt logits need the result at each token. */
 function mustComputeAll({ isPooled, wantsPromptLogits }: Sequence): boolean {
   return isPooled || wantsPromptLogits;
 }

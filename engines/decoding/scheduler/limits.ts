@@ -2,7 +2,7 @@
 import type { PrefixStatistics } from "../kv/prefix-cache.ts";
 
 export interface StepTarget {
-  /** Maximum time of a step with decodes and prompts, as a multiple of the time of the decodes only. */
+  /** Maximum time of a step with decodes and prompts, as a multiple of the time of a step with the decodes only. */
   readonly decodeSlowdown: number;
   /**
    * Maximum time of a step without decodes, in ms. It is bounded because cancellations and new requests wait for the end of the
@@ -35,7 +35,10 @@ export interface SchedulerLimits extends StepLimits {
    * end.
    */
   readonly slotShareMs: number;
-  /** Maximum bytes of KV of preempted sequences that are kept in main memory. Other KV is computed again. */
+  /**
+   * Maximum total bytes of swapped-out KV, which is the KV of preempted sequences in main memory. KV above the limit is dropped
+   * and computed again.
+   */
   readonly swapBytes: number;
 }
 
@@ -50,7 +53,7 @@ export interface SchedulerStatistics {
   readonly running: number;
   readonly preempted: number;
   readonly preemptions: Readonly<Preemptions>;
-  /** Number of steps with a different adapter from the step before, on engines that run one adapter per step. */
+  /** Number of steps that used a different adapter than the previous step, on engines that run one adapter per step. */
   readonly adapterSwitches: number;
   readonly prefixes: Readonly<PrefixStatistics>;
 }

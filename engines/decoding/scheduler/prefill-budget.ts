@@ -5,7 +5,9 @@ import type { StepLimits } from "./limits.ts";
 import type { Sequence } from "./sequence.ts";
 import type { StepTimeModel } from "./step-time-model.ts";
 
-/** If there is only one prompt, it may exceed its allowance by up to this factor if it is then complete. Chosen by hand. */
+/**
+ * If a step has only one prompt, the prompt may exceed its allowance by up to this factor if that completes it. Chosen by hand.
+ */
 const loneRestFactor = 2;
 /**
  * Maximum time for which decodes are held back, in steps of `maxStepMs`. It is large enough that 32 prompts that arrive
@@ -15,8 +17,8 @@ const longestHoldSteps = 32;
 
 export class PrefillBudget<S extends Sequence> {
   /**
-   * Prompt chunks end at multiples of this number of tokens, counted from position 0, or at the end of the prompt. This does
-   * not depend on the load.
+   * Prompt chunks end at multiples of this number of tokens, counted from position 0, or at the end of the prompt. The load
+   * does not change this.
    */
   readonly grain: number;
   readonly #cost: StepTimeModel;
@@ -63,10 +65,10 @@ export class PrefillBudget<S extends Sequence> {
   }
 
   /**
-   * Whether prompts go before decodes and get at least one grain of tokens. This is so in three cases: in the first step of an
-   * adapter's quantum, because its prompts have waited for the other adapters; after `maxDecodeStepsBeforePrefill` decode
-   * steps; and after decodes have run for half the time of a grain. So with decodes, a long prompt takes at most about twice as
-   * long as without.
+   * Whether prompts are due: they then go before decodes and get at least `grain` tokens. True in the first step of an
+   * adapter's quantum, because its prompts have waited for other adapters. Also true after `maxDecodeStepsBeforePrefill` decode
+   * steps, and after decodes have run for half the time of `grain` prompt tokens. So decodes at most about double the time of a
+   * long prompt.
    */
   get isDue(): boolean {
     if (this.#rotation?.isSwitch) return true;
@@ -75,8 +77,8 @@ export class PrefillBudget<S extends Sequence> {
   }
 
   /**
-   * Returns the maximum number of prompt tokens in a step with `decodes` decodes. It is at least one grain if prompts are due
-   * or if there are no decodes.
+   * Returns the maximum number of prompt tokens in a step with `decodes` decodes. It is at least `grain` if prompts are due or
+   * if there are no decodes.
    */
   allowance(decodes: number, prompts: readonly S[], isDue: boolean): number {
     const allowance = this.#cost.promptAllowance(decodes, this.#rotation?.longestStepMs ?? Infinity) ?? 0;
@@ -85,13 +87,13 @@ export class PrefillBudget<S extends Sequence> {
   }
 
   /**
-   * Returns whether the next step leaves out the decodes so that the batch fills up with prompts first. If many prompts arrive
-   * together, a few decodes cost a pass over the weights and yield little.
-   * A hold begins when the prompts do not fit into a step with the decodes. It lasts until all prompts are fed, including later
-   * ones, so sequences that finish prefill first wait for the others. Its maximum time is one `maxStepMs` for each prompt it
-   * began with, times the prompts' share of all runnable sequences. So many decodes do not wait for a few prompts, and no
-   * decode waits for a single long prompt. There is no hold while adapters take turns, because the decodes have just waited for
-   * the other adapters.
+   * Returns whether the next step contains only prompts although some sequences could decode. If many prompts arrive together,
+   * a step with few decodes costs a pass over the weights and yields few tokens.
+   * Decodes are held back if the prompts do not fit into a step with them. They are held until all prompts have been fed,
+   * including prompts that arrive later. So sequences that finish prefill first wait for the others.
+   * The maximum time is `maxStepMs` for each prompt at the beginning, times the share of prompts among the runnable sequences.
+   * So many decodes do not wait for a few prompts, and no decode waits for a single long prompt.
+   * While adapters take turns, decodes are never held back, because they have just waited for the other adapters.
    */
   holdsDecodes(decodes: number, prompts: readonly S[]): boolean {
     const count = this.#rotation?.isShared ? 0 : prompts.length;
@@ -107,9 +109,9 @@ export class PrefillBudget<S extends Sequence> {
   }
 
   /**
-   * Returns the maximum number of tokens of a prompt that is the only one. It is the whole rest of the prompt if that is at
-   * most twice the allowance, because a second pass would delay the prompt by more than the longer step delays a new request. A
-   * prompt that has run without others for long gets longer chunks.
+   * Returns the maximum chunk length if a step has only one prompt; 0 if it has several. If the rest of the prompt is at most
+   * twice the allowance, returns the whole rest, because a second pass costs the prompt more time than the longer step costs a
+   * new request. A sequence that has run without others for long gets longer chunks.
    */
   #loneAllowance([only, other]: readonly S[], allowance: number): number {
     if (only === undefined || other !== undefined || this.#rotation?.isShared) return 0;

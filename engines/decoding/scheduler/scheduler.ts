@@ -1,7 +1,7 @@
-// Scheduler: picks the tokens of the next forward pass. There is no separate prefill or decode phase: each step spends a token
-// budget on tokens that sequences have but the engine has not computed yet. The scheduler never waits, reads no clock and does
-// no I/O. The step loop tells it the time with advance(), then calls schedule, runs the engine and the sampler, and calls
-// accept and endStep.
+// Scheduler: picks the tokens of the next forward pass. There is no separate prefill or decode phase: one step may contain
+// prompt chunks and decode tokens, up to a token budget. The scheduler does no I/O and reads no clock: the step loop passes the
+// time to advance(). For each step, the step loop calls schedule(), runs the engine and the sampler, and then calls accept()
+// and endStep().
 import type { Batch } from "../../batch.ts";
 import { type CachedPrefix, type KvModel, PrefixCache } from "../kv/prefix-cache.ts";
 import { AdapterRotation } from "./adapter-rotation.ts";
@@ -19,8 +19,8 @@ import { StepTimeModel } from "./step-time-model.ts";
 export type Finish = "none" | "stop" | "length";
 
 /**
- * A sequence loses its slot to a waiting one only if its client has stopped reading for this time. A shorter pause is network
- * jitter. Chosen by hand.
+ * If another sequence waits for a slot, a sequence whose client has stopped reading for this time loses its slot. A shorter
+ * pause may be network jitter. Chosen by hand.
  */
 export const pauseGraceMs = 100;
 /**
@@ -29,18 +29,22 @@ export const pauseGraceMs = 100;
  */
 export const longestPauseMs = 2000;
 /**
- * Maximum number of forced tokens after the prompt that are fed as a decode. A longer run is fed like a prompt. Chosen by hand.
+ * Maximum number of grammar-forced tokens that are fed in one decode row. A longer run is fed like a prompt. Chosen by hand.
  */
 const maxForcedRow = 32;
 
-/** Scheduling state of one adapter's sequences. There is a single one if steps can mix adapters. */
+/** Scheduling state of the sequences of one adapter. If steps can mix adapters, all sequences share one state. */
 interface Progress<S extends Sequence> {
   readonly order: PrefillOrder<S>;
   /**
-   * Index of the first decode of the next step, modulo their number. It matters only if the budget does not hold all decodes.
+   * Index of the sequence that decodes first in the next step, modulo the number of decoding sequences. It advances only if the
+   * token budget is too small for all of them.
    */
   decodeStart: number;
-  /** Prompt tokens fed since the last step of decodes. Used on engines whose steps cannot contain both. */
+  /**
+   * Cost of the prompt steps since the last decode step, in prompt tokens. Used only if the engine cannot mix prompts and
+   * decodes in one step.
+   */
   tokensSinceDecodes: number;
 }
 
@@ -65,10 +69,7 @@ export class Scheduler<S extends Sequence> {
   readonly #preemptions: Preemptions = { reader: 0, memory: 0, share: 0 };
   /** Retired adapters: no new sequence uses them. */
   readonly #leaving = new Set<number>();
-  /**
-   * Runnable sequences at the start of the step. #decodes: sequences with one token or a few forced tokens to feed after their
-   * prompts. #prompts: all others.
-   */
+  /** Runnable sequences at the start of the step. #decodes: the sequences that decode (see isDecode). #prompts: all others. */
   readonly #decodes: S[] = [];
   readonly #prompts: S[] = [];
   #decodeTokens = 0;
@@ -110,8 +111,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Sets the current time, in ms of a monotonic clock. Call it before each step, and before add() and setPaused(). Ends the
-   * sequences that have waited too long for their first slot, and returns them.
+   * Sets the current time, in ms of a monotonic clock. Call advance() before each step, and before add() and setPaused(). Ends
+   * the sequences that have waited too long for their first slot, and returns them.
    */
   advance(nowMs: number): readonly S[] {
     this.#nowMs = nowMs;
@@ -126,8 +127,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * The next time at which advance() would change something without any other event, on the same clock; Infinity if there is
-   * none.
+   * Earliest time at which advance() has an effect even if nothing else happens, by the clock of advance(); Infinity if there
+   * is none.
    */
   get nextChangeMs(): number {
     const { oldest, size } = this.#queue;
@@ -140,11 +141,11 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Queues one sequence or several sequences of one request: either all or none. Sequences of one request that are added one by
-   * one must pass the same `request`.
-   * Returns the sequences of other clients that lost their places in the queue to the new ones (see QueueShares): whole
-   * requests that had not begun, and preempted sequences. They have been ended. Throws `context_length_exceeded`,
-   * `unsupported`, `invalid_value` or `queue_full`.
+   * Queues one or several sequences of one request, either all or none. If the sequences of a request are added by several
+   * calls, each call must pass the same `request` object.
+   * If the queue is full, the new sequences may displace sequences of other clients (see QueueShares): whole requests that have
+   * not begun, and preempted sequences. Ends the displaced sequences and returns them.
+   * Throws `context_length_exceeded`, `unsupported`, `invalid_value` or `queue_full`.
    */
   add(sequences: S | readonly S[], request: SequenceRequest = { hasBegun: false }): readonly S[] {
     const added = sequences instanceof Sequence ? [sequences] : sequences;
@@ -163,8 +164,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Removes a sequence in any state. Caches its KV if its prompt is complete, unless the sequence has failed, because then the
-   * engine may have failed, too.
+   * Removes a sequence in any state. Caches its KV if its whole prompt has been computed. `hasFailed`: the KV is not cached,
+   * because the engine may have failed, too.
    */
   cancel(sequence: S, hasFailed = false): void {
     const { state, computed, promptLength } = sequence;
@@ -174,8 +175,8 @@ export class Scheduler<S extends Sequence> {
 
   /**
    * Blocks a sequence whose client reads too slowly, or unblocks it. A blocked sequence keeps its slot for a while and is then
-   * preempted. When a preempted sequence is unblocked, it is the next of its client to get a slot, and all its tokens, prompt
-   * and output, are fed again unless their KV was kept.
+   * preempted. A preempted sequence that is unblocked is the first of its client to get a slot. Its tokens, prompt and output,
+   * are fed again unless their KV was kept.
    */
   setPaused(sequence: S, isPaused: boolean): void {
     if (sequence.isPaused === isPaused) return;
@@ -194,7 +195,10 @@ export class Scheduler<S extends Sequence> {
     setBlock(sequence, "grammar", awaits);
   }
 
-  /** Returns the sequences that decode in the next step; none if prompts take the rest of that step. Valid until schedule(). */
+  /**
+   * Returns the sequences that decode in the next step. Empty if a prompt can run, because prompts take the rest of the token
+   * budget. Valid until schedule().
+   */
   nextDecodes(): readonly S[] {
     this.#rotation?.choose(this.#slots.running);
     this.#collect();
@@ -206,8 +210,7 @@ export class Scheduler<S extends Sequence> {
     this.#admit();
     this.#step++;
     this.#rotation?.choose(this.#slots.running);
-    // The sequences of one adapter may all lack KV memory until those of another adapter have run, so the other adapters are
-    // tried.
+    // All sequences of one adapter may lack KV memory until sequences of another adapter have run, so other adapters are tried.
     for (let tries = this.#rotation?.count ?? 1; !this.#fill(batch); tries--) {
       if (tries <= 1 || !this.#rotation?.pass(this.#slots.running)) return false;
     }
@@ -234,7 +237,10 @@ export class Scheduler<S extends Sequence> {
     sequence.computed++;
   }
 
-  /** Discards the logits after a sequence's last token, so that the token is fed again. Requires the capability `truncate`. */
+  /**
+   * Marks the last token of a sequence as not computed, so that the next step computes its logits again. Requires the
+   * capability `truncate`.
+   */
   feedAgain(sequence: S): void {
     sequence.computed--;
   }
@@ -247,7 +253,7 @@ export class Scheduler<S extends Sequence> {
     this.#budget.endStep(stepMs, promptTokens === 0 && this.#prompts.length > 0);
   }
 
-  /** Marks an adapter that no new sequence uses. The KV of its sequences is not cached when they end. */
+  /** Retires an adapter: no new sequence will use it, and the KV of its sequences is not cached when they end. */
   retireAdapter(adapter: number): void {
     this.#leaving.add(adapter);
   }
@@ -261,8 +267,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Throws unless every sequence is in exactly the collection of its state, and the counts of slots, tokens and bytes are
-   * consistent.
+   * Throws if a sequence is not in exactly the collection for its state, or if the counts of slots, tokens and bytes are
+   * inconsistent.
    */
   checkIntegrity(): void {
     this.#slots.checkIntegrity();
@@ -273,8 +279,8 @@ export class Scheduler<S extends Sequence> {
     if (this.#slotlessCount > this.#slotlessLimit) throw new Error(`${this.#slotlessCount} sequences have no slot`);
   }
 
-  // Admission. Waiting sequences get free slots first, then the slots of paused sequences, then a slot of a client that has
-  // more slots than theirs.
+  // Admission: gives waiting sequences free slots first, then the slots of paused sequences, then a slot of a client with more
+  // slots.
 
   #admit(): void {
     for (const one of [...this.#slots.running]) {
@@ -292,8 +298,7 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Takes the next waiting sequence by priority. If a client has waited for its share of slots (see SlotShares), its sequence
-   * comes first, whatever the priority.
+   * Takes the next waiting sequence by priority. If a client is owed a slot (see SlotShares), takes its next sequence instead.
    */
   #takeNext(): S {
     const overdue = this.#queue.hasPriorities ? this.#shares.overdue(this.#queue.next(), this.#nowMs) : null;
@@ -317,7 +322,7 @@ export class Scheduler<S extends Sequence> {
     return true;
   }
 
-  /** Gives a slot of another client to the client that is owed one, or several slots if its sequence needs more KV memory. */
+  /** Gives a slot of another client to a client that is owed one. Preempts several sequences if their KV memory is needed. */
   #admitByShare(): void {
     const claimant = this.#shares.claimant(this.#queue.next(), this.#nowMs);
     if (claimant === null) return;
@@ -356,14 +361,14 @@ export class Scheduler<S extends Sequence> {
       this.#decode(batch, progress, maxBatchTokens - batch.tokenCount);
       if (!isDue) this.#prefill(batch, progress, Math.min(this.#allowance(false), maxBatchTokens - batch.tokenCount));
     }
-    // The first step after a hold must feed decodes.
+    // The first step after decodes were held back must feed decodes.
     if (isHolding) progress.tokensSinceDecodes = Infinity;
     return batch.rowCount > 0;
   }
 
   /**
-   * Fills a step with either prompts or decodes. Prompts get consecutive steps until they have cost as much time as prompts may
-   * cost in one mixed step; then decodes get one step.
+   * Fills a step with either prompts or decodes, because the engine cannot mix them. Prompts get several consecutive steps,
+   * which together may take the time of the prompts in one mixed step. Then decodes get one step.
    */
   #fillOneKind(batch: Batch, progress: Progress<S>, isDue: boolean): void {
     if (this.#decodes.length === 0) progress.tokensSinceDecodes = 0;
@@ -375,8 +380,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Sorts the runnable sequences into #decodes and #prompts. This must happen before any row is added: if this step feeds a
-   * prompt up to its second last token, the sequence must not join the same step as a decode.
+   * Sorts the runnable sequences into #decodes and #prompts. Call it before rows are added: adding a row changes `computed`,
+   * and a sequence must not be in the same step both as a prompt and as a decode.
    */
   #collect(): void {
     this.#decodes.length = 0;
@@ -396,8 +401,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Whether a step may mix prompts and decodes. Always true while adapters take turns, because a quantum may be too short for
-   * separate steps.
+   * Whether a step may mix prompts and decodes. Always true while adapters take turns, because the turn of an adapter may be
+   * too short for separate steps.
    */
   get #mixesLengths(): boolean {
     return this.#model.capabilities.mixesLengths || this.#rotation?.isShared === true;
@@ -434,7 +439,7 @@ export class Scheduler<S extends Sequence> {
       return total <= (batch.rowCount === 0 ? maxBatchTokens : left) ? total : computed;
     }
     const length = Math.min(left, maxPrefillChunkTokens);
-    // Each token takes one row of logits. The row of the last token of the chunk is already reserved.
+    // With prompt logits, each token takes one row of logits. The row of the last token of the chunk is already reserved.
     if (wantsPromptLogits && computed < promptLength) {
       return Math.min(computed + Math.min(length, 1 + this.#logitsRowsLeft), total);
     }
@@ -466,8 +471,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Adds the row of a sequence that feeds its tokens up to `to`, and its draft. Returns false if KV memory is short; the
-   * sequence is then left out of this step.
+   * Adds the row of a sequence that feeds its tokens up to `to`, and its draft. Returns false if KV memory is short; this step
+   * then does not feed the sequence.
    */
   #addRow(batch: Batch, sequence: S, to: number): boolean {
     // An earlier row of this step may have preempted this sequence.
@@ -522,8 +527,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Queues a sequence that has been queued before. It becomes the next of its client, or is first of its priority if `atFront`
-   * (it lacks KV memory). A paused sequence is kept outside the queue.
+   * Puts a sequence back into the queue, ahead of the other sequences of its client. `atFront`: ahead of all sequences of its
+   * priority, because it lacked KV memory. A paused sequence is kept outside the queue.
    */
   #requeue(sequence: S, atFront: boolean): void {
     sequence.state = sequence.isPaused ? "preempted" : "waiting";
@@ -562,8 +567,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Maximum number of sequences without a slot. A sequence for which a slot is free only waits for the next step, so it does
-   * not count towards `maxQueue`.
+   * Maximum number of sequences without a slot. Free slots are added to `maxQueue`, because a sequence that will get a free
+   * slot waits only for the next step.
    */
   get #slotlessLimit(): number {
     return this.#limits.maxQueue + this.#slots.freeCount;
@@ -575,7 +580,7 @@ function setBlock({ blockedBy }: Sequence, block: "reader" | "grammar", isBlocke
   else blockedBy.delete(block);
 }
 
-/** Number of logits rows that are needed from a batch row that feeds a sequence up to `to`. */
+/** Number of rows of logits that a batch row needs if it feeds a sequence up to `to`. */
 function logitsWanted({ isPooled, wantsPromptLogits, computed, promptLength, total }: Sequence, to: number): number {
   if (isPooled) return 0;
   return wantsPromptLogits && computed < promptLength ? to - computed : Number(to === total);

@@ -14,7 +14,7 @@ export type SequenceState = "waiting" | "running" | "preempted" | "finished";
  */
 export type Block = "reader" | "grammar" | "prefix";
 
-/** State that all sequences of one request share. They are its choices, or the inputs of an embedding request. */
+/** State shared by all sequences of one request (its choices, or the inputs of an embedding request). */
 export interface SequenceRequest {
   /** Whether any sequence of the request has had a slot. */
   hasBegun: boolean;
@@ -72,7 +72,7 @@ export class Sequence {
   order = 0;
   /** Number of the step in which it was last fed. */
   step = 0;
-  /** Number of prompt tokens whose KV was found when it first got a slot; -1 before that. */
+  /** Number of prompt tokens whose KV was reused when the sequence first got a slot; -1 before that. */
   cachedTokens = -1;
   /** While blockedBy has "prefix": the running sequence that computes the first sharedPrefixTokens tokens of this prompt. */
   sharedPrefixOwner: Sequence | null = null;
@@ -81,8 +81,8 @@ export class Sequence {
   swapped: Uint8Array | null = null;
   swappedTokens = 0;
   /**
-   * Its first draftCount tokens are guesses of the tokens after `tokens[total - 1]`. A drafter writes them before a step, and
-   * that step verifies and clears them. Allocated by the first drafter that needs it.
+   * Drafted tokens (speculative decoding): the first draftCount entries are guesses of the tokens after `tokens[total - 1]`. A
+   * drafter writes them before a step, and the step verifies them. Allocated when first needed.
    */
   draft: Int32Array | null = null;
   draftCount = 0;

@@ -2,7 +2,7 @@
 import { mattersLess, type Sequence } from "./sequence.ts";
 
 export class SlotTable<S extends Sequence> {
-  /** In order of first admission. */
+  /** Running sequences, in order of first admission. */
   readonly running: S[] = [];
   readonly #count: number;
   /** Free slots in descending order, so that pop() returns the lowest. */

@@ -1,19 +1,19 @@
 // Step time model: estimates the duration of a step as the time of a pass over the weights, plus a cost per decode token, plus
-// a cost per prompt token. All three are learnt from measured steps. The scheduler uses it to decide how many prompt tokens may
-// join the decodes of a step, and speculation to find the cost of drafts. Callers pass in durations; it reads no clock.
+// a cost per prompt token. All three are learnt from measured steps. The scheduler uses the estimates to limit the prompt
+// tokens of a step, and speculation uses them to find the cost of drafts. Callers pass in durations; the model reads no clock.
 import type { StepTarget } from "./limits.ts";
 
 /**
- * Decay of the weight of earlier steps: each new step multiplies it by this factor, so the least-squares fit covers some dozen
- * steps. With 0.9 to 0.98, drafts over the measured decode times of five engines yield as many tokens as with a table of times
- * by size (bench scheduler).
+ * Factor by which each new step reduces the weight of earlier steps. At 0.92, the least-squares fit covers some dozen steps. In
+ * the scheduler benchmark with decode times of five engines, values from 0.9 to 0.98 yield as many tokens as a table of
+ * measured times.
  */
 const memory = 0.92;
-/** A measured time is limited to this many times its estimate, because disturbances only lengthen steps. Chosen by hand. */
+/** Measured times are capped at this multiple of the estimate, because disturbances only lengthen steps. Chosen by hand. */
 const believedFactor = 2;
 /**
- * Weight of the newest prompt measurement if it was slower or faster than the estimate. The faster one has more weight, so that
- * slow first steps are soon forgotten.
+ * Weight of a new prompt measurement that is slower than the estimate, and of one that is faster. The faster one weighs more,
+ * so that slow first steps are soon forgotten.
  */
 const slowerWeight = 0.2;
 const fasterWeight = 0.5;
@@ -22,7 +22,9 @@ const fasterWeight = 0.5;
  * measured. Chosen by hand.
  */
 const assumedShare = 0.25;
-/** Weight of the assumed cost of a token, in squared tokens of deviation per step. */
+/**
+ * Weight of the assumed cost of a token in the least-squares fit, per measured step. The unit is squared tokens of deviation.
+ */
 const assumptionWeight = 3e-3;
 /** Decay of the largest measured step size: it halves in some 34 steps. Chosen by hand. */
 const sizeMemory = 0.98;
@@ -65,14 +67,14 @@ export class StepTimeModel {
     return Math.max(line, this.#meanMs * Math.min(count / this.#meanTokens, 1));
   }
 
-  /** Maximum number of decode tokens in recent steps. The estimated time of larger steps is a guess. */
+  /** Largest number of decode tokens in recent steps. The estimated time of larger steps is a guess. */
   get mostDecodeTokens(): number {
     return Math.round(this.#mostTokens);
   }
 
   /**
-   * Returns the maximum number of prompt tokens in a step with `decodes` decodes that keeps it within the step target and
-   * within `mostMs`; null if no prompt has been measured yet.
+   * Returns the maximum number of prompt tokens in a step with `decodes` decodes, so that the step exceeds neither the step
+   * target nor `mostMs`; null if no prompt has been measured yet.
    */
   promptAllowance(decodes: number, mostMs = Infinity): number | null {
     if (this.#msPerPromptToken === 0) return null;
@@ -82,7 +84,8 @@ export class StepTimeModel {
 
   /**
    * Returns the maximum number of prompt tokens in a step of a sequence that has run without others for `aloneMs`. The step may
-   * take half of that time, but at most `longestLoneSteps` times `maxStepMs`, because a new request must wait for its end.
+   * take half of `aloneMs`, but at most `longestLoneSteps` times `maxStepMs`, because a new request must wait for the end of
+   * the step.
    */
   loneAllowance(aloneMs: number): number {
     if (this.#msPerPromptToken === 0) return 0;
@@ -112,8 +115,8 @@ export class StepTimeModel {
   }
 
   /**
-   * Slope of the fit: cost of one more decode token, in ms. Until step sizes differ, the cost of a prompt token is the best
-   * guess.
+   * Slope of the fit: cost of one more decode token, in ms. Until steps of different sizes have been measured, the estimate is
+   * close to the cost of a prompt token.
    */
   get #msPerToken(): number {
     const share = this.#meanMs / this.#meanTokens;

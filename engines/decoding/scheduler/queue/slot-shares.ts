@@ -4,14 +4,13 @@ import { mattersLess, type Sequence } from "../sequence.ts";
 
 /** Maximum number of slots that pass between clients in one share period, however many clients wait. Chosen by hand. */
 const changesPerPeriod = 16;
-/** Number of searches for a claimant in one share period. Chosen by hand. */
+/** Maximum number of checks in one share period whether a client is owed a slot. Chosen by hand. */
 const looksPerPeriod = 64;
 /** Waiting time of a client without any slot, as a part of the share period. Chosen by hand. */
 const firstSlotPart = 1 / 32;
 /**
- * A sequence whose KV cannot be kept must be prefilled again. The client that gets its slot must have waited for this many
- * times the duration of that prefill, and the next such change must wait for the same time. So at most a ninth of the time is
- * spent on repeated prefills.
+ * Minimum waiting time before a sequence whose KV cannot be kept loses its slot, as a multiple of the time to prefill it again.
+ * The same time must pass before the next such loss. So at most a ninth of the time is spent on repeated prefills.
  */
 const waitPerLoss = 8;
 
@@ -27,20 +26,17 @@ interface Client {
 
 /**
  * Fair sharing of slots between clients. A slot normally passes to another client when a sequence ends. Without a share period,
- * long outputs of one client would keep other clients waiting for as long as they last.
- *
+ * other clients would have to wait until the long outputs of one client end.
  * A client's wait begins when its next sequence was queued or when the client last got a slot, whichever is later. The client
  * is owed a slot if it has waited for a share period (for a small part of one if it has no slot) and another client has at
  * least two slots more. Then a sequence of the client with the most slots loses its slot: the least important one, as in
  * preemption for memory (see mattersLess).
- *
- * The difference of two prevents slots from moving back and forth: after the change, the loser has no claim to take the slot
- * back. The client with the fewest slots goes first, then the one that has waited longest. So a client gets one slot in a
- * period, and many new clients get theirs one after another. Clients that have one slot each never take turns within a
- * sequence. A new client then waits until a sequence ends, and after a share period it is the first to get the free slot.
- *
- * Priority does not count between clients, because a client could otherwise keep all slots by requesting a high priority.
- * Within a client it does count: a client claims a slot for its next sequence by priority.
+ * The required difference of two slots prevents slots from moving back and forth: after the change, the loser is not owed a
+ * slot. The client with the fewest slots goes first, then the client that has waited longest. So a client gets one slot in a
+ * period, and many new clients get their slots one after another. If each client has only one slot, no sequence loses its slot.
+ * A new client then waits until a sequence ends, and after a share period it is the first to get a free slot.
+ * Priorities of different clients are not compared, because a client could otherwise keep all slots by requesting a high
+ * priority. Priorities decide which sequence of a client gets the slot.
  */
 export class SlotShares<S extends Sequence> {
   readonly #periodMs: number;
@@ -83,7 +79,10 @@ export class SlotShares<S extends Sequence> {
     this.#of(client).slots--;
   }
 
-  /** Makes a claimant's client wait for another period, because its sequence did not fit although others gave up slots. */
+  /**
+   * Makes the client of a claimant wait for another period, because the sequence did not fit although other clients gave up
+   * slots.
+   */
   postpone({ client }: S, nowMs: number): void {
     const known = this.#of(client);
     known.servedMs = nowMs;
@@ -176,8 +175,8 @@ export class SlotShares<S extends Sequence> {
   }
 
   /**
-   * Whether a sequence may lose its slot to a claimant. If KV is lost, the claimant must have waited long enough in relation to
-   * the loss.
+   * Whether a sequence may lose its slot to a claimant. If its KV would be lost, the claimant must have waited for
+   * `waitPerLoss` times the time to compute that KV again.
    */
   #canPreempt(sequence: S, claimant: S, nowMs: number): boolean {
     if (this.#of(sequence.client).slots < this.#of(claimant.client).slots + 2) return false;

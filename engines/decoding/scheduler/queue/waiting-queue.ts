@@ -98,7 +98,7 @@ export class WaitingQueue<S extends Sequence> {
     }
   }
 
-  /** Takes a sequence from next() before all others. It counts as its client's turn. */
+  /** Removes a sequence that next() yielded, ahead of all others. Counts as the turn of its client. */
   takeAhead(sequence: S): void {
     if (!this.#removeFront(sequence)) this.#find(sequence)?.takeAhead(sequence);
     this.#removeEmpty();
@@ -156,9 +156,9 @@ export class WaitingQueue<S extends Sequence> {
   }
 
   /**
-   * Yields the sequences of a client that may lose their places, one request at a time. Preempted sequences come first, the
-   * latest first. Then follow sequences of requests that have not begun, and sequences that were preempted, lowest priority and
-   * newest first.
+   * Yields the sequences of a client that may lose their places, one request at a time. Sequences preempted for slow reading
+   * come first, the latest first. The queued ones follow, lowest priority and newest first: sequences of requests that have not
+   * begun, and sequences that are queued again after such a preemption.
    */
   *#newestRequests(client: string): Generator<readonly S[]> {
     const preempted = [...this.preempted].reverse().filter((one) => one.client === client);
