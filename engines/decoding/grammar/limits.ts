@@ -4,7 +4,10 @@
  * If computing a token mask takes longer than this, the matcher is slow: it no longer shares its thread with other matchers.
  */
 export const slowAnswerMs = 250;
-/** Time for which a compilation may continue after its last request has left. Starting another thread would take as long. */
+/**
+ * Time for which a compilation may continue after the last request for it was cancelled. Starting another thread would take as
+ * long.
+ */
 export const abandonedCompileMs = 250;
 /**
  * A compilation that takes longer than this is slow. A schema of an open object takes some 20 ms for each letter of its

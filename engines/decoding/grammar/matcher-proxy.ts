@@ -1,5 +1,5 @@
 // MatcherProxy: the step loop's handle of one matcher. The matcher itself runs on a grammar thread. It can be moved to another
-// thread, which replays the tokens that it has seen.
+// thread, which replays the earlier tokens of its sequence.
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Allowed, Matcher } from "./matcher.ts";
@@ -37,7 +37,7 @@ export class MatcherProxy implements Matcher {
   readonly pace = new Pace(performance.now());
   /** Whether it is too slow to share a thread with quick matchers. */
   isSlow = false;
-  /** Number of its threads that have ended for an unknown reason. */
+  /** Number of threads that ended for an unknown reason while they ran this matcher. */
   losses = 0;
   readonly #keeper: MatcherKeeper;
   #buffer: MatcherBuffer;

@@ -79,7 +79,7 @@ export class MatcherThreads {
     }
   }
 
-  /** Moves a slow matcher to another thread than the other matchers. `isBusy`: its thread is working for it now. */
+  /** Separates a slow matcher from the other matchers of its thread. `isBusy`: the thread is working for this matcher now. */
   #isolate(matcher: MatcherProxy, isBusy: boolean): void {
     const thread = this.#options.pool.all.find(({ matchers }) => matchers.has(matcher.id));
     matcher.isSlow = true;

@@ -16,7 +16,7 @@ export class Pace {
   slowMs = 0;
   #askedMs = 0;
   #tookMs = 0;
-  /** Time for which the step loop waited for the last token mask that was late. */
+  /** Time for which the step loop waited for the most recent late token mask. */
   #patienceMs = Infinity;
   #isOverdue = false;
 
@@ -25,8 +25,8 @@ export class Pace {
   }
 
   /**
-   * Whether the next token mask will probably be ready in time. False if one is overdue now, or if the last one took longer
-   * than the step loop last waited in vain.
+   * Whether the next token mask will probably be ready in time. False if a mask is overdue now, or if the last mask took longer
+   * than the step loop waited for the most recent late mask.
    */
   get isInTime(): boolean {
     return !this.#isOverdue && this.#tookMs < this.#patienceMs;

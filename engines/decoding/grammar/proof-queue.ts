@@ -1,7 +1,7 @@
-// Proof queue: grammars that wait for their first compilation or are being compiled. Clients take turns. Slow grammars, and for
-// a while all grammars of the same clients, wait in the slow lane. The queue limits the total number of characters of the
-// grammars. Their number needs no limit of its own, because the number of waiting requests is limited. proofs.ts compiles the
-// grammars.
+// Proof queue: grammars that wait for their first compilation or are being compiled (by proofs.ts). Clients take turns. Slow
+// grammars wait in the slow lane. After a slow grammar, all grammars of the same client wait in the slow lane for a while. The
+// total number of characters of the grammars is limited. The number of grammars needs no limit, because the number of waiting
+// requests is limited.
 
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ClientPaces } from "../../../runtime/queues/client-paces.ts";
@@ -11,7 +11,10 @@ import type { CompiledGrammar } from "./matcher.ts";
 import type { NumberedSource } from "./thread/messages.ts";
 import type { GrammarThread } from "./thread.ts";
 
-/** Maximum total characters of waiting grammars. Each client may have at most as many as remain free for other clients. */
+/**
+ * Maximum total characters of waiting grammars. The characters of one client may not exceed those that remain free for other
+ * clients.
+ */
 const maxCharacters = 64 * 2 ** 20;
 /** Value of the Retry-After header if the queue is full. */
 const retryAfterSeconds = 5;
@@ -26,7 +29,7 @@ export interface Asker {
 
 export interface Proof extends NumberedSource {
   readonly digest: string;
-  /** The client in whose turn the grammar is compiled: the client of one of the askers. */
+  /** The client in whose turn the grammar is compiled. It is the client of one of the waiting requests. */
   client: string;
   readonly askers: Set<Asker>;
   lane: Lane;
@@ -40,7 +43,7 @@ export class ProofQueue {
   /** All grammars that wait or are being compiled, by digest. */
   readonly #byDigest = new Map<string, Proof>();
   readonly #waiting: Readonly<Record<Lane, FairQueue<Proof>>> = { quick: new FairQueue(), slow: new FairQueue() };
-  /** Number of characters of these grammars, by client and in total. */
+  /** Total number of characters of the grammars in the queue, by client and for all clients. */
   readonly #charactersOf = new Map<string, number>();
   #characters = 0;
 
@@ -83,7 +86,7 @@ export class ProofQueue {
     this.#waiting.slow.putBack(proof);
   }
 
-  /** Assigns a grammar to the turns of another client. */
+  /** Moves a grammar to the turns of another client, which is also charged for its characters. */
   handOver(proof: Proof, client: string): void {
     const isWaiting = proof.thread === null;
     if (isWaiting) this.#waiting[proof.lane].remove(proof);

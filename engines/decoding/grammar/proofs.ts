@@ -1,7 +1,8 @@
 // Proofs: runs the first compilation of each grammar. A compilation may abort, hang or fill the memory and so end its thread.
 // Therefore it runs on a thread without matchers, one grammar at a time. A slow compilation continues in a separate lane, also
-// one at a time, while quick ones run in parallel. A trusted client does not wait for quick grammars of other clients. A
-// grammar for which no request waits is not compiled. The limit of waiting requests is shared fairly between clients.
+// one at a time, while quick ones run in parallel. A client whose recent grammars were quick is trusted: it does not wait for
+// the quick grammars of other clients. A grammar for which no request waits is not compiled. The limit of waiting requests is
+// shared fairly between clients.
 
 import type { ServerError } from "../../../runtime/errors.ts";
 import { ClientPaces } from "../../../runtime/queues/client-paces.ts";
@@ -54,8 +55,8 @@ export class Proofs {
       proof.askers.add(asker);
       this.#askers.set(asker, proof);
       this.#shares.add(client);
-      // Only after the new asker has been added: the displaced askers may have been the only ones of the same grammar, which
-      // would then be abandoned.
+      // Displaced requests leave only after the new one has been added. If they were the only ones that wait for the same
+      // grammar, it would otherwise be abandoned.
       for (const one of displaced) this.#leave(one, displacedAsker());
       this.#startNext();
     });
@@ -146,7 +147,7 @@ export class Proofs {
     proof.thread = null;
     this.#running[proof.lane].delete(proof);
     if (proof.isPutBack) this.#putBack(proof);
-    // Lets the askers continue first: if they open a matcher at once, it stays on this thread.
+    // Lets the waiting requests continue first: if they open a matcher at once, it stays on this thread.
     setImmediate(() => this.#startNext());
   }
 

@@ -10,7 +10,7 @@ import type { NumberedSource, WorkerOrder, WorkerReport, WorkerSetup } from "./t
 
 /** Maximum time until a thread is ready. Reading a large vocabulary takes a second on an idle machine. */
 const startLimitMs = 60_000;
-/** Maximum time counted between two checks, because the whole process may have been stopped in between. */
+/** Maximum time counted between two checks, because the whole process may have been stopped between them. */
 const longestLookMs = 1000;
 /** Minimum share of a processor core that a working thread is assumed to get. */
 const leastShare = 0.1;
@@ -28,7 +28,7 @@ export class GrammarThread {
   readonly control = new Control();
   /** Matchers by id. No grammar has the same id as a matcher. */
   readonly matchers = new Map<number, MatcherProxy>();
-  /** Whether it is compiling a source for the first time. */
+  /** Whether it is compiling a grammar for the first time. */
   isProving = false;
   /** Whether it uses too much memory and gets no new work. */
   isFull = false;
@@ -187,8 +187,8 @@ export class GrammarThread {
   }
 
   /**
-   * Time, by performance.now(), at which a matcher was last opened for a grammar that had a matcher here before; -Infinity if
-   * never.
+   * Time, by performance.now(), of the last reuse: a matcher was opened for a grammar that had a matcher on this thread before.
+   * -Infinity if never.
    */
   get lastReuseMs(): number {
     return this.#lastReuseMs;
@@ -268,7 +268,8 @@ function startCompilation(source: GrammarSource): Compilation {
   const done = new Promise<number>((resolve, reject) => {
     settle = (result) => (typeof result === "number" ? resolve(result) : reject(result));
   });
-  // There may be no waiting request: a thread compiles a known grammar again for a matcher. So a rejection may be unhandled.
+  // A thread also compiles a known grammar again for a matcher. No request waits for that result, so a rejection may have no
+  // other handler.
   done.catch(() => undefined);
   return { source, done, settle };
 }

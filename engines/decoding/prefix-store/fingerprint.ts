@@ -10,7 +10,10 @@ const headBytes = 4 * 2 ** 20;
 const sampleCount = 128;
 const sampleBytes = 16 * 1024;
 
-/** Returns the sha256, in hex, of the sizes of the model's files, their first bytes, and samples up to their very end. */
+/**
+ * Returns the sha256, in hex, of the sizes of the model's files, their first bytes, and samples of the rest up to the last
+ * byte.
+ */
 export async function modelFingerprint(path: string): Promise<string> {
   const hash = createHash("sha256");
   for (const shard of shardPaths(path)) {

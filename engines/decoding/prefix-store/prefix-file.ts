@@ -5,7 +5,7 @@ import { createHash, type Hash } from "node:crypto";
 import { closeSync, constants, fstatSync, futimesSync, openSync, readSync, writeSync } from "node:fs";
 import type { PrefixKey } from "./prefix-list.ts";
 
-/** The model and the engine that a KV belongs to. Each engine has its own layout of KV. */
+/** Identifies the model and the KV layout of its engine. Stored KV can be used only with the same model and layout. */
 export interface StoreModel {
   /** Fingerprint of the model's files (see fingerprint.ts). */
   readonly fingerprint: string;
@@ -15,7 +15,7 @@ export interface StoreModel {
 
 /** The tokens of a prefix and its KV. */
 export interface PrefixContent extends PrefixKey {
-  /** Its KV in the engine's own format. */
+  /** KV in the engine's own format. */
   readonly bytes: Uint8Array;
 }
 
@@ -30,7 +30,7 @@ export class DamagedFile extends Error {}
 //      sha256 of all above
 //      the KV
 //      sha256 of all above except the first sha256
-// Numbers have the byte order of the machine, like those in the KV. With another byte order the version does not match.
+// Numbers have the byte order of the machine, like the KV. On a machine with another byte order, the version check fails.
 const magic = Buffer.from("troupeKV");
 const version = 1;
 const fixedBytes = 32;

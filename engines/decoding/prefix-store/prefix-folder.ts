@@ -1,6 +1,6 @@
 // Prefix folder: stores prefixes on disk in a subfolder for each model and a file for each prefix. The total size is limited:
 // the least recently used files of any model are removed first. Runs on the store's own thread. Other processes may use the
-// same folder. Files with other names are never touched.
+// same folder. Files whose names have another format are never touched.
 import { createHash, randomBytes } from "node:crypto";
 import { lstatSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";

@@ -23,8 +23,8 @@ export class PrefixList {
   }
 
   /**
-   * Adds a prefix that the list does not cover. If the new prefix begins with a prefix in the list, it replaces that one.
-   * Returns the replaced prefix, or null.
+   * Adds a prefix for which covers() returns false. If the new prefix begins with a prefix in the list, it replaces that
+   * prefix. Returns the replaced prefix, or null.
    */
   add(prefix: ListedPrefix): ListedPrefix | null {
     const covered = this.coveredBy(prefix);
@@ -46,8 +46,8 @@ export class PrefixList {
   }
 
   /**
-   * Returns the prefix in the list that `key` begins with; null: none. Every prefix between the two in the sort order also
-   * begins with it, so only the previous entry needs to be checked.
+   * Returns the prefix in the list that `key` begins with; null: none. Checks only the previous entry: any entry between the
+   * two would also begin with the returned prefix, and no prefix in the list is the beginning of another.
    */
   coveredBy(key: PrefixKey): ListedPrefix | null {
     const previous = this.#sorted[this.#placeOf(key) - 1];
@@ -55,8 +55,8 @@ export class PrefixList {
   }
 
   /**
-   * Returns the prefix with the longest common beginning; the one with the smaller file if two are equal; null if no token is
-   * in common.
+   * Returns the prefix with the longest common beginning; null if no token is in common. If two are equally long, returns the
+   * prefix with the smaller file.
    */
   longest(key: PrefixKey): { readonly prefix: ListedPrefix; readonly length: number } | null {
     const at = this.#placeOf(key);

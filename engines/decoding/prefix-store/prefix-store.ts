@@ -1,6 +1,6 @@
-// Prefix store: the step loop's interface to the KV of prompts in files that outlive the process. Finding is immediate, reading
-// is asynchronous, writing is deferred. A separate thread does disk work and checksums. If it cannot read or write, prefixes
-// are not found and are computed again; no request gets an error.
+// Prefix store: the step loop's interface to KV that is stored on disk and survives restarts. find() is immediate, read() is
+// asynchronous, and put() only queues a write. A separate thread reads and writes files and computes checksums. After a disk
+// error, prefixes are not found and are computed again; no request gets an error.
 import type { PrefixContent, StoreModel } from "./prefix-file.ts";
 import type { PrefixStoreOptions } from "./prefix-folder.ts";
 import { beginsWith, type ListedPrefix, type PrefixKey, PrefixList } from "./prefix-list.ts";
@@ -103,7 +103,7 @@ export class PrefixStore {
 
   /**
    * Queues a prefix to be written, if wants() returns true for it. The store owns `bytes` from now on. If too many writes are
-   * pending, the oldest are dropped. So before the process ends, call flush() after each put().
+   * pending, the oldest are dropped. To store all prefixes before the process ends, call flush() after each put().
    */
   put(adapter: string, tokens: Int32Array, bytes: Uint8Array): void {
     if (!this.wants(adapter, tokens)) return;

@@ -62,7 +62,7 @@ function answer(task: StoreTask, store: PrefixFolder): void {
   }
 }
 
-/** Sends a read prefix. Its buffers contain nothing else, so they are transferred instead of copied. */
+/** Sends a prefix that was read. Its buffers contain nothing else, so they are transferred instead of copied. */
 function sendContent(content: PrefixContent): void {
   send({ kind: "read", content }, [content.bytes.buffer as ArrayBuffer, content.tokens.buffer as ArrayBuffer]);
 }

@@ -110,8 +110,8 @@ export class Sampler {
   #load(logits: Float32Array, row: number): number {
     const start = row * this.vocabSize;
     assert(start + this.vocabSize <= logits.length, `row ${row} of ${logits.length / this.vocabSize} rows of logits`);
-    // This view of some 100 bytes is the only allocation: only set() copies at memory speed. It is not kept, because the memory
-    // of the logits is borrowed.
+    // set() copies at memory speed. Its view of some 100 bytes is the only allocation. The view is not kept, because the memory
+    // of the logits belongs to the engine.
     this.#kernel.row.set(logits.subarray(start, start + this.vocabSize));
     return start;
   }

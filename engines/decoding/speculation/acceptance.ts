@@ -5,8 +5,8 @@
 const ownTries = 32;
 const sharedTries = 512;
 /**
- * Number of a sequence's own attempts that weigh as much as the statistics of all sequences, and number of attempts of all
- * sequences that weigh as much as the prior.
+ * Weight of the statistics of all sequences, as a number of attempts of one sequence. Weight of the prior, as a number of
+ * attempts of all sequences.
  */
 const sharedWeight = 4;
 const priorWeight = 8;
@@ -27,7 +27,7 @@ class Tally {
     this.#tries[level] = (this.#tries[level] as number) * this.#decay + 1;
   }
 
-  /** Returns the share of hits if `weight` more attempts, with the share of hits `otherwise`, were added. */
+  /** Returns the share of hits after `weight` assumed attempts are added, of which the share `otherwise` are hits. */
   share(level: number, otherwise: number, weight: number): number {
     return ((this.#hits[level] as number) + weight * otherwise) / ((this.#tries[level] as number) + weight);
   }

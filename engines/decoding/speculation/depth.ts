@@ -8,7 +8,7 @@ export interface DraftSource {
   chance(position: number): number;
 }
 
-/** Minimum ratio of the expected rate to that of plain decoding; above 1, because estimates err. */
+/** Minimum ratio of the expected rate to that of plain decoding. It is above 1, because estimates may be wrong. */
 const worthwhile = 1.1;
 /** A token is not drafted if the chance that it will be used is lower. */
 const leastGain = 0.02;

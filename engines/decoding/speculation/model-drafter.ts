@@ -1,6 +1,6 @@
-// ModelDrafter: drafts with a smaller model. Its KV cache has the same slots as that of the target model, and reads a
-// sequence's missing tokens when a draft is wanted. Drafts are the likeliest tokens of the smaller model; each position takes
-// one batched step. Called only by Speculation.
+// ModelDrafter: drafts with a smaller model. Its KV cache has the same slots as that of the target model. Before it drafts for
+// a sequence, it feeds the tokens that its cache lacks (the backlog). It drafts the likeliest tokens; each position takes one
+// batched step. Called only by Speculation.
 import { Batch } from "../../batch.ts";
 import type { LoadedModel } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
@@ -12,11 +12,11 @@ interface Holding {
   readonly slot: number;
   /** Number of tokens of the sequence in the cache. */
   read: number;
-  /** Number of drafted tokens in the cache after them. The tokens belong to the sequence if they are accepted. */
+  /** Number of drafted tokens in the cache after the tokens of the sequence. Accepted drafts become tokens of the sequence. */
   drafted: number;
 }
 
-/** Number of backlog tokens read in one call before their time is known; also the minimum after that. */
+/** Minimum number of backlog tokens that are read in one call. It is also the maximum until the time per token is known. */
 const leastBacklogTokens = 32;
 /** A step with at most this number of tokens per sequence is measured as a decode step. */
 const fewTokens = 4;
@@ -60,7 +60,8 @@ export class ModelDrafter implements Drafter {
   draft(sequences: readonly Sequence[], depths: Int32Array, patienceMs: number): void {
     for (const sequence of sequences) sequence.draftCount = 0;
     this.#batch.clear();
-    // Sequences with a short backlog draft in this call, while the others read.
+    // Sequences with a short backlog come first, so that they draft in this call. The others read as much as `patienceMs`
+    // allows.
     this.#addBacklogs(sequences, 1, fewTokens, Infinity);
     this.#addBacklogs(sequences, fewTokens + 1, Infinity, this.#backlogTokens(patienceMs));
     this.#step(sequences);

@@ -1,14 +1,17 @@
 // Prompt lookup: drafts from the earlier tokens of the same sequence. If its last tokens occurred before, the tokens that
-// followed them may follow again. This costs next to nothing, so it predicts every token, whether a draft is used or not, and
+// followed them may follow again. Prompt lookup costs next to nothing, so it predicts every token, even if no draft is used. It
 // learns from each prediction how reliable it is. Used by Speculation. It runs no model.
 import type { Sequence } from "../scheduler/sequence.ts";
 import { Acceptance, SharedAcceptance } from "./acceptance.ts";
 import { TokenIndex } from "./token-index.ts";
 
-/** Levels of acceptance: level i is for matches of at least levelStart[i] tokens. `priors` are the assumed chances. */
+/**
+ * Acceptance is recorded by match length: level i is for matches of at least levelStart[i] tokens. `priors`: assumed chance of
+ * each level before any attempt.
+ */
 const levelStart = [2, 3, 4, 5, 7, 9, 13, 17, 33];
 const priors = [0.3, 0.45, 0.6, 0.7, 0.78, 0.85, 0.9, 0.94, 0.96];
-/** Maximum length up to which a new match is compared, because longer matches are not more reliable. */
+/** Maximum number of tokens that are compared to find the length of a new match. Longer matches are not more reliable. */
 const longestMatch = 40;
 /**
  * If the sequence has copied at least this number of earlier tokens and then differs, it probably continues the copy a little
@@ -16,8 +19,8 @@ const longestMatch = 40;
  */
 const copyLength = 8;
 /**
- * Number of tokens after the break in which the continuation is searched, and number of new tokens for which the search goes
- * on.
+ * Number of tokens after the break that are searched for the continuation, and number of new tokens after which the search
+ * stops.
  */
 const resumeReach = 24;
 
@@ -30,10 +33,7 @@ export class PromptLookup {
   readonly #sequence: Sequence;
   readonly #index: TokenIndex;
   readonly #acceptance: Acceptance;
-  /**
-   * Position of the earlier token that is expected to come next; 0: none. It is below `total`, so it can be the position of the
-   * last token.
-   */
+  /** Position of the earlier token that is expected to come next; 0: none. It is below `total`. */
   #cursor = 0;
   /** Number of tokens before the cursor that equal the last tokens of the sequence. */
   #matched = 0;
@@ -69,8 +69,7 @@ export class PromptLookup {
   }
 
   /**
-   * Writes the first `count` tokens of the draft. If the draft reaches the end of the sequence, it repeats itself from its
-   * beginning.
+   * Writes the first `count` tokens of the draft. If the copied tokens end at the end of the sequence, the draft repeats them.
    */
   write(draft: Int32Array, count: number): void {
     const { tokens, total } = this.#sequence;

@@ -186,8 +186,8 @@ export class Speculation {
   }
 
   /**
-   * Runs the drafter. If no sequence needs it for long, it is tried on one sequence; if the trial does not pay off, the next
-   * one comes after twice the time.
+   * Runs the drafter. If no sequence has needed it for `#idleLimit` steps, tries it on one sequence. Each further trial in a
+   * row doubles the limit.
    */
   #runDrafter(drafter: Drafter, stepMs: number): void {
     const isTrial = this.#forDrafter.length === 0;
@@ -200,7 +200,7 @@ export class Speculation {
       this.#forDrafter.push(nearest);
     }
     drafter.draft(this.#forDrafter, this.#drafterDepths, stepMs);
-    // The drafter may only have read a part of a backlog. The trial then continues in the next step.
+    // The drafter may have read only a part of a backlog. The trial then continues in the next step.
     if (!this.#forDrafter.some(hasDraft)) return;
     this.#idleSteps = 0;
     this.#idleLimit = isTrial ? Math.min(this.#idleLimit * 2, longestIdle) : shortestIdle;

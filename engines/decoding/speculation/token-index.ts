@@ -6,7 +6,7 @@
 export const longestRun = 4;
 export const shortestRun = 2;
 const runLengths = longestRun - shortestRun + 1;
-/** Minimum number of table slots per entry. A larger table keeps the probes short. */
+/** Minimum number of table slots per entry. More free slots mean fewer probes. */
 const spaciousness = 2;
 const smallestTable = 256;
 
@@ -16,8 +16,8 @@ export class TokenIndex {
   readonly #seed = Math.trunc(Math.random() * 2 ** 31) | 1;
   #length = 0;
   /**
-   * Each entry is the end position of a run's latest occurrence, times 4, plus the run's length minus the shortest length; 0 =
-   * free.
+   * Hash table with one entry for each run of tokens: 4 * end + (run length - shortestRun), where `end` is the end position of
+   * the run's latest occurrence. 0 = free.
    */
   #table: Int32Array;
 

@@ -1,5 +1,5 @@
-// Control: memory shared by one grammar thread and the model's thread. It contains wake-ups, the current work, and whether the
-// grammar thread has ended. Each of the two threads creates its own Control on the same memory.
+// Control: memory shared by one grammar thread and the model's thread. It contains a counter of wake-ups, the current work, and
+// whether the grammar thread has ended. Each of the two threads creates its own Control on the same memory.
 
 const word = { signal: 0, isAsleep: 1, current: 2, begun: 3, hasEnded: 4 };
 const wordCount = 5;
@@ -40,8 +40,8 @@ export class Control {
   }
 
   /**
-   * Called by the grammar thread when it has finished a piece of work. Call it before the result is handed over; if the thread
-   * ended in between, this work would be taken for the cause.
+   * Called by the grammar thread when it has finished a piece of work. Call it before the result is handed over, so that this
+   * work is not taken for the cause if the thread ends after that.
    */
   done(): void {
     Atomics.store(this.#words, word.current, 0);

@@ -1,6 +1,6 @@
-// Languages: pairs of the grammar engine and the vocabulary it sees. There is one for each set of control tokens that grammars
-// treat as text. Most grammars treat no control tokens as text. The tool calls of a model have one format, so usually only one
-// more set is needed.
+// Languages: each language combines a grammar engine with a vocabulary. There is one language for each set of control tokens
+// that grammars treat as text. Most grammars treat no control tokens as text. The tool calls of a model have one format, so
+// usually only one more set is needed.
 import type { CompiledGrammar } from "@mlc-ai/web-xgrammar";
 import type { GrammarSource } from "../../../grammar-source.ts";
 import { GrammarEngine } from "./library.ts";

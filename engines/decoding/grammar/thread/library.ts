@@ -101,8 +101,8 @@ function withoutPlace(line: string): string {
 }
 
 /**
- * Loads the library. The package is a script in a folder of ES modules; when it is imported as a module, it writes itself to
- * the global object. It reads its own address from `location` until its WebAssembly is set up.
+ * Loads the library. The package is a script in a folder of ES modules. If it is imported as a module, it writes itself to the
+ * global object. Until its WebAssembly is set up, it reads its own URL from the global `location`.
  */
 async function loadLibrary(): Promise<Library> {
   const name = "@mlc-ai/web-xgrammar";
@@ -141,8 +141,8 @@ class MemoryMeter {
   }
 
   /**
-   * Counts growth and throws above the limit. `hasRefused` is set for each call, because the engine first requests more memory
-   * than it needs, and less after a rejection.
+   * Counts growth and throws above the limit. `hasRefused` describes only the last call: the engine first requests more memory
+   * than it needs, and after a rejection requests less.
    */
   #count(bytes: number): void {
     this.hasRefused = this.grownBytes + bytes > this.#limitBytes;

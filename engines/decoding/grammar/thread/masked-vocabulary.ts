@@ -1,6 +1,6 @@
-// MaskedVocabulary: the vocabulary as the grammar engine sees it: which tokens are text, which tokens end a generation, and how
-// text is tokenised. Each grammar thread creates one from the model's file, and one more for each set of control tokens that
-// grammars treat as text (their names).
+// MaskedVocabulary: the vocabulary as the grammar engine sees it. It defines which tokens are text, which tokens end a
+// generation, and how text is tokenised. Each grammar thread creates one from the model's file, and one more for each set of
+// control tokens that grammars treat as text (the text is the token's name).
 import { readModelMetadata } from "../../../files/gguf/metadata.ts";
 import { FixedTokens } from "../../../text/tokenizer/fixed-tokens.ts";
 import { createVocabulary, type Vocabulary } from "../../../text/tokenizer/vocabulary.ts";
@@ -72,8 +72,8 @@ export class MaskedVocabulary {
   }
 
   /**
-   * Returns `text` without a trailing part that may be the beginning of a text that is encoded as one token, because the
-   * following text is not known yet.
+   * Removes the end of `text` if it may be the beginning of a text that is encoded as one token. Whether it is depends on the
+   * following text, which is not known yet.
    */
   settled(text: string): string {
     for (let length = Math.min(this.#longestBeginning, text.length); length > 0; length--) {
@@ -88,8 +88,8 @@ export class MaskedVocabulary {
   }
 
   /**
-   * Whether `mask` allows a token with more bytes than token `than`. If the text of `than` is forced, every such token begins
-   * with it. Fast if the mask allows few tokens, or nearly all.
+   * Whether `mask` allows a token with more bytes than token `than`. If the text of `than` is forced, all such tokens begin
+   * with that text. Fast if the mask allows few tokens, or nearly all.
    */
   allowsLonger(mask: Int32Array, than: number): boolean {
     const length = this.#length(than);

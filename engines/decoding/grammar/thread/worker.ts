@@ -131,7 +131,7 @@ function workedMs(): number {
   return (thread === null ? null : processorMs(thread)) ?? performance.now();
 }
 
-/** Does a piece of work whose duration the model's thread can check. Returns the time it took. */
+/** Does a piece of work, and lets the model's thread check its duration meanwhile. Returns the time it took. */
 async function timed(task: number, work: () => Promise<void>): Promise<number> {
   const started = performance.now();
   control.begin(task);

@@ -1,18 +1,21 @@
-// Layout of the kernel's memory. prepare() is called once, before everything else; nothing is allocated or moved after
-// it, so the host may keep its views.
+// Layout of the kernel's memory. prepare() is called once, before all other functions. After that, nothing is allocated
+// or moved, so the host may keep its views.
 //
-//   row         f32   the logits of one row, padded with -inf to whole blocks, so that no loop has a tail
-//   rowWeights  f32   the weight of each: e^((logit - peak) / temperature)
-//   maxima      v128  of each block, the four lanes' maxima; read as f32s, the maxima of four interleaved groups
-//   sums        f64   of each block, the summed weight
-//   ids, keys, weights   i32, u32, f32   a filter's candidates in id order (see select.ts)
-//   histogram   f64, then i32   of each bin, the summed weight, then the count
-//   mask        i32   a bit for each token of the row, four words a block
+//   row         f32   logits of one row, padded with -inf to whole blocks, so that no loop has a tail
+//   rowWeights  f32   weight of each token: e^((logit - peak) / temperature)
+//   maxima      v128  per block: maximum of each of the four SIMD lanes (every fourth token)
+//   sums        f64   per block: sum of the weights
+//   ids, keys, weights   i32, u32, f32   candidates of a filter, in id order (see select.ts)
+//   histogram   f64, then i32   per bin: sum of the weights, then number of candidates
+//   mask        i32   one bit per token of the row, four words per block
 
-/** Floats in a block. A block's maximum lets a pass skip the block; its sum lets a draw skip it. */
+/**
+ * Number of tokens in a block. A pass over the row skips a block if its maxima are too small. A draw skips a block by
+ * its sum.
+ */
 export const BLOCK: i32 = 128;
 export const BLOCK_BYTES: usize = <usize>BLOCK << 2;
-/** Bins of a histogram: one for each value of BIN_BITS bits. */
+/** Number of key bits that select a bin of the histogram. */
 export const BIN_BITS: i32 = 8;
 export const BINS: i32 = 1 << BIN_BITS;
 
@@ -30,7 +33,7 @@ export let weights: usize = 0;
 export let histogram: usize = 0;
 export let mask: usize = 0;
 
-/** Lays the memory out for rows of `vocabSize` floats and returns the address of the row. */
+/** Allocates the memory for rows of `vocabSize` logits. Returns the address of the row. */
 export function prepare(vocabSize: i32): usize {
   blockCount = (vocabSize + BLOCK - 1) / BLOCK;
   const rowBytes = <usize>blockCount * BLOCK_BYTES;

@@ -1,7 +1,7 @@
-// A grammar's mask over a row: a bit for each token, the lowest of word 0 first, set if the token may come next.
+// Grammar mask: one bit for each token of a row, set if the token may come next. Token 0 is the lowest bit of word 0.
 import { blockCount, mask, row } from "./layout";
 
-/** Sets tokens without their bit to -inf. */
+/** Sets the logit of each token whose mask bit is 0 to -inf. */
 export function restrict(): void {
   const words = mask + (<usize>blockCount << 4);
   const never = f32x4.splat(-Infinity);

@@ -1,28 +1,33 @@
-// Top-p over a whole row: finds the least likely token of the nucleus without sorting, for a nucleus of any size.
+// Top-p over a whole row: finds the least likely token of the nucleus (the smallest set of likeliest tokens with enough
+// weight). It does not sort, and the nucleus may have any size.
 import { ids, weights } from "./layout";
 import { NO_CEILING, gather, keepHeaviest, rank, reload, weighAll } from "./select";
 import { countAbove, massAbove, peak } from "./scan";
 
-/** Factor between two depths of the search, as a power of two of the weight. */
+/** Each step of the search lowers the floor until its weight is 2^DEPTH_STEP times smaller. */
 const DEPTH_STEP: f32 = 4;
-/** Powers of two below the peak at which a weight is 0. */
+/** Weights of 2^-WEIGHTLESS or less, relative to the peak, are 0 (see weigh). */
 const WEIGHTLESS: f32 = 126;
-/** Number of tokens small enough to gather. */
+/** Maximum number of tokens that are gathered. */
 const FEW: i32 = 1024;
-/** Halvings after which the remaining tokens are equal, or nearly: the cut among them is exact in any case. */
+/**
+ * Maximum number of halvings. After them, the remaining logits are equal or nearly equal. The cut among them is exact
+ * in any case.
+ */
 const MAX_HALVINGS: i32 = 32;
 
-/** The logit of the nucleus' least likely token, and the highest id of the nucleus with that logit. */
+/** Smallest logit in the nucleus, and the highest id of a token in the nucleus with that logit. */
 export let nucleusFloor: f32 = 0;
 export let nucleusLast: i32 = 0;
 
-// floor <= the wanted logit < ceiling; massOver and countOver are of the tokens at or above the ceiling.
+// The wanted logit is in [floor, ceiling). massOver and countOver: total weight and number of the tokens at or above
+// the ceiling.
 let floor: f32 = 0;
 let ceiling: f32 = NO_CEILING;
 let massOver: f64 = 0;
 let countOver: i32 = 0;
 
-/** Finds the smallest set of likeliest tokens of a weighed row that weighs `target`. */
+/** Finds the smallest set of likeliest tokens whose total weight reaches `target`. Call it after weighRow(). */
 export function findNucleus(scale: f32, target: f64): void {
   narrow(bracket(scale, target), target);
   let count = gather(floor, ceiling);
@@ -30,7 +35,7 @@ export function findNucleus(scale: f32, target: f64): void {
   weighAll(count, scale);
   count = keepHeaviest(count, target - massOver);
   reload(count);
-  nucleusFloor = count > 0 ? peak : floor; // none: rounding left the sum of all below the target
+  nucleusFloor = count > 0 ? peak : floor; // count is 0 if rounding keeps all weights together below the target
   nucleusLast = i32.MAX_VALUE;
   for (let i = 0; i < count; i++) {
     const logit = load<f32>(weights + (<usize>i << 2));
@@ -41,8 +46,8 @@ export function findNucleus(scale: f32, target: f64): void {
 }
 
 /**
- * Lowers the floor until the tokens above it weigh `target`, or no weight is left. Returns the number of tokens between
- * floor and ceiling.
+ * Lowers the floor until the tokens at or above it have a total weight of `target`, or no token below it has weight.
+ * Returns the number of tokens in [floor, ceiling).
  */
 function bracket(scale: f32, target: f64): i32 {
   const step = DEPTH_STEP / scale;
@@ -60,7 +65,7 @@ function bracket(scale: f32, target: f64): i32 {
   return 0;
 }
 
-/** Halves the interval until few of the `between` tokens in it are left. */
+/** Halves the interval [floor, ceiling) until at most FEW tokens are in it. `between`: their number at the start. */
 function narrow(between: i32, target: f64): void {
   for (let halving = 0; between > FEW && halving < MAX_HALVINGS; halving++) {
     const middle = floor / 2 + (isNaN<f32>(ceiling) ? peak : ceiling) / 2;

@@ -1,5 +1,5 @@
-// Sampling kernel: the functions that the host may call on the row in memory. One row at a time, no state except the
-// buffers of layout.ts; row-kernel.ts on the host's side specifies the results.
+// Sampling kernel: the functions that the host may call. They work on one row of logits in memory and have no state
+// except the buffers of layout.ts. row-kernel.ts specifies the results.
 import { ids, weights } from "./layout";
 import { findNucleus, nucleusFloor, nucleusLast } from "./nucleus";
 import { cutRow, findPeak, peak, pick, scan, walk, weighRow } from "./scan";
@@ -11,14 +11,15 @@ export { idsAt, maskAt, prepare, weightsAt } from "./layout";
 export { restrict } from "./mask";
 export { scan, weighRow } from "./scan";
 
-/** The likeliest token; -1 if there is none. */
+/** Returns the token with the largest logit, the lowest id among equals; -1 if no token can be chosen. */
 export function argmax(): i32 {
   return scan() == -Infinity ? -1 : findPeak();
 }
 
 /**
- * Draws a token with the uniform number `u` from the tokens that top-k (0 = off), top-p (1 = off) and min-p leave.
- * `scale` is log2(e) / temperature; min-p is the distance from the peak at which it cuts (infinite = off).
+ * Draws a token from the tokens that remain after top-k (0 = off), top-p (1 = off) and min-p. `scale`: log2(e) /
+ * temperature. `minDistance`: min-p as the maximum distance of a logit from the largest one (infinite = off). `u`:
+ * uniform random number, 0 <= u < 1.
  */
 export function draw(scale: f32, topK: i32, topP: f64, minDistance: f32, u: f64): i32 {
   if (scan() == -Infinity) return -1;

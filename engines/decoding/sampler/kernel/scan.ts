@@ -1,13 +1,16 @@
-// Passes over a whole row: its maximum, its weights and their sums, and a draw by them. A NaN loses every comparison
-// here, so it counts as -inf.
+// Passes over a whole row: they find the maximum, compute the weights and their sums, and draw a token. Comparisons
+// with NaN are false, so NaN counts as -inf.
 import { BLOCK, BLOCK_BYTES, blockCount, maxima, row, rowEnd, rowWeights, sums } from "./layout";
 
 /** The largest logit of the last scan(); -inf if no token can be chosen. */
 export let peak: f32 = 0;
-/** Number of tokens that the last massAbove() found. */
+/** Number of tokens at or above the floor of the last massAbove() call. */
 export let countAbove: i32 = 0;
 
-/** Computes every block's maxima and the row's, which the following passes over this row need. */
+/**
+ * Computes the maxima of all blocks and of the row. Returns the maximum of the row. Call it before any other pass over
+ * a row.
+ */
 export function scan(): f32 {
   let best = f32x4.splat(-Infinity);
   let out = maxima;
@@ -32,7 +35,7 @@ export function scan(): f32 {
   return peak;
 }
 
-/** The lowest id whose logit is the peak. */
+/** Returns the lowest id of a token with the largest logit. */
 export function findPeak(): i32 {
   const wanted = f32x4.splat(peak);
   let block = 0;
@@ -43,7 +46,7 @@ export function findPeak(): i32 {
   return (<i32>(at - row) >> 2) + ctz(hits);
 }
 
-/** Whether a block has a logit at or above all lanes of `least`. */
+/** Whether a block has a logit >= `least`, which has the same value in all lanes. */
 // @ts-ignore: decorator
 @inline
 export function reaches(block: i32, least: v128): bool {
@@ -51,9 +54,9 @@ export function reaches(block: i32, least: v128): bool {
 }
 
 /**
- * 2^(scale * (x - top)) in each lane, for x <= top: a fifth-degree polynomial on [-1/2, 1/2], relative error below 1e-6
- * near the top. Adding `round` leaves the nearest integer in the low bits of the mantissa, ready to become an exponent.
- * Denormal results, and NaN, become 0.
+ * Computes 2^(scale * (x - top)) in each lane, for x <= top. Uses a polynomial of degree 5 on [-1/2, 1/2]; near the
+ * top, the relative error is below 1e-6. Adding `round` leaves the nearest integer in the low bits of the mantissa,
+ * from where it is shifted into the exponent. Results that would be denormal, and NaN, become 0.
  */
 // @ts-ignore: decorator
 @inline
@@ -71,7 +74,10 @@ export function weigh(x: v128, top: v128, scale: v128): v128 {
   return v128.and(power, f32x4.gt(z, f32x4.splat(-126)));
 }
 
-/** Computes the weights of the whole row; `scale` is log2(e) / temperature. Returns the sum. */
+/**
+ * Computes the weights of all tokens and the sums of the blocks. `scale`: log2(e) / temperature. Returns the total
+ * weight.
+ */
 export function weighRow(scale: f32): f64 {
   const top = f32x4.splat(peak);
   const factor = f32x4.splat(scale);
@@ -94,7 +100,7 @@ export function weighRow(scale: f32): f64 {
   return all;
 }
 
-/** The summed weight of the tokens of a weighed row whose logit is at or above `floor`. */
+/** Returns the total weight of the tokens whose logit is at or above `floor`. Call it after weighRow(). */
 export function massAbove(floor: f32): f64 {
   const least = f32x4.splat(floor);
   let mass: f64 = 0;
@@ -116,7 +122,8 @@ export function massAbove(floor: f32): f64 {
 }
 
 /**
- * Keeps the weight of the tokens above `floor`, and of those exactly at it up to the id `lastEqual`. Returns the sum.
+ * Keeps the weights of the tokens above `floor`, and of the tokens equal to `floor` with an id of at most `lastEqual`.
+ * Returns the total weight of these tokens.
  */
 export function cutRow(floor: f32, lastEqual: i32): f64 {
   const lastBlock = lastEqual / BLOCK;
@@ -144,7 +151,10 @@ function dropEqual(floor: f32, from: usize, to: usize): void {
   for (let at = from; at < to; at += 4) if (load<f32>(row + at) == floor) store<f32>(rowWeights + at, 0);
 }
 
-/** The token at `target` of a weighed row's summed weight, in id order: first the block by its sum, then inside it. */
+/**
+ * Returns the token at which the running sum of the weights, in id order, exceeds `target`. Finds the block by its sum,
+ * then the token in the block.
+ */
 export function pick(target: f64): i32 {
   let found = 0;
   for (let block = 0; block < blockCount; block++) {
@@ -157,7 +167,9 @@ export function pick(target: f64): i32 {
   return found * BLOCK + walk(rowWeights + <usize>found * BLOCK_BYTES, BLOCK, target);
 }
 
-/** The first of `count` weights at which their running sum exceeds `target`; never a weight of 0. */
+/**
+ * Returns the index of the first of `count` weights at which their running sum exceeds `target`. Skips weights of 0.
+ */
 export function walk(start: usize, count: i32, target: f64): i32 {
   let last = 0;
   for (let i = 0; i < count; i++) {

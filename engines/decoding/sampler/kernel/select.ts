@@ -1,15 +1,18 @@
-// Candidates of the filters: gathers the few likely tokens of a row and keeps the likeliest of them, without sorting.
-// Candidates stay in id order, so among equal logits the lower id wins.
+// Candidates of the filters: the few likely tokens of a row are gathered, then the likeliest of them are kept, without
+// sorting. Candidates stay in id order, so among equal logits the lower id wins.
 import { BINS, BIN_BITS, BLOCK_BYTES, blockCount, histogram, ids, keys, maxima, row, weights } from "./layout";
 import { peak, reaches, weigh } from "./scan";
 
-/** For gather(): no ceiling. Nothing is at or above NaN. */
+/** Argument of gather() for no ceiling: no logit compares as >= NaN. */
 export const NO_CEILING: f32 = NaN;
 
 const LOWEST: f32 = -3.4028234663852886e38;
 const TINY: f64 = 1e-300;
 
-/** Collects the ids and, as weights, the logits of all tokens with floor <= logit < ceiling; -inf and NaN never. */
+/**
+ * Gathers the tokens with floor <= logit < ceiling: their ids, and their logits in `weights`. Skips -inf and NaN.
+ * Returns their number.
+ */
 export function gather(floor: f32, ceiling: f32): i32 {
   const least = f32x4.splat(max(floor, LOWEST));
   const above = f32x4.splat(ceiling);
@@ -32,7 +35,10 @@ export function gather(floor: f32, ceiling: f32): i32 {
   return <i32>(count >> 2);
 }
 
-/** Computes a key from each logit among the weights: the number of floats below the peak. Lower keys are likelier. */
+/**
+ * Computes the key of each candidate from its logit in `weights`. The key is the number of floats between the logit and
+ * the peak, so lower keys are likelier.
+ */
 export function rank(count: i32): void {
   const top = orderedBits(f32x4.splat(peak));
   for (let at: usize = 0; at < <usize>count << 2; at += 16) {
@@ -40,7 +46,7 @@ export function rank(count: i32): void {
   }
 }
 
-/** Turns the logits among the weights into weights. */
+/** Replaces the candidates' logits in `weights` by their weights. */
 export function weighAll(count: i32, scale: f32): void {
   const top = f32x4.splat(peak);
   const factor = f32x4.splat(scale);
@@ -49,14 +55,14 @@ export function weighAll(count: i32, scale: f32): void {
   }
 }
 
-/** Restores the candidates' logits among the weights. */
+/** Replaces the contents of `weights` by the candidates' logits. */
 export function reload(count: i32): void {
   for (let at: usize = 0; at < <usize>count << 2; at += 4) {
     store<f32>(weights + at, load<f32>(row + (<usize>load<i32>(ids + at) << 2)));
   }
 }
 
-/** Gives every candidate the weight 1, so keepHeaviest counts. */
+/** Sets the weight of every candidate to 1, so that keepHeaviest() keeps a given number of candidates. */
 export function countAll(count: i32): void {
   for (let at: usize = 0; at < <usize>count << 2; at += 16) v128.store(weights + at, f32x4.splat(1));
 }
@@ -67,7 +73,10 @@ export function sumAll(count: i32): f64 {
   return sum;
 }
 
-/** Keeps the smallest set of likeliest candidates whose weight reaches `target`, at least one. Returns their number. */
+/**
+ * Keeps the smallest set of likeliest candidates whose total weight reaches `target`, at least one. Returns their
+ * number.
+ */
 export function keepHeaviest(count: i32, target: f64): i32 {
   findCut(count, max(target, TINY));
   let kept: usize = 0;
@@ -96,7 +105,10 @@ export function keepAbove(count: i32, floor: f32): i32 {
   return <i32>(kept >> 2);
 }
 
-/** A floor that at least `count` tokens reach: each of the row's interleaved groups has a token at its maximum. */
+/**
+ * Returns a floor that at least `count` tokens reach: the `count`-th largest of all block maxima, each of which is the
+ * logit of one token. Returns the lowest finite float if there are too few maxima.
+ */
 export function floorOf(count: i32): f32 {
   const groups = blockCount << 2;
   if (count >= groups) return LOWEST;
@@ -111,7 +123,10 @@ export function floorOf(count: i32): f32 {
   return floor;
 }
 
-/** Sorts the candidates by key; equal keys stay in id order. For the few tokens that logprobs report. */
+/**
+ * Sorts the candidates by key; equal keys stay in id order. An insertion sort is enough, because logprobs report few
+ * tokens.
+ */
 export function sort(count: i32): void {
   for (let i = 1; i < count; i++) {
     const key = load<u32>(keys + (<usize>i << 2));
@@ -125,15 +140,16 @@ export function sort(count: i32): void {
   }
 }
 
-// The cut: candidates with key < cutLow are all kept; those with cutLow <= key <= cutHigh have one key and are kept in
-// id order while cutWeight > 0.
+// Result of findCut(). Candidates with key < cutLow are kept. Candidates with cutLow <= key <= cutHigh have the same
+// key and are kept in id order while cutWeight > 0.
 let cutLow: u32 = 0;
 let cutHigh: u32 = 0;
 let cutWeight: f64 = 0;
 
 /**
- * Finds the cut by histograms of the keys. Each covers the bin of the previous one in which the summed weight reaches
- * `target`, until that bin is one key or one candidate.
+ * Finds the cut with histograms of the keys. The first histogram covers all keys. Each further one covers the bin of
+ * the previous one in which the running sum of the weights reaches `target`. Ends when that bin has one key or one
+ * candidate.
  */
 function findCut(count: i32, target: f64): void {
   cutLow = 0;
@@ -151,7 +167,7 @@ function findCut(count: i32, target: f64): void {
       bin++;
     }
     if (bin == BINS) {
-      cutWeight = Infinity; // the target is the sum of all these, but for rounding
+      cutWeight = Infinity; // rounding keeps the sum of all bins below the target
       return;
     }
     cutLow += <u32>bin << shift;
@@ -192,7 +208,7 @@ function move(from: usize, to: usize): void {
   store<f32>(weights + to, load<f32>(weights + from));
 }
 
-/** The bits of a float as a signed integer of the same order. Adding 0 makes -0 equal to 0. */
+/** Converts floats to signed integers of the same order. Adding 0 turns -0 into 0. */
 // @ts-ignore: decorator
 @inline
 function orderedBits(x: v128): v128 {

@@ -27,14 +27,17 @@ interface Client {
 /**
  * Fair sharing of slots between clients. A slot normally passes to another client when a sequence ends. Without a share period,
  * other clients would have to wait until the long outputs of one client end.
+ *
  * A client's wait begins when its next sequence was queued or when the client last got a slot, whichever is later. The client
  * is owed a slot if it has waited for a share period (for a small part of one if it has no slot) and another client has at
  * least two slots more. Then a sequence of the client with the most slots loses its slot: the least important one, as in
  * preemption for memory (see mattersLess).
+ *
  * The required difference of two slots prevents slots from moving back and forth: after the change, the loser is not owed a
  * slot. The client with the fewest slots goes first, then the client that has waited longest. So a client gets one slot in a
  * period, and many new clients get their slots one after another. If each client has only one slot, no sequence loses its slot.
  * A new client then waits until a sequence ends, and after a share period it is the first to get a free slot.
+ *
  * Priorities of different clients are not compared, because a client could otherwise keep all slots by requesting a high
  * priority. Priorities decide which sequence of a client gets the slot.
  */
