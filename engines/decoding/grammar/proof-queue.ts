@@ -65,7 +65,7 @@ export class ProofQueue {
     return this.#waiting[lane].take();
   }
 
-  /** Takes the next grammar from the quick lane whose client is trusted according to `paces`. */
+  /** Takes the next grammar of a trusted client from the quick lane. `paces` knows which clients are trusted. */
   takeTrusted(paces: ClientPaces): Proof | undefined {
     return paces.takeTrusted(this.#waiting.quick);
   }
@@ -86,7 +86,7 @@ export class ProofQueue {
     this.#waiting.slow.putBack(proof);
   }
 
-  /** Moves a grammar to the turns of another client, which is also charged for its characters. */
+  /** Changes the client in whose turn the grammar is compiled. The characters of the grammar then count for that client. */
   handOver(proof: Proof, client: string): void {
     const isWaiting = proof.thread === null;
     if (isWaiting) this.#waiting[proof.lane].remove(proof);

@@ -95,8 +95,8 @@ export class ThreadPool {
   }
 
   /**
-   * Returns the idle threads that may get any work. Excludes the thread that is reserved for its grammars, and low-priority
-   * threads with a grammar that took long to compile.
+   * Returns the idle threads that can take any new work. Two kinds are left out: the thread that is reserved for its compiled
+   * grammars, and low-priority threads, which hold a grammar that took long to compile.
    */
   #claimable(): GrammarThread[] {
     const reservedFromMs = Math.max(performance.now() - reservedMs, ...this.all.map((thread) => thread.lastReuseMs));

@@ -47,8 +47,8 @@ export class PageTable {
   readonly #pages: Int32Array[];
   readonly #blocks: Int32Array;
   /**
-   * By slot: the number of tokens, and the number of settled tokens. Settled tokens are the first tokens, which are never
-   * overwritten. (Rejected drafts are overwritten.)
+   * By slot: the number of tokens, and the number of settled tokens (the first tokens, up to the first one that may still be
+   * overwritten because it is a draft).
    */
   readonly #tokens: Int32Array;
   readonly #settled: Int32Array;

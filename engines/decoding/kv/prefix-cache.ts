@@ -55,8 +55,8 @@ export class PrefixCache<S extends Sequence> {
   }
 
   /**
-   * Whether evicting copies may make room for `tokens` more tokens. False is certain; true is not, because copies may share
-   * blocks with running sequences.
+   * Whether evicting copies may make room for `tokens` more tokens. If false, it cannot. If true, the room may still be too
+   * small, because copies may share blocks with running sequences.
    */
   canMakeRoomFor(tokens: number): boolean {
     let blocks = this.#kv.freeBlocks;

@@ -46,8 +46,8 @@ export class PrefixList {
   }
 
   /**
-   * Returns the prefix in the list that `key` begins with; null: none. Checks only the previous entry: any entry between the
-   * two would also begin with the returned prefix, and no prefix in the list is the beginning of another.
+   * Returns the prefix in the list that `key` begins with; null: none. Only the entry before `key` in the sort order is
+   * checked. This is enough, because no prefix in the list is the beginning of another.
    */
   coveredBy(key: PrefixKey): ListedPrefix | null {
     const previous = this.#sorted[this.#placeOf(key) - 1];

@@ -115,8 +115,8 @@ export class StepTimeModel {
   }
 
   /**
-   * Slope of the fit: cost of one more decode token, in ms. Until steps of different sizes have been measured, the estimate is
-   * close to the cost of a prompt token.
+   * Slope of the fit: cost of one more decode token, in ms. Until steps of different sizes have been measured, it is close to
+   * an assumed cost (the cost of a prompt token if that is known).
    */
   get #msPerToken(): number {
     const share = this.#meanMs / this.#meanTokens;

@@ -200,7 +200,7 @@ export class Speculation {
       this.#forDrafter.push(nearest);
     }
     drafter.draft(this.#forDrafter, this.#drafterDepths, stepMs);
-    // The drafter may have read only a part of a backlog. The trial then continues in the next step.
+    // If the drafter has read only a part of a backlog, there is no draft yet, and the trial continues in the next step.
     if (!this.#forDrafter.some(hasDraft)) return;
     this.#idleSteps = 0;
     this.#idleLimit = isTrial ? Math.min(this.#idleLimit * 2, longestIdle) : shortestIdle;

@@ -40,8 +40,8 @@ export class Control {
   }
 
   /**
-   * Called by the grammar thread when it has finished a piece of work. Call it before the result is handed over, so that this
-   * work is not taken for the cause if the thread ends after that.
+   * Called by the grammar thread when it has finished a piece of work, before it hands over the result. If the thread ends
+   * later, this work is then not taken for the cause.
    */
   done(): void {
     Atomics.store(this.#words, word.current, 0);

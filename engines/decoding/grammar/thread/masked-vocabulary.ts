@@ -72,8 +72,8 @@ export class MaskedVocabulary {
   }
 
   /**
-   * Removes the end of `text` if it may be the beginning of a text that is encoded as one token. Whether it is depends on the
-   * following text, which is not known yet.
+   * Drops the last characters of `text` if they may be the beginning of a text that is encoded as one token. The characters
+   * that follow them are not known yet.
    */
   settled(text: string): string {
     for (let length = Math.min(this.#longestBeginning, text.length); length > 0; length--) {

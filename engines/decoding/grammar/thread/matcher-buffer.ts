@@ -30,8 +30,8 @@ export class MatcherBuffer {
   }
 
   /**
-   * Called on the model's thread: copies the answer, or asks the same question, in new memory to which the old grammar thread
-   * never writes.
+   * Called on the model's thread when a matcher moves to another thread. Returns a new buffer with the same answer, or with the
+   * same question if it has no answer yet. The old thread has no access to the new buffer.
    */
   copy(isAnswered: boolean): MatcherBuffer {
     const words = this.#words.length;

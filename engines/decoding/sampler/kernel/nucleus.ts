@@ -8,7 +8,7 @@ import { countAbove, massAbove, peak } from "./scan";
 const DEPTH_STEP: f32 = 4;
 /** Weights of 2^-WEIGHTLESS or less, relative to the peak, are 0 (see weigh). */
 const WEIGHTLESS: f32 = 126;
-/** Maximum number of tokens that are gathered. */
+/** The search interval is halved until at most this number of tokens is in it. */
 const FEW: i32 = 1024;
 /**
  * Maximum number of halvings. After them, the remaining logits are equal or nearly equal. The cut among them is exact
