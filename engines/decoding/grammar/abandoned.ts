@@ -1,4 +1,4 @@
-// The error that ends work for which no request waits any more. It is never sent to a client.
+// Error that stops grammar work because no request waits for it any more. It is never sent to a client.
 import { ServerError } from "../../../runtime/errors.ts";
 
 export function abandoned(): ServerError {

@@ -1,5 +1,5 @@
-// MatcherProxy: the step loop's handle of one matcher. The matcher itself runs on a grammar thread. It can be moved to another
-// thread, which replays the earlier tokens of its sequence.
+// MatcherProxy: the step loop's handle of one matcher. The matcher itself runs on a grammar thread. A matcher can be moved to
+// another thread, which then replays the earlier tokens of the sequence.
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Allowed, Matcher } from "./matcher.ts";
@@ -15,7 +15,7 @@ export interface ProvedGrammar extends NumberedSource {
   readonly compileMs: number;
 }
 
-/** Owner of the grammar threads. */
+/** The owner of the grammar threads, as a matcher sees it. */
 export interface MatcherKeeper {
   readonly vocabSize: number;
   /** Called when the token mask of a matcher has been used. `pace` already includes its time. */

@@ -9,7 +9,8 @@ import type { GrammarThread } from "./thread.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 
 /**
- * Number of threads of a matcher that may end for an unknown reason. After one more, the matcher is assumed to be the cause.
+ * Maximum number of threads that may end for an unknown reason while they serve the same matcher. After one more, the matcher
+ * is assumed to be the cause.
  */
 const maxLosses = 2;
 /** Maximum total time that one sequence may take for slow token masks. */
@@ -18,8 +19,8 @@ const slowLimitMs = 10_000;
 export interface MatcherThreadsOptions {
   readonly pool: ThreadPool;
   /**
-   * Maximum number of threads for matchers of quick grammars, and also the maximum number for matchers of grammars that take
-   * long to compile. Twice this number is allowed if an idle thread has already compiled the grammar.
+   * Maximum number of threads for matchers of quick grammars. The same limit applies to matchers of grammars that take long to
+   * compile. Twice this number is allowed if an idle thread has already compiled the grammar.
    */
   readonly maxShared: number;
   readonly compileLimitMs: number;
@@ -43,8 +44,8 @@ export class MatcherThreads {
   }
 
   /**
-   * Checks the limits of a matcher after its token mask has been used. Isolates a slow matcher, and fails one that took too
-   * much time in total.
+   * Checks the limits of a matcher after its token mask has been used. Separates a slow matcher from the others. Fails a
+   * matcher that took too much time in total.
    */
   answered(matcher: MatcherProxy): void {
     const { loadMs, slowMs: takenMs } = matcher.pace;

@@ -97,7 +97,7 @@ export class Proofs {
     for (const asker of [...this.#askers.keys()].reverse()) if (asker.client === client) yield [asker];
   }
 
-  /** Removes an asker that has left or was displaced. Does nothing if its promise has been settled. */
+  /** Removes a waiting request that was cancelled or displaced. Does nothing if its promise has been settled. */
   #leave(asker: Asker, reason: ServerError): void {
     const proof = this.#forget(asker);
     if (proof === undefined) return;
@@ -109,8 +109,8 @@ export class Proofs {
   }
 
   /**
-   * Abandons a grammar without askers. If it is being compiled in the quick lane, it continues for a while, because it may end
-   * before another thread would start.
+   * Drops a grammar for which no request waits. If it is being compiled in the quick lane, the compilation continues for a
+   * while, because it may end before another thread would have started.
    */
   #abandon(proof: Proof): void {
     if (proof.thread !== null && proof.lane === "quick") return;

@@ -9,7 +9,7 @@ import { GrammarThread } from "./thread.ts";
  * Number of threads that are kept when all are idle: the most recently reused one, with its compiled grammars, and a spare one.
  */
 const restingCount = 2;
-/** Time for which other idle threads are kept, because more work may come. */
+/** Time for which more than `restingCount` idle threads are kept, because more work may come. */
 const surplusMs = 5000;
 /** Time after a failed start during which no spare thread is started. */
 const restAfterFailureMs = 5000;

@@ -10,7 +10,7 @@ import type { NumberedSource, WorkerOrder, WorkerReport, WorkerSetup } from "./t
 
 /** Maximum time until a thread is ready. Reading a large vocabulary takes a second on an idle machine. */
 const startLimitMs = 60_000;
-/** Maximum time counted between two checks, because the whole process may have been stopped between them. */
+/** Maximum wall-clock time that is counted between two checks. The whole process may have been suspended between them. */
 const longestLookMs = 1000;
 /** Minimum share of a processor core that a working thread is assumed to get. */
 const leastShare = 0.1;
@@ -26,7 +26,7 @@ interface Compilation {
 
 export class GrammarThread {
   readonly control = new Control();
-  /** Matchers by id. No grammar has the same id as a matcher. */
+  /** Matchers by id. Ids are unique among matchers and grammars. */
   readonly matchers = new Map<number, MatcherProxy>();
   /** Whether it is compiling a grammar for the first time. */
   isProving = false;
@@ -138,7 +138,7 @@ export class GrammarThread {
     if (!this.#isReady && nowMs - this.#startedMs > startLimitMs) {
       this.end(failure(`it has not started within ${startLimitMs / 1000} s`));
     }
-    // The order of these reads matters: work that begins between them counts as new.
+    // `current` is read before `begun`, so that work that begins between the two reads counts as new.
     const task = this.control.current;
     const { begun } = this.control;
     const isSame = begun === this.#begunSeen;

@@ -38,7 +38,7 @@ export class PrefixCache<S extends Sequence> {
   readonly #limit: number;
   readonly #onEvict: PrefixCacheOptions["onEvict"];
   readonly #copies = new PrefixIndex<CachedPrefix>();
-  /** Least recently used first. */
+  /** Copies, least recently used first. */
   readonly #byUse = new Set<CachedPrefix>();
   readonly #running = new PrefixIndex<S>();
 
@@ -102,7 +102,7 @@ export class PrefixCache<S extends Sequence> {
     return found;
   }
 
-  /** Counts a cache lookup for a sequence, which found `reused` tokens. */
+  /** Counts a cache lookup that found `reused` tokens of a sequence. */
   count(sequence: S, reused: number): void {
     if (this.#limit === 0) return;
     this.statistics.lookups++;

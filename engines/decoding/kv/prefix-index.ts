@@ -49,7 +49,7 @@ export class PrefixIndex<H extends TokenHolder> {
 
   /**
    * Returns the usable holder with the longest common prefix within the first `limit` tokens of `wanted`; null if no common
-   * prefix is at least a block long. If several are equal, the one that was added first.
+   * prefix is at least a block long. If several are equal, returns the one that was added first.
    */
   longest(wanted: TokenHolder, limit: number, isUsable: (holder: H, length: number) => boolean): Match<H> | null {
     const levels: Set<H>[] = [];

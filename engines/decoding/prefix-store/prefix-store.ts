@@ -81,8 +81,8 @@ export class PrefixStore {
   }
 
   /**
-   * Reads the tokens and the bytes of a file. Returns null if it is missing, damaged or unreadable; it is then not found again.
-   * Simultaneous reads of a file share one result, so callers must not change it.
+   * Reads the tokens and the bytes of a file. Returns null if the file is missing, damaged or unreadable; find() then does not
+   * return it again. Simultaneous reads of a file share one result, so callers must not change it.
    */
   read({ name }: StoredPrefix): Promise<PrefixContent | null> {
     const underWay = this.#reading.get(name);
@@ -94,7 +94,10 @@ export class PrefixStore {
     return reading;
   }
 
-  /** Whether put() would store this prefix: it is long enough, and neither the store nor the queue has it or a longer one. */
+  /**
+   * Whether put() would store this prefix: it is long enough, and neither the store nor the queue contains it or a longer
+   * prefix that begins with it.
+   */
   wants(adapter: string, tokens: Int32Array): boolean {
     const key = { adapter, tokens };
     const isBeingWritten = this.#writing !== null && beginsWith(this.#writing, key);

@@ -1,7 +1,7 @@
 // Acceptance: estimates how often drafted tokens are right, by level (0 and up). A level is a range of match lengths, or a
 // position in a draft. The statistics of the sequence count most, then those of all sequences, then a prior.
 
-/** Approximate number of latest attempts that count: for one sequence, and for all sequences. */
+/** Approximate number of recent attempts that count in the statistics of one sequence, and of all sequences. */
 const ownTries = 32;
 const sharedTries = 512;
 /**
@@ -27,7 +27,7 @@ class Tally {
     this.#tries[level] = (this.#tries[level] as number) * this.#decay + 1;
   }
 
-  /** Returns the share of hits after `weight` assumed attempts are added, of which the share `otherwise` are hits. */
+  /** Returns the hit rate of a level, smoothed with `weight` assumed attempts whose hit rate is `otherwise`. */
   share(level: number, otherwise: number, weight: number): number {
     return ((this.#hits[level] as number) + weight * otherwise) / ((this.#tries[level] as number) + weight);
   }

@@ -34,8 +34,8 @@ export class DepthPlan {
   readonly #rooms: Int32Array;
   readonly #isCostly: Uint8Array;
   /**
-   * Expected number of tokens from position p of sequence i, at index i * maxDepth + p. It equals the chance that all tokens up
-   * to position p are right.
+   * Expected number of tokens from position p of sequence i, at index i * maxDepth + p. It is the chance that all draft tokens
+   * up to and including position p are right.
    */
   readonly #gains: Float64Array;
   /** Index of the sequence of each pick. Each pick adds one token to the draft of a sequence. */

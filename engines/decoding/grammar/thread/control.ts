@@ -31,8 +31,8 @@ export class Control {
   }
 
   /**
-   * Called by the grammar thread when it begins a piece of work. The counter is increased first, so the model's thread never
-   * mistakes an earlier piece of work for this one.
+   * Called by the grammar thread when it begins a piece of work. `begun` is increased before `current` is set, so the model's
+   * thread never mistakes an earlier piece of work for this one.
    */
   begin(task: number): void {
     Atomics.add(this.#words, word.begun, 1);
@@ -62,7 +62,7 @@ export class Control {
 
   /**
    * Wakes the grammar thread at the end of the caller's current turn of the event loop. All tokens of a step share one wake-up,
-   * because waking a sleeping thread costs more than anything else here.
+   * because waking a sleeping thread is expensive.
    */
   wakeSoon(): void {
     if (this.#isWakeDue) return;

@@ -9,12 +9,12 @@ import type { MatcherBuffer } from "./matcher-buffer.ts";
 import { Matching } from "./matching.ts";
 import type { WorkerSetup } from "./messages.ts";
 
-/** Maximum number of sets of control tokens that are treated as text. Each set takes as much memory as a vocabulary. */
+/** Maximum number of languages that treat control tokens as text. Each takes as much memory as a vocabulary. */
 const maxShown = 3;
 
 export class Languages {
   readonly #plain: Language;
-  /** Languages by their control tokens that are treated as text, least recently used first. */
+  /** Languages by the control tokens that they treat as text, least recently used first. */
   readonly #shown = new Map<string, Language>();
 
   static async load({ modelPath, vocabSize, endOfGeneration }: WorkerSetup): Promise<Languages> {

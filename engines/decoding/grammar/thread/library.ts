@@ -48,8 +48,8 @@ export class GrammarEngine {
   }
 
   /**
-   * Returns an engine for a vocabulary with other pieces. It shares the library and the memory limit with this one, and fails
-   * together with it.
+   * Returns an engine for a vocabulary with other pieces. The two engines share the library and the memory limit. After a
+   * failure, neither may be used.
    */
   async withPieces(pieces: readonly Uint8Array[], ends: readonly number[]): Promise<GrammarEngine> {
     this.#lastWords.length = 0;
@@ -95,7 +95,7 @@ async function compilerFor(library: Library, pieces: readonly Uint8Array[], ends
   return compiler;
 }
 
-/** Removes the position in the engine's source code from its message. */
+/** Removes the engine's source file and line number from an error message. */
 function withoutPlace(line: string): string {
   return line.replace(/^\[FATAL\] \S+:\d+: /, "").trim();
 }

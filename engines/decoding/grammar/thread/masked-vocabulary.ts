@@ -82,7 +82,7 @@ export class MaskedVocabulary {
     return text;
   }
 
-  /** Writes the usable tokens of `mask` to `target`, which may be the longer array. */
+  /** Writes `mask` without the unusable tokens to `target`, which may be the longer array. */
   restrict(mask: Int32Array, target: Int32Array): void {
     for (let i = 0; i < this.#usable.length; i++) target[i] = (mask[i] as number) & (this.#usable[i] as number);
   }

@@ -4,7 +4,7 @@
 
 /** Maximum number of forced tokens in one answer. */
 export const maxForced = 64;
-/** Used instead of a token in the first question of a matcher. */
+/** Value of `token` in the first question of a matcher, before any token has been accepted. */
 export const noToken = -1;
 
 /** Indexes of the 32-bit words in the buffer. */

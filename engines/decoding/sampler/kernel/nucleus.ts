@@ -4,7 +4,10 @@ import { ids, weights } from "./layout";
 import { NO_CEILING, gather, keepHeaviest, rank, reload, weighAll } from "./select";
 import { countAbove, massAbove, peak } from "./scan";
 
-/** Each step of the search lowers the floor until its weight is 2^DEPTH_STEP times smaller. */
+/**
+ * Exponent of the search step: each step lowers the floor so far that the weight at the floor is 2^DEPTH_STEP times
+ * smaller.
+ */
 const DEPTH_STEP: f32 = 4;
 /** Weights of 2^-WEIGHTLESS or less, relative to the peak, are 0 (see weigh). */
 const WEIGHTLESS: f32 = 126;

@@ -1,8 +1,8 @@
 // Waiting queue: the sequences without a slot. Waiting sequences are served by priority, lower numbers first. Within a
 // priority, sequences that lacked KV memory come first, oldest first. Then clients take turns, each with its preempted
-// sequences first. next() and takeAhead() serve clients that are owed a slot; their sequences come first, whatever the
-// priority. Sequences that were preempted because of slow clients are kept outside the queue, but they count towards the limit
-// of queued sequences of their clients.
+// sequences first. A client that is owed a slot is served before all others, whatever the priority (see next() and
+// takeAhead()). Sequences that were preempted because of slow clients are kept outside the queue, but they count towards the
+// limit of queued sequences of their clients.
 import { FairQueue } from "../../../../runtime/queues/fair-queue.ts";
 import { QueueShares } from "../../../../runtime/queues/queue-shares.ts";
 import type { Sequence, SequenceRequest } from "../sequence.ts";
@@ -17,7 +17,7 @@ export class WaitingQueue<S extends Sequence> {
   readonly preempted = new Set<S>();
   /** Sequences that had their turn but lacked KV memory, in the order in which they are served. */
   readonly #front: Front<S>[] = [];
-  /** Sorted by priority. No queue is empty. */
+  /** Queues in order of priority. Empty queues are removed. */
   readonly #queues: { readonly priority: number; readonly queue: FairQueue<S> }[] = [];
   /** Counts the sequences whose places in the queue other clients may take (see mayBeDisplaced). */
   readonly #shares = new QueueShares();
