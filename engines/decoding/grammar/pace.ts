@@ -4,8 +4,8 @@
 /** Share of a thread's time that one matcher may take permanently. Time above this share adds up to the matcher's load. */
 const fairShare = 0.25;
 /**
- * Computing a token mask counts as slow only for the time beyond this. Up to this time, the thread may have waited for a
- * processor core.
+ * Time above which computing a token mask counts as slow. In a shorter time, the thread may only have waited for a processor
+ * core.
  */
 const quickMs = 20;
 

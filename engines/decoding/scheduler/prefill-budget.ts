@@ -91,8 +91,8 @@ export class PrefillBudget<S extends Sequence> {
    * a step with few decodes costs a pass over the weights and yields few tokens.
    * Decodes are held back if the prompts do not fit into a step with them. They are held until all prompts have been fed,
    * including prompts that arrive later. So sequences that finish prefill first wait for the others.
-   * The maximum time is `maxStepMs` for each prompt at the beginning, times the share of prompts among the runnable sequences.
-   * So many decodes do not wait for a few prompts, and no decode waits for a single long prompt.
+   * Decodes are held back for at most `maxStepMs` per prompt (counted at the beginning), times the share of prompts among the
+   * runnable sequences. So many decodes do not wait for a few prompts, and no decode waits for a single long prompt.
    * While adapters take turns, decodes are never held back, because they have just waited for the other adapters.
    */
   holdsDecodes(decodes: number, prompts: readonly S[]): boolean {

@@ -5,8 +5,8 @@ import type { StepTarget } from "./limits.ts";
 
 /**
  * Factor by which each new step reduces the weight of earlier steps. At 0.92, the least-squares fit covers some dozen steps. In
- * the scheduler benchmark with decode times of five engines, values from 0.9 to 0.98 yield as many tokens as a table of
- * measured times.
+ * the scheduler benchmark with decode times of five engines, factors from 0.9 to 0.98 yield as many tokens as a table of exact
+ * step times instead of the fit.
  */
 const memory = 0.92;
 /** Measured times are capped at this multiple of the estimate, because disturbances only lengthen steps. Chosen by hand. */

@@ -38,8 +38,8 @@ export class PromptLookup {
   /** Number of tokens before the cursor that equal the last tokens of the sequence. */
   #matched = 0;
   /**
-   * Position in the source at which a long copy ended (0: none), and the position in the sequence up to which its continuation
-   * is searched.
+   * Position in the earlier text at which a long copy ended (0: none), and the position in the sequence up to which the end of
+   * the interruption is searched.
    */
   #brokenAt = 0;
   #resumeUntil = 0;
@@ -99,7 +99,7 @@ export class PromptLookup {
     this.#matched = earlier === 0 ? 0 : this.#matchLength(earlier, position + 1);
   }
 
-  /** Continues an interrupted copy if the last two tokens occur a little after the break in the source. */
+  /** Continues an interrupted copy if the last two tokens occur shortly after the position at which the copy ended. */
   #resume(position: number): boolean {
     if (this.#brokenAt === 0 || position >= this.#resumeUntil) return false;
     const { tokens } = this.#sequence;

@@ -72,8 +72,8 @@ export class MaskedVocabulary {
   }
 
   /**
-   * Drops the last characters of `text` if they may be the beginning of a text that is encoded as one token. The characters
-   * that follow them are not known yet.
+   * Drops the end of `text` if it may be the beginning of a text that is always one token. Its tokens are not certain until the
+   * following text is known.
    */
   settled(text: string): string {
     for (let length = Math.min(this.#longestBeginning, text.length); length > 0; length--) {
@@ -88,8 +88,8 @@ export class MaskedVocabulary {
   }
 
   /**
-   * Whether `mask` allows a token with more bytes than token `than`. If the text of `than` is forced, all such tokens begin
-   * with that text. Fast if the mask allows few tokens, or nearly all.
+   * Whether `mask` allows a token with more bytes than token `than`. If the text of `than` must come next, all such tokens
+   * begin with that text. Fast if the mask allows few tokens, or nearly all.
    */
   allowsLonger(mask: Int32Array, than: number): boolean {
     const length = this.#length(than);

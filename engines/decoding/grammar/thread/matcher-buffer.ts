@@ -69,7 +69,7 @@ export class MatcherBuffer {
     Atomics.add(this.#words, word.asked, 1);
   }
 
-  /** Called on the model's thread: waits until the answer is there, the grammar thread has ended, or `limitMs` have passed. */
+  /** Called on the model's thread: waits until the answer is ready, the grammar thread has ended, or `limitMs` have passed. */
   wait(limitMs: number): void {
     const answered = Atomics.load(this.#words, word.answered);
     if (answered !== Atomics.load(this.#words, word.asked)) Atomics.wait(this.#words, word.answered, answered, limitMs);

@@ -43,7 +43,7 @@ async function load(): Promise<Languages | null> {
   }
 }
 
-/** Processes messages and answers until the grammar engine fails. */
+/** Processes messages and computes answers until the grammar engine fails. */
 async function serve(languages: Languages): Promise<void> {
   try {
     for (;;) {

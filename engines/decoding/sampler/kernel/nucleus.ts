@@ -68,7 +68,10 @@ function bracket(scale: f32, target: f64): i32 {
   return 0;
 }
 
-/** Halves the interval [floor, ceiling) until at most FEW tokens are in it. `between`: their number at the start. */
+/**
+ * Halves the interval [floor, ceiling) until it contains at most FEW tokens. `between`: number of tokens in it at the
+ * start.
+ */
 function narrow(between: i32, target: f64): void {
   for (let halving = 0; between > FEW && halving < MAX_HALVINGS; halving++) {
     const middle = floor / 2 + (isNaN<f32>(ceiling) ? peak : ceiling) / 2;
