@@ -2,7 +2,6 @@
 // grammars and matchers are on grammar threads, which work while the forward pass runs on the model's thread.
 import type { GrammarSource } from "../../grammar-source.ts";
 
-/** A compiled grammar. */
 export interface CompiledGrammar {
   /** Opens a matcher. Throws `queue_full` if too many are open, `model_failed` if no thread can be started. */
   open(): Matcher;

@@ -60,7 +60,6 @@ export class ProofQueue {
     return proof;
   }
 
-  /** Takes the next grammar from a lane. */
   take(lane: Lane): Proof | undefined {
     return this.#waiting[lane].take();
   }

@@ -47,8 +47,8 @@ export class PageTable {
   readonly #pages: Int32Array[];
   readonly #blocks: Int32Array;
   /**
-   * By slot: the number of tokens, and the number of settled tokens (the first tokens, up to the first one that may still be
-   * overwritten because it is a draft).
+   * By slot: the number of tokens, and the number of settled tokens. Tokens after the settled ones may be replaced, because
+   * they are drafts.
    */
   readonly #tokens: Int32Array;
   readonly #settled: Int32Array;
@@ -126,7 +126,6 @@ export class PageTable {
     this.copies.length = 0;
   }
 
-  /** Releases all pages of the slot. */
   release(slot: number): void {
     const pages = this.pages(slot);
     for (let block = at(this.#blocks, slot) - 1; block >= 0; block--) this.#drop(block, at(pages, block));

@@ -13,7 +13,6 @@ export interface StoreModel {
   readonly layout: string;
 }
 
-/** The tokens of a prefix and its KV. */
 export interface PrefixContent extends PrefixKey {
   /** KV in the engine's own format. */
   readonly bytes: Uint8Array;

@@ -59,9 +59,9 @@ export class DryPenalty {
   }
 
   /**
-   * Finds all repetitions with the Z algorithm over the tokens in reverse order. matches[i] is the number of equal tokens if
-   * the sequence and the sequence without its last i tokens are compared from their ends. [left, right) is the match that
-   * extends furthest back; earlier results can be reused inside it.
+   * Finds all repetitions with the Z algorithm over the tokens in reverse order. matches[i]: length of the common ending of the
+   * sequence and the sequence without its last i tokens. [left, right): the match that extends furthest back. Inside it,
+   * comparisons start from earlier results.
    */
   #findRepetitions(): void {
     const tokens = this.#tokens;

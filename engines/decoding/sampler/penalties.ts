@@ -47,7 +47,6 @@ export class Penalties {
     }
   }
 
-  /** Records a generated token. */
   record(token: number): void {
     const place = this.#see(token);
     this.#counts[place] = (this.#counts[place] as number) + 1;

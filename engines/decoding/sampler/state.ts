@@ -55,7 +55,6 @@ export class SamplingState {
     this.#dry?.apply(row);
   }
 
-  /** Records a generated token. */
   record(token: number): void {
     this.#penalties?.record(token);
     this.#dry?.record(token);

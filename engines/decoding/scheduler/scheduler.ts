@@ -245,7 +245,6 @@ export class Scheduler<S extends Sequence> {
     sequence.computed--;
   }
 
-  /** Ends a step that took `stepMs` milliseconds. */
   endStep(stepMs: number): void {
     const { promptTokensInStep: promptTokens } = this;
     const ownMs = this.#rotation?.endStep(this.#decodeTokens, promptTokens, stepMs, this.cost) ?? stepMs;

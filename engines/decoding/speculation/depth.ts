@@ -2,7 +2,6 @@
 // expected tokens per millisecond. The number is 0 if plain decoding is better. It has no side effects.
 import type { StepTimeModel } from "../scheduler/step-time-model.ts";
 
-/** A source of drafts. */
 export interface DraftSource {
   /** Chance that token `position` (from 0) of the draft is right if all tokens before it are right. */
   chance(position: number): number;

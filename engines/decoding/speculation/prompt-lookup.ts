@@ -14,13 +14,13 @@ const priors = [0.3, 0.45, 0.6, 0.7, 0.78, 0.85, 0.9, 0.94, 0.96];
 /** Maximum number of tokens that are compared to find the length of a new match. Longer matches are not more reliable. */
 const longestMatch = 40;
 /**
- * If the sequence has copied at least this number of earlier tokens and then differs, it probably continues the copy a little
- * later in the source. This happens when a text is repeated with edits.
+ * If at least this number of tokens were copied from earlier text before the first difference, the copy probably continues
+ * shortly after that point of the earlier text. This happens if a text is repeated with edits.
  */
 const copyLength = 8;
 /**
- * Number of tokens after the break that are searched for the continuation, and number of new tokens after which the search
- * stops.
+ * Search for the continuation of an interrupted copy: number of following tokens of the earlier text that are searched, and
+ * number of new tokens after which the search ends.
  */
 const resumeReach = 24;
 
