@@ -1,5 +1,5 @@
-// Page table: records which pages of a pool of KV memory hold which blocks of which slot, and which pages are shared with saved
-// copies and other slots. It does not access KV memory: it only lists the pages to copy before the next write.
+// Page table: maps the blocks of each slot to pages of a pool of KV memory. Pages may be shared with saved copies and other
+// slots. The table does not access KV memory: it only lists the pages to copy before the next write.
 import assert from "node:assert/strict";
 
 export interface PageShape {

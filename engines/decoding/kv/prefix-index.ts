@@ -1,5 +1,5 @@
-// Prefix index: finds the holder of the longest common prefix. Each block of tokens has a hash over this block and all earlier
-// ones. The hashes give candidates, whose tokens are then compared.
+// Prefix index: finds the holder (a sequence or a cached copy) with the longest common prefix. Each block of tokens has a hash
+// over this block and all earlier ones. The hashes give candidates, whose tokens are then compared.
 
 /**
  * Number of tokens in a block. Feeding a shorter prefix takes less time than finding, saving and restoring it. Chosen by hand.

@@ -9,7 +9,7 @@ export interface DraftSource {
 
 /** Minimum ratio of the expected rate to that of plain decoding. It is above 1, because estimates may be wrong. */
 const worthwhile = 1.1;
-/** A token is not drafted if the chance that it will be used is lower. */
+/** Minimum chance that a drafted token will be used. Tokens with a lower chance are not drafted. */
 const leastGain = 0.02;
 /** Maximum ratio of the decode tokens of a step to those of measured steps, because the time of larger steps is unknown. */
 const growth = 2;

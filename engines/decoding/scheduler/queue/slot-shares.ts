@@ -18,7 +18,7 @@ interface Client {
   /** Number of its sequences in the scheduler, with and without a slot. */
   sequences: number;
   slots: number;
-  /** Time at which it last got a slot or was postponed. */
+  /** Time at which the client last got a slot, or was made to wait for another period. */
   servedMs: number;
   /** Whether other clients gave up slots but its sequence still did not fit. */
   isPostponed: boolean;
