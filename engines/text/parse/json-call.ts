@@ -60,8 +60,8 @@ interface Found {
 }
 
 /**
- * Reads the object at this position. It becomes a call when its arguments begin, if its name is the name of a tool. It remains
- * a call even if the rest of the object is invalid.
+ * Reads the object at this position. It counts as a call as soon as its arguments begin, provided that its name is the name of
+ * a tool. It remains a call even if the rest of the object is invalid.
  */
 function* readJsonCall(reading: Reading): Wait<boolean> {
   const found: Found = { name: null, id: null, early: null, isCalled: false };

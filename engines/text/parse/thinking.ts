@@ -3,8 +3,8 @@
 import type { ThinkingTags } from "./tool-format.ts";
 
 const known: readonly ThinkingTags[] = [
-  // After a message of the analysis channel, the next message begins in the same way as the first one, whose beginning is in
-  // the prompt.
+  // `end` includes "<|start|>assistant", because the prompt also ends with this text. So the next message is read like the
+  // first.
   { begin: "<|channel|>analysis<|message|>", end: "<|end|><|start|>assistant" },
   { begin: "<|channel>thought\n", end: "<channel|>" },
   { begin: "<think>", end: "</think>" },

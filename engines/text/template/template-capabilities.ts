@@ -21,8 +21,8 @@ export interface CallCapabilities {
 }
 
 /**
- * Required form of call ids. `short`: nine letters and digits. `naming`: functions.NAME:COUNT, because only the id names the
- * tool.
+ * Required form of call ids. `any`: no requirement. `short`: nine letters and digits. `naming`: functions.NAME:COUNT, because
+ * the prompt contains the tool's name only in the id.
  */
 export type CallIds = "any" | "short" | "naming";
 

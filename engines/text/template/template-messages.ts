@@ -73,7 +73,7 @@ export function templateMessages(
   });
 }
 
-/** A call's id and name in the template. Stored by the client's id. */
+/** Id and name of a call in the prompt. Stored by the id that the client uses. */
 type KnownCall = Pick<ParsedCall, "id" | "name">;
 
 function withId(call: ParsedCall, ids: CallIds, known: Map<string, KnownCall>): ParsedCall {
