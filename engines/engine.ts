@@ -95,7 +95,7 @@ export interface MixtureSpec {
   readonly temperature: number | null;
   /** Number of adapters that are used: those with the highest weights. null: all are used. */
   readonly topAdapters: number | null;
-  /** Whether a softmax is applied to the remaining weights: to the `topAdapters` highest, or to all if that is null. */
+  /** Whether a softmax is applied to the weights in use: the `topAdapters` highest, or all if `topAdapters` is null. */
   readonly normalisesTop: boolean;
   /** Factor by which every adapter weight is multiplied. */
   readonly globalWeight: number;

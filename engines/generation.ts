@@ -113,7 +113,7 @@ export type Prompt =
     }
   | { readonly kind: "text"; readonly text: string };
 
-/** Part of a request that is read only when the request is prepared. Its size may be tens of megabytes. */
+/** Large part of a request (up to tens of megabytes). It is parsed only when the request is prepared. */
 export interface RequestContent {
   readonly prompt: Prompt;
   readonly grammar: OutputGrammar | null;

@@ -40,7 +40,7 @@ function withoutAnchors(node: RegexNode): RegexNode {
 
 /** How generated text spells characters (for example, escaped in a JSON string), and the text after the last character. */
 export interface Spelling {
-  /** Returns one expression for each alternative spelling. */
+  /** Returns one expression for each way to spell a character of `set`. */
   chars(set: CharSet): readonly Expression[];
   readonly end: Expression;
 }

@@ -17,8 +17,8 @@ const known: readonly ThinkingTags[] = [
 ];
 
 /**
- * Returns the thinking tags whose end, or whose channel, occurs in the template's source. Returns null if the template has no
- * thinking.
+ * Returns the known tags whose end tag occurs in the template's source. A template with channels (gpt-oss) has the tags of the
+ * analysis channel. Returns null if the template has no thinking.
  */
 export function thinkingTags(source: string): ThinkingTags | null {
   if (source.includes("<|channel|>")) return known[0] ?? null;

@@ -16,8 +16,9 @@ export class Detokenizer {
   private dropsSpace: boolean;
 
   /**
-   * `previousToken` is the last token of the prompt; null: there is no prompt. If it is null or a control token, the space that
-   * encoding adds before text is removed. The control tokens in `shown` are emitted as text: their names.
+   * `previousToken` is the last token of the prompt; null: there is no prompt. If it is null or a control token, the first text
+   * begins with a space that encoding would add; this space is removed. Control tokens in `shown` are emitted as text, by their
+   * names.
    */
   constructor(texts: TokenTexts, previousToken: number | null, shown: ReadonlySet<number> = nothing) {
     this.texts = texts;

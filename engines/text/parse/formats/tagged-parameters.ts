@@ -32,7 +32,7 @@ const openBrace = 0x7b;
 const padding = "\n";
 const maxKeyLength = 256;
 
-/** Reads calls after `open`. If the model omitted `open` (`isNamed`), reads them after `nameOpen`. */
+/** Reads the calls that follow `open`. `isNamed`: the model omitted `open`, and `nameOpen` was read instead. */
 function* readCalls(reading: Reading, tags: Tags, isNamed: boolean): Wait<void> {
   if (!isNamed) {
     if ((yield* reading.space()) === openBrace) return yield* readCallsUntil(reading, jsonClose(tags));

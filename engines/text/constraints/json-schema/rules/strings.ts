@@ -37,7 +37,7 @@ function shapedString(conjunct: Conjunct, excluded: readonly string[], emitter: 
   return isEmpty(automaton) ? null : sequence(text('"'), keyRest(automaton, emitter));
 }
 
-/** Returns the text after the opening quote of a string that matches an automaton. */
+/** Returns the expression for the text after the opening quote of a string that the automaton accepts. */
 export function keyRest(automaton: Automaton, emitter: Emitter): Expression {
   const { rules, shared } = emitter;
   const make = () => automatonExpression(automaton, rules, "chars", stringSpelling, shared.common);
