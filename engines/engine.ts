@@ -59,8 +59,8 @@ export interface ModelSpec {
   /** Required kind of the model; null or absent: any. The caller checks it after the load. */
   readonly kind?: "text" | "embedding" | null;
   /**
-   * Source of the multi-token prediction heads: the model's own file or an assistant made for the model; null or
-   * absent: none are loaded.
+   * Source of the multi-token prediction heads: the model's own file or the file of an assistant model; null or absent:
+   * none are loaded.
    */
   readonly mtp?: MtpSpec | null;
   /** Limits on the LoRA adapters that are loaded later; null or absent: no adapters. */

@@ -70,7 +70,8 @@ const answered: readonly ParsedMessage[] = [
 ];
 
 /**
- * Returns the first variant that works. Prefers a variant in which the call and the result have the same id, or both have none.
+ * Returns the first variant of call capabilities with which calls appear in the prompt. Prefers a variant in which the call and
+ * its result both have the same id, or both have none.
  */
 function findCalls(probe: Probe, base: TemplateCapabilities): CallCapabilities {
   let first: TemplateCapabilities | null = null;

@@ -1,6 +1,6 @@
 // Template capabilities: what a chat template accepts. Data only; probe-capabilities.ts determines it.
 
-/** How a template accepts the calls of a message. */
+/** Form in which a template accepts the tool calls of a message. */
 export interface CallCapabilities {
   /** True if calls appear in the prompt. If false, calls are written as plain text. */
   readonly shown: boolean;

@@ -65,8 +65,8 @@ export class FixedTokens {
   #places(text: string): Place[] {
     if (!this.#mayHave(text)) return [];
     const units = Buffer.from(text, "utf16le");
-    // Possible starts of each token. Initially, they are the positions where this token is the longest that matches. If the
-    // token overlaps a token that was already found, its position moves to the longest shorter token that fits there.
+    // Candidate start positions, by token index. A position first belongs to the longest token that matches there. If this
+    // token overlaps one that was already found, the position moves to the longest token that fits.
     const waiting: (number[] | undefined)[] = new Array(this.#tokens.length);
     const offer = (at: number, limit: number): void => {
       const index = this.#longest(units, at, limit);

@@ -43,7 +43,7 @@ export interface Vocabulary extends TabledVocabulary {
    * requires it and it is missing.
    */
   encodePrompt(prompt: PromptText): Int32Array;
-  /** Returns the tokens whose bytes contain those of `text`. */
+  /** Returns the tokens whose bytes contain the bytes of `text`. */
   tokensContaining(text: string): Int32Array;
   /** Returns the names of the control tokens that `text` spells. */
   controlNamesIn(text: string): string[];

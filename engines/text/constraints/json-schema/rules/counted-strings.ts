@@ -46,8 +46,8 @@ export class CountedStrings {
   }
 
   /**
-   * Returns the rest of a string of `min` to `max` characters, after its opening quote. Returns null if it would need too many
-   * rules.
+   * Returns the expression for a string of `min` to `max` characters, without its opening quote. Returns null if too many rules
+   * would be needed.
    */
   rest(min: number, max: number | null): Expression | null {
     if (this.#names.size + (max ?? min) > maxCounts) return null;

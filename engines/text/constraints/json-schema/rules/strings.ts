@@ -55,7 +55,7 @@ function plainString({ lengthMin, lengthMax }: Conjunct, emitter: Emitter): Expr
   return rest === null ? emitter.shared.string() : sequence(text('"'), rest);
 }
 
-/** Returns the automaton that accepts texts allowed by the patterns and excluded values. */
+/** Returns the automaton that accepts the texts that match all patterns and are not excluded. */
 function shapeAutomaton(conjunct: Conjunct, excluded: readonly string[], emitter: Emitter): Automaton {
   let automaton: Automaton = anyText;
   try {
