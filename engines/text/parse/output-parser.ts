@@ -98,8 +98,8 @@ export class MarkedParser implements OutputParser {
   }
 
   /**
-   * Called when the function of a mark has returned. Emits the text that it read but did not settle: as the text of a failed
-   * call if a call has begun, else as ordinary text.
+   * Called when the function of a mark has returned. If it began a call and did not end it, reports a failed call. Otherwise,
+   * emits the text that it did not settle as ordinary text.
    */
   private endSyntax(): void {
     const { reading } = this;

@@ -16,9 +16,9 @@ export class Detokenizer {
   private dropsSpace: boolean;
 
   /**
-   * `previousToken` is the last token of the prompt; null: there is no prompt. If it is null or a control token, the first text
-   * begins with a space that encoding would add; this space is removed. Control tokens in `shown` are emitted as text, by their
-   * names.
+   * `previousToken` is the last token of the prompt; null: there is no prompt. Encoders may add a space before text that is at
+   * the start or follows a control token. In these two cases, the leading space of the output is removed. Control tokens in
+   * `shown` are emitted as text, by their names.
    */
   constructor(texts: TokenTexts, previousToken: number | null, shown: ReadonlySet<number> = nothing) {
     this.texts = texts;

@@ -115,8 +115,8 @@ class ObjectRules {
   }
 
   /**
-   * Returns the expression for the text from a position on. Before a named member: this member, or, if it is optional, the next
-   * position. After the last named member: the closing brace or an unnamed key.
+   * Returns the expression for the rest of the object at a position. Next comes the named member; an optional member may be
+   * skipped. After the last named member comes the closing brace or an unnamed key.
    */
   #body(place: Place): Expression {
     const { index, count } = place;
