@@ -13,7 +13,7 @@ export type Expression =
   | { readonly kind: "sequence"; readonly parts: readonly Expression[] }
   | { readonly kind: "choice"; readonly options: readonly Expression[] }
   | { readonly kind: "repeat"; readonly of: Expression; readonly min: number; readonly max: number | null }
-  /** Any bytes: see `through`, `freeText` and `anything`. Allowed only as the whole body of a rule. */
+  /** Any bytes; created by `through`, `freeText` and `anything`. Allowed only as the whole body of a rule. */
   | { readonly kind: "any"; readonly mark: string | null; readonly next: string | null };
 
 export const empty: Expression = { kind: "sequence", parts: [] };

@@ -28,7 +28,7 @@ export class Reading {
   /** True if the output, or the end of the prompt, contained thinking. */
   hasThought = false;
   parts: OutputPart[] = [];
-  /** Number of characters pushed before `text`. */
+  /** Number of characters of the output before `text`. */
   private offset = 0;
   /**
    * Unsettled text: text that was read, but may not be part of a call or a mark. It is `past` followed by text[settled ..

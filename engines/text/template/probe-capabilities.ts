@@ -103,8 +103,8 @@ function details(probe: Probe, base: TemplateCapabilities): CallCapabilities {
 }
 
 /**
- * Returns a conversation with a message of `count` calls, their results, and two more messages. The two are needed because some
- * templates count turns.
+ * Returns a conversation with a message of `count` calls, their results, and two more messages. Some templates count turns, so
+ * these two messages are needed.
  */
 function conversation(count: 1 | 2, more: Partial<ParsedMessage> = {}): ParsedMessage[] {
   const calls = called.slice(0, count).map((name, i) => {

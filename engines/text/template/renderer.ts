@@ -38,7 +38,7 @@ export class Renderer {
         try {
           return this.#template.render({ ...all, ...more });
         } catch {
-          // Throw the first error, because it is the most informative.
+          // Ignored: the first error is thrown below, because it is the most informative.
         }
       }
       throw error;

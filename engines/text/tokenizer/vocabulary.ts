@@ -69,7 +69,7 @@ export function createVocabulary(tokenizer: TokenizerMetadata): Vocabulary {
   return new GgufVocabulary(tokenizer);
 }
 
-/** Tokens that never absorb the white space after them, even if other control tokens do. */
+/** Tokens that never absorb (strip) the white space after them, even if other control tokens do. */
 const neverSwallowing = new Set(["<unk>", "<s>", "<|endoftext|>"]);
 
 function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMetadata): Swallowing {

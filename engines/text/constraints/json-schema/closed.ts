@@ -33,7 +33,7 @@ const lists = new Set(["anyOf", "prefixItems"]);
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** Returns the schema with objects limited to the properties they name, as far as possible. */
+/** Returns the schema with `additionalProperties: false` in every object schema that can be closed. */
 export function closed(schema: unknown): unknown {
   return joins(schema, 0, false) ? schema : closedAt(schema, 0);
 }

@@ -8,8 +8,8 @@ export type Rule = Pattern | ((shape: string, cut: Cut) => void);
 interface Pattern {
   readonly pattern: RegExp;
   /**
-   * True if the rule tests character categories (\p). Only such a rule must see characters added after Unicode 15.0 as
-   * unassigned.
+   * True if the rule tests character categories (\p). Only for such a rule, characters added after Unicode 15.0 are replaced by
+   * unassigned ones.
    */
   readonly usesKinds: boolean;
 }

@@ -21,13 +21,13 @@ import { hexDigit, mustEscape } from "./json-text.ts";
 /** One more than the maximum length, in characters, of tokens that the engine accepts without tests. */
 const farChars = 16;
 const nearChars = 6;
-/** Maximum number of counts in a grammar. 2000 counts take the engine about 100 ms. */
+/** Maximum number of character counts with a rule in a grammar. The engine takes about 100 ms for 2000 of them. */
 const maxCounts = 2000;
 
 const plainChars = complement(mustEscape);
 const ascii = set(intersection(plainChars, asciiChars));
 
-/** Characters still to come: at least `min`, at most `max` (null: unlimited). */
+/** Number of characters still to come: at least `min`, at most `max` (null: unlimited). */
 interface Left {
   readonly min: number;
   readonly max: number | null;

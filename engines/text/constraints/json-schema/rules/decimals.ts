@@ -1,5 +1,5 @@
-// Decimals: the digits of numbers between two bounds, as an automaton. Numbers are counted in units of their last decimal place,
-// so nothing is rounded. For numbers.ts. Pure.
+// Decimals: builds an automaton that accepts the numbers between two bounds. Numbers are integers in units of their last
+// decimal place, so nothing is rounded. Used by numbers.ts. Pure.
 
 import { type CharSet, charsOf } from "../../../../../runtime/regex/char-set.ts";
 import { least } from "../../../../../runtime/regex/least.ts";
@@ -62,7 +62,7 @@ function* ofMagnitude(low: bigint, high: bigint, places: number): Iterable<Regex
   }
 }
 
-/** Matches the digit strings between two strings of the same length. */
+/** Matches the digit strings from `from` to `to`, which have the same length. */
 function digits(from: string, to: string, places: number): RegexNode {
   spend(4);
   spendOn(4 * from.length);

@@ -111,7 +111,10 @@ function inRange({ multiples }: Conjunct, { low, high, places }: Range, emitter:
   return automaton;
 }
 
-/** Returns the step in units of the last decimal place. For example, the integer multiples of 1.5 are the multiples of 3. */
+/**
+ * Returns the distance between allowed numbers, in units of the last decimal place. For example, the integer multiples of 1.5
+ * are the multiples of 3.
+ */
 function integerStep(multiple: number, places: number): bigint {
   const decimal = decimalOf(multiple);
   if (decimal.places <= places) return unitsOf(decimal, places, false);
