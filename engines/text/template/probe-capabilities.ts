@@ -57,7 +57,7 @@ export function probeCapabilities(source: string, renderer: Renderer): TemplateC
   const takesTools = probe.shows([user], { ...withSystem, takesTools: true }, tool.name);
   const withTools: TemplateCapabilities = { ...withSystem, takesTools };
   const calls = findCalls(probe, withTools);
-  // A template may print any role, also an unknown one. So a role is supported only if the source also names it.
+  // A template may print any role without knowing it. So a role is supported only if the source also names it.
   const namesRole = /["']tool["']/.test(source);
   const takesResults = calls.shown || (namesRole && probe.shows(answered, withTools, result));
   return { ...withTools, takesResults, calls };
