@@ -41,8 +41,8 @@ export class Batch {
   }
 
   /**
-   * Appends a row that feeds `source[from .. to)` at positions from..to of the sequence in `slot`. Returns the row's
-   * index. The step drops the slot's tokens from position `from` on.
+   * Appends a row that feeds `source[from .. to)` to the sequence in `slot`, at positions from .. to - 1. Returns the
+   * row's index. The step first drops the tokens that the slot holds from position `from` on.
    */
   addRow(slot: number, source: Int32Array, from: number, to: number, logitsCount: number, adapter: number): number {
     const row = this.rowCount++;
@@ -73,9 +73,12 @@ export interface StepOutput {
   /** For each batch row: its first row in `logits`; -1 if it has none. */
   readonly logitsRow: Int32Array;
   /**
-   * Shape [row][pooledLength]: one row per pooled output, from the hidden states after the output norm.
-   *    mean: the sum over the row's tokens (not divided by their number); cls: the first token's state; last: the last
-   * token's state; rank: scores.
+   * Shape [row][pooledLength]: one row per pooled output, computed from the hidden states after the output norm.
+   * Content by pooling method:
+   * - mean: sum over the row's tokens, not divided by their number
+   * - cls: state of the first token
+   * - last: state of the last token
+   * - rank: scores
    */
   readonly pooled: Float32Array;
   /** For each batch row: its row in `pooled`; -1 if it has none. */

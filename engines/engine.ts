@@ -59,8 +59,8 @@ export interface ModelSpec {
   /** Required kind of the model; null or absent: any. The caller checks it after the load. */
   readonly kind?: "text" | "embedding" | null;
   /**
-   * Source of the multi-token prediction heads: the model's own file or an assistant made for the model; null or
-   * absent: none are loaded.
+   * Source of the multi-token prediction heads: the model's own file or the file of an assistant model; null or absent:
+   * none are loaded.
    */
   readonly mtp?: MtpSpec | null;
   /** Limits on the LoRA adapters that are loaded later; null or absent: no adapters. */
@@ -82,29 +82,29 @@ export interface MixtureSpec {
   readonly adapters: readonly string[];
   /** Linear layers of the classifier, in order. */
   readonly classifier: readonly ClassifierLayer[];
-  /** Whether a ReLU follows each classifier layer but the last. */
+  /** Whether a ReLU follows each classifier layer except the last. */
   readonly rectifies: boolean;
   /** true: the classifier's outputs are [layer][adapter]; false: [adapter], one weight per adapter for all layers. */
   readonly layerwise: boolean;
   /**
-   * Layer index in the classifier's outputs, keyed by matrix name in the model file, for each matrix that any adapter
-   * changes. Absent names have index 0.
+   * Index of each adapted matrix's layer in the classifier's outputs. Keys are the names of the matrices in the model
+   * file. A matrix that is not listed has index 0.
    */
   readonly layers: Readonly<Record<string, number>>;
   /** Temperature of the softmax over a layer's weights: softmax(weights / temperature); null: no softmax. */
   readonly temperature: number | null;
-  /** Number of highest weights that are used; the other adapters are ignored. null: all are used. */
+  /** Number of adapters that are used: those with the highest weights. null: all are used. */
   readonly topAdapters: number | null;
-  /** Whether a softmax is applied to the remaining weights: to the `topAdapters` highest, or to all if that is null. */
+  /** Whether a softmax is applied to the weights in use: the `topAdapters` highest, or all if `topAdapters` is null. */
   readonly normalisesTop: boolean;
   /** Factor by which every adapter weight is multiplied. */
   readonly globalWeight: number;
   /** Weight of every adapter in the first pass; 0: the first pass runs the base model. */
   readonly firstPassWeight: number;
   /**
-   * Number of tokens, fed one at a time after the prompt, after which a sequence's adapter weights stay fixed: it keeps
-   * the weights of the last of them and needs no first pass any more. 0: it keeps the weights of the prompt's last
-   * token. null: every token gets its own weights.
+   * Number of decoded tokens (fed one at a time after the prompt) that get their own adapter weights. Later tokens
+   * reuse the weights of the last of these tokens and need no first pass. 0: they reuse the weights of the prompt's
+   * last token. null: every token gets its own weights.
    */
   readonly keptAfter: number | null;
 }
@@ -250,7 +250,7 @@ export interface KvCache {
    * whole copies.
    */
   restore(slot: number, saved: SavedKv, tokens: number): void;
-  /** Returns the content of a copy as separate bytes, which outlive the copy and the process. */
+  /** Returns the content of a copy as bytes. They stay valid after the copy is dropped and after the process ends. */
   export(saved: SavedKv): Uint8Array;
   /**
    * Inverse of export(), for bytes with the same `layout` that hold `tokens` tokens. Returns null if there is no room.
@@ -282,8 +282,8 @@ export interface MtpHeads {
   follows(slot: number, total: number): boolean;
   /**
    * Drafts up to `depths[i]` tokens for `targets[i]` and stores them in its `draft` and `draftCount`. `choose` picks a
-   * token from row `row` of the heads' logits, shape [row][vocabSize]. While it runs, the target's `draftCount` is the
-   * number of tokens drafted so far.
+   * token from row `row` of the heads' logits, shape [row][vocabSize]. When `choose` is called, the target's
+   * `draftCount` is the number of tokens drafted so far.
    */
   propose<T extends DraftTarget>(
     targets: readonly T[],

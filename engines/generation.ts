@@ -61,7 +61,7 @@ export interface Sampling {
   readonly dry: Dry | null;
   /** Values added to the logits, by token id. */
   readonly logitBias: readonly (readonly [token: number, bias: number])[];
-  /** Choice i of n uses seed + i; null: random. */
+  /** Seed of the random numbers; choice i uses seed + i. null: random. */
   readonly seed: number | null;
   /** Number of alternatives reported for each token (0..20), in addition to the token itself; null: no logprobs. */
   readonly topLogprobs: number | null;
@@ -113,14 +113,14 @@ export type Prompt =
     }
   | { readonly kind: "text"; readonly text: string };
 
-/** Part of a request that is read only when the request is prepared. Its size may be tens of megabytes. */
+/** Large part of a request (up to tens of megabytes). It is parsed only when the request is prepared. */
 export interface RequestContent {
   readonly prompt: Prompt;
   readonly grammar: OutputGrammar | null;
   readonly tools: ToolUse | null;
 }
 
-/** A RequestContent in serialised form. Threads pass it on without parsing it; a text worker parses it. */
+/** A RequestContent in serialised form. Only a text worker parses it; other threads forward the bytes. */
 export interface SealedContent {
   readonly kind: "sealed";
   readonly isChat: boolean;
@@ -159,9 +159,9 @@ export interface GenerateRequest {
   /** Maximum number of generated tokens; null: until the context is full. */
   readonly maxTokens: number | null;
   readonly ignoreEos: boolean;
-  /** true: of a prompt that is too long, only the end is used; false: the request is rejected. */
+  /** true: if the prompt is too long, only its end is used; false: the request is rejected. */
   readonly truncatePrompt: boolean;
-  /** Streamed responses: label of their latency metrics; null: the response is not streamed. */
+  /** Label for the latency metrics of a streamed response; null: the response is not streamed. */
   readonly series: string | null;
   /** Time of arrival, in milliseconds since 1970. */
   readonly receivedAt: number;
@@ -263,9 +263,8 @@ export type GenerateEvent =
   /** The arguments are complete and valid JSON. */
   | { readonly type: "tool_call_end"; readonly choice: number; readonly call: number }
   /**
-   * The call is not valid: truncated, or not JSON. `text` is everything that the model wrote of the call. If the call
-   * has not been sent to the client yet, the response contains `text` instead; in a stream, the arguments have already
-   * been sent.
+   * The call is not valid, because it is truncated or not JSON. `text` is the whole text of the call as the model wrote
+   * it. If no part of the call was sent to the client yet, the response contains `text` instead of the call.
    */
   | { readonly type: "tool_call_failed"; readonly choice: number; readonly call: number; readonly text: string }
   /** The text of a choice does not satisfy the request's constraint; `reason` says why. */

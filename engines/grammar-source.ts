@@ -6,8 +6,7 @@ export interface GrammarSource {
   /** Rules in the grammar engine's EBNF. The start rule is `root`. */
   readonly grammar: string;
   /**
-   * Control tokens that the grammar may match by the text of their names, because tool calls are written with them;
-   * default: none.
+   * Control tokens that the grammar may match by their names, because tool calls contain such tokens; default: none.
    */
   readonly shownTokens?: readonly number[];
   /** Request field that contained the grammar, for error messages. */

@@ -1,5 +1,5 @@
-// Answer grammar: compiles the grammar that a client sets for the answer. The result is part of the rules of the whole output.
-// Called by translate.ts. Pure.
+// Answer grammar: compiles the grammar that a request sets for the model's answer (JSON schema, regex, Lark or llguidance) into
+// rules. Called by translate.ts. Pure.
 import { ServerError } from "../../../runtime/errors.ts";
 import { parseRegex } from "../../../runtime/regex/parse.ts";
 import { RegexProblem } from "../../../runtime/regex/syntax.ts";

@@ -23,7 +23,7 @@ import { type Check, schemaCheck } from "./json-schema/check.ts";
 import { closed } from "./json-schema/closed.ts";
 import { compileObjectsInto, SchemaBudget, type SchemaPart } from "./json-schema/rules/compile.ts";
 
-/** Constrains the calls of an output: each must be well-formed. */
+/** Constraint on the tool calls of an output. */
 export interface CallConstraint {
   readonly specs: readonly ToolSpec[];
   readonly syntax: CallSyntax;
@@ -32,9 +32,12 @@ export interface CallConstraint {
 }
 
 export interface CallRules {
-  /** One or more calls and no other text. */
+  /** Matches one or more calls and no other text. */
   readonly calls: Expression;
-  /** Alternatives of output with free text: any text, optionally with calls at its end. */
+  /**
+   * Alternatives for an output in which calls are optional: free text or calls. In formats with a trigger text, calls may also
+   * follow free text.
+   */
   readonly free: readonly Expression[];
   readonly check: ((name: string, args: string) => string | null) | null;
   /** Returns the error for the first tool that has no valid arguments; null if every tool has some. */
@@ -47,9 +50,9 @@ interface CalledTool {
 }
 
 /**
- * Compiles the tools into rules for calls. `hasFreeText`: the output may contain text without a grammar, in which the format's
- * parser may find unconstrained calls. Throws ServerError `invalid_value` or `unsupported`; the error names the tool whose
- * parameters cannot be compiled.
+ * Compiles the tools into rules for calls. `hasFreeText`: part of the output has no grammar. The format's parser may find calls
+ * in that part, so the arguments of strict tools are checked afterwards. Throws ServerError `invalid_value` or `unsupported`;
+ * the error names the tool whose parameters cannot be compiled.
  */
 export function compileCalls(
   constraint: CallConstraint,
@@ -80,7 +83,7 @@ export function compileCalls(
 
 function compileTools(specs: readonly ToolSpec[], rules: Rules): readonly CalledTool[] {
   const budget = new SchemaBudget();
-  // Tools with the same parameters share a compiled schema, because related tools often have the same ones.
+  // Tools with equal parameters share one compiled schema. Related tools often have equal parameters.
   const known = new Map<string, SchemaPart>();
   return specs.map((spec) => {
     const key = `${spec.strict} ${JSON.stringify(spec.parameters)}`;
@@ -100,7 +103,7 @@ function argumentsOf(spec: ToolSpec, rules: Rules, budget: SchemaBudget): Schema
   }
 }
 
-/** Returns the expression for the text after `open`: the remaining calls. */
+/** Returns the expression for the text after `open`: one or more calls and the closing text. */
 function restOf(call: Expression, { syntax, parallel }: CallConstraint, rules: Rules): Expression {
   const { between, close } = syntax;
   if (!parallel || between === null) return sequence(call, text(close));
@@ -108,7 +111,7 @@ function restOf(call: Expression, { syntax, parallel }: CallConstraint, rules: R
   return rules.define(name, sequence(call, choice(text(close), sequence(text(between), rule(name)))));
 }
 
-/** Returns the expression for free text that must continue with calls as soon as the trigger text occurs. */
+/** Returns the expression for free text. Wherever the trigger text occurs, calls must follow and end the output. */
 function freeUntil(trigger: string, { open }: CallSyntax, rest: Expression, rules: Rules): Expression {
   assert(open.startsWith(trigger), "calls begin with their trigger");
   const name = rules.reserve("triggered");
@@ -120,8 +123,8 @@ const blanks = charsOf(" \t\r\n");
 const brace = charsOf("{");
 
 /**
- * Returns the expression for text that cannot be a call. It begins with `answerOpen`; if that is empty, it does not begin with
- * a JSON object.
+ * Returns the expression for text that the parser cannot read as a call: text that begins with `answerOpen`. If `answerOpen` is
+ * empty, the first character after white space must not be "{".
  */
 function freeBeside(answerOpen: string, rules: Rules): Expression {
   const rest = rules.add("free", anything);

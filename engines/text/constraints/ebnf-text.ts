@@ -1,8 +1,10 @@
 // EBNF text: writes rules in the grammar engine's EBNF. Omits rules and alternatives that match no finite text. Pure.
 //
-// Engine pitfalls: The engine reads a range of characters beyond ASCII as a range of bytes, so such a set is written as the
-// byte sequences of its UTF-8. It reads a set of one byte as a character, so the byte is written twice. It reads all
-// hexadecimal digits that follow \x.
+// Quirks of the grammar engine:
+// - It reads a range of characters beyond ASCII as a range of bytes. Sets of such characters are written as UTF-8 byte
+//   sequences.
+// - It reads a set with a single byte as a character. The byte is written twice, so that it stays a byte.
+// - It reads all hexadecimal digits after \x as one escape. Escapes are written with \u or \U, which have a fixed length.
 import { ServerError } from "../../../runtime/errors.ts";
 import {
   asciiChars,
@@ -17,7 +19,10 @@ import { spend, spendOn } from "../../../runtime/regex/work.ts";
 import { type Expression, isNever, type Rules } from "./ebnf.ts";
 import { Endings, pruned } from "./endings.ts";
 
-/** Maximum number of byte sequences in an inline set. A larger set becomes a rule, so that it is written only once. */
+/**
+ * Maximum number of UTF-8 byte sequences in a character set that is written inline. A larger set becomes a rule and is written
+ * only once.
+ */
 const maxInlineSequences = 2;
 
 /** Maximum number of elements of a grammar, with repetitions expanded as the engine expands them. */
@@ -67,7 +72,9 @@ interface Size {
   readonly characters: number;
 }
 
-/** Measures the sizes of expressions. A shared expression counts at every use, but is measured once. */
+/**
+ * Computes the sizes of expressions. An expression with several uses counts at each use, but its size is computed only once.
+ */
 class Sizes {
   readonly #known = new Map<Expression, Size>();
 
@@ -200,15 +207,15 @@ function classByte(byte: number): string {
   return /[A-Za-z0-9]/.test(char) ? char : hexEscape(byte);
 }
 
-/** Returns an escape with four or eight digits. \x is unsuitable, because it reads all hexadecimal digits that follow. */
+/** Returns an escape with four or eight digits. \x is unsuitable, because the engine reads all hexadecimal digits after it. */
 function hexEscape(code: number): string {
   const hex = code.toString(16);
   return code < 0x10000 ? `\\u${hex.padStart(4, "0")}` : `\\U${hex.padStart(8, "0")}`;
 }
 
 /**
- * Writes an expression for any text. It uses the engine's own search for `mark`: the token mask allows every token, except
- * while the text may be the start of `mark`.
+ * Writes an expression for any text. The engine itself searches for `mark`: it allows every token as long as the text cannot be
+ * the start of `mark`.
  */
 function anyText(mark: string | null, next: string | null): string {
   if (mark === null) return "TagDispatch(stop_eos=true)";

@@ -1,8 +1,8 @@
 // Grammar rules: named expressions. The translators build them; ebnf-text.ts writes them for the grammar engine. Pure.
 //
-// Engine speed: The engine looks up the tokens of a state once if they end within the state's rule. So repeated text belongs in
-// one rule that calls itself at its end (s ::= "\"" | [^"] s). In a repeated small rule (c* with c ::= [^"]), the engine would
-// try every token again at each step.
+// Speed: the engine tests a token only once for each state of a rule if the token ends within the rule. So repeated text
+// belongs in one rule that calls itself at its end (s ::= "\"" | [^"] s). A small rule that is repeated (c* with c ::= [^"]) is
+// slow, because the engine tests every token again at each step.
 import type { CharSet } from "../../../runtime/regex/char-set.ts";
 import { spendOn } from "../../../runtime/regex/work.ts";
 
@@ -13,7 +13,7 @@ export type Expression =
   | { readonly kind: "sequence"; readonly parts: readonly Expression[] }
   | { readonly kind: "choice"; readonly options: readonly Expression[] }
   | { readonly kind: "repeat"; readonly of: Expression; readonly min: number; readonly max: number | null }
-  /** Any bytes: see `through`, `freeText` and `anything`. Allowed only as the whole body of a rule. */
+  /** Any bytes; created by `through`, `freeText` and `anything`. Allowed only as the whole body of a rule. */
   | { readonly kind: "any"; readonly mark: string | null; readonly next: string | null };
 
 export const empty: Expression = { kind: "sequence", parts: [] };
@@ -88,11 +88,11 @@ export function isNever(expression: Expression): boolean {
   return expression.kind === "choice" && expression.options.length === 0;
 }
 
-/** Rules by name. Every text of the grammar begins at the rule `root`. */
+/** Rules of a grammar by name. The start rule is `root`. */
 export class Rules {
   readonly byName = new Map<string, Expression>();
   /**
-   * Lookahead by rule: text that the engine may assume after the rule, whatever follows it. See
+   * Lookahead by rule name: an expression that the engine assumes for the text after the rule. See
    * json-schema/rules/counted-strings.ts.
    */
   readonly lookaheads = new Map<string, Expression>();

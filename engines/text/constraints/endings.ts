@@ -1,12 +1,12 @@
-// Endings: finds the expressions of a grammar that match at least one finite text, and removes the parts that match none. Takes
-// linear time, because an expression that is used several times is visited once. Pure.
+// Endings: finds the expressions of a grammar that match at least one finite text. Removes all other parts, for example a rule
+// that always calls itself. Takes linear time, because each expression is visited once, however often it is used. Pure.
 
 import { spend } from "../../../runtime/regex/work.ts";
 import { type Expression, type Rules, repeat, sequence, sequenceOf } from "./ebnf.ts";
 
 type Composite = Expression & { readonly kind: "sequence" | "choice" | "repeat" };
 
-/** Tells which expressions match a finite text. */
+/** Checks whether expressions match at least one finite text. */
 export class Endings {
   readonly #rules: ReadonlySet<string>;
   readonly #known = new Map<Composite, boolean>();
@@ -44,13 +44,13 @@ function isComposite(expression: Expression): expression is Composite {
 
 /** A rule or expression that is not yet known to match a finite text. */
 interface Waiting {
-  /** Number of its parts that must first be found to match a finite text. */
+  /** Number of parts that must still be found to match a finite text before this rule or expression matches one. */
   left: number;
   readonly users: Waiting[];
   readonly rule: string | null;
 }
 
-/** Finds the rules that match a finite text. Each rule found lowers the count of the rules and expressions that need it. */
+/** Finds the rules that match a finite text. A rule that is found lowers `left` of every rule and expression that uses it. */
 class Search {
   readonly #rules = new Map<string, Waiting>();
   readonly #expressions = new Map<Composite, Waiting | null>();
@@ -83,7 +83,7 @@ class Search {
     return made;
   }
 
-  /** Returns a rule or expression that must be found to match a finite text before `expression`; null if there is none. */
+  /** Returns the entry that must be found before `expression` matches a finite text; null if it already matches one. */
   #blocker(expression: Expression): Waiting | null {
     if (expression.kind === "rule") return this.#rule(expression.name);
     if (!isComposite(expression)) return null;
@@ -108,7 +108,9 @@ class Search {
   }
 }
 
-/** Returns the rules that `root` needs, without parts that match no finite text. Returns null if `root` matches none. */
+/**
+ * Returns the rules that `root` needs, without parts that match no finite text. Returns null if `root` matches no finite text.
+ */
 export function pruned(
   rules: Rules,
   root: string,
@@ -125,7 +127,6 @@ export function pruned(
   return live;
 }
 
-/** Removes the parts that match no finite text. */
 class Pruner {
   readonly #endings: Endings;
   readonly #known = new Map<Composite, Expression>();
@@ -135,8 +136,8 @@ class Pruner {
   }
 
   /**
-   * Returns the expression without such parts. Adds the rules that it names to `used`, but only when the expression is first
-   * seen.
+   * Returns the expression without the parts that match no finite text. On the first call for an expression, adds the names of
+   * the rules that it uses to `used`.
    */
   without(expression: Expression, used: string[]): Expression {
     if (expression.kind === "rule") used.push(expression.name);

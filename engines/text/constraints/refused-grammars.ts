@@ -1,5 +1,5 @@
-// Rejected grammars: the digests of the latest ones. The same grammar is rejected at once for some minutes. It is not rejected
-// longer, because the machine may only have been busy.
+// Rejected grammars: a cache of the latest rejections by the grammar's digest. An entry expires after some minutes, because a
+// busy machine may have caused the rejection.
 import { LruMap } from "../../../runtime/collections.ts";
 
 const maxKept = 256;

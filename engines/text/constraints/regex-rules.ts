@@ -1,5 +1,4 @@
-// Regex rules: convert a regular expression to part of a grammar, either from its syntax or from the rules of its automaton.
-// Pure.
+// Regex rules: convert a regular expression to a part of a grammar, either from its syntax tree or from its automaton. Pure.
 
 import type { CharSet } from "../../../runtime/regex/char-set.ts";
 import { type Automaton, type Edge, isAnyText, stateOf } from "../../../runtime/regex/states.ts";
@@ -39,9 +38,9 @@ function withoutAnchors(node: RegexNode): RegexNode {
   return { kind: "sequence", parts };
 }
 
-/** Tells how generated text spells the characters of a set, and the end after the last character. */
+/** How generated text spells characters (for example, escaped in a JSON string), and the text after the last character. */
 export interface Spelling {
-  /** Returns one expression for each alternative spelling. */
+  /** Returns one expression for each way to spell a character of `set`. */
   chars(set: CharSet): readonly Expression[];
   readonly end: Expression;
 }

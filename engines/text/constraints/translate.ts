@@ -1,5 +1,5 @@
-// Constraint translation: turns the constraints of an output into a grammar for the grammar engine. Called on the agents'
-// threads. Everything that a client sends is bounded before it reaches an engine. Pure.
+// Constraint translation: turns the constraints of an output into a grammar for the grammar engine. Called by text workers. All
+// input from clients is bounded before it reaches an engine. Pure.
 import { ServerError } from "../../../runtime/errors.ts";
 import { bounded, OutOfTime, TooMuchWork, unitsOfTranslation } from "../../../runtime/regex/work.ts";
 import type { OutputGrammar } from "../../generation.ts";
@@ -49,7 +49,9 @@ export function translateOutput(constraint: OutputConstraint): Translation {
   return loose === null ? translated(constraint) : bounded(() => translatedWithLoose(constraint, loose));
 }
 
-/** Translates with non-strict schemas if that takes at most half of the time limit of a translation; else without them. */
+/**
+ * Translates with the schemas of non-strict tools if this takes at most half of a translation's work limit; else without them.
+ */
 function translatedWithLoose(constraint: OutputConstraint, loose: OutputConstraint): Translation {
   try {
     return translated(constraint, unitsOfTranslation / 2, maxLooseElements);
@@ -74,8 +76,8 @@ function translated(constraint: OutputConstraint, units?: number, elements?: num
 }
 
 /**
- * Returns the constraint without non-strict schemas, because the grammar may be too large with them. Returns null if there are
- * none.
+ * Returns the constraint without the schemas of non-strict tools, for use if the grammar is too large with them. Returns null
+ * if there are no such schemas.
  */
 function loosened(constraint: OutputConstraint): OutputConstraint | null {
   const { calls } = constraint;
@@ -103,7 +105,7 @@ function compiled({ grammar, calls, thinking, answerOpen = "" }: OutputConstrain
   };
 }
 
-/** Returns the alternatives for the text after thinking. */
+/** Returns the alternatives for the output after the model's thinking. */
 function saidOf(answer: Expression | null, called: CallRules | null, required: boolean): readonly Expression[] {
   if (called === null) return [answer ?? anything];
   if (required) return [called.calls];
@@ -111,7 +113,7 @@ function saidOf(answer: Expression | null, called: CallRules | null, required: b
 }
 
 /**
- * Models write a line break or two after thinking. The grammar of an answer does not begin with line breaks, so they are
+ * Models write up to two line breaks after thinking. The grammar of an answer does not begin with line breaks, so they are
  * allowed here.
  */
 const afterThinking = choice(text(""), text("\n"), text("\n\n"), text(" "));

@@ -26,7 +26,8 @@ export class Translations {
   /** Returns the translation of a constraint. Throws the errors of translateOutput. */
   of(constraint: OutputConstraint): Translation {
     const syntax = constraint.calls?.syntax;
-    // A call syntax returns the text around a call by functions. JSON omits functions, so their results are added.
+    // A call syntax has functions that return the text around a call. JSON omits functions, so their results are added to the
+    // key.
     const written = JSON.stringify([constraint, syntax?.before("tool"), syntax?.after("tool")]);
     const key = createHash("sha256").update(written).digest("base64");
     const known = this.#made.get(key);

@@ -1,10 +1,10 @@
-// Bare text: reads values that are written as plain text up to an end mark. Values may have any length. Called by the call
-// syntaxes. Text is emitted as it arrives and is not kept afterwards.
+// Bare text: reads argument values that are written as plain text up to an end mark. Values may have any length, because text
+// is emitted as it arrives and is not kept afterwards. Called by the call syntaxes.
 import type { Reading, Wait } from "./reading.ts";
 
 /**
- * Reads through the end mark and emits the text before it piece by piece. Returns false if the output ends first. If the text
- * begins with the padding, that padding is removed, and so is one before the end mark.
+ * Reads up to and including the end mark and emits the text before the mark piece by piece. Returns false if the output ends
+ * first. If the text begins with `padding`, the padding there and before the end mark is removed.
  */
 export function* readText(
   reading: Reading,
@@ -43,8 +43,8 @@ function beginningAt(text: string, mark: string, from: number): number {
 }
 
 /**
- * Escapes a piece of text for a JSON string. Half a surrogate pair stays unchanged, so that the halves join if they are in
- * different pieces.
+ * Escapes a piece of text for a JSON string. Half a surrogate pair stays unchanged, because the other half may be in the next
+ * piece.
  */
 function escapeJson(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON does not allow these characters in a string.

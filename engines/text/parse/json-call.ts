@@ -1,5 +1,5 @@
 // JSON call: reads a call written as a JSON object with a tool's name, its arguments and sometimes an id. Used by all formats
-// with such calls.
+// that write calls as JSON objects.
 import type { Reading, Wait } from "./reading.ts";
 
 const quote = 0x22;
@@ -60,8 +60,8 @@ interface Found {
 }
 
 /**
- * Reads the object at this position. It becomes a call when its arguments begin, if its name is the name of a tool. It remains
- * a call even if the rest of the object is invalid.
+ * Reads the object at this position. It counts as a call as soon as its arguments begin, provided that its name is the name of
+ * a tool. It remains a call even if the rest of the object is invalid.
  */
 function* readJsonCall(reading: Reading): Wait<boolean> {
   const found: Found = { name: null, id: null, early: null, isCalled: false };
@@ -82,7 +82,7 @@ function* readMembers(reading: Reading, found: Found, isNested: boolean): Wait<b
     if (key === null || (yield* reading.space()) !== colon) return false;
     reading.position++;
     const value = yield* reading.space();
-    // OpenAI's protocol puts the call into an object under "function". Other families use this key for the name.
+    // OpenAI's protocol puts the call into an object under "function". Other model families use this key for the tool's name.
     const isFunction = key === "function" && value === openBrace && !isNested;
     const isRead = isFunction
       ? yield* readMembers(reading, found, true)

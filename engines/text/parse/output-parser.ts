@@ -1,19 +1,20 @@
-// Output parser: splits a model's output into content, thinking and parts that begin with a mark of the format. The mark's
-// syntax reads those parts; the parser itself knows no syntax. A format creates one parser per output. Called once per token.
+// Output parser: splits a model's output into content, thinking and parts that begin with a mark, a fixed text of the tool-call
+// format. The parser knows no syntax: each mark has a function that reads the text after it. A format creates one parser per
+// output. Called once per token.
 import { isJsonSpace } from "./json-scanner.ts";
 import type { Reading, Wait } from "./reading.ts";
 import type { OutputParser, OutputPart } from "./tool-format.ts";
 
-/** A text after which a syntax reads the output. */
+/** A fixed text of the format. When it occurs in the output, `read` reads the text after it. */
 export interface Mark {
   readonly text: string;
-  /** True if the syntax reads the mark itself too. */
+  /** True if `read` reads the mark itself too. */
   readonly isKept?: boolean;
   readonly read: (reading: Reading) => Wait<void>;
 }
 
 export interface Marks {
-  /** Marks that are recognized only before any content, or between parts that are not content. */
+  /** Marks that are recognized only at the start of the output or directly after another marked part. */
   readonly first: readonly Mark[];
   readonly inContent: readonly Mark[];
   readonly inReasoning: readonly Mark[];
@@ -31,7 +32,7 @@ export class MarkedParser implements OutputParser {
   /** First characters of the marks, by mode. */
   private readonly starts: { readonly content: readonly string[]; readonly reasoning: readonly string[] };
   private syntax: Wait<void> | null = null;
-  /** True if no content has come since the output began, or since the last part that is not content. */
+  /** True if only white space has come since the start of the output or since the last marked part. */
   private isFirst: boolean;
   /** True while white space is dropped, because it follows a mark. */
   private dropsSpace = false;
@@ -96,12 +97,15 @@ export class MarkedParser implements OutputParser {
     }
   }
 
-  /** Called when the syntax has returned. Text that it did not settle is not part of a call. */
+  /**
+   * Called when the function of a mark has returned. If it began a call and did not end it, reports a failed call. Otherwise,
+   * emits the text that it did not settle as ordinary text.
+   */
   private endSyntax(): void {
     const { reading } = this;
     this.syntax = null;
     const rest = reading.takeUnsettled();
-    // White space after a complete call is treated as part of a mark if no other call follows.
+    // White space that remains after a complete call is dropped, like white space after a mark.
     const isMark = !reading.isInCall && rest.trim() === "";
     this.dropsSpace = isMark;
     this.isFirst = isMark && reading.mode === "content";

@@ -1,11 +1,11 @@
-// Reading state of one output: the unread text, text that was read but may turn out not to be a call, and the parts found so
-// far. A syntax is a generator that uses these methods; they yield to wait for text. If the text does not match, the syntax
-// returns. output-parser.ts then emits the unsettled text as ordinary output.
+// Reading state of one output: the unread text, the text that was read but may not be part of a call, and the parts found so
+// far. A syntax is a generator that reads with these methods. They yield to wait for more text. If the text does not match, the
+// syntax returns, and output-parser.ts emits the unsettled text as ordinary output.
 import type { ToolSpec } from "../../generation.ts";
 import { isJsonSpace, JsonScanner } from "./json-scanner.ts";
 import type { OutputPart } from "./tool-format.ts";
 
-/** A computation that may wait for text. When the output is over, it must be run to its end. */
+/** A computation that yields to wait for more text. After the end of the output, it must be run until it returns. */
 export type Wait<T> = Generator<void, T>;
 
 const quote = 0x22;
@@ -15,9 +15,9 @@ const maxStringLength = 512;
 
 export class Reading {
   readonly tools: ReadonlyMap<string, ToolSpec>;
-  /** Kind of the text outside calls. */
+  /** Kind of the ordinary text (outside calls) at this position. */
   mode: "content" | "reasoning" = "content";
-  /** Unread text, followed by the text pushed last. */
+  /** Unread text of earlier pushes, followed by the text pushed last. */
   text = "";
   /** Index in `text` of the first unread character. */
   position = 0;
@@ -28,11 +28,11 @@ export class Reading {
   /** True if the output, or the end of the prompt, contained thinking. */
   hasThought = false;
   parts: OutputPart[] = [];
-  /** Number of characters pushed before `text`. */
+  /** Number of characters of the output before `text`. */
   private offset = 0;
   /**
-   * Text that was read but not settled. It consists of `past` and the part of `text` from `settled` to `position`; these are
-   * joined only to be emitted.
+   * Unsettled text: text that was read, but may not be part of a call or a mark. It is `past` followed by text[settled ..
+   * position). The two are joined only to be emitted.
    */
   private past = "";
   private settled = 0;
@@ -49,7 +49,10 @@ export class Reading {
     this.settled = 0;
   }
 
-  /** Skips text while none is held back. Returns the position of the text in the output. */
+  /**
+   * Counts text that is emitted directly, without `push`. Call only if no text is held back. Returns the text's position in the
+   * output.
+   */
   passOver(length: number): number {
     const at = this.offset + this.position;
     this.offset += length;
@@ -116,7 +119,7 @@ export class Reading {
     return code;
   }
 
-  /** Reads exactly `wanted`; if other text follows, reads nothing. */
+  /** Reads `wanted` and returns true. If other text follows, reads nothing and returns false. */
   *literal(wanted: string): Wait<boolean> {
     while (!this.text.startsWith(wanted, this.position)) {
       if (this.isOver || !wanted.startsWith(this.text.slice(this.position))) return false;
@@ -152,7 +155,7 @@ export class Reading {
     }
   }
 
-  /** Reads a tool's name and one of the endings after it. If they do not follow, reads nothing. */
+  /** Reads a tool's name and one of the endings after it. If they do not follow, reads nothing and returns null. */
   *toolName(endings: readonly string[]): Wait<{ readonly name: string; readonly ending: string } | null> {
     for (;;) {
       let isPossible = false;
@@ -170,7 +173,10 @@ export class Reading {
     }
   }
 
-  /** Returns the ending after the name in the unread text; "" if it may still come; null if none can come. */
+  /**
+   * Checks whether the unread text begins with `name` and one of the endings. Returns the ending; "" if more text is needed to
+   * decide; null if it does not.
+   */
   private endingAfter(name: string, endings: readonly string[]): string | null {
     if (!this.text.startsWith(name, this.position)) {
       return name.startsWith(this.text.slice(this.position)) ? "" : null;

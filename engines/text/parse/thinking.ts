@@ -3,8 +3,8 @@
 import type { ThinkingTags } from "./tool-format.ts";
 
 const known: readonly ThinkingTags[] = [
-  // After a message of the analysis channel, the next message begins in the same way as the first one, whose beginning is in
-  // the prompt.
+  // `end` includes "<|start|>assistant", because the prompt also ends with this text. So the next message is read like the
+  // first.
   { begin: "<|channel|>analysis<|message|>", end: "<|end|><|start|>assistant" },
   { begin: "<|channel>thought\n", end: "<channel|>" },
   { begin: "<think>", end: "</think>" },
@@ -17,8 +17,8 @@ const known: readonly ThinkingTags[] = [
 ];
 
 /**
- * Returns the thinking tags whose end, or whose channel, occurs in the template's source. Returns null if the template has no
- * thinking.
+ * Returns the known tags whose end tag occurs in the template's source. A template with channels (gpt-oss) has the tags of the
+ * analysis channel. Returns null if the template has no thinking.
  */
 export function thinkingTags(source: string): ThinkingTags | null {
   if (source.includes("<|channel|>")) return known[0] ?? null;

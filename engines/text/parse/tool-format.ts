@@ -35,15 +35,15 @@ export interface OutputParser {
 export interface ParserOptions {
   /** Tools of the request. If empty, no text is read as a call. */
   readonly tools: readonly ToolSpec[];
-  /** True if the end of the prompt has begun thinking. */
+  /** True if the prompt ends with the begin tag of thinking, so that the output starts with thinking. */
   readonly startsThinking: boolean;
 }
 
 /** Describes how constrained decoding writes calls, always with JSON arguments. The format's parser reads such calls. */
 export interface CallSyntax {
   /**
-   * Text that begins calls and occurs in no other output. Free text therefore ends at this text. It is null if a call is
-   * recognized only as the whole output.
+   * Text with which the first call begins. It occurs in no other output, so free text ends at this text. null: a call is
+   * recognized only if it is the whole output.
    */
   readonly trigger: string | null;
   /** Text before the first call. It begins with the trigger. */
@@ -52,7 +52,7 @@ export interface CallSyntax {
   readonly between: string | null;
   /** Text after the last call. */
   readonly close: string;
-  /** `before` returns a call's text up to its arguments; `after` returns its text after them. */
+  /** `before` returns the text of a call up to its arguments; `after` returns the text of a call after its arguments. */
   before(name: string): string;
   after(name: string): string;
 }

@@ -33,7 +33,10 @@ export function jsonTyped(text: string, types: ReadonlySet<string> | null): stri
   return isString ? JSON.stringify(text) : literal;
 }
 
-/** Returns false if the schema does not state types in a form that is supported here. */
+/**
+ * Adds the types that the schema allows to `types`. Returns false if the schema states no types in a form that is supported
+ * here.
+ */
 function collectTypes(schema: unknown, types: Set<string>, depth: number): boolean {
   if (depth > maxDepth) return false;
   const type = member(schema, "type");

@@ -1,5 +1,5 @@
-// Chat template: renders a conversation into a prompt. Model families accept different input. So messages and tools are
-// reshaped to fit the template, or written as plain text if the template does not support them. Called by text workers.
+// Chat template: renders a conversation into a prompt. Templates differ in the messages and tools that they accept. So messages
+// and tools are converted to the form that the template accepts, or to plain text if it accepts none. Called by text workers.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ChatMessage, TemplateArguments, ToolSpec } from "../../generation.ts";
 import { chooseFormat } from "../parse/choose-format.ts";
@@ -90,7 +90,7 @@ export class ChatTemplate {
     }
   }
 
-  /** True if the end of the prompt has begun thinking. */
+  /** True if the prompt ends with the begin tag of thinking, so that the output starts with thinking. */
   opensThinking({ text }: PromptText): boolean {
     return this.thinking !== null && text.trimEnd().endsWith(this.thinking.begin.trimEnd());
   }

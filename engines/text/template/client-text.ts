@@ -1,5 +1,5 @@
-// Client text: collects every text of a client in the messages and tools of a template, at any depth. These texts must not
-// spell control tokens. Also bounds the depth of JSON before other code walks it. Called by chat-template.ts. Pure.
+// Client text: finds all text from the client in messages and tools, at any depth. This text must not be read as control
+// tokens. The file also limits the depth of JSON values before other code traverses them. Called by chat-template.ts. Pure.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ChatMessage, ToolCall, ToolSpec } from "../../generation.ts";
 import type { ParsedCall, ParsedMessage } from "./template-messages.ts";
@@ -14,8 +14,8 @@ type Guard = (text: string) => string;
 const knownRoles = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
 
 /**
- * Words that templates compare when they read a schema. A marker in them would break the comparison, so they get none. No
- * control token consists of one of these words.
+ * Words that templates compare with words of a JSON schema. They are never marked (see user-text.ts), because a marker would
+ * break the comparison. No control token has one of these words as its name.
  */
 const schemaWords = new Set(
   (
@@ -64,7 +64,7 @@ function isShallow(value: unknown): boolean {
   return true;
 }
 
-/** Yields all texts of the client in messages and tools. Callers may rely only on the set of characters in these texts. */
+/** Yields all text of the client in messages and tools, partly as JSON text. Use it only to find which characters occur. */
 export function* clientTexts(messages: readonly ParsedMessage[], tools: readonly ToolSpec[]): Iterable<string> {
   for (const { role, content, name, reasoning, toolCallId, toolCalls } of messages) {
     yield role;

@@ -1,4 +1,4 @@
-// Integer keys: rewrites dictionaries with integer keys. Some templates use them, but the template engine does not support
+// Integer keys: rewrites template code that uses dictionaries with integer keys, because the template engine does not support
 // them. Called before a template is compiled. Pure.
 
 /** Matches a statement that sets a variable to a dictionary of plain values with integer keys. */
@@ -6,8 +6,8 @@ const dictionary = /\{%(-?)\s*set\s+([A-Za-z_]\w*)\s*=\s*\{((?:\s*-?\d+\s*:[^{}:
 const member = /(-?\d+)\s*:\s*([^,]+?)\s*(?:,|$)/g;
 
 /**
- * Returns the source with string keys in these dictionaries and in look-ups of them. A dictionary that the template sorts
- * becomes a list of pairs, so that its integers still compare as integers.
+ * Returns the source with string keys instead of integer keys, both in the dictionaries and in look-ups. A sorted dictionary
+ * (`dictsort`) is replaced by a list of pairs in the order of the integers.
  */
 export function withoutIntegerKeys(source: string): string {
   const names: string[] = [];

@@ -57,7 +57,7 @@ export function probeCapabilities(source: string, renderer: Renderer): TemplateC
   const takesTools = probe.shows([user], { ...withSystem, takesTools: true }, tool.name);
   const withTools: TemplateCapabilities = { ...withSystem, takesTools };
   const calls = findCalls(probe, withTools);
-  // A template may print any role. So the role counts as supported only if the source names it.
+  // A template may print any role without knowing it. So a role is supported only if the source also names it.
   const namesRole = /["']tool["']/.test(source);
   const takesResults = calls.shown || (namesRole && probe.shows(answered, withTools, result));
   return { ...withTools, takesResults, calls };
@@ -70,7 +70,8 @@ const answered: readonly ParsedMessage[] = [
 ];
 
 /**
- * Returns the first variant that works. Prefers a variant in which the call and the result have the same id, or both have none.
+ * Returns the first variant of call capabilities with which calls appear in the prompt. Prefers a variant in which the call and
+ * its result both have the same id, or both have none.
  */
 function findCalls(probe: Probe, base: TemplateCapabilities): CallCapabilities {
   let first: TemplateCapabilities | null = null;
@@ -102,8 +103,8 @@ function details(probe: Probe, base: TemplateCapabilities): CallCapabilities {
 }
 
 /**
- * Returns a conversation with a message of `count` calls, their results, and two more messages. The two are needed because some
- * templates count turns.
+ * Returns a conversation with a message of `count` calls, their results, and two more messages. Some templates count turns, so
+ * these two messages are needed.
  */
 function conversation(count: 1 | 2, more: Partial<ParsedMessage> = {}): ParsedMessage[] {
   const calls = called.slice(0, count).map((name, i) => {

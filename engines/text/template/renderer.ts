@@ -38,7 +38,7 @@ export class Renderer {
         try {
           return this.#template.render({ ...all, ...more });
         } catch {
-          // Throw the first error, because it is the most informative.
+          // Ignored: the first error is thrown below, because it is the most informative.
         }
       }
       throw error;
@@ -47,9 +47,10 @@ export class Renderer {
 }
 
 /**
- * Returns additional variables for further attempts. Some templates loop over tools and documents without checking that they
- * exist, print the description of every parameter, or expect tools as text and the date. These variables are not passed in the
- * first attempt, because other templates print a preamble even for an empty list of tools.
+ * Returns additional variables for further attempts, because some templates need them. Such templates loop over tools and
+ * documents without a check that they exist, print the description of every parameter, expect tools as text, or expect the
+ * date. The first attempt passes no additional variables, because other templates print a preamble even for an empty list of
+ * tools.
  */
 function retries(tools: readonly TemplateTool[]): object[] {
   const more = { documents: [], functions: JSON.stringify(tools, null, 4), datetime: today() };
@@ -57,7 +58,7 @@ function retries(tools: readonly TemplateTool[]): object[] {
   return tools.length === 0 ? [listed] : [listed, { ...more, tools: tools.map(described) }];
 }
 
-/** Returns the date without the time of day. A time would make every prompt begin differently. */
+/** Returns the date without the time of day, because a time would make every prompt begin differently. */
 function today(): string {
   return new Date().toUTCString().slice(0, "Thu, 01 Jan 1970".length);
 }

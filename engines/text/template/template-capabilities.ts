@@ -1,6 +1,6 @@
 // Template capabilities: what a chat template accepts. Data only; probe-capabilities.ts determines it.
 
-/** How a template accepts the calls of a message. */
+/** Form in which a template accepts the tool calls of a message. */
 export interface CallCapabilities {
   /** True if calls appear in the prompt. If false, calls are written as plain text. */
   readonly shown: boolean;
@@ -21,8 +21,8 @@ export interface CallCapabilities {
 }
 
 /**
- * Required form of call ids. `short`: nine letters and digits. `naming`: functions.NAME:COUNT, because only the id names the
- * tool.
+ * Required form of call ids. `any`: no requirement. `short`: nine letters and digits. `naming`: functions.NAME:COUNT, because
+ * the prompt contains the tool's name only in the id.
  */
 export type CallIds = "any" | "short" | "naming";
 

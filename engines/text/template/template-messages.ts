@@ -50,7 +50,8 @@ export function templateTool({ name, description, parameters }: ToolSpec): Templ
 }
 
 /**
- * Returns the messages with the called tool's name added to each result. It works for templates that do not show calls, too.
+ * Returns the messages with the name of the called tool added to each tool result. Works also for templates that do not show
+ * calls.
  */
 export function withNames(messages: readonly ParsedMessage[]): readonly ParsedMessage[] {
   const names = new Map<string, string>();
@@ -73,7 +74,7 @@ export function templateMessages(
   });
 }
 
-/** A call's id and name in the template. Stored by the client's id. */
+/** Id and name of a call in the prompt. Stored by the id that the client uses. */
 type KnownCall = Pick<ParsedCall, "id" | "name">;
 
 function withId(call: ParsedCall, ids: CallIds, known: Map<string, KnownCall>): ParsedCall {
@@ -145,7 +146,7 @@ function calling(
 
 /**
  * Splits messages so that each has one call, followed by its results. Used for templates that accept only one call per message.
- * Results that belong to none of a message's calls come after the others.
+ * Results that match no call of the message come last.
  */
 export function oneCallEach(messages: readonly ParsedMessage[]): ParsedMessage[] {
   const apart: ParsedMessage[] = [];

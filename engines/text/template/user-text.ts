@@ -1,7 +1,7 @@
 // User text guard: prevents user text from becoming control tokens when a chat template inserts it into a prompt. Before
-// rendering, a marker character is inserted into every control token name that user text spells. The marker occurs in no text.
-// The encoder splits the prompt at control token names and then removes the markers, so user text is otherwise unchanged. Many
-// templates remove words from a text ("/think"). The texts around such a word could then spell a name, so they are marked too.
+// rendering, a marker character is inserted into every control token name in user text. The marker occurs in no other text. The
+// encoder splits the prompt at control token names and then removes the markers. Many templates remove words from a text, for
+// example "/think". The texts around a removed word could join to a name, so they get markers too.
 import { ServerError } from "../../../runtime/errors.ts";
 
 interface ControlNames {
@@ -14,21 +14,22 @@ interface ControlNames {
 export class UserTextGuard {
   private readonly control: ControlNames;
   /**
-   * Proper prefixes and suffixes of names. User text that is one of these could form a name together with neighbouring text.
+   * Proper prefixes (`beginnings`) and suffixes (`ends`) of control token names. User text that ends or begins with one of them
+   * could form a name together with neighbouring text.
    */
   private readonly beginnings = new Set<string>();
   private readonly ends = new Set<string>();
   private readonly longest: number;
   /**
-   * All names joined into one searchable text. This is fast for schemas with thousands of short words and for vocabularies with
-   * a thousand names.
+   * All names, joined by line feeds. One search in this text is fast, even for schemas with thousands of short words and
+   * vocabularies with a thousand names.
    */
   private readonly allNames: string;
   /** Words that the template may remove from a text, or at which it may split a text. */
   private readonly removed: readonly string[];
   /**
-   * Proper prefixes of names and of removed words. When a removed word is gone, the remaining text could spell another removed
-   * word.
+   * Proper prefixes of names and of removed words. Removed words matter, because the texts around a removed word could join to
+   * another removed word.
    */
   private readonly partial = new Set<string>();
   /** All names and removed words. */
@@ -52,14 +53,17 @@ export class UserTextGuard {
     }
   }
 
-  /** Returns `text` with `marker` wherever it spells a name, or could spell one together with its neighbours. */
+  /**
+   * Inserts `marker` into every control token name in `text`. Also adds it at an end of `text` that could form a name together
+   * with neighbouring text.
+   */
   guard(text: string, marker: string): string {
     if (text === "") return text;
     let guarded = text;
     for (const name of this.control.namesIn(text)) {
       const first = String.fromCodePoint(name.codePointAt(0) as number);
       const broken = first + marker + name.slice(first.length);
-      // Repeated, because occurrences of a name may overlap.
+      // This is repeated, because occurrences of a name may overlap.
       while (guarded.includes(name)) guarded = guarded.replaceAll(name, broken);
     }
     if (this.removed.some((word) => guarded.includes(word))) guarded = this.guardRemovals(guarded, marker);
@@ -69,8 +73,9 @@ export class UserTextGuard {
   }
 
   /**
-   * Inserts a marker before every removed word that follows the prefix of a name. The first piece of every name that removals
-   * could join then ends with a marker, in whatever order the words are removed.
+   * Inserts a marker before a removed word if the text before the word ends with a prefix of a name or of another removed word.
+   * The marker stays when the template removes the word. So the texts around the word cannot join to a name, in whatever order
+   * words are removed.
    */
   private guardRemovals(text: string, marker: string): string {
     const cuts = new Set<number>();
@@ -89,12 +94,12 @@ export class UserTextGuard {
     return guarded + text.slice(end);
   }
 
-  /** True if the prefix [from, at) could continue, or be joined with other text, when the removed word at `at` is gone. */
+  /** True if a removed word begins at `at` and text[from .. at) could join with other text after its removal. */
   private isJoined(text: string, from: number, at: number): boolean {
     for (const word of this.removed) {
       if (!text.startsWith(word, at)) continue;
       const after = at + word.length;
-      // Inside a longer removed word, a marker is added only if it is necessary.
+      // Inside a longer removed word, a marker is added only if text[from .. at) could join with the text after `word`.
       if (!this.isWithin(text, at) || after === text.length || this.isRemovedAt(text, after)) return true;
       const joined = text.slice(from, at) + text.charAt(after);
       if (this.partial.has(joined) || this.whole.has(joined)) return true;
@@ -102,7 +107,7 @@ export class UserTextGuard {
     return false;
   }
 
-  /** True if a removed word contains the position `at` in its interior. */
+  /** True if an occurrence of a removed word begins before `at` and ends after `at`. */
   private isWithin(text: string, at: number): boolean {
     return this.removed.some((word) =>
       text.slice(Math.max(0, at - word.length + 1), at + word.length - 1).includes(word),
@@ -113,7 +118,7 @@ export class UserTextGuard {
     return this.removed.some((word) => text.startsWith(word, at));
   }
 
-  /** Guards the text without its leading and trailing white space, because a template may trim it. */
+  /** Adds markers inside leading and trailing white space too, because a template may remove this white space. */
   private guardTrimmed(text: string, marker: string): string {
     const inner = text.trim();
     if (inner.length === text.length || inner === "") return text;
@@ -141,9 +146,9 @@ export class UserTextGuard {
 const markerCandidates = /[\ufdd0-\ufdef\ue000-\uf8ff]/g;
 
 /**
- * Returns a character that occurs in none of the texts. It is a noncharacter, which text should not contain; if all are used, a
- * private-use character. Takes one pass over the texts, however many candidates are used. Throws ServerError `invalid_value` if
- * no candidate is left.
+ * Returns a character that occurs in none of the texts. Prefers Unicode noncharacters, which text should not contain, to
+ * private-use characters. Takes one pass over the texts, however many characters are in use. Throws ServerError `invalid_value`
+ * if all characters are in use.
  */
 export function chooseMarker(texts: readonly string[]): string {
   const used = new Set(texts.flatMap((text) => text.match(markerCandidates) ?? []));

@@ -1,6 +1,6 @@
-// Detokenizer: turns the tokens of one sequence into text as they arrive. It is called once per token on the generation thread.
-// A token that consists of complete characters is the usual case, and costs one array look-up. Incomplete characters are never
-// emitted: their bytes wait for the next token.
+// Detokenizer: converts the tokens of one sequence to text as they arrive. It is called once per token on the generation
+// thread. Most tokens consist of complete characters and cost one array look-up. Incomplete characters are never emitted: their
+// bytes are kept until the next token.
 import type { TokenTexts } from "./token-texts.ts";
 
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
@@ -16,8 +16,9 @@ export class Detokenizer {
   private dropsSpace: boolean;
 
   /**
-   * `previousToken` is the last token of the prompt; null: there is no prompt. If it is null or a control token, the space that
-   * encoding adds before text is removed. The control tokens in `shown` are emitted as text: their names.
+   * `previousToken` is the last token of the prompt; null: there is no prompt. Encoders may add a space before text that is at
+   * the start or follows a control token. In these two cases, the leading space of the output is removed. Control tokens in
+   * `shown` are emitted as text, by their names.
    */
   constructor(texts: TokenTexts, previousToken: number | null, shown: ReadonlySet<number> = nothing) {
     this.texts = texts;
@@ -42,7 +43,7 @@ export class Detokenizer {
     return text;
   }
 
-  /** Emits the name of a control token. An incomplete character before it ends here. */
+  /** Emits the name of a control token. An incomplete character before it is emitted as U+FFFD. */
   private pushName(token: number): string {
     const cut = this.flush();
     this.dropsSpace = this.texts.addsSpacePrefix;

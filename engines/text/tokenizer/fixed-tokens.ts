@@ -1,12 +1,12 @@
-// Fixed tokens: finds the tokens with a fixed text (control and user-defined tokens) in a longer text. As in llama.cpp, longer
-// tokens are found first over the whole text, so both tokenizers cut alike. Some vocabularies have thousands of fixed tokens,
-// so a single pass looks for all of them.
+// Fixed tokens: finds the tokens with a fixed text (control and user-defined tokens) in a longer text. Longer tokens are found
+// first in the whole text, as in llama.cpp, so that both tokenizers cut text at the same positions. A single pass looks for all
+// tokens, because some vocabularies have thousands of them.
 import { absent, ByteTrie } from "./byte-trie.ts";
 
 /** A plain text, or the id of a token that was found. */
 type Fragment = string | number;
 
-/** Tokens, by text, that absorb the white space next to them. */
+/** Tells, by a token's text, whether the token absorbs the white space before and after it. */
 export interface Swallowing {
   before(text: string): boolean;
   after(text: string): boolean;
@@ -26,7 +26,7 @@ export class FixedTokens {
   readonly #tokens: readonly (readonly [text: string, id: number])[];
   /** Indices into `#tokens`, by the UTF-16 bytes of their texts. */
   readonly #trie = new ByteTrie();
-  /** First characters of the tokens. Most texts contain none of them, so a few searches exclude those texts. */
+  /** First characters of the tokens. Most texts contain none of these characters, so a few searches suffice for such texts. */
   readonly #firstCharacters: ReadonlySet<string>;
   readonly #swallowing: Swallowing;
 
@@ -65,8 +65,8 @@ export class FixedTokens {
   #places(text: string): Place[] {
     if (!this.#mayHave(text)) return [];
     const units = Buffer.from(text, "utf16le");
-    // Possible starts of each token. At first these are all positions where no longer token matches. Positions where a longer
-    // token matched but did not fit are added later.
+    // Candidate start positions, by token index. A position first belongs to the longest token that matches there. If this
+    // token overlaps one that was already found, the position moves to the longest token that fits.
     const waiting: (number[] | undefined)[] = new Array(this.#tokens.length);
     const offer = (at: number, limit: number): void => {
       const index = this.#longest(units, at, limit);

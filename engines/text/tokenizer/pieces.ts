@@ -80,8 +80,8 @@ export function piecesOf(names: readonly string[], kinds: readonly TokenKind[], 
 }
 
 /**
- * Returns the length of the longest piece in bytes. Names count too, because a control token in a prompt stands for its whole
- * name.
+ * Returns the length of the longest piece in bytes. Names of control tokens count too, because in a prompt a control token
+ * stands for its whole name.
  */
 export function longestPiece({ ends }: Pieces, names: readonly string[]): number {
   let longest = 1;

@@ -1,4 +1,4 @@
-// Token kinds: text, control token, byte or unused. Files often mark a control token as "normal". The names that llama.cpp
+// Token kinds: text, control token, byte or unused. Files often mark a control token as "normal". So the names that llama.cpp
 // always treats as control tokens are control tokens here too.
 import { ServerError } from "../../../runtime/errors.ts";
 import { endNames, infillNames } from "../../files/gguf/end-of-generation.ts";
@@ -7,7 +7,7 @@ import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
 export type TokenKind =
   /** Text, produced by encoding. */
   | "normal"
-  /** Structure: encoded only if a prompt's template contains its name. It has no text when generated. */
+  /** Part of the prompt's structure: encoded only if the template contains its name. It has no text when generated. */
   | "control"
   /** Like "control" in a prompt, but shown as text when generated. */
   | "shown-control"

@@ -24,16 +24,15 @@ export interface TokenTexts extends ShownTokens {
 /** Token texts as plain data. Sending them to another thread does not copy the pieces. */
 export interface TokenTextTable {
   readonly pieces: Pieces;
-  /** Texts of control tokens; they have no output bytes. */
+  /** Names of the control tokens, by id. Control tokens have no output bytes. */
   readonly controlNames: ReadonlyMap<number, string>;
   readonly addsSpacePrefix: boolean;
 }
 
 export interface TabledVocabulary extends TokenTexts {
   readonly size: number;
-  /** Ids of the control tokens, which are structure, not text. */
+  /** Ids of the control tokens. */
   readonly controlTokens: readonly number[];
-  /** The pieces of all tokens. */
   readonly pieces: Pieces;
 }
 

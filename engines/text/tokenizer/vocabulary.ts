@@ -27,9 +27,9 @@ export interface Vocabulary extends TabledVocabulary {
   /** Text tokens that encoding produces wherever their text occurs. */
   readonly userDefinedTokens: readonly number[];
   /**
-   * A prompt of B bytes has at least B / longestPieceBytes tokens, so a prompt that is too long can be rejected before
-   * encoding. If one token may stand for text of any length (unknown words, runs of spaces), the value is higher than
-   * meaningful text needs.
+   * Maximum number of bytes per token: a prompt of B bytes has at least B / longestPieceBytes tokens. So a prompt that is too
+   * long can be rejected before encoding. If a token may stand for text of any length (unknown words, runs of spaces), the
+   * value is higher than meaningful text needs.
    */
   readonly longestPieceBytes: number;
   /** Encodes plain text. Names of control tokens are treated as ordinary characters. */
@@ -43,13 +43,13 @@ export interface Vocabulary extends TabledVocabulary {
    * requires it and it is missing.
    */
   encodePrompt(prompt: PromptText): Int32Array;
-  /** Returns the tokens whose bytes contain those of `text`. */
+  /** Returns the tokens whose bytes contain the bytes of `text`. */
   tokensContaining(text: string): Int32Array;
   /** Returns the names of the control tokens that `text` spells. */
   controlNamesIn(text: string): string[];
 }
 
-/** Short texts on which tokenizers tend to differ. If two tokenizers agree on all of them, they are treated as equal. */
+/** Short texts on which tokenizers often differ. Two tokenizers that agree on all of them are treated as equal. */
 export const vocabularyProbes: readonly string[] = [
   "Hello, world! How are you?",
   " leading and trailing  ",
@@ -69,7 +69,7 @@ export function createVocabulary(tokenizer: TokenizerMetadata): Vocabulary {
   return new GgufVocabulary(tokenizer);
 }
 
-/** Tokens that never absorb the white space after them, even if other control tokens do. */
+/** Tokens that never absorb (strip) the white space after them, even if other control tokens do. */
 const neverSwallowing = new Set(["<unk>", "<s>", "<|endoftext|>"]);
 
 function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMetadata): Swallowing {
@@ -80,8 +80,8 @@ function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMe
 }
 
 /**
- * `longestPieceBytes` of a lossy vocabulary. It bounds the text, because encoding 10 MB of spaces would take seconds and a
- * gigabyte of memory.
+ * `longestPieceBytes` of a vocabulary in which a token may stand for text of any length. The value limits the length of texts,
+ * because encoding 10 MB of spaces would take seconds and a gigabyte of memory.
  */
 const lossyTokenBytes = 1024;
 
@@ -194,7 +194,7 @@ class GgufVocabulary implements Vocabulary {
     return this.names[token] ?? "";
   }
 
-  /** Appends the tokens of text without control tokens. The text follows a control token, or is at the start. */
+  /** Appends the tokens of text without control tokens. The text must follow a control token or be at the start. */
   private append(text: string, output: number[]): void {
     for (const fragment of this.userDefined.split(text)) {
       if (typeof fragment === "number") output.push(fragment);

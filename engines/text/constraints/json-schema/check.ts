@@ -1,5 +1,6 @@
-// Schema check: validates a finished text against its whole schema, for keywords that the grammar cannot enforce. The only file
-// that imports ajv. It fetches nothing. Automata match the schema's patterns in linear time, so no text can stall the thread.
+// Schema check: validates a finished text against the whole schema, because a grammar cannot enforce every keyword. Only this
+// file imports ajv. No remote schema is fetched. Automata match the schema's patterns in linear time, so no text can stall the
+// thread.
 import { createRequire } from "node:module";
 import type { ErrorObject } from "ajv/dist/2020.js";
 import { accepts } from "../../../../runtime/regex/automaton.ts";
@@ -11,10 +12,10 @@ import { schemaError } from "./document.ts";
 /** Returns the reason why a text is invalid; null if it is valid. */
 export type Check = (text: string) => string | null;
 
-/** Loads ajv with the first schema that needs it. Few schemas do, and text workers should start quickly. */
+/** Loads ajv on first use, because few schemas need it and text workers should start quickly. */
 const require = createRequire(import.meta.url);
 
-/** Number of decimal places to which multiples are compared: 0.07 / 0.01 is not an integer in floating point. */
+/** Number of decimal places to which `multipleOf` is checked, because 0.07 / 0.01 is not an integer in floating point. */
 const multiplePrecision = 6;
 
 /** Creates the check for a schema. Throws `invalid_value`, or `unsupported` if the schema is too large to be checked. */
@@ -67,7 +68,7 @@ const unitsOfSchema = 2000;
 const unitsOfValue = 50;
 const unitsOfPair = 0.1;
 
-/** Charges the compilation of a schema in advance, because compilation cannot be interrupted. */
+/** Charges the cost of compiling a schema before the compilation starts, because it cannot be interrupted. */
 function chargeFor(schema: unknown): void {
   const values = valuesIn(schema);
   try {
@@ -97,7 +98,7 @@ function valuesIn(schema: unknown): number {
   return count;
 }
 
-/** Replaces JavaScript regular expressions, which can take exponential time. */
+/** Regular expressions for ajv that match in linear time. JavaScript's own regular expressions can take exponential time. */
 const linearRegExp = Object.assign(
   (pattern: string) => {
     const automaton = automatonOf(parseRegex(pattern), "anywhere");

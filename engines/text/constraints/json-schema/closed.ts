@@ -1,11 +1,14 @@
-// Closed tool schemas: forbids unnamed properties in objects whose schema names properties but does not mention others. Text
-// generated this way still matches the original schema. The grammar engine avoids unnamed keys, which are its most expensive
-// part. Called by calls.ts. Pure.
+// Closed tool schemas: adds `additionalProperties: false` to objects whose schema names properties and has no keyword for
+// unnamed ones. Text generated this way still matches the original schema. It saves engine time, because unnamed keys are the
+// most expensive part of a grammar. Called by calls.ts. Pure.
 
 /** Maximum depth of a schema. The compiler rejects a deeper one. */
 const maxDepth = 100;
 
-/** Keywords that apply several schemas to one value. A property named in one schema may be missing in the others. */
+/**
+ * Keywords that apply several schemas to one value. A schema that contains one of them is not closed, because a property named
+ * in one of these schemas may be missing in another.
+ */
 const joining = new Set(
   (
     "allOf not if dependentSchemas dependencies contains patternProperties $dynamicRef unevaluatedProperties " +
@@ -13,31 +16,31 @@ const joining = new Set(
   ).split(" "),
 );
 /**
- * Each of these keywords adds a schema to the same value. So two of them, or one of them together with keywords for properties
- * or items, apply several schemas.
+ * Keywords that each apply one more schema to a value. Several schemas apply to a value with two of these keywords, or with one
+ * of them and a keyword of `ofParts`.
  */
 const alternatives = ["anyOf", "oneOf", "$ref", "enum", "const"];
 const ofParts =
   "properties required additionalProperties propertyNames minProperties dependentRequired items prefixItems".split(" ");
-/** Keywords that constrain the same object further, in addition to `properties`. */
+/** Keywords that prevent closing, because they concern properties that `properties` does not name. */
 const beside = "additionalProperties propertyNames minProperties dependentRequired".split(" ");
 const maps = new Set(["properties", "$defs", "definitions"]);
 /**
- * Keywords whose lists of schemas are closed too. `oneOf` is excluded, because if an object matches two of its schemas, closing
- * them could leave one match.
+ * Keywords with lists of schemas that are closed too. `oneOf` is excluded: an object that matches two of its schemas is
+ * invalid, but it might match exactly one of the closed schemas.
  */
 const lists = new Set(["anyOf", "prefixItems"]);
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** Returns the schema with objects limited to the properties they name, as far as possible. */
+/** Returns the schema with `additionalProperties: false` in every object schema that can be closed. */
 export function closed(schema: unknown): unknown {
   return joins(schema, 0, false) ? schema : closedAt(schema, 0);
 }
 
 /**
- * True if several schemas apply to the value. `isOneOf`: the value is inside `oneOf`, where a referenced schema must stay
- * unchanged too.
+ * True if several schemas apply to the value or to a value inside it. `isOneOf`: the value is inside `oneOf`, so a schema that
+ * it references must not be closed either.
  */
 function joins(value: unknown, depth: number, isOneOf: boolean): boolean {
   if (typeof value !== "object" || value === null) return false;

@@ -15,7 +15,7 @@ export interface Literal {
   readonly negated: boolean;
 }
 
-/** Schemas and negated schemas that one value must all match. */
+/** A set of schemas and negated schemas. A value matches the goal if it matches all of them. */
 export type Goal = readonly Literal[];
 
 /** JSON types as bits; numbers are split into integers and numbers with a fraction. */
@@ -32,7 +32,7 @@ export interface ArrayLayer {
   readonly prefix: readonly (Literal | null)[];
   /** Schema of the items that follow the prefix. */
   readonly rest: Literal | null;
-  /** True if the items of this layer count as evaluated. */
+  /** True if items of this layer count as evaluated for `unevaluatedItems`. */
   readonly evaluates: boolean;
 }
 
@@ -128,7 +128,9 @@ export function meet(a: Conjunct, b: Conjunct): Conjunct | null {
   });
 }
 
-/** True if types or values alone show that no value matches both. Does not compute the intersection. */
+/**
+ * Quick test: true if the types or values of both conjuncts show that no value matches both. False does not prove the opposite.
+ */
 export function areApart(a: Conjunct, b: Conjunct): boolean {
   spend(0.5);
   if ((a.types & b.types) === 0) return true;
@@ -141,7 +143,7 @@ function joined(a: readonly string[], b: readonly string[]): readonly string[] {
   return [...new Set([...a, ...b])];
 }
 
-/** Returns the number of entries that an intersection copies. */
+/** Returns the number of entries that are copied when the conjunct is intersected with another. */
 function sizeOf(conjunct: Conjunct): number {
   const { excluded, values, arrays, contains, objects, required, forbidden, multiples, patterns, names } = conjunct;
   const named = objects.reduce((sum, layer) => sum + 1 + layer.patterns.length, required.length + forbidden.length);

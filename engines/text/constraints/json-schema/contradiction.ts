@@ -1,12 +1,13 @@
-// Contradiction check: finds alternatives that no value matches. Branches can then be shown to be disjoint, and dead ones
-// removed. It may miss some, but never rejects an alternative that a value matches. Pure.
+// Contradiction check: finds alternatives of a schema that no value matches. expand.ts uses it to remove dead alternatives and
+// to prove that branches of `oneOf` are disjoint. It may miss contradictions, but never reports one for an alternative that a
+// value matches. Pure.
 import { spend } from "../../../../runtime/regex/work.ts";
 import { type Conjunct, type Goal, types } from "./conjunct.ts";
 import { keyGoal } from "./object-keys.ts";
 
 const lookAhead = 4;
 
-/** Tells if no value matches a goal. Looks `depth` levels down. */
+/** Checks whether no value matches a goal (a set of schemas). Examines at most `depth` levels of nested schemas. */
 interface GoalCheck {
   isNever(goal: Goal, depth: number): boolean;
 }

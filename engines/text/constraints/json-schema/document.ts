@@ -230,8 +230,8 @@ export class SchemaDocument {
   }
 
   /**
-   * Finds $id and anchors in everything that may be a subschema. const, enum, examples and default hold instances, so they are
-   * skipped.
+   * Records the $id and the anchors of all subschemas. Skips const, enum, examples and default, because they contain instances,
+   * not schemas.
    */
   #index(value: object | boolean, place: () => Place, base: string): void {
     if (typeof value === "boolean") return;
@@ -310,7 +310,7 @@ function escaped(key: string): string {
   return key.replaceAll("~", "~0").replaceAll("/", "~1");
 }
 
-/** Checks the depth and size of the schema before any other code walks it. */
+/** Checks the depth and size of the schema before other code traverses it. */
 function checkSize(schema: unknown): void {
   let values = 1;
   const todo: { value: unknown; depth: number }[] = [{ value: schema, depth: 0 }];

@@ -1,4 +1,4 @@
-// Schema evaluation: tells if a value from the schema (const, enum) matches the schema's other keywords. It does not use
+// Schema evaluation: checks whether a value from the schema (const, enum) matches the schema's other keywords. It does not use
 // JavaScript's regular expressions, so no pattern can stall the thread. Pure.
 import { accepts as matchesText } from "../../../../runtime/regex/automaton.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";

@@ -1,6 +1,6 @@
 // Schema expansion: turns schemas into alternatives by resolving `anyOf`, `oneOf`, `not`, `if`, `dependent…` and `$ref`. All
-// constraints of an alternative must hold. If a negation cannot be expressed, its alternatives are omitted: fewer texts match
-// then, but never wrong ones. The number of alternatives is bounded. Pure.
+// constraints of an alternative must hold. If a negation cannot be expressed, its alternatives are omitted, so fewer texts
+// match, but never invalid ones. The number of alternatives is bounded. Pure.
 
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import {
@@ -19,7 +19,7 @@ import type { SchemaNode } from "./document.ts";
 import { cannotNegate, leafAssertion } from "./keywords.ts";
 
 const maxBranches = 256;
-/** Maximum number of nested schemas of one value. A chain of references may be as long as the document. */
+/** Maximum number of nested schemas that apply to one value, for example through a chain of references. */
 const maxDepth = 300;
 
 /** Keywords of earlier drafts that were removed or have changed their meaning, with their replacements. */
@@ -48,7 +48,7 @@ export class Expander {
     this.#checkLater = checkLater;
   }
 
-  /** Returns all alternatives for a value that matches the whole goal. */
+  /** Returns the alternatives of a goal (a set of schemas). A value matches the goal if it matches an alternative. */
   alternatives(goal: Goal): readonly Conjunct[] {
     const key = goalKey(goal);
     const known = this.#alternatives.get(key);
@@ -67,7 +67,7 @@ export class Expander {
     return all.filter((conjunct) => !isContradiction(conjunct, this));
   }
 
-  /** True if it is certain that no value matches. Looks `depth` levels down. */
+  /** Returns true if certainly no value matches the goal. Examines at most `depth` levels of nested schemas. */
   isNever(goal: Goal, depth: number): boolean {
     if (depth === 0 || goal.length === 0) return false;
     const key = goalKey(goal);
@@ -172,8 +172,8 @@ export class Expander {
   }
 
   /**
-   * Returns the alternatives of `oneOf`: each branch, except values that match another branch. If that cannot be expressed, the
-   * finished text is checked.
+   * Returns the alternatives of `oneOf`: each branch, except the values that match another branch. If this exclusion cannot be
+   * expressed, the finished text is checked against `oneOf`.
    */
   #one(nodes: readonly SchemaNode[]): readonly Conjunct[] {
     const branches = nodes
@@ -297,7 +297,10 @@ function refusing<Value>(attempt: () => Value, node: SchemaNode, keyword: string
   }
 }
 
-/** Adds a layer for the properties and items that the schemas of this node do not evaluate. */
+/**
+ * Applies `unevaluatedProperties` and `unevaluatedItems`: their schemas must match the properties and items that no other
+ * keyword of the node evaluates.
+ */
 function withUnevaluated(node: SchemaNode, conjunct: Conjunct): Conjunct {
   let result = conjunct;
   spend(conjunct.objects.length + conjunct.arrays.length);

@@ -125,7 +125,7 @@ function pattern(node: SchemaNode, negated: boolean): Assertion {
   ];
 }
 
-/** Returns the automaton of the texts in which a pattern of the schema occurs. */
+/** Returns the automaton that accepts texts in which the pattern `source` occurs. */
 function keyAutomaton(node: SchemaNode, keyword: string, source: string): Automaton {
   try {
     return node.patterns.find(source);
@@ -146,11 +146,11 @@ function prefixItems(node: SchemaNode, negated: boolean): Assertion {
   const prefix = node.schemas("prefixItems");
   if (!negated)
     return [{ ...top, arrays: [{ prefix: prefix.map((item) => literal(item)), rest: null, evaluates: true }] }];
-  // One prefix more than the maximum is enough to be rejected, so no further ones are built.
+  // The list may exceed the maximum number of alternatives by one. That is enough for its rejection, so no more are built.
   return prefix.slice(0, maxAlternatives + 1).map((item, i) => wrongItem(i, item));
 }
 
-/** Returns a conjunct for arrays whose item `i` does not match. */
+/** Returns a conjunct for arrays whose item at index `i` does not match `item`. */
 function wrongItem(i: number, item: SchemaNode): Conjunct {
   const prefix = [...Array.from({ length: i }, () => null), literal(item, true)];
   return only(types.array, { itemsMin: i + 1, arrays: [{ prefix, rest: null, evaluates: false }] });

@@ -5,7 +5,7 @@ import { ofTexts } from "../../../../runtime/regex/texts.ts";
 import { spend } from "../../../../runtime/regex/work.ts";
 import type { Goal, Literal, ObjectLayer } from "./conjunct.ts";
 
-/** Returns the goal of a key's value; null if `false` forbids the key. */
+/** Returns the schemas that the value of a key must match; null if a `false` schema forbids the key. */
 export function keyGoal(layers: readonly ObjectLayer[], key: string): Goal | null {
   spend(layers.length / 2);
   return goalOf(layers.flatMap((layer) => literalsFor(layer, key)));
@@ -26,13 +26,16 @@ function goalOf(literals: readonly (Literal | null)[]): Goal | null {
   return goal.some(({ node, negated }) => node.value === negated) ? null : goal;
 }
 
-/** A class of keys, and the goal of their values. */
+/** A set of keys, and the schemas that the value of each of these keys must match. */
 export interface KeyClass {
   readonly keys: Automaton;
   readonly goal: Goal;
 }
 
-/** Returns the unnamed keys, grouped into classes by the patterns they match. */
+/**
+ * Groups the keys that are not in `named` into classes. Keys of one class match the same patterns. `names` accepts all allowed
+ * keys.
+ */
 export function otherKeys(
   layers: readonly ObjectLayer[],
   named: readonly string[],
@@ -41,7 +44,7 @@ export function otherKeys(
   const patterns = new Map(
     layers.flatMap((layer) => layer.patterns.map(({ source, keys }) => [source, keys] as const)),
   );
-  // A closed object has no unnamed keys, however many named ones it has.
+  // A closed object allows no unnamed keys, so no automaton of its named keys is needed.
   if (patterns.size === 0 && goalOfOthers(layers, new Set()) === null) return [];
   let classes = [{ keys: named.length === 0 ? names : both(names, not(ofTexts(named))), matched: new Set<string>() }];
   for (const [source, pattern] of patterns) {
@@ -58,7 +61,9 @@ export function otherKeys(
   });
 }
 
-/** Returns the goal for the values of unnamed keys that match these patterns. */
+/**
+ * Returns the schemas for values of unnamed keys that match exactly the patterns in `matched`; null if such keys are forbidden.
+ */
 function goalOfOthers(layers: readonly ObjectLayer[], matched: ReadonlySet<string>): Goal | null {
   spend(layers.length / 2);
   const literals = layers.flatMap((layer) => {

@@ -8,14 +8,14 @@ export class Patterns {
   readonly #found = new Map<string, Automaton>();
   readonly #absent = new Map<Automaton, Automaton>();
 
-  /** Returns the automaton of the texts in which a pattern occurs. Throws RegexProblem. */
+  /** Returns the automaton that accepts texts in which the pattern occurs. Throws RegexProblem. */
   find(source: string): Automaton {
     const known = this.#found.get(source) ?? automatonOf(parseRegex(source), "anywhere");
     this.#found.set(source, known);
     return known;
   }
 
-  /** Returns the automaton of the texts that `automaton` does not accept. */
+  /** Returns the complement of the automaton. */
   not(automaton: Automaton): Automaton {
     const known = this.#absent.get(automaton) ?? not(automaton);
     this.#absent.set(automaton, known);

@@ -56,7 +56,7 @@ const syntax: CallSyntax = {
   after: () => "",
 };
 
-/** Creates the format. `thinking`: the tags that stand for the template's analysis channel. */
+/** Creates the format. `thinking`: the texts around the model's thinking, which is in the analysis channel. */
 export function harmony(thinking: ThinkingTags | null): ToolFormat {
   return {
     name: "harmony",

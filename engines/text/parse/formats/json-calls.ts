@@ -29,7 +29,7 @@ export const taggedJson: CallSyntax = {
   after: () => "}",
 };
 
-/** Returns the syntax of a list of calls after a mark. */
+/** Returns the syntax in which a JSON list of calls follows the text `open`. */
 export function listSyntax(open: string, close: string, key: "arguments" | "parameters" = "arguments"): CallSyntax {
   return {
     trigger: open,

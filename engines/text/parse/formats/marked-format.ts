@@ -1,4 +1,5 @@
-// Marked format: the common part of the formats: thinking between tags, calls after marks, and the control tokens they need.
+// Marked format: the common part of most tool-call formats. Thinking is between tags, and a call begins with a fixed text, its
+// mark.
 import { type Mark, MarkedParser } from "../output-parser.ts";
 import { Reading, type Wait } from "../reading.ts";
 import type { CallSyntax, ThinkingTags, ToolFormat } from "../tool-format.ts";
@@ -10,9 +11,9 @@ export interface MarkedFormat {
   readonly marks: readonly Mark[];
   /** Other marks that may occur in content. */
   readonly plainMarks?: readonly Mark[];
-  /** Marks that are recognized only if nothing but white space, thinking and calls precedes them. */
+  /** Marks that are recognized only before content. White space, thinking and calls may precede them. */
   readonly firstMarks?: (reading: Reading) => readonly Mark[];
-  /** Other texts that occur in calls. */
+  /** Other texts that occur in calls; they may contain control tokens. */
   readonly texts?: readonly string[];
   readonly answerOpen?: string;
 }
@@ -62,7 +63,9 @@ function think(reading: Reading): void {
   reading.hasThought = true;
 }
 
-/** Returns the substrings of `texts` that look like control tokens. The vocabulary decides which of them are. */
+/**
+ * Returns the substrings of `texts` that look like control tokens. Only the vocabulary shows which of them are control tokens.
+ */
 export function tokenNames(texts: readonly string[]): readonly string[] {
   return [...new Set(texts.flatMap((text) => text.match(/<[^<>\s=]+>|\[[A-Z_/]+\]/g) ?? []))];
 }

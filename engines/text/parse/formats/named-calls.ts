@@ -66,7 +66,9 @@ const kimiMarks = {
   callEnd: "<|tool_call_end|>",
 };
 
-/** Reads calls after the begin mark. A call's id consists of its name and its number in the conversation. */
+/**
+ * Reads calls after the begin mark. The id of a call contains the tool's name and the number of the call in the conversation.
+ */
 function* readKimiCalls(reading: Reading): Wait<void> {
   do {
     yield* reading.space();

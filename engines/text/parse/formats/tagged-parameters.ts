@@ -13,7 +13,10 @@ interface Tags {
   /** Texts before and after the calls. */
   readonly open: string;
   readonly close: string;
-  /** Texts around a name. If `nameOpen` is empty, the end of the name belongs to the text that follows and is not consumed. */
+  /**
+   * Texts around a tool's name. If `nameOpen` is empty, the text after the name is also the start of the first argument or the
+   * end of the call, so it is read again.
+   */
   readonly nameOpen: string;
   readonly nameEnds: readonly string[];
   readonly callEnd: string;
@@ -25,11 +28,11 @@ interface Tags {
 }
 
 const openBrace = 0x7b;
-/** Line break after the opening tag of a value and before the closing tag. Both belong to the tags, not to the value. */
+/** Line break after the opening tag and before the closing tag of a value. It is not part of the value. */
 const padding = "\n";
 const maxKeyLength = 256;
 
-/** Reads calls after `open`. If the model omitted `open` (`isNamed`), reads them after `nameOpen`. */
+/** Reads the calls that follow `open`. `isNamed`: the model omitted `open`, and `nameOpen` was read instead. */
 function* readCalls(reading: Reading, tags: Tags, isNamed: boolean): Wait<void> {
   if (!isNamed) {
     if ((yield* reading.space()) === openBrace) return yield* readCallsUntil(reading, jsonClose(tags));
@@ -46,7 +49,7 @@ function* readCalls(reading: Reading, tags: Tags, isNamed: boolean): Wait<void> 
   yield* reading.mark(tags.close);
 }
 
-/** Returns the mark that ends a JSON call, which is that of the outermost tag. */
+/** Returns the text that ends a JSON call: the closing text of the outermost tag. */
 function jsonClose({ close, callEnd }: Tags): string {
   return close === "" ? callEnd : close;
 }
@@ -76,8 +79,8 @@ function* readCall(reading: Reading, tool: ToolSpec, tags: Tags): Wait<boolean> 
 }
 
 /**
- * Reads a value. If it can only be a string, it is emitted as it arrives. Otherwise it must be complete before its type is
- * known.
+ * Reads a value. A value that can only be a string is emitted as it arrives. Any other value is read completely first, because
+ * its type depends on the whole text.
  */
 function* readValue(reading: Reading, types: ReadonlySet<string> | null, end: string): Wait<boolean> {
   if (mayOnlyBeString(types)) return yield* giveString(reading, end, padding);

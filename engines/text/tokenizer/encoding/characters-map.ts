@@ -12,15 +12,15 @@ const offsetMask = 0x7fffffff;
 
 const countBytes = 4;
 /**
- * Maximum number of bytes replaced at once. Nodes may form a cycle that every byte of a text follows, so a limit is needed.
- * Unicode's longest replaceable text is a tenth of it.
+ * Maximum number of bytes replaced at once. A limit is needed, because the nodes in a file may form a cycle. The longest
+ * replaceable text in Unicode has a tenth of this length.
  */
 const longestMatch = 256;
-/** Maximum number of replacement bytes per replaced byte. Unicode's maximum is 11. */
+/** Maximum number of replacement bytes per replaced byte. The maximum in Unicode is 11. */
 const mostGrowth = 32;
 
 export class CharactersMap {
-  /** Start and end of the last match's replacement in `texts`, without its terminating zero byte. */
+  /** Start and end in `texts` of the replacement that the last match() found, without its terminating zero byte. */
   start = 0;
   end = 0;
   readonly texts: Uint8Array;
@@ -38,8 +38,8 @@ export class CharactersMap {
   }
 
   /**
-   * Returns the length of the longest replaceable text that begins at bytes[from]; 0 if none. Sets `start` and `end` to its
-   * replacement.
+   * Returns the length of the longest replaceable text that begins at bytes[from]; 0 if none. Sets `start` and `end` to the
+   * bounds of its replacement.
    */
   match(bytes: Uint8Array, from: number): number {
     let length = 0;

@@ -1,6 +1,5 @@
 // BPE and SentencePiece encoders: turn plain text into tokens by merging pairs. Fixed tokens were already removed from the
-// text. engines/text/tokenizer/encoding/encoding-plan.ts creates these encoders; word-piece.ts and unigram.ts have the other
-// two.
+// text. encoding-plan.ts creates these encoders. The WordPiece and Unigram encoders are in word-piece.ts and unigram.ts.
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../../files/gguf/metadata.ts";
 import { spellBytes } from "../byte-alphabet.ts";
@@ -88,8 +87,8 @@ export function sentencePieceEncoder(
 }
 
 /**
- * Returns a splitter that cuts text before a space if no mergeable symbol of `symbols` spans the cut. Such a cut changes no
- * token, and it allows the tokens of words to be cached.
+ * Returns a function that cuts text before a space, unless a symbol in `symbols` spans the cut. These cuts change no token, and
+ * they allow the tokens of words to be cached.
  */
 function spacedWordSplitter(symbols: Iterable<string>): (text: string, emit: (word: string) => void) => void {
   const joinedToSpace = new Set<string>();

@@ -18,7 +18,7 @@ interface EncodingPlan {
   /** If true, a space is added before each fragment of text. */
   readonly addsSpacePrefix: boolean;
   /**
-   * A token may stand for more text than its own. For example, spaces are dropped, or one token stands for a whole unknown
+   * True if a token may stand for more text than its own, because spaces are dropped or one token stands for a whole unknown
    * word.
    */
   readonly isLossy: boolean;
@@ -119,7 +119,9 @@ function planUnigram(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]):
   };
 }
 
-/** Returns token ids by text, without control tokens. Merging "<" and "s>" in a user's text must not create a control token. */
+/**
+ * Returns token ids by text. Control tokens are excluded, because merging "<" and "s>" in a user's text must not create one.
+ */
 function textTokens({ tokens }: TokenizerMetadata, kinds: readonly TokenKind[]): ReadonlyMap<string, number> {
   const ids = new Map<string, number>();
   tokens.forEach((text, token) => {

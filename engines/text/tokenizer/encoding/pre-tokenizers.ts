@@ -1,13 +1,12 @@
-// Pre-tokenizer table: rules that cut text into words before pairs are merged, by the pre-tokenizer name in the model file. The
-// cuts equal those of llama.cpp's tokenizer, which the engine uses. Pure data; engines/text/tokenizer/encoding/word-rules.ts
-// does the cutting.
+// Pre-tokenizer table: the rules that cut text into words before pairs are merged, by the pre-tokenizer name in the model file.
+// The cuts equal those of llama.cpp's tokenizer, which the engine uses. Pure data; word-rules.ts does the cutting.
 import { compileRule, inThrees, type Rule } from "./word-rules.ts";
 
 /** Kind of symbols that are merged: byte spellings, characters with U+2581 for a space, or unchanged characters. */
 type Symbols = "bytes" | "spaces" | "characters";
 
 export interface PreTokenizer {
-  /** Cutting passes. Each pass cuts the parts that the previous pass left. */
+  /** Passes that cut the text, in order. Each pass cuts the parts that the previous pass produced. */
   readonly rules: readonly Rule[];
   /** True: a word that equals a token becomes that token, without merging. */
   readonly wordsFirst: boolean;
@@ -127,7 +126,8 @@ const entries: readonly Entry[] = [
       "[\r\n]",
       String.raw`\s?[${casedLetters}]+`,
       String.raw`\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+`,
-      // The look-behind does not change the matches. It prevents the expression from trying every space of a long run.
+      // The look-behind does not change the matches. It makes a long run of spaces cheap, because only the first space is
+      // tried.
       String.raw`(?<!\s)\s+$`,
       String.raw`[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+`,
       String.raw`\p{N}+`,

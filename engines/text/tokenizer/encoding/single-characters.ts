@@ -1,14 +1,11 @@
-// Character changes (lower case, accent removal) as in llama.cpp's tables: each character becomes exactly one character, and
-// only characters of that Unicode version change. Results are cached, because characters repeat.
+// Character changes (lower case, accent removal) as in llama.cpp's tables. Each character becomes exactly one character, and
+// characters added after Unicode 15.0 stay unchanged. Results are cached, because characters repeat.
 import { laterCharacters } from "./later-characters.ts";
 
 const capacity = 16_384;
 const later = new RegExp(`^[${laterCharacters}]$`, "u");
 
-/**
- * Returns a function that applies `change` to a single character and keeps the first character of the result. Characters added
- * after Unicode 15.0 stay unchanged.
- */
+/** Returns a function that applies `change` to a single character and keeps the first character of the result. */
 export function singleCharacters(change: (char: string) => string): (char: string) => string {
   const known = new Map<string, string>();
   return (char) => {

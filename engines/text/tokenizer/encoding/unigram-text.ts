@@ -44,7 +44,10 @@ export function characterBytes(lead: number): number {
   return lead < 0xf0 ? 3 : 4;
 }
 
-/** True for a continuation byte. A kept or replaced text may have ended within a character, so such bytes can be left over. */
+/**
+ * True for a UTF-8 continuation byte. Such a byte comes first if the text that was kept or replaced before it ended inside a
+ * character.
+ */
 function isContinuation(byte: number): boolean {
   return byte >= 0x80 && byte < 0xc0;
 }

@@ -13,7 +13,7 @@ interface UnigramPieces {
   readonly tokens: readonly string[];
   readonly kinds: readonly TokenKind[];
   readonly scores: readonly number[] | null;
-  /** Token for characters without a piece. A run of neighbouring ones becomes a single token. */
+  /** Token for characters without a piece. Neighbouring characters without a piece become a single token. */
   readonly unknown: number;
 }
 
@@ -27,7 +27,7 @@ export function unigramEncoder(pieces: UnigramPieces, normalize: Normalizer): En
 
 class Lattice {
   readonly #trie = new ByteTrie();
-  /** Scores by token. User-defined pieces come before all others. */
+  /** Scores by token. User-defined pieces have score 0. */
   readonly #scores: Float64Array;
   readonly #unknown: number;
   readonly #unknownScore: number;

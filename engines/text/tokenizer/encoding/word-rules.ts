@@ -8,8 +8,8 @@ export type Rule = Pattern | ((shape: string, cut: Cut) => void);
 interface Pattern {
   readonly pattern: RegExp;
   /**
-   * True if the rule tests character categories (\p). Only such a rule must see characters added after Unicode 15.0 as
-   * unassigned.
+   * True if the rule tests character categories (\p). Such a rule sees unassigned characters instead of those added after
+   * Unicode 15.0.
    */
   readonly usesKinds: boolean;
 }

@@ -1,5 +1,5 @@
-// Array rules: the grammar rules of an array. A separate rule is needed for each number of items, each number of items still
-// missing for `contains`, and each set of unique values used (if they are few). Pure.
+// Array rules: the grammar rules of a JSON array. A grammar cannot count, so each state in the array has its own rule. A state
+// is the number of items, the number of matches of each `contains`, and the set of unique values used (if they are few). Pure.
 
 import { spend, spendOn } from "../../../../../runtime/regex/work.ts";
 import { choiceOf, type Expression, rule, sequence, text } from "../../ebnf.ts";
@@ -12,14 +12,16 @@ import { closeArray, comma, openArray, valueText } from "./json-text.ts";
 /** Maximum number of items that the grammar counts. A larger bound is checked in the finished text. */
 const maxCounted = 128;
 const maxPlaces = 600;
-/** Maximum number of unique values that may come in any order. More values must come in the order of the list. */
+/** Maximum number of unique values that may come in any order. If there are more, they must come in the order of the list. */
 const maxAnyOrder = 6;
 
 interface Place {
   readonly index: number;
   /** Number of matching items so far, for each `contains`. */
   readonly found: readonly number[];
-  /** Unique values used: a bit mask if they may come in any order, else the number of values passed. */
+  /**
+   * Unique values used so far. If any order is allowed: a bit mask. If the order is fixed: the index after the last value used.
+   */
   readonly used: number;
 }
 
@@ -90,7 +92,7 @@ class ArrayRules {
     return index >= min && conjunct.contains.every((contains, i) => (found[i] as number) >= contains.min);
   }
 
-  /** Returns one expression for each possible next item, including the text after it. */
+  /** Returns one expression for each possible next item. The expression includes the text after the item. */
   #next(place: Place): Expression[] {
     const { max, unique } = this.#plan;
     if (max !== null && place.index >= max) return [];
@@ -100,7 +102,10 @@ class ArrayRules {
     );
   }
 
-  /** Returns the possible next items, by which `contains` schemas they match. Each leads to a different rule. */
+  /**
+   * Returns one step for each combination of `contains` schemas that the next item may match. Each step leads to a different
+   * rule.
+   */
   #steps({ index, found }: Place): readonly Step[] {
     const { conjunct } = this.#plan;
     let steps: readonly Step[] = [{ goal: itemGoal(conjunct, index), found: [] }];
@@ -120,7 +125,7 @@ class ArrayRules {
     return unique.flatMap((value, i) => {
       spend(2);
       if (isAnyOrder ? (place.used & (1 << i)) !== 0 : i < place.used) return [];
-      // If the order is fixed, only the last value matters.
+      // If the order is fixed, the index of the last value is the whole state.
       const used = isAnyOrder ? place.used | (1 << i) : i + 1;
       return [sequence(valueText(value), this.#place({ ...place, index: place.index + 1, used }))];
     });
@@ -147,14 +152,14 @@ interface Step {
   readonly found: readonly number[];
 }
 
-/** Returns two steps: the item matches the `contains` schema, or it does not. */
+/** Returns up to two steps: for an item that matches the `contains` schema, and for an item that does not. */
 function contained({ goal, found }: Step, { item, min, max }: Contains, count: number): Step[] {
   spend(2);
   spendOn(2 * (goal.length + found.length));
   const most = max ?? min;
   const other = { node: item.node, negated: !item.negated };
   const matching: Step[] = count < most ? [{ goal: [...goal, item], found: [...found, count + 1] }] : [];
-  // Without an upper bound, additional matching items are allowed.
+  // Without an upper bound, uncounted matches are allowed, so the second step need not exclude them.
   const rest = max === null ? goal : [...goal, other];
   const isDone = count >= min;
   return max === null && isDone

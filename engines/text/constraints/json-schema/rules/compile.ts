@@ -1,6 +1,6 @@
-// JSON schema compiler (draft 2020-12): each set of schemas that a value must match becomes a rule. The rule is a choice of the
-// set's alternatives by type. Every text of the grammar matches the schema, except for the keywords listed as unchecked. Called
-// by translate.ts. Pure.
+// JSON schema compiler (draft 2020-12): writes one grammar rule for each set of schemas that a value must match. The rule is a
+// choice of the set's alternatives by JSON type. Text of the grammar matches the schema, except for the keywords listed as
+// unchecked. Called by translate.ts. Pure.
 
 import { RegexProblem } from "../../../../../runtime/regex/syntax.ts";
 import { bounded, OutOfTime, spend, spendOn, TooMuchWork } from "../../../../../runtime/regex/work.ts";
@@ -25,7 +25,7 @@ const maxRules = 8000;
  * each, which takes about 10 ms.
  */
 const maxWidePlaces = 400;
-/** Maximum number of values of an alternative that is searched for unique values. */
+/** Maximum number of values that an alternative may have for the grammar to enforce `uniqueItems`. */
 const maxFewValues = 64;
 
 export interface CompiledSchema {
@@ -55,7 +55,7 @@ export interface SchemaPart {
   nothingLeft(): Error;
 }
 
-/** The engine time that all schemas of one grammar share. */
+/** Budget of wide places that all schemas of one grammar share, because each wide place costs engine time. */
 export class SchemaBudget {
   widePlaces = maxWidePlaces;
 }
@@ -193,7 +193,7 @@ class SchemaCompiler implements Emitter {
   }
 }
 
-/** Returns the values of an alternative; null if it has too many. */
+/** Returns the values of an alternative; null if it has more than `maxFewValues`. */
 function fewValues({ values, types: bits }: Conjunct): readonly unknown[] | null {
   if (values !== null) return values.length <= maxFewValues ? values : null;
   if ((bits & ~(types.null | types.boolean)) !== 0) return null;

@@ -1,28 +1,33 @@
-// Counted strings: the text after the opening quote of a string with a length bound, with one rule for each remaining count.
-// Used by strings.ts, with one instance per schema. Pure.
+// Counted strings: rules for the text after the opening quote of a string with a length bound. There is one rule for each
+// number of remaining characters. Used by strings.ts, with one instance per schema. Pure.
 //
-// The grammar engine searches its whole vocabulary, about 10 ms, for each position where almost any character may come. So all
-// counts share one such rule, `char`. But that rule gives no information about tokens of several characters, so the engine
-// would try them one by one at each step. Therefore the rule `far` is an alternative to `char` while more characters are left
-// than tokens have. The engine trusts the lookahead of a rule that is used once, so it accepts all of those tokens in `far` at
-// no cost. With few characters left, a separate rule for each count is cheap, because few tokens are that short.
-// Engine pitfalls: The engine inlines a rule that calls no other rule at its first use, but `far` must stay a rule. It does not
-// trust a lookahead in which the characters beyond ASCII are in the same set as the others.
+// The grammar engine searches its whole vocabulary (about 10 ms) for each position where almost any character may come. So all
+// counts share one rule for such a position, `char`. But `char` does not tell the engine which tokens of several characters
+// fit, so it would test these tokens one by one at each step.
+//
+// The rule `far` avoids these tests. It is an alternative to `char` while more characters remain than a token has. Its
+// lookahead states that more characters follow. The engine trusts the lookahead of a rule that is used once, so it accepts the
+// tokens in `far` without tests. If few characters remain, each count has its own rule. This is cheap, because few tokens are
+// that short.
+//
+// Quirks of the grammar engine:
+// - It inlines a rule that calls no other rule at its first use, but `far` must stay a rule.
+// - It does not trust a lookahead with a set that contains both ASCII and other characters.
 
 import { asciiChars, charsOf, complement, difference, intersection } from "../../../../../runtime/regex/char-set.ts";
 import { choice, type Expression, type Rules, rule, sequence, set, text } from "../../ebnf.ts";
 import { hexDigit, mustEscape } from "./json-text.ts";
 
-/** Maximum length in characters of a token that need not be tried, plus one. */
+/** One more than the maximum length, in characters, of tokens that the engine accepts without tests. */
 const farChars = 16;
 const nearChars = 6;
-/** Maximum number of counts in a grammar. 2000 counts take the engine about 100 ms. */
+/** Maximum number of character counts with a rule in a grammar. The engine takes about 100 ms for 2000 of them. */
 const maxCounts = 2000;
 
 const plainChars = complement(mustEscape);
 const ascii = set(intersection(plainChars, asciiChars));
 
-/** Characters still to come: at least `min`, at most `max` (null: unlimited). */
+/** Number of characters still to come: at least `min`, at most `max` (null: unlimited). */
 interface Left {
   readonly min: number;
   readonly max: number | null;
@@ -30,7 +35,7 @@ interface Left {
 
 export class CountedStrings {
   readonly #rules: Rules;
-  /** Returns the text after the opening quote of an unbounded string. */
+  /** Returns the expression for the text after the opening quote of a string without a length bound. */
   readonly #anyRest: () => Expression;
   readonly #names = new Map<string, string>();
   #chars: { readonly other: Expression; readonly char: Expression; readonly far: Expression } | null = null;
@@ -41,8 +46,8 @@ export class CountedStrings {
   }
 
   /**
-   * Returns the rest of a string of `min` to `max` characters, after its opening quote. Returns null if it would need too many
-   * rules.
+   * Returns the expression for a string of `min` to `max` characters, without its opening quote. Returns null if too many rules
+   * would be needed.
    */
   rest(min: number, max: number | null): Expression | null {
     if (this.#names.size + (max ?? min) > maxCounts) return null;
@@ -54,7 +59,7 @@ export class CountedStrings {
     return whole;
   }
 
-  /** Returns the rest of the string after `count` more characters. */
+  /** Returns the expression for the text that follows `count` more characters. */
   #after({ min, max }: Left, count: number, todo: Left[]): Expression {
     const left = { min: Math.max(0, min - count), max: max === null ? null : max - count };
     if (left.max === 0) return text('"');
@@ -77,7 +82,7 @@ export class CountedStrings {
     const end = left.min === 0 ? [text('"')] : [];
     if (most <= nearChars) return choice(...end, sequence(ascii, next), sequence(other, next));
     if (most < farChars) return choice(...end, sequence(char, next));
-    // The alternatives with `char` and with `far` match the same texts; they differ in what the engine knows about them.
+    // Both alternatives match the same texts. With `far`, the engine need not test tokens of several characters.
     return choice(...end, sequence(char, next), sequence(far, this.#after(left, 2, todo)));
   }
 

@@ -1,5 +1,5 @@
-// Decimals: the digits of numbers between two bounds, as an automaton. Numbers are counted in units of their last decimal place,
-// so nothing is rounded. For numbers.ts. Pure.
+// Decimals: builds an automaton that accepts the numbers between two bounds. Numbers are integers in units of their last
+// decimal place, so nothing is rounded. Used by numbers.ts. Pure.
 
 import { type CharSet, charsOf } from "../../../../../runtime/regex/char-set.ts";
 import { least } from "../../../../../runtime/regex/least.ts";
@@ -50,7 +50,7 @@ function* signed(low: bigint, high: bigint, places: number): Iterable<RegexNode>
   if (high >= 0n) yield* ofMagnitude(low > 0n ? low : 0n, high, places);
 }
 
-/** Splits the range by the number of digits, which is at least `places` + 1. */
+/** Yields one expression for each number of digits in the range. Every number has at least `places` + 1 digits. */
 function* ofMagnitude(low: bigint, high: bigint, places: number): Iterable<RegexNode> {
   const fewest = places + 1;
   for (let count = fewest; count <= Math.max(fewest, high.toString().length); count++) {
@@ -62,7 +62,7 @@ function* ofMagnitude(low: bigint, high: bigint, places: number): Iterable<Regex
   }
 }
 
-/** Matches the digit strings between two strings of the same length. */
+/** Matches the digit strings from `from` to `to`, which have the same length. */
 function digits(from: string, to: string, places: number): RegexNode {
   spend(4);
   spendOn(4 * from.length);
@@ -96,7 +96,7 @@ const minusChar = charsOf("-");
 const pointChar = charsOf(".");
 const digitChars: readonly CharSet[] = Array.from({ length: 10 }, (_, digit) => [0x30 + digit, 0x30 + digit]);
 
-/** Digits read so far: the remainder, and the number of digits after the point (-1: no point yet). */
+/** State after some digits: the remainder, and the number of digits after the decimal point (-1: no point yet). */
 interface Read {
   readonly remainder: number;
   readonly places: number;

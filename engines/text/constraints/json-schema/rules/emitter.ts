@@ -9,7 +9,7 @@ export interface Emitter {
   readonly rules: Rules;
   readonly shared: SharedRules;
   readonly counted: CountedStrings;
-  /** Returns the rule of the values that match a goal. */
+  /** Returns the rule for values that match a goal (a set of schemas). */
   value(goal: Goal): Expression;
   alternatives(goal: Goal): readonly Conjunct[];
   /** Returns the values that match a goal; null if there are too many. */

@@ -1,5 +1,5 @@
-// JSON text: how the grammar spells JSON: separators and the limited white space around them, strings, the values of an enum,
-// and any value. Separators are written inline, not as rules; ebnf.ts gives the reason. Pure.
+// JSON text: the grammar's spelling of separators with limited white space, strings, the values of an enum, and any JSON value.
+// Separators are written inline, not as rules; ebnf.ts gives the reason. Pure.
 
 import {
   asciiChars,
@@ -47,7 +47,7 @@ export const hexDigit = set(
   ),
 );
 
-/** Spelling of a JSON string's content, with one spelling for each character, and of the closing quote. */
+/** Spelling of the content and the closing quote of a JSON string. Each character has exactly one spelling. */
 export const stringSpelling: Spelling = {
   chars(chars: CharSet): readonly Expression[] {
     const escaped = intersection(chars, mustEscape);
@@ -58,7 +58,8 @@ export const stringSpelling: Spelling = {
 };
 
 /**
- * Returns the text after a backslash, as one expression, because each alternative costs the engine a search of its vocabulary.
+ * Returns the escapes of `chars` without the backslash. They are one expression, because each alternative costs the engine a
+ * search of its vocabulary.
  */
 function escapes(chars: CharSet): Expression {
   let letters = "";
@@ -76,7 +77,7 @@ function escapes(chars: CharSet): Expression {
   return choice(set(charsOf(letters)), sequence(text("u00"), numbers));
 }
 
-/** Returns the unescaped characters. Those beyond ASCII have several bytes, so they form a separate set. */
+/** Returns the characters that need no escape. Characters beyond ASCII have several bytes, so they form a separate set. */
 function alone(chars: CharSet): readonly Expression[] {
   return [intersection(chars, asciiChars), difference(chars, asciiChars)].filter((part) => part.length > 0).map(set);
 }
@@ -175,7 +176,8 @@ export class SharedRules {
   }
 }
 
-// A double keeps at most fifteen digits exactly. The bound also prevents endless digits.
+// An integer has at most 15 digits, because a double represents every such integer exactly. The limit also prevents endless
+// digits.
 const integerDigits = sequence(
   repeat(text("-"), 0, 1),
   choice(text("0"), sequence(set(charSet([[0x31, 0x39]])), repeat(set(digitChars), 0, 14))),

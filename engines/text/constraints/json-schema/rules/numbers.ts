@@ -13,7 +13,7 @@ import { type Conjunct, types } from "../conjunct.ts";
 import { between, type Decimal, decimalOf, floorDiv, multiplesOf, unitsOf } from "./decimals.ts";
 import type { Emitter } from "./emitter.ts";
 
-/** Number of digits that a double keeps exactly. */
+/** Number of decimal digits that a double represents exactly. */
 const maxDigits = 15;
 const maxMultipleDigits = 9;
 /** Default and maximum number of decimal places. */
@@ -35,8 +35,8 @@ export function numberExpression(conjunct: Conjunct, emitter: Emitter): Expressi
   if (range.low > range.high) return null;
   try {
     let automaton = inRange(conjunct, range, emitter);
-    // In canonical form, numbers have no trailing zeros. Comparing texts then suffices to exclude numbers, and to distinguish
-    // fractions from integers.
+    // Only numbers without trailing zeros are allowed here, so equal numbers have equal texts. Excluded numbers and fractions
+    // can then be recognized by their text.
     if (isFraction || excluded.length > 0) automaton = both(automaton, isFraction ? properFraction : canonicalNumber);
     if (excluded.length > 0) automaton = both(automaton, not(ofTexts(excluded.map(plainText))));
     return isEmpty(automaton) ? null : automatonExpression(automaton, emitter.rules, "number", plainSpelling);
@@ -63,8 +63,7 @@ function rangeOf({ lower, upper, multiples }: Conjunct, isInteger: boolean): Ran
   const wanted = decimals.reduce((most, decimal) => Math.max(most, decimal?.places ?? 0), 0);
   const least = multiples.length > 0 ? 0 : usualPlaces;
   const places = isInteger ? 0 : Math.min(maxPlaces, Math.max(least, wanted));
-  // The number of digits is lower for multiples: with more, floating-point division cannot tell a multiple of 0.01 from its
-  // neighbours.
+  // Multiples have fewer digits. With more digits, floating-point division cannot tell a multiple of 0.01 from its neighbours.
   const digits = !isInteger && multiples.length > 0 ? maxMultipleDigits : maxDigits;
   const most = 10n ** BigInt(digits) - 1n;
   const low = inward(bounds[0], lower?.exclusive ?? false, places, 1n);
@@ -76,7 +75,7 @@ function rangeOf({ lower, upper, multiples }: Conjunct, isInteger: boolean): Ran
   return { low: low ?? -far, high: high ?? far, places };
 }
 
-/** Converts a bound to units and moves it to the nearest number inside the range. */
+/** Converts a bound to units and rounds it to the nearest number inside the range. */
 function inward(
   bound: Decimal | null | undefined,
   exclusive: boolean,
@@ -112,7 +111,10 @@ function inRange({ multiples }: Conjunct, { low, high, places }: Range, emitter:
   return automaton;
 }
 
-/** Returns the step in units of the last decimal place. For example, the integer multiples of 1.5 are the multiples of 3. */
+/**
+ * Returns the distance between allowed numbers, in units of the last decimal place. For example, the integer multiples of 1.5
+ * are the multiples of 3.
+ */
 function integerStep(multiple: number, places: number): bigint {
   const decimal = decimalOf(multiple);
   if (decimal.places <= places) return unitsOf(decimal, places, false);

@@ -1,5 +1,5 @@
-// Object rules: named keys in the order of the schema, then other keys. There is one rule for each next possible key. If
-// properties are counted, there is also one for each count. Pure.
+// Object rules: the grammar rules of a JSON object. Named keys come in the order of the schema, before all other keys. There is
+// one rule for each next possible key. If properties are counted, each count has separate rules. Pure.
 
 import { accepts, both } from "../../../../../runtime/regex/automaton.ts";
 import { type Automaton, anyText, maxStates } from "../../../../../runtime/regex/states.ts";
@@ -33,7 +33,7 @@ function tooManyProperties(emitter: Emitter): Error {
   return emitter.refuse("properties", "this object has too many properties to count; name fewer");
 }
 
-/** Returns the classes of unnamed keys, if they can be distinguished from the named ones. */
+/** Returns the classes of unnamed keys. Throws if too many named keys would have to be excluded from them. */
 function othersOf(conjunct: Conjunct, names: Automaton, emitter: Emitter): readonly KeyClass[] {
   const others = otherKeys(conjunct.objects, [...knownKeys(conjunct)], names);
   for (const { keys } of others) {
@@ -47,7 +47,7 @@ function othersOf(conjunct: Conjunct, names: Automaton, emitter: Emitter): reado
   return others;
 }
 
-/** Returns the automaton of the keys that `propertyNames` allows. */
+/** Returns the automaton that accepts the keys that `propertyNames` allows. */
 function allowedNames(conjunct: Conjunct, emitter: Emitter): Automaton {
   return conjunct.names.reduce((names: Automaton, literal) => {
     const allowed = keyAutomaton([literal], emitter);
@@ -115,7 +115,8 @@ class ObjectRules {
   }
 
   /**
-   * Returns the alternatives at a position: the member, or a skip to the next. After the last member: the end, or another key.
+   * Returns the expression for the rest of the object at a position. Next comes the named member; an optional member may be
+   * skipped. After the last named member comes the closing brace or an unnamed key.
    */
   #body(place: Place): Expression {
     const { index, count } = place;
@@ -156,7 +157,7 @@ class ObjectRules {
     return rule(name);
   }
 
-  /** Merges counts that make no difference. 0 stays separate, because it decides if a comma is needed. */
+  /** Merges counts that need the same rules. 0 stays separate, because no comma precedes the first property. */
   #settled(count: number): number {
     return Math.min(count, Math.max(1, this.#min, this.#max ?? 0));
   }
@@ -172,7 +173,7 @@ function countBounds(
 ): { min: number; max: number | null } {
   let min = propertiesMin <= required ? 0 : propertiesMin;
   let max = propertiesMax !== null && (isOpen || named > propertiesMax) ? propertiesMax : null;
-  // The model may write an unnamed key twice, but it counts as one property. So the minimum must be checked later.
+  // The model may write an unnamed key twice, which counts as one property. So the finished text is checked for the minimum.
   if (min > 1 && isOpen) emitter.checkLater("minProperties");
   if (min > maxCounted) {
     emitter.checkLater("minProperties");

@@ -24,7 +24,8 @@ export function stringExpression(conjunct: Conjunct, emitter: Emitter): Expressi
   const excluded = conjunct.excluded.filter((value) => typeof value === "string");
   if (conjunct.patterns.length === 0 && excluded.length === 0) return plainString(conjunct, emitter);
   if (excluded.length > 0) return shapedString(conjunct, excluded, emitter) ?? null;
-  // The key identifies equal strings, because many fields of one schema share a pattern or format and its bounds.
+  // Strings with equal constraints share one expression, because many fields of a schema have the same pattern, format or
+  // bounds.
   const patterns = conjunct.patterns.map((pattern) => emitter.shared.automatonKey(pattern));
   const key = `string ${patterns.join()} ${conjunct.lengthMin} ${conjunct.lengthMax}`;
   const made = emitter.shared.once(key, () => shapedString(conjunct, excluded, emitter) ?? never);
@@ -36,7 +37,7 @@ function shapedString(conjunct: Conjunct, excluded: readonly string[], emitter: 
   return isEmpty(automaton) ? null : sequence(text('"'), keyRest(automaton, emitter));
 }
 
-/** Returns the text after the opening quote of a string that matches an automaton. */
+/** Returns the expression for the text after the opening quote of a string that the automaton accepts. */
 export function keyRest(automaton: Automaton, emitter: Emitter): Expression {
   const { rules, shared } = emitter;
   const make = () => automatonExpression(automaton, rules, "chars", stringSpelling, shared.common);
@@ -54,7 +55,7 @@ function plainString({ lengthMin, lengthMax }: Conjunct, emitter: Emitter): Expr
   return rest === null ? emitter.shared.string() : sequence(text('"'), rest);
 }
 
-/** Returns the automaton of the texts that patterns and excluded values allow. */
+/** Returns the automaton that accepts the texts that match all patterns and are not excluded. */
 function shapeAutomaton(conjunct: Conjunct, excluded: readonly string[], emitter: Emitter): Automaton {
   let automaton: Automaton = anyText;
   try {
@@ -92,13 +93,16 @@ function countedChars(automaton: Automaton, min: number, max: number | null): Au
   }
 }
 
-/** Charges the automaton's wide places to the budget. An automaton that was already charged costs nothing. */
+/**
+ * Charges the automaton's wide places (positions where almost any character may come) to the grammar's budget. Places that were
+ * charged before cost nothing. Returns false if the budget is exhausted.
+ */
 export function affords(automaton: Automaton, emitter: Emitter): boolean {
   const own = emitter.shared.automatonKey(automaton);
   return emitter.affords(widePlaces(automaton).map(({ key, isCommon }) => (isCommon ? key : `${own}: ${key}`)));
 }
 
-/** Returns the automaton of the texts that a goal allows as keys; null if it allows no string. */
+/** Returns the automaton that accepts the keys that a goal (a set of schemas) allows; null if it allows no string. */
 export function keyAutomaton(goal: Goal, emitter: Emitter): Automaton | null {
   let all: Automaton | null = null;
   for (const conjunct of emitter.alternatives(goal)) {
