@@ -31,7 +31,7 @@ export interface CommonShape {
 
 /** Scales, caps and windows that only some architectures have. */
 export interface Traits {
-  /** Factors: of the embedding; of each block's contribution to the hidden state; of the logits. */
+  /** Factors of the embedding, of each block's result before it is added to the hidden state, and of the logits. */
   readonly embeddingScale: number;
   readonly residualScale: number;
   readonly logitScale: number;

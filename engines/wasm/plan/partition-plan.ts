@@ -30,8 +30,9 @@ export interface PartitionPlan {
 }
 
 /**
- * Returns the number of layers in the KV cache. A mixture computes a first pass, whose layers are stored after the
- * model's. An encoder reuses one layer, because its keys and values are discarded after their layer.
+ * Returns the number of layers in the KV cache. For a mixture, this is twice the number of layers: the layers of its
+ * first pass are stored after the model's layers. An encoder reuses one layer, because its keys and values are
+ * discarded after their layer.
  */
 export function kvLayers({ graph, shape, mixture }: Pick<PartitionPlan, "graph" | "shape" | "mixture">): number {
   if (graph.isEncoder) return 1;
@@ -48,7 +49,10 @@ export interface Piece {
   readonly rows: number;
   /** `rows` rounded up to a multiple of 16: the number of rows packed and computed. */
   readonly padded: number;
-  /** Offsets of the piece's results, in floats: in a row of the thread's slab, and in the joined row of all threads. */
+  /**
+   * Offsets in floats of the piece's results: in a row of the thread's own results (its slab), and in a row that joins
+   * the results of all threads.
+   */
   readonly slabColumn: number;
   readonly column: number;
 }
@@ -56,7 +60,7 @@ export interface Piece {
 /** Share: one thread's part of several matrices that have the same input. */
 export interface Share {
   readonly pieces: readonly Piece[];
-  /** Number of floats in a row of the thread's slab, including padding. */
+  /** Number of floats in a row of the thread's own results (its slab), including padding. */
   readonly stride: number;
 }
 

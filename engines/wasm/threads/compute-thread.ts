@@ -58,7 +58,7 @@ export class ComputeThread {
   readonly #feedForward: FeedForward;
   /** Runs experts steps; null if the model has no experts. */
   readonly #experts: Experts | null;
-  /** Adds rows to the embedding; null if the model adds nothing to it. */
+  /** Adds the rows of position and token type to the embedding; null if the model has no such tables. */
   readonly #tables: EmbeddingTables | null;
   readonly #logits: Float32Array;
 
