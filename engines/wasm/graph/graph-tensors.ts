@@ -30,7 +30,6 @@ export type MatrixStack = Required<Matrix>;
 
 export interface Norm {
   readonly weight: TensorInfo;
-  /** Null = none. */
   readonly bias: TensorInfo | null;
 }
 
@@ -43,7 +42,7 @@ const f32 = 0;
  */
 const columnGrain = 32;
 
-/** Returns the bytes of one row of a tensor in the file. */
+/** Returns the size in bytes of one row of a tensor in the file. */
 export function rowBytes({ shape, bytes }: TensorInfo): number {
   return bytes / shape.slice(1).reduce((rows, length) => rows * length, 1);
 }

@@ -79,7 +79,7 @@ export function readBase(keys: Keys, key: string, fallback: number): number {
   return keys.number(key, baseRange, fallback);
 }
 
-/** Returns the file's factor of cosine and sine; 1 if the key is absent. */
+/** Returns the factor of both cosine and sine that the file specifies; 1 if the key is absent. */
 export function readRopeMagnitude(keys: Keys): number {
   return keys.number("rope.scaling.attn_factor", { above: 0, below: 1000 }, 1);
 }

@@ -26,7 +26,7 @@ const VALUES: usize = 12;
 const MATRICES: usize = 16;
 const MATRIX_BYTES: usize = 12;
 
-/** See kernel-exports.ts. */
+/** kernel-exports.ts specifies this function. */
 export function reduceAdapters(
   site: usize,
   groups: usize,
@@ -135,7 +135,7 @@ function reduceOne(a: usize, scales: usize, rows: i32, k: i32, x: usize, y: usiz
   }
 }
 
-/** See kernel-exports.ts. */
+/** kernel-exports.ts specifies this function. */
 export function addAdapters(
   site: usize,
   matrix: i32,

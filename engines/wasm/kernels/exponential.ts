@@ -32,7 +32,7 @@ export function exponential(x: v128): v128 {
   const square = f32x4.mul(r, r);
   const tail = multiplyAdd(upper, square, lower);
   const power = multiplyAdd(tail, square, f32x4.add(r, f32x4.splat(1)));
-  // Multiplies by a power of two: adds the integer to the exponent.
+  // Adds the integer part to the exponent bits, which multiplies by a power of two.
   return i32x4.add(power, i32x4.shl(rounded, 23));
 }
 

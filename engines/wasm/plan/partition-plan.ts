@@ -25,7 +25,7 @@ export interface PartitionPlan {
   readonly blocksPerSequence: number;
   /** Maximum rank of a LoRA adapter; 0 = no adapters. */
   readonly adapterRank: number;
-  /** Null if the model is no mixture (adapters weighted by a classifier). */
+  /** Parameters of the mixture (adapters weighted by a classifier); null if the model has none. */
   readonly mixture: Mixture | null;
 }
 

@@ -67,7 +67,7 @@ export interface ThreadMemory {
   readonly adapters: AdapterScratch | null;
 }
 
-/** Returns the bytes of a slab. It must be equal in all threads, so the widest share determines it. */
+/** Returns the size in bytes of a slab. All threads use the same size, so the widest share determines it. */
 export function slabBytes({ passTokens, shape }: PartitionPlan, divided: DividedGraph): number {
   const widest = Math.max(
     shape.width,

@@ -40,7 +40,7 @@ function allValueBytes(kvType: i32, headLength: i32, blockTokens: i32): i32 {
   return blockTokens * wholeEights(headLength) * valueBytes(kvType);
 }
 
-/** Returns the bytes of one KV head's part of a page. */
+/** Returns the size in bytes of one KV head's part of a page. */
 export function headBytes(kvType: i32, headLength: i32, blockTokens: i32): i32 {
   const values = keyBytes(kvType, headLength, blockTokens) + allValueBytes(kvType, headLength, blockTokens);
   const scales = kvType == Q8_0 ? groupCount(headLength) * wholeEights(blockTokens) * 2 * 4 : 0;
@@ -73,12 +73,12 @@ export function valueScalesAt(kvType: i32, part: usize, first: i32, headLength: 
   return keyScales + <usize>groupCount(headLength) * scaleStride(blockTokens);
 }
 
-/** Returns the bytes of the keys of a group of 8 tokens. */
+/** Returns the size in bytes of the keys of a group of 8 tokens. */
 export function keyEightBytes(kvType: i32, headLength: i32): usize {
   return <usize>(headLength * 8 * valueBytes(kvType));
 }
 
-/** Returns the bytes of the values of `tokens` tokens in a group of 8 dimensions. */
+/** Returns the size in bytes of the values of `tokens` tokens in a group of 8 dimensions. */
 export function valueEightBytes(kvType: i32, tokens: i32): usize {
   return <usize>(tokens * 8 * valueBytes(kvType));
 }

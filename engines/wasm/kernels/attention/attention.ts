@@ -96,7 +96,10 @@ export function attend(
   }
 }
 
-/** Attends all queries to a page in which `written` tokens have been written. `written` may be less than 1. */
+/**
+ * Computes attention of all queries over a page in which `written` tokens have been written. `written` may be less than
+ * 1.
+ */
 function attendPage(kvType: i32, part: usize, written: i32, blockTokens: i32): void {
   if (hiddenToFirst >= written) return;
   const tileTokens = min(TILE_TOKENS, (TILE_FLOATS / headFloats) & ~7);
@@ -111,7 +114,7 @@ function attendPage(kvType: i32, part: usize, written: i32, blockTokens: i32): v
   }
 }
 
-/** Attends all queries to `tokens` tokens of a page, from token `first` on. */
+/** Computes attention of all queries over `tokens` tokens of a page, from token `first` on. */
 function attendTile(kvType: i32, part: usize, first: i32, tokens: i32, blockTokens: i32, tileTokens: i32): void {
   keys = keysAt(kvType, part, first, headFloats);
   keyEight = keyEightBytes(kvType, headFloats);
@@ -135,7 +138,9 @@ function attendTile(kvType: i32, part: usize, first: i32, tokens: i32, blockToke
   attendQueries<f32>(tokens);
 }
 
-/** Attends all queries to the tile, in batches of up to four queries that share each read of the tile. */
+/**
+ * Computes attention of all queries over the tile, in batches of up to four queries that share each read of the tile.
+ */
 function attendQueries<T>(tokens: i32): void {
   // Skips rows that see no token of the tile, because the softmax needs at least one score.
   let query = max(0, 1 - seenByFirst) * sharing;
@@ -149,7 +154,7 @@ function attendQueries<T>(tokens: i32): void {
   }
 }
 
-/** Attends up to four queries to the `tokens` tokens of the tile. */
+/** Computes attention of up to four queries over the `tokens` tokens of the tile. */
 function attendSome<T>(query: i32, count: i32, tokens: i32): void {
   const group = groupFloats<T>();
   const lastRow = beginRows<T>(query, count);

@@ -116,28 +116,28 @@ export function stacksPairs(type: i32, products: i32): bool {
   return products == PAIRS && type != Q4_0 && type != Q4_1;
 }
 
-/** Returns the bytes of one row's quants in a block, including fifth bits. */
+/** Returns the size in bytes of one row's quants in a block, including fifth bits. */
 // @ts-expect-error: decorator
 @inline
 export function quantBytes(type: i32): i32 {
   return type == Q8_0 ? 32 : 16 + fifthBytes(type);
 }
 
-/** Returns the bytes of one row's fifth bits in a block. */
+/** Returns the size in bytes of one row's fifth bits in a block. */
 // @ts-expect-error: decorator
 @inline
 export function fifthBytes(type: i32): i32 {
   return hasFifthBits(type) ? 4 : 0;
 }
 
-/** Returns the bytes of one row's scale of a block. */
+/** Returns the size in bytes of one row's scale of a block. */
 // @ts-expect-error: decorator
 @inline
 export function scaleBytes(type: i32): i32 {
   return type == MXFP4 ? 1 : 2;
 }
 
-/** Returns the bytes of a block of four rows in the plane of scales. */
+/** Returns the size in bytes of a block of four rows in the plane of scales. */
 // @ts-expect-error: decorator
 @inline
 export function scalesBytes(type: i32): i32 {
@@ -166,14 +166,14 @@ export function flippedIn(type: i32): i32 {
   return type == Q8_0 ? flippedBits(productsFor(type)) : 0;
 }
 
-/** Returns the bytes of one column's values in a record. */
+/** Returns the size in bytes of one column's values in a record. */
 // @ts-expect-error: decorator
 @inline
 export function valueBytes(products: i32): i32 {
   return products == PAIRS ? 64 : 32;
 }
 
-/** Returns the bytes of a record of `columns` columns. */
+/** Returns the size in bytes of a record of `columns` columns. */
 // @ts-expect-error: decorator
 @inline
 export function recordBytes(products: i32, columns: i32): i32 {

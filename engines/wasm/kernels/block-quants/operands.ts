@@ -49,10 +49,7 @@ export function hidden(constant: v128, any: usize): v128 {
   return v128.or(constant, i32x4.ne(vector, vector));
 }
 
-/**
- * Returns hidden(constant) if V8 is known to be new, else `constant`. V8 is known to be new if the wide dot is
- * available.
- */
+/** Returns hidden(constant) if V8 is known to be new, else `constant`. V8 is known to be new if the method is WIDE. */
 // @ts-expect-error: decorator
 @inline
 export function opaqueVector(products: i32, constant: v128, any: usize): v128 {

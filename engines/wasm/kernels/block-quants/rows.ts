@@ -21,14 +21,14 @@ export function matrixBytes(type: i32, rows: i32, k: i32): i32 {
   return rows * (k / BLOCK) * fileBlockBytes(type);
 }
 
-/** Returns the bytes of one row's block in the file. The packed block has the same size. */
+/** Returns the size in bytes of one row's block in the file. The packed block has the same size. */
 // @ts-expect-error: decorator
 @inline
 function fileBlockBytes(type: i32): i32 {
   return fileScaleBytes(type) + quantBytes(type);
 }
 
-/** Returns the bytes of a block's scale in the file, plus those of its min if the type has mins. */
+/** Returns the size in bytes of a block's scale in the file, plus those of its min if the type has mins. */
 // @ts-expect-error: decorator
 @inline
 function fileScaleBytes(type: i32): i32 {
@@ -140,8 +140,8 @@ function fourWords(at: usize, one: usize, two: usize, three: usize): v128 {
 }
 
 /**
- * Permutes the fifth bits of four rows from the order of the file (bit c belongs to column c) to the order of
- * layout.ts. Each of the four steps exchanges two bits of the bit index.
+ * Permutes the fifth bits of four rows: from the order of the file (bit c belongs to column c) to the order that
+ * layout.ts defines. Each of the four steps exchanges two bits in the binary index of every bit.
  */
 // @ts-expect-error: decorator
 @inline
@@ -180,7 +180,7 @@ function transpose(flipped: i32, r0: v128, r1: v128, r2: v128, r3: v128, out: us
   v128.store(out, i64x2.shuffle(c, d, 1, 3), 48);
 }
 
-/** Sets all bits in the lanes of float16 numbers that are infinite or NaN. */
+/** Returns a vector with all bits set in the lanes of float16 numbers that are infinite or NaN. */
 // @ts-expect-error: decorator
 @inline
 function exponentsFull(halves: v128): v128 {

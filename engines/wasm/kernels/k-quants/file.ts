@@ -2,7 +2,7 @@
 // column order, and bytes of scales. Called by rows.ts for every weight that is loaded.
 import { IQ4_XS, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K } from "../types";
 
-/** Returns the bytes of a super-block in the file. */
+/** Returns the size in bytes of a super-block in the file. */
 // @ts-expect-error: decorator
 @inline
 export function fileSuperBytes(type: i32): i32 {

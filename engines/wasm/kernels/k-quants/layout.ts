@@ -116,14 +116,14 @@ export function hasBits(type: i32): bool {
   return type == Q3_K || type == Q5_K;
 }
 
-/** Returns the bytes of a block's quants, for a group of rows. */
+/** Returns the size in bytes of a block's quants, for a group of rows. */
 // @ts-expect-error: decorator
 @inline
 export function blockBytes(type: i32): i32 {
   return vectorsOf(type) * 32 + (hasBits(type) ? 16 : 0);
 }
 
-/** Returns the bytes of a block's scales, for a group of rows. */
+/** Returns the size in bytes of a block's scales, for a group of rows. */
 // @ts-expect-error: decorator
 @inline
 export function scaleBytes(type: i32): i32 {
@@ -142,14 +142,14 @@ export function superScaleBytes(type: i32): i32 {
   return hasMinimums(type) ? 16 : 8;
 }
 
-/** Returns the bytes of one column's values in a record of activations. */
+/** Returns the size in bytes of one column's values in a record of activations. */
 // @ts-expect-error: decorator
 @inline
 export function superValueBytes(products: i32): i32 {
   return products == PAIRS ? 64 : 32;
 }
 
-/** Returns the bytes of a record of activations of `columns` columns. */
+/** Returns the size in bytes of a record of activations of `columns` columns. */
 // @ts-expect-error: decorator
 @inline
 export function activationRecordBytes(products: i32, columns: i32): i32 {
