@@ -65,8 +65,8 @@ export interface Share {
 }
 
 /**
- * Divides the rows of all matrices, in order, into equal shares. Each share is a number of whole units of `unit` rows
- * (a multiple of 16).
+ * Divides the rows of all matrices, in order, into equal shares. A share consists of whole units of `unit` rows; `unit`
+ * is a multiple of 16.
  */
 export function divide(matrices: readonly Matrix[], unit: number, threads: number): Share[] {
   const units = matrices.flatMap((matrix, at) => {

@@ -34,9 +34,9 @@ export function resultOf(rows: usize, r: i32): usize {
 
 /**
  * Computes c[r][j] = sum over i < depth of a[r][i] * b[i][j], for `count` rows (1 to 4) and `vectors` vectors of j. If
- * `fresh` is false, also adds the previous c[r][j] times the row's scale. If `fresh` is true, may write beyond
- * `vectors`, but at most 32 floats of each c[r]. If `fresh` is true and T is i8, multiplies the sum by scales[j] and
- * adds the previous c[r][j]. The offsets, in bytes, are added to the addresses of all a and of all c.
+ * `fresh` is false, the previous c[r][j] times the row's scale is added. If `fresh` is true, up to 32 floats of each
+ * c[r] may be overwritten, even beyond `vectors`. If `fresh` is true and T is i8, the sum is multiplied by scales[j],
+ * and the previous c[r][j] is added. aOffset and cOffset, in bytes, are added to all addresses of a and of c.
  */
 export function multiplyRows<T>(
   count: i32, fresh: bool, rows: usize, aOffset: usize, cOffset: usize, depth: usize, b: usize, eightBytes: usize,

@@ -17,7 +17,8 @@
 //
 //   32 values of column 0, 32 values of column 1, ... | scale of each column (f32) | offset of each column
 //
-// A value is a byte. For method PAIRS, it is 16 bits, and each four values are stored in the order 0 2 1 3.
+// An activation is stored as one byte. For method PAIRS, it is stored in 16 bits, and each four are in the order 0 2 1
+// 3.
 //
 // The offset is the initial value of a block's sum. It cancels the bias of the stored quants. It is an i32; for NARROW
 // it is 16 bits for each of a lane's two sums. If offsetIsSum() is true, it is the sum of the activations (f32)
@@ -97,8 +98,8 @@ export function biasOf(type: i32): i32 {
 }
 
 /**
- * Whether a column's offset is the sum of its activations, as a float. For Q5_1 with method NARROW, it is not, because
- * the operands need a bias to fit in 16 bits. finish() then computes the sum from the offset that cancels the bias.
+ * Whether a column's offset is the sum of its activations, as a float. This is false for Q5_1 with method NARROW,
+ * because the operands need a bias to fit in 16 bits. In that case, finish() computes the sum from the offset.
  */
 // @ts-expect-error: decorator
 @inline
@@ -130,7 +131,7 @@ export function fifthBytes(type: i32): i32 {
   return hasFifthBits(type) ? 4 : 0;
 }
 
-/** Returns the size in bytes of one row's scale of a block. */
+/** Returns the size in bytes of the scale of one row in a block. */
 // @ts-expect-error: decorator
 @inline
 export function scaleBytes(type: i32): i32 {
@@ -166,7 +167,7 @@ export function flippedIn(type: i32): i32 {
   return type == Q8_0 ? flippedBits(productsFor(type)) : 0;
 }
 
-/** Returns the size in bytes of one column's values in a record. */
+/** Returns the size in bytes of one column of activations in a record. */
 // @ts-expect-error: decorator
 @inline
 export function valueBytes(products: i32): i32 {

@@ -63,7 +63,7 @@ export function opaque(products: i32, bits: i32, any: usize): v128 {
   return opaqueVector(products, i32x4.splat(bits), any);
 }
 
-/** Returns the mask for part(). */
+/** Returns the mask that part() takes. */
 // @ts-expect-error: decorator
 @inline
 export function partMask(type: i32, products: i32, any: usize): v128 {
@@ -72,8 +72,8 @@ export function partMask(type: i32, products: i32, any: usize): v128 {
 }
 
 /**
- * Returns the second constant for part(): the mask of the fifth bit, or the operands that a codebook's indices stand
- * for.
+ * Returns the last parameter of part(): the mask of the fifth bit, or the table of operands for the codes of a
+ * codebook.
  */
 // @ts-expect-error: decorator
 @inline

@@ -142,7 +142,7 @@ export function superScaleBytes(type: i32): i32 {
   return hasMinimums(type) ? 16 : 8;
 }
 
-/** Returns the size in bytes of one column's values in a record of activations. */
+/** Returns the size in bytes of one column's quantised values in a record of activations. */
 // @ts-expect-error: decorator
 @inline
 export function superValueBytes(products: i32): i32 {

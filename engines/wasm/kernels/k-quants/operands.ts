@@ -8,8 +8,8 @@ import { IQ4_XS, Q2_K, Q3_K, Q5_K, Q6_K } from "../types";
 import { biasBits, hasBits, hasHalves, hasMinimums, NARROW, PAIRS, runsThrough, WIDE } from "./layout";
 
 /**
- * Returns the mask of the bits of a vector that form an operand. For 6-bit quants, returns the mask of the upper two
- * bits, which are removed from the vector.
+ * Returns the mask that extracts an operand from a vector. For 6-bit quants, it has the upper two bits, which do not
+ * belong to the operand.
  */
 // @ts-expect-error: decorator
 @inline
@@ -19,19 +19,20 @@ export function operandMask(type: i32): i32 {
 }
 
 /**
- * Returns the second constant for unpacking: the mask of the highest bit for 5 and 3 bits; the levels for a codebook.
+ * Returns the last parameter of operand(): the mask of the highest bit for quants of 5 and 3 bits; the levels for a
+ * codebook.
  */
 // @ts-expect-error: decorator
 @inline
 export function operandExtra(type: i32, products: i32): v128 {
   if (type != IQ4_XS) return i32x4.splat(type == Q5_K ? 0x10101010 : 0x04040404);
-  // For the wide dot, adds 128 to make the levels unsigned.
+  // WIDE needs unsigned operands, so it adds 128 to the levels.
   return v128.xor(iq4Levels(), i32x4.splat(products == WIDE ? 0x80808080 : 0));
 }
 
 /**
- * These two functions return the constants for unpacking so that V8 keeps them in registers; see hidden(). `any` is the
- * address of any vector.
+ * These two functions return the last two parameters of operand() so that V8 keeps them in registers; see hidden().
+ * `any` is the address of any vector.
  */
 // @ts-expect-error: decorator
 @inline
@@ -192,8 +193,8 @@ function fourBytes(signed: bool, at: usize): v128 {
 }
 
 /**
- * Returns the factor of a step's sums: the step's own scale, or the scale of the block. For NARROW, it has 16 bits for
- * each of a lane's two sums; else it is a float.
+ * Returns the scale by which a step's sums are multiplied: that of the step, or that of the whole block. It is a float;
+ * for NARROW it is a 16-bit integer for each of a lane's two sums.
  */
 // @ts-expect-error: decorator
 @inline
