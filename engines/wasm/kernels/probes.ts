@@ -77,7 +77,7 @@ export function probeDot(count: i32): i32 {
   return sumLanes(i32x4.add(upper, i32x4.add(i32x4.add(s4, s5), i32x4.add(s6, s7))));
 }
 
-/** Reads memory in four streams, a quarter of it apart. `bytes` is rounded down to a multiple of 256. */
+/** Reads memory in four streams, each a quarter of the bytes. `bytes` is rounded down to a multiple of 256. */
 export function probeReadAll(from: usize, bytes: i32): i32 {
   const quarter = (<usize>bytes >> 8) << 6;
   let a = i32x4.splat(0);

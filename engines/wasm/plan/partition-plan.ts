@@ -117,8 +117,8 @@ export type DividedStep =
 export interface DividedAttention extends AttentionRules {
   readonly kind: "attention";
   /**
-   * Number of the adapter site (adapters/sites.ts) of queries, keys and values. The site of the output matrix has the
-   * next number.
+   * Index of the adapter site of queries, keys and values; see adapters/sites.ts. The output matrix belongs to the next
+   * site.
    */
   readonly site: number;
   /** Shares of queries, keys and values. */
@@ -128,7 +128,7 @@ export interface DividedAttention extends AttentionRules {
 
 export interface DividedFeedForward {
   readonly kind: "feedForward";
-  /** Number of the adapter site of gate and up. The site of `down` has the next number. */
+  /** Index of the adapter site of gate and up. The matrix `down` belongs to the next site. */
   readonly site: number;
   readonly gate: readonly Share[] | null;
   readonly up: readonly Share[];

@@ -42,8 +42,8 @@ export const SUPER: i32 = 256;
 /** Number of blocks in a record. */
 export const BLOCKS: i32 = 8;
 /**
- * Address of scratch memory, in the first 64 KiB of memory, which the host reserves for the kernels. It has an unpacked
- * record of a group, and the other buffers of packing.
+ * Address of scratch memory, in the first 64 KiB of memory, which the host reserves for the kernels. It has the buffers
+ * for packing rows, or the unpacked record of a row that is read back.
  */
 export const PANEL: usize = 8192;
 /** Address of scratch memory for products. It has the operands of one step, for each group of a tile. */

@@ -169,7 +169,10 @@ export function blockStart(type: i32, products: i32, sums: usize, word: usize): 
   return i32x4.add(stepStart(type, products, sums), stepStart(type, products, sums + word));
 }
 
-/** Returns the initial value of sums that share one scale: those of a block or those of a step. */
+/**
+ * Returns the initial value of integer sums: blockStart() if both steps of a block are summed before the scale is
+ * applied, else stepStart().
+ */
 // @ts-expect-error: decorator
 @inline
 export function sumsStart(type: i32, products: i32, sums: usize, word: usize): v128 {

@@ -1,5 +1,5 @@
-// Unpacks a group's records into operands. Packing and reading rows use whole records, through loops.ts. Products use
-// single steps. Formats: layout.ts.
+// Unpacks the records of a group of rows into operands: whole records to read a row back, single steps in the inner
+// loops. layout.ts defines the formats.
 import { BLOCKS, hasBits, scaleBytes, vectorsOf } from "./layout";
 import { bits, FIRST_STEP, operand, operandExtra, operandMask } from "./operands";
 
