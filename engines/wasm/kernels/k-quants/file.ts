@@ -125,8 +125,8 @@ function takeScalesAndMinimums(from: usize, out: usize): void {
 }
 
 /**
- * Unpacks the scales of Q3_K: 16 scales of 6 bits, stored plus 32. 8 bytes hold the lower four bits, 4 bytes the upper
- * two bits.
+ * Unpacks the scales of Q3_K: 16 scales of 6 bits, each with 32 added. 8 bytes hold the lower four bits, 4 bytes the
+ * upper two bits.
  */
 function takeScalesQ3(from: usize, out: usize): void {
   for (let i: usize = 0; i < 16; i++) {
@@ -137,8 +137,8 @@ function takeScalesQ3(from: usize, out: usize): void {
 }
 
 /**
- * Unpacks the scales of IQ4_XS: 8 scales of 6 bits, stored plus 32. 2 bytes hold the upper two bits, 4 bytes the lower
- * four bits.
+ * Unpacks the scales of IQ4_XS: 8 scales of 6 bits, each with 32 added. 2 bytes hold the upper two bits, 4 bytes the
+ * lower four bits.
  */
 function takeScalesIq4(from: usize, out: usize): void {
   const upper = load<u16>(from);

@@ -18,7 +18,10 @@ import {
   stepScale, stepScaleBytes, stepStart,
 } from "./operands";
 
-/** Returns `sums` plus the products of one step of a group of rows with one column of activations. */
+/**
+ * Returns `sums` plus the products of one column of activations with one step of a group of rows. A step is half a
+ * block.
+ */
 // @ts-expect-error: decorator
 @inline
 function addOperands(
