@@ -9,7 +9,7 @@ export interface Matrix {
   /** Unique name. It equals the tensor's name if the matrix is the whole tensor. */
   readonly name: string;
   readonly tensor: TensorInfo;
-  /** Index of the matrix's first row in the tensor. Rows are counted through all higher dimensions. */
+  /** Index of the matrix's first row in the tensor. All dimensions after the first are counted as rows. */
   readonly firstRow: number;
   readonly rows: number;
   readonly columns: number;
@@ -22,14 +22,14 @@ export interface Matrix {
 }
 
 /**
- * One matrix of all experts of a layer (for example all gates) as a single object, because a model may have ten
- * thousand experts in total. `rows` and the other fields describe the first expert's matrix.
+ * The matrices of one kind (for example the gates) of all experts of a layer, as a single object. Separate objects
+ * would be too many, because a model may have ten thousand experts in total. `rows` and the other fields describe the
+ * first expert's matrix.
  */
 export type MatrixStack = Required<Matrix>;
 
 export interface Norm {
   readonly weight: TensorInfo;
-  /** Null = none. */
   readonly bias: TensorInfo | null;
 }
 
@@ -37,12 +37,12 @@ export interface Norm {
 export const matrixTypes: ReadonlySet<number> = new Set([0, 1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14, 20, 23, 30, 39]);
 const f32 = 0;
 /**
- * The kernels process 32 columns at a time, so row lengths must be multiples of 32. Types with longer blocks meet this
- * anyway, because a GGUF row consists of whole blocks.
+ * The kernels process 32 columns at a time, so row lengths must be multiples of 32. For types with longer blocks, this
+ * is always true, because a GGUF row consists of whole blocks.
  */
 const columnGrain = 32;
 
-/** Returns the bytes of one row of a tensor in the file. */
+/** Returns the size in bytes of one row of a tensor in the file. */
 export function rowBytes({ shape, bytes }: TensorInfo): number {
   return bytes / shape.slice(1).reduce((rows, length) => rows * length, 1);
 }
@@ -102,8 +102,8 @@ export class GraphTensors {
   }
 
   /**
-   * Returns the matrices of a tensor [count][rows][columns]. A bias is not read, so it stays unused and checkAllUsed()
-   * rejects the file.
+   * Returns the matrices of a tensor [count][rows][columns]. Biases are not supported: checkAllUsed() rejects a file
+   * that has one.
    */
   stack(name: string, count: number, rows: number, columns: number): MatrixStack {
     const alone = name.replace("_exps", ".0");

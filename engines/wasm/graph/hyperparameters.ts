@@ -97,7 +97,7 @@ function readExperts(architecture: Architecture, keys: Keys, feedForward: number
   const count = keys.countOrNone("expert_count", maxExperts);
   if (count === 0) return null;
   const used = keys.count("expert_used_count", count);
-  // Grouped routing searches only some groups of experts, so it would select other experts than this engine does.
+  // Grouped routing selects experts from only some of the groups. This engine does not implement it.
   if (keys.countOrNone("expert_group_count", maxExperts) > 1) throw keys.unsupported("expert_group_count", "one group");
   return { count, used, feedForward };
 }

@@ -10,7 +10,7 @@ export interface Rope {
   readonly magnitude: number;
 }
 
-/** Divisors of the pairs' frequencies, if the file has them as tensors; null if not. */
+/** Divisors of the rope frequencies, one for each rotated pair; null if the file has no such tensor. */
 export interface FrequencyFactors {
   /** rope_freqs.weight: applies to every context length. */
   readonly always: Float32Array | null;
@@ -29,7 +29,7 @@ export interface SlidingRope {
 }
 
 export interface Ropes {
-  /** Rope 0 is the model's rope. Rope 1 is that of the sliding-window layers, if they have their own. */
+  /** Rope 0 is the model's rope. If the sliding-window layers have their own rope, it is rope 1. */
   readonly ropes: readonly Rope[];
   /** Replaces rope 0 if a sequence may have more than `beyond` tokens; null = never. */
   readonly longRope: { readonly beyond: number; readonly rope: Rope } | null;
@@ -42,8 +42,8 @@ const baseRange = { above: 1, below: Number.POSITIVE_INFINITY };
 const originalKey = "rope.scaling.original_context_length";
 /**
  * YaRN constants. Pairs with more than `fast` turns within the original context keep their frequency. Pairs with fewer
- * than `slow` turns are scaled by the whole factor. llama.cpp uses these constants and computes its own magnitude for
- * all architectures supported here. The keys rope.scaling.yarn_* have no effect in llama.cpp or here.
+ * than `slow` turns are scaled by the whole factor. llama.cpp uses these constants for all architectures supported
+ * here, and computes the magnitude from the factor. The keys rope.scaling.yarn_* have no effect in llama.cpp or here.
  */
 const yarnTurns = { fast: 32, slow: 1 };
 
@@ -79,7 +79,7 @@ export function readBase(keys: Keys, key: string, fallback: number): number {
   return keys.number(key, baseRange, fallback);
 }
 
-/** Returns the file's factor of cosine and sine; 1 if the key is absent. */
+/** Returns the factor of both cosine and sine that the file specifies; 1 if the key is absent. */
 export function readRopeMagnitude(keys: Keys): number {
   return keys.number("rope.scaling.attn_factor", { above: 0, below: 1000 }, 1);
 }
@@ -98,7 +98,7 @@ function checkFactors(name: string, factors: Float32Array | null, pairs: number)
 }
 
 interface RopeScaling {
-  /** Returns the factor of a pair's frequency. */
+  /** Returns the factor by which a pair's frequency is multiplied. */
   readonly slowdown: (pair: number) => number;
   readonly magnitude: number;
 }

@@ -31,7 +31,7 @@ export interface CommonShape {
 
 /** Scales, caps and windows that only some architectures have. */
 export interface Traits {
-  /** Factors: of the embedding; of each block's contribution to the hidden state; of the logits. */
+  /** Factors of the embedding, of each block's result before it is added to the hidden state, and of the logits. */
   readonly embeddingScale: number;
   readonly residualScale: number;
   readonly logitScale: number;
@@ -49,14 +49,17 @@ export interface Traits {
   /** For each layer: whether it has a sliding window. Empty if no layer has one. */
   readonly slides: readonly boolean[];
   /**
-   * Activation of the feed-forwards. Only for architectures whose files specify it; the others fix it in their steps.
+   * Activation of the feed-forwards, for architectures whose files specify it. Other architectures set it in their
+   * steps.
    */
   readonly activation: Activation;
 }
 
 /** Traits that an architecture reads from its own keys; missing ones get defaults. */
 export interface OwnTraits extends Partial<Traits> {
-  /** Replaces the default experts, whose inner length is that of the dense feed-forward. */
+  /**
+   * Experts, if the architecture computes their inner length itself. By default, it is that of the dense feed-forward.
+   */
   readonly experts?: CommonShape["experts"];
   /** Rope of the sliding-window layers; it becomes rope 1. */
   readonly slidingRope?: SlidingRope;

@@ -1,18 +1,18 @@
-// Element-wise functions: activations, alone or as gates, and the soft cap. The remainder of a length that is no
-// multiple of a vector is computed as vectors of which one lane is used.
+// Element-wise functions: activations, gated activations and the soft cap. Lengths need not be multiples of 4: each
+// remaining float is computed as a vector, and one lane of the result is stored.
 import { multiplyAdd } from "./arithmetic";
 import { exponential, hyperbolicTangent } from "./exponential";
 
-// Both activations are x * sigmoid(x * (linear + cubic * x^2)). For silu this is the definition. For gelu it equals x /
-// 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), without the subtraction that costs that formula its precision for
-// x < 0.
+// Both activations are x * sigmoid(x * (linear + cubic * x^2)). For silu, linear is 1 and cubic is 0. For gelu, the
+// result equals the tanh approximation x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))). The sigmoid form is more
+// precise for x < 0, because 1 + tanh(...) subtracts almost equal numbers there.
 const GELU: i32 = 1;
 const GELU_LINEAR: f32 = 1.5957691216057308;
 const GELU_CUBIC: f32 = 0.07135481627246835;
 
-/** Upper bound of x^2, larger than any value that matters; an infinite square times silu's 0 would be NaN. */
+/** Upper bound for x^2. Without it, x^2 could be infinite, and its product with silu's cubic factor 0 would be NaN. */
 const MOST_SQUARE: f32 = 1e30;
-/** Below this, the sigmoid counts as 0: it is less than 7e-39. */
+/** For smaller arguments, the sigmoid is less than 7e-39, so it counts as 0. */
 const LEAST: f32 = -88;
 
 export function activate(activation: i32, x: usize, out: usize, count: i32): void {
@@ -60,7 +60,8 @@ function activated(x: v128, linear: v128, cubic: v128): v128 {
   const square = f32x4.pmin(f32x4.mul(x, x), f32x4.splat(MOST_SQUARE));
   const steep = f32x4.mul(x, multiplyAdd(cubic, square, linear));
   const value = f32x4.div(x, f32x4.add(exponential(f32x4.neg(steep)), f32x4.splat(1)));
-  // e^x saturates at the range of floats; without this, the value would turn back from there.
+  // exponential() returns normal floats only, so the quotient is wrong for very negative arguments. The result is 0
+  // there.
   return v128.andnot(value, f32x4.lt(steep, f32x4.splat(LEAST)));
 }
 

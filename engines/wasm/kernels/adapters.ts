@@ -1,19 +1,21 @@
-// Products of LoRA adapters, W + B A: for every adapter of a pass, A times the inputs of its tokens, then B times that,
-// added to the products of W. Each call handles all adapters, so each adapter's values are read once.
+// Products of LoRA adapters: (W + B A) x. For each adapter of a pass, the kernels multiply A by the inputs of the
+// adapter's tokens. They then multiply B by these products, and add the results to the products of W. Each call handles
+// all adapters of the pass.
 //
-// An adapter's values are signed 16-bit integers. A rank (a row of A with its column of B) has one scale for both,
-// applied in the product with A. Rows of A are stored in tiles of four, rows of B in panels of 16:
+// The values of A and B are signed 16-bit integers. A rank is a row of A and the matching column of B. Each rank has
+// one scale, which is applied in the product with A.
 //
-//   A   a tile has for every four columns 4 values of row 0, 4 of row 1, 4 of row 2, 4 of row 3
-//   B   a panel has for every rank 16 values, one of each row
+// Rows of A are stored in tiles of four rows. For every four columns, a tile has 4 values of each row, row by row. Rows
+// of B are stored in panels of 16 rows. For every rank, a panel has 16 values, one per row.
 //
-// A site is a set of matrices that share an input: their ranks are stacked in one A, whose rows are divided among the
-// threads, the first thread taking the first ones. Tables that the host writes for the kernels, in ints:
+// A site is a set of matrices with the same input. The ranks of all its matrices are stacked in one A, whose rows are
+// divided among the threads in order. The host writes two tables of 32-bit integers for the kernels:
 //
-//   site    rows of A in a share, rows of this thread's share, scales, A, then for each matrix: B, first rank, ranks
-//   group   address of an adapter's sites, start of its tokens in the list of tokens, number of its tokens
+//   site    number of rows of A per thread, number of this thread's rows, address of the scales, address of A;
+//           then for each matrix: address of B, index of the first rank, number of ranks
+//   group   address of an adapter's sites, index of its first token in the token list, number of its tokens
 //
-// The order of summation does not depend on the rest of the pass: a token gets the same numbers alone or in a batch.
+// A token's results do not depend on the other tokens of the pass, because the order of summation is fixed.
 import { multiplyAdd } from "./arithmetic";
 
 const GROUP_BYTES: usize = 12;
@@ -24,7 +26,7 @@ const VALUES: usize = 12;
 const MATRICES: usize = 16;
 const MATRIX_BYTES: usize = 12;
 
-/** See kernel-exports.ts. */
+/** kernel-exports.ts specifies this function. */
 export function reduceAdapters(
   site: usize,
   groups: usize,
@@ -66,7 +68,7 @@ export function reduceAdapters(
   return width;
 }
 
-/** Sums the lanes of each operand. */
+/** Returns a vector of four sums: the sum of the lanes of a, of b, of c and of d. */
 // @ts-ignore: decorator
 @inline
 function lanesSums(a: v128, b: v128, c: v128, d: v128): v128 {
@@ -75,7 +77,7 @@ function lanesSums(a: v128, b: v128, c: v128, d: v128): v128 {
   return f32x4.add(v128.shuffle<i64>(ab, cd, 0, 2), v128.shuffle<i64>(ab, cd, 1, 3));
 }
 
-/** Rows of A, a multiple of four, times two tokens. */
+/** Multiplies `rows` rows of A (a multiple of four) by the inputs of two tokens. */
 function reduceTwo(a: usize, scales: usize, rows: i32, k: i32, x0: usize, x1: usize, y0: usize, y1: usize): void {
   const xBytes = <usize>k << 2;
   for (const end = y0 + (<usize>rows << 2); y0 != end; y0 += 16) {
@@ -112,7 +114,7 @@ function reduceTwo(a: usize, scales: usize, rows: i32, k: i32, x0: usize, x1: us
   }
 }
 
-/** Rows of A, a multiple of four, times one token. */
+/** Multiplies `rows` rows of A (a multiple of four) by the inputs of one token. */
 function reduceOne(a: usize, scales: usize, rows: i32, k: i32, x: usize, y: usize): void {
   const xBytes = <usize>k << 2;
   for (const end = y + (<usize>rows << 2); y != end; y += 16) {
@@ -133,7 +135,7 @@ function reduceOne(a: usize, scales: usize, rows: i32, k: i32, x: usize, y: usiz
   }
 }
 
-/** See kernel-exports.ts. */
+/** kernel-exports.ts specifies this function. */
 export function addAdapters(
   site: usize,
   matrix: i32,
@@ -177,7 +179,8 @@ export function addAdapters(
 }
 
 /**
- * Collects the reduced inputs of one token, for the ranks of one matrix, from all threads' slabs, `apart` bytes apart.
+ * Copies one token's products with A, for the ranks of one matrix, from the results of all threads to `out`. The values
+ * at `out` are `apart` bytes apart.
  */
 function gather(
   from: usize,
@@ -202,7 +205,10 @@ function gather(
   }
 }
 
-/** Adds B's rows, a multiple of 16, times the ranks of two tokens, adjacent at `x`. */
+/**
+ * Multiplies `rows` rows of B (a multiple of 16) by the ranks of two tokens, and adds the products to y0 and y1. At
+ * `x`, the values of the two tokens alternate.
+ */
 function addTwo(b: usize, ranks: i32, rows: i32, x: usize, y0: usize, y1: usize): void {
   const xBytes = <usize>ranks << 3;
   for (const end = y0 + (<usize>rows << 2); y0 != end; y0 += 64) {
@@ -243,7 +249,7 @@ function addTwo(b: usize, ranks: i32, rows: i32, x: usize, y0: usize, y1: usize)
   }
 }
 
-/** Adds B's rows, a multiple of 16, times the ranks of one token at `x`. */
+/** Multiplies `rows` rows of B (a multiple of 16) by the ranks of one token at `x`, and adds the products to y. */
 function addOne(b: usize, ranks: i32, rows: i32, x: usize, y: usize): void {
   const xBytes = <usize>ranks << 2;
   for (const end = y + (<usize>rows << 2); y != end; y += 64) {

@@ -1,6 +1,7 @@
-// Arithmetic that the two variants implement differently; all other kernels may use it.
+// Vector arithmetic that all other kernels may use. multiplyAdd() differs between the builds with and without relaxed
+// SIMD.
 
-/** a * b + c, as one instruction with relaxed SIMD. */
+/** Returns a * b + c. With relaxed SIMD, this is one instruction. */
 // @ts-ignore: decorator
 @inline
 export function multiplyAdd(a: v128, b: v128, c: v128): v128 {
@@ -15,7 +16,7 @@ export function sumOfLanes(x: v128): f32 {
   return f32x4.extract_lane(pairs, 0) + f32x4.extract_lane(pairs, 1);
 }
 
-/** The largest lane, in all lanes. A scalar max would be a branch, mispredicted half of the time. */
+/** Returns the largest lane in all lanes. A scalar max would be a branch, which is mispredicted half of the time. */
 // @ts-ignore: decorator
 @inline
 export function largestLane(x: v128): v128 {

@@ -2,22 +2,23 @@
 import { multiplyAdd } from "./arithmetic";
 
 const LOG2_E: f32 = 1.4426950408889634;
-/** ln 2 in two parts: the first times an integer below 2^14 is exact. */
+/** ln 2 in two parts. The product of the first part with an integer below 2^14 is exact. */
 const LN2_HIGH: f32 = 0.693145751953125;
 const LN2_LOW: f32 = 1.428606765330187e-6;
-/** 1.5 * 2^23: adding it rounds to an integer, which is then in the lowest bits. */
+/** 1.5 * 2^23. Adding it to a small float rounds it to an integer, which is in the lowest bits of the result. */
 const ROUNDING: f32 = 12582912;
-/** Outside this range, e^x is not a normal number. */
+/** Limits of x. Outside them, e^x is not a normal number. */
 const LEAST: f32 = -87.3;
 const MOST: f32 = 88.3;
 
-// e^r = 1 + r + r^2 (C2 + C3 r + C4 r^2 + C5 r^3), minimax for |r| <= ln(2) / 2: relative error 1.1e-7.
+// For |r| <= ln(2) / 2: e^r = 1 + r + r^2 (C2 + C3 r + C4 r^2 + C5 r^3), a minimax approximation with relative error
+// 1.1e-7.
 const C2: f32 = 0.49999231512944253;
 const C3: f32 = 0.1666711461975796;
 const C4: f32 = 0.04189015497578748;
 const C5: f32 = 0.008312522822283279;
 
-/** e^x, relative error below 3e-7; x below -87.3 counts as -87.3, above 88.3 as 88.3. NaN stays NaN. */
+/** Returns e^x with relative error below 3e-7. x is limited to the range from -87.3 to 88.3. NaN stays NaN. */
 // @ts-ignore: decorator
 @inline
 export function exponential(x: v128): v128 {
@@ -31,11 +32,11 @@ export function exponential(x: v128): v128 {
   const square = f32x4.mul(r, r);
   const tail = multiplyAdd(upper, square, lower);
   const power = multiplyAdd(tail, square, f32x4.add(r, f32x4.splat(1)));
-  // Adds the integer to the exponent.
+  // Adds the integer part to the exponent bits, which multiplies by a power of two.
   return i32x4.add(power, i32x4.shl(rounded, 23));
 }
 
-/** tanh x, absolute error below 3e-7; NaN stays NaN. */
+/** Returns tanh x with absolute error below 3e-7. NaN stays NaN. */
 // @ts-ignore: decorator
 @inline
 export function hyperbolicTangent(x: v128): v128 {

@@ -1,7 +1,7 @@
-// Exports of the kernel module: every kernel of the engine, compiled twice, with relaxed SIMD and without
-// (`ASC_FEATURE_RELAXED_SIMD`). Between calls, kernels keep only the setting of useWideDot, and they own only the first
-// page of memory. All pointers are byte offsets into the host's memory, aligned to 16 bytes. kernel-exports.ts on the
-// host's side specifies each kernel.
+// Exports of the kernel module: all kernels of the engine. The module is compiled twice, with and without relaxed SIMD
+// (`ASC_FEATURE_RELAXED_SIMD`). Kernels keep no state between calls, except the setting of useWideDot(). Their scratch
+// memory is the first page of the host's memory. All pointers are byte offsets into this memory, aligned to 16 bytes.
+// kernel-exports.ts specifies each kernel.
 import * as floats from "./dense/floats";
 import * as blockQuants from "./block-quants/block-quants";
 import * as kQuants from "./k-quants/k-quants";
@@ -37,7 +37,7 @@ export function activationBytes(type: i32, n: i32, k: i32): i32 {
   return blockQuants.isBlockQuant(type) ? blockQuants.activationBytes(type, n, k) : floats.activationBytes(type, n, k);
 }
 
-/** Types with the same number share the output of prepare(). */
+/** Returns the number of the activation format. Types with the same number share the output of prepare(). */
 export function activationForm(type: i32): i32 {
   return kQuants.hasSuperBlocks(type) ? kQuants.activationForm(type) : type;
 }

@@ -1,5 +1,5 @@
-// Probes: the variants' special instructions for the self-test at start-up, and the two peak rates against which
-// benchmarks measure the kernels.
+// Probes. The self-test at start-up uses them to check the special instructions of each build. Benchmarks use them to
+// measure two peak rates: dot products and memory reads.
 import { lookUp } from "./block-quants/codebook";
 
 // @ts-ignore: decorator
@@ -23,7 +23,10 @@ export function probeAddDot(a: usize, b: usize, bytes: i32): i32 {
   return sumLanes(sum);
 }
 
-/** The same by the instruction that sums pairs into 16 bits, for `b` below 128. */
+/**
+ * Computes the same as probeAddDot(), with the instruction that sums pairs into 16 bits. Values of `b` must be below
+ * 128.
+ */
 export function probePairDot(a: usize, b: usize, bytes: i32): i32 {
   if (!ASC_FEATURE_RELAXED_SIMD) return probeAddDot(a, b, bytes);
   let sum = i32x4.splat(0);
@@ -34,7 +37,7 @@ export function probePairDot(a: usize, b: usize, bytes: i32): i32 {
   return sumLanes(sum);
 }
 
-/** Sums entries of the table of 16 signed bytes at `table`, at the `bytes` indices at `indices`, all below 16. */
+/** Returns the sum of table entries. `table` has 16 signed bytes. `indices` has `bytes` indices, all below 16. */
 export function probeLookUp(table: usize, indices: usize, bytes: i32): i32 {
   const bytesOfTable = v128.load(table);
   let sum = i32x4.splat(0);
@@ -45,7 +48,10 @@ export function probeLookUp(table: usize, indices: usize, bytes: i32): i32 {
   return sumLanes(sum);
 }
 
-/** `count` is rounded up to a multiple of 8, the number of accumulators that keep the instruction's pipeline full. */
+/**
+ * Runs `count` dot instructions, rounded up to a multiple of 8. Eight accumulators keep the instruction's pipeline
+ * full.
+ */
 export function probeDot(count: i32): i32 {
   const b = i8x16.splat(<i8>(count & 63) | 1);
   let s0 = i32x4.splat(1);
@@ -56,7 +62,7 @@ export function probeDot(count: i32): i32 {
   let s5 = i32x4.splat(6);
   let s6 = i32x4.splat(7);
   let s7 = i32x4.splat(8);
-  // Sums are also operands, so the loop has no invariant that the compiler could hoist.
+  // The sums are also operands, so the compiler cannot move anything out of the loop.
   for (; count > 0; count -= 8) {
     s0 = addDot(s0, b, s0);
     s1 = addDot(s1, b, s1);
@@ -71,7 +77,7 @@ export function probeDot(count: i32): i32 {
   return sumLanes(i32x4.add(upper, i32x4.add(i32x4.add(s4, s5), i32x4.add(s6, s7))));
 }
 
-/** Reads four streams, a quarter apart; `bytes` is rounded down to a multiple of 256. */
+/** Reads memory in four streams, each a quarter of the bytes. `bytes` is rounded down to a multiple of 256. */
 export function probeReadAll(from: usize, bytes: i32): i32 {
   const quarter = (<usize>bytes >> 8) << 6;
   let a = i32x4.splat(0);

@@ -1,8 +1,8 @@
-// Arithmetic on rows of floats, such as copying them between a thread's results and the joined rows. Strides are in
-// floats; lengths need not be multiples of a vector.
+// Arithmetic on rows of floats, for example copies between one thread's results and the joined results of all threads.
+// Strides are in floats. Lengths need not be multiples of 4.
 import { multiplyAdd } from "./arithmetic";
 
-/** target[i][c] = source[i][c] for n rows of `columns` floats. */
+/** Computes target[i][c] = source[i][c] for n rows of `columns` floats. */
 export function copyRows(source: usize, sourceStride: i32, target: usize, targetStride: i32, n: i32, columns: i32): void {
   const bytes = <usize>columns << 2;
   for (let i = 0; i < n; i++) {
@@ -12,7 +12,7 @@ export function copyRows(source: usize, sourceStride: i32, target: usize, target
   }
 }
 
-/** target[i][c] += source[i][c] for n rows of `columns` floats. */
+/** Computes target[i][c] += source[i][c] for n rows of `columns` floats. */
 export function addRows(source: usize, sourceStride: i32, target: usize, targetStride: i32, n: i32, columns: i32): void {
   const bytes = <usize>columns << 2;
   const vectorBytes = bytes & ~15;
@@ -28,12 +28,12 @@ export function addRows(source: usize, sourceStride: i32, target: usize, targetS
   }
 }
 
-/** x[i][c] += vector[c] for n rows of `count` floats. */
+/** Computes x[i][c] += vector[c] for n rows of `count` floats. */
 export function addVector(x: usize, stride: i32, n: i32, vector: usize, count: i32): void {
   addRows(vector, 0, x, stride, n, count);
 }
 
-/** x[i][c] *= factor for n rows of `columns` floats. */
+/** Computes x[i][c] *= factor for n rows of `columns` floats. */
 export function scaleRows(x: usize, stride: i32, n: i32, columns: i32, factor: f32): void {
   const bytes = <usize>columns << 2;
   const vectorBytes = bytes & ~15;
@@ -45,7 +45,7 @@ export function scaleRows(x: usize, stride: i32, n: i32, columns: i32, factor: f
   }
 }
 
-/** target[c] += factor * source[c] for `columns` floats. */
+/** Computes target[c] += factor * source[c] for `columns` floats. */
 export function addScaledRow(source: usize, target: usize, columns: i32, factor: f32): void {
   const bytes = <usize>columns << 2;
   const vectorBytes = bytes & ~15;

@@ -1,4 +1,4 @@
-// Number types of tensors, with the numbers of the GGUF format.
+// Element types of tensors, with their numbers in the GGUF format.
 export const F32: i32 = 0;
 export const F16: i32 = 1;
 export const Q4_0: i32 = 2;

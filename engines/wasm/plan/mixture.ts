@@ -3,7 +3,10 @@
 import type { MixtureSpec } from "../../engine.ts";
 import type { Matrix } from "../graph/graph-tensors.ts";
 
-/** Ranks of an adapter, indexed by site, then by matrix. The rank is 0 if the adapter does not change the matrix. */
+/**
+ * Ranks of an adapter, indexed by site (see adapters/sites.ts), then by matrix. Rank 0 means that the adapter does not
+ * change the matrix.
+ */
 export type AdapterRanks = readonly (readonly number[])[];
 
 /** Parameters of a mixture. The options have the meaning that MixtureSpec gives them. */
@@ -14,13 +17,13 @@ export interface Mixture
   > {
   readonly adapters: number;
   /**
-   * Number of weights per adapter and token: 1 for all matrices together, or one for each layer of the classifier's
-   * outputs.
+   * Number of weights that the classifier computes for each adapter and token. 1 means that all matrices share one
+   * weight. Otherwise the classifier computes one weight per layer.
    */
   readonly layers: number;
-  /** Indexed by site, then by matrix: the layer of the classifier's outputs that has the matrix's weights. */
+  /** Index of the weight that applies to each matrix, from 0 to `layers` - 1. Indexed by site, then by matrix. */
   readonly layerOf: readonly (readonly number[])[];
-  /** Ranks of each adapter, in the order in which the adapters are stacked into one. */
+  /** Ranks of each adapter. All adapters are stacked into one large adapter, in this order. */
   readonly ranks: readonly AdapterRanks[];
   /** The classifier's linear layers. All but the last are padded with rows of zeros to a multiple of 32. */
   readonly classifier: readonly Matrix[];

@@ -25,13 +25,14 @@ export interface PartitionPlan {
   readonly blocksPerSequence: number;
   /** Maximum rank of a LoRA adapter; 0 = no adapters. */
   readonly adapterRank: number;
-  /** Null if the model is no mixture (adapters weighted by a classifier). */
+  /** Parameters of the mixture (adapters weighted by a classifier); null if the model has none. */
   readonly mixture: Mixture | null;
 }
 
 /**
- * Returns the number of layers in the KV cache. A mixture computes a first pass, whose layers are stored after the
- * model's. An encoder reuses one layer, because its keys and values are discarded after their layer.
+ * Returns the number of layers in the KV cache. For a mixture, this is twice the number of layers: the layers of its
+ * first pass are stored after the model's layers. An encoder reuses one layer, because its keys and values are
+ * discarded after their layer.
  */
 export function kvLayers({ graph, shape, mixture }: Pick<PartitionPlan, "graph" | "shape" | "mixture">): number {
   if (graph.isEncoder) return 1;
@@ -48,7 +49,10 @@ export interface Piece {
   readonly rows: number;
   /** `rows` rounded up to a multiple of 16: the number of rows packed and computed. */
   readonly padded: number;
-  /** Offsets of the piece's results, in floats: in a row of the thread's slab, and in the joined row of all threads. */
+  /**
+   * Offsets in floats of the piece's results: in a row of the thread's own results (its slab), and in a row that joins
+   * the results of all threads.
+   */
   readonly slabColumn: number;
   readonly column: number;
 }
@@ -56,13 +60,13 @@ export interface Piece {
 /** Share: one thread's part of several matrices that have the same input. */
 export interface Share {
   readonly pieces: readonly Piece[];
-  /** Number of floats in a row of the thread's slab, including padding. */
+  /** Number of floats in a row of the thread's own results (its slab), including padding. */
   readonly stride: number;
 }
 
 /**
- * Divides the rows of all matrices, in order, into equal shares. Each share is a number of whole units of `unit` rows
- * (a multiple of 16).
+ * Divides the rows of all matrices, in order, into equal shares. A share consists of whole units of `unit` rows; `unit`
+ * is a multiple of 16.
  */
 export function divide(matrices: readonly Matrix[], unit: number, threads: number): Share[] {
   const units = matrices.flatMap((matrix, at) => {
@@ -113,8 +117,8 @@ export type DividedStep =
 export interface DividedAttention extends AttentionRules {
   readonly kind: "attention";
   /**
-   * Number of the adapter site (adapters/sites.ts) of queries, keys and values. The site of the output matrix has the
-   * next number.
+   * Index of the adapter site of queries, keys and values; see adapters/sites.ts. The output matrix belongs to the next
+   * site.
    */
   readonly site: number;
   /** Shares of queries, keys and values. */
@@ -124,7 +128,7 @@ export interface DividedAttention extends AttentionRules {
 
 export interface DividedFeedForward {
   readonly kind: "feedForward";
-  /** Number of the adapter site of gate and up. The site of `down` has the next number. */
+  /** Index of the adapter site of gate and up. The matrix `down` belongs to the next site. */
   readonly site: number;
   readonly gate: readonly Share[] | null;
   readonly up: readonly Share[];

@@ -10,7 +10,7 @@ export class PassDescriptorWriter {
   readonly #blockTokens: number;
   readonly #kv: PagedKv;
   readonly #rowPlan: RowPlan;
-  /** Counts of the whole descriptor, saved while the descriptor is limited to the rows of a first pass. */
+  /** Saved counts of the whole descriptor, while beginFirstPass() limits it to some rows. */
   #whole = { rowCount: 0, tokenCount: 0, outputCount: 0 };
 
   constructor(pass: PassDescriptor, blockTokens: number, kv: PagedKv, rowPlan: RowPlan) {
@@ -44,8 +44,8 @@ export class PassDescriptorWriter {
   }
 
   /**
-   * Limits the descriptor to the rows that need a mixture's first pass. These are the leading rows, which have no kept
-   * weights. Returns false if there are no such rows.
+   * Limits the descriptor to the rows that need a mixture's first pass. These are the leading rows, for which no
+   * adapter weights are kept. Returns false if there are no such rows.
    */
   beginFirstPass(): boolean {
     const pass = this.#pass;

@@ -35,7 +35,7 @@ export class PassDescriptor {
   readonly rows: Int32Array;
   /** Indices of the tokens whose logits are wanted. */
   readonly outputs: Int32Array;
-  /** KV page of each block of each row. A row's pages start at its firstPage. */
+  /** KV pages of all rows, one page per block of tokens. The pages of a row start at index firstPage. */
   readonly pages: Int32Array;
 
   static bytes(limits: Limits): number {

@@ -37,9 +37,7 @@ export class ComputeThread {
   readonly #index: number;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
-  /**
-   * The thread's memory. It grows only when the adapter host makes room for adapters; existing addresses never move.
-   */
+  /** The thread's memory. It grows only when memory for adapters is added; existing addresses never move. */
   readonly memory: KernelMemory;
   readonly #bytes: Uint8Array;
   readonly #floats: Float32Array;
@@ -51,14 +49,14 @@ export class ComputeThread {
   readonly #kv: ThreadKv;
   /** Runs the adapters' part of a pass; null if the model takes no adapters. */
   readonly #adapters: AdapterPass | null;
-  /** Null if the model is no mixture (adapters weighted by a classifier). */
+  /** Parts that run the mixture (adapters weighted by a classifier); null if the model has none. */
   readonly #mixture: { readonly classifier: Classifier; readonly weights: MixtureWeights } | null;
   readonly #parts: StepParts;
   readonly #attention: AttentionBlock;
   readonly #feedForward: FeedForward;
   /** Runs experts steps; null if the model has no experts. */
   readonly #experts: Experts | null;
-  /** Adds rows to the embedding; null if the model adds nothing to it. */
+  /** Adds the rows of position and token type to the embedding; null if the model has no such tables. */
   readonly #tables: EmbeddingTables | null;
   readonly #logits: Float32Array;
 

@@ -1,6 +1,6 @@
-// Thread group: lets compute threads wait for each other, at a barrier inside a pass and for the next pass between
-// passes. A wait first spins, because most waits are shorter than a wake-up takes, and then sleeps. Every thread has a
-// ThreadGroup on the same control block. The leader is thread 0, which is the thread of the step loop.
+// Thread group: lets compute threads wait for each other at a barrier during a pass, and for the next pass between
+// passes. A wait first spins, because most waits are shorter than the time to wake a sleeping thread. After that, it
+// sleeps. Every thread has a ThreadGroup on the same control block. The leader is thread 0; it also runs the step loop.
 import { existsSync, readlinkSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 
@@ -8,8 +8,8 @@ import { ServerError } from "../../../runtime/errors.ts";
 const word = { arrived: 0, phase: 1, sleepers: 2, passes: 3, failed: 4, stopped: 5, loadedKiB: 6, threadIds: 8 };
 
 /**
- * Number of reads of a word before the thread sleeps on it, about 10 ns each: at a barrier, and while waiting for the
- * next pass.
+ * Number of times that a waiting thread reads a word before it sleeps; a read takes about 10 ns. The first number
+ * applies at a barrier, the second to the wait for the next pass.
  */
 const barrierSpins = 100_000;
 const passSpins = 200_000;
@@ -51,7 +51,7 @@ export class ThreadGroup {
     this.#checkFailed();
   }
 
-  /** Starts the described pass on the other threads. Only the leader calls it. */
+  /** Starts the pass that the descriptor describes on the other threads. Only the leader calls it. */
   startPass(): void {
     Atomics.add(this.#control, word.passes, 1);
     this.#wakeSleepers(word.passes);

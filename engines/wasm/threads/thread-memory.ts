@@ -40,8 +40,8 @@ export interface ThreadMemory {
   readonly input: number;
   readonly prepared: number;
   /**
-   * Whole rows, joined from the slabs: queries, keys and values, or the inner state of a feed-forward. At the end of a
-   * pass, the hidden states of the output tokens.
+   * Whole rows, joined from the results of all threads: queries, keys and values, or the inner state of a feed-forward.
+   * At the end of a pass, the hidden states of the output tokens.
    */
   readonly joined: number;
   /** Slabs: each thread's results of the current step. One slab per thread, `slabBytes` apart. */
@@ -67,7 +67,7 @@ export interface ThreadMemory {
   readonly adapters: AdapterScratch | null;
 }
 
-/** Returns the bytes of a slab. It must be equal in all threads, so the widest share determines it. */
+/** Returns the size in bytes of a slab. All threads use the same size, so the widest share determines it. */
 export function slabBytes({ passTokens, shape }: PartitionPlan, divided: DividedGraph): number {
   const widest = Math.max(
     shape.width,
@@ -158,8 +158,8 @@ export function layOut(
 }
 
 /**
- * Returns the maximum, over all matrices, of the bytes in the file of 16 rows, the smallest number that can be packed
- * at once.
+ * Returns the maximum size in bytes of 16 consecutive rows in the file, over all matrices. 16 is the minimum number of
+ * rows that can be packed at once.
  */
 function longestPanelBytes(plan: PartitionPlan): number {
   return Math.max(...matrices(plan).map(({ tensor }) => Math.ceil(rowBytes(tensor) * rowGrain)));

@@ -20,7 +20,7 @@ export class ThreadNorms {
   }
 
   /**
-   * Norms n rows that are as wide as the hidden state and adjacent. `out` may equal `x`. If `norm` is null, the rows
+   * Applies the norm to n adjacent rows of the hidden state's width. `out` may equal `x`. If `norm` is null, the rows
    * are only copied.
    */
   run(norm: Norm | null, x: number, out: number, n: number): void {
@@ -30,8 +30,8 @@ export class ThreadNorms {
   }
 
   /**
-   * Norms n rows of k floats in place. The rows are `stride` floats apart. The norm's weights are used from index
-   * `firstWeight` on.
+   * Applies the norm in place to n rows of k floats. The rows are `stride` floats apart. The norm's weights are used
+   * from index `firstWeight` on.
    */
   runInPlace(norm: Norm, firstWeight: number, x: number, stride: number, n: number, k: number): void {
     this.#rows(norm, firstWeight, x, x, stride, n, k);

@@ -7,7 +7,7 @@ import type { Activation, CommonShape, Hyperparameters, OwnTraits } from "../sha
 /**
  * One step of a layer. A norm step computes the input of the steps after it. An attention, feedForward or experts step
  * multiplies its result by the model's residualScale and adds it to the hidden state. Only a feedForward step leaves
- * its input unchanged. Therefore, if two blocks run in parallel, the feed-forward comes first.
+ * its input unchanged. Therefore, it comes first if two blocks use the same input.
  */
 export type LayerStep =
   /** input = norm(hidden); input = hidden if `weight` is null. */
@@ -50,7 +50,7 @@ export interface AttentionStep {
 export interface FeedForwardStep {
   readonly kind: "feedForward";
   /**
-   * Name of the gate's matrix; null = no gate. It equals `up` if one matrix has the rows of the gate followed by those
+   * Name of the gate's matrix; null = no gate. If it equals `up`, one matrix has the gate's rows followed by the rows
    * of up.
    */
   readonly gate: string | null;
@@ -84,9 +84,9 @@ export interface LayerFacts {
   has(name: string): boolean;
 }
 
-/** Parts of an encoder before and after its layers, in addition to a norm of the embedding. */
+/** Parts of an encoder before and after its layers. Every encoder also has a norm of the embedding. */
 export interface EncoderRules {
-  /** Whether each token's embedding gets a learned row for the token's position added. */
+  /** Whether a learned vector for the token's position is added to each embedding. */
   readonly hasPositions: boolean;
   /** Whether the output of the last layer is normed. */
   readonly hasOutputNorm: boolean;
@@ -94,7 +94,7 @@ export interface EncoderRules {
 
 /** How a model scores a text (pooling kind rank). */
 export interface ScoringRules {
-  /** Input of the head: the hidden state of the first token, of the last token, or the mean of all. */
+  /** Input of the scoring head: the hidden state of the first token, of the last token, or the mean of all. */
   readonly of: "first" | "last" | "mean";
   readonly activation: "tanh" | "gelu";
   /** Whether the scores are passed through a softmax. */

@@ -5,7 +5,9 @@ import { readSliding } from "./sliding.ts";
 
 const defaultWindow = 4096;
 const caps = { above: 0, below: 1e6 };
-/** Number of layers of the 27B model. Only this model scales scores as if a head had width / heads floats. */
+/**
+ * Number of layers of the 27B model. Only this model divides scores by sqrt(width / heads) instead of sqrt(headLength).
+ */
 const layersOf27B = 46;
 
 export const gemma2: Architecture = {

@@ -7,7 +7,9 @@ import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
 import { readSliding } from "./sliding.ts";
 
 const caps = { above: 0, below: 1e6 };
-/** Number of layers of the 27B model. Only this model scales scores as if a head had width / heads floats. */
+/**
+ * Number of layers of the 27B model. Only this model divides scores by sqrt(width / heads) instead of sqrt(headLength).
+ */
 const layersOf27B = 62;
 
 export const gemma3: Architecture = {

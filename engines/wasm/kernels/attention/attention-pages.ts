@@ -1,12 +1,13 @@
-// Layout of keys and values in a page of the KV cache, and their conversion to floats, a tile of tokens at a time.
-// A page has one part for each KV head:
+// Layout of keys and values in a page of the KV cache, and their conversion to floats. A page has one part for each KV
+// head. A part has these arrays, the outermost dimension first:
 //
-//   keys         [8 tokens][dimension][token of the 8]        lanes are tokens: scores need no sums across lanes
-//   values       [8 dimensions][token][dimension of the 8]
-//   Q8_0 only:   f32 scales of the keys [group][token], then of the values alike; a group is 32 dimensions
+//   keys     [group of 8 tokens][dimension][token in the group]
+//   values   [group of 8 dimensions][token][dimension in the group]
+//   scales   only for Q8_0: f32 [group of 32 dimensions][token], first of the keys, then of the values
 //
-// The last 8 tokens may be incomplete, but have all their memory. Unwritten memory may hold any bits: the caller masks
-// the resulting scores and does not use the values.
+// The lanes of a vector of keys are tokens, so scores need no sums across lanes. The last group of 8 tokens may be
+// incomplete, but the page has memory for all 8. Unwritten memory may hold any bits: the caller masks the resulting
+// scores and does not use the values.
 import { BF16, F16, F32, Q8_0 } from "../types";
 
 // @ts-expect-error: decorator
@@ -39,7 +40,7 @@ function allValueBytes(kvType: i32, headLength: i32, blockTokens: i32): i32 {
   return blockTokens * wholeEights(headLength) * valueBytes(kvType);
 }
 
-/** Bytes of one KV head's part of a page. */
+/** Returns the size in bytes of one KV head's part of a page. */
 export function headBytes(kvType: i32, headLength: i32, blockTokens: i32): i32 {
   const values = keyBytes(kvType, headLength, blockTokens) + allValueBytes(kvType, headLength, blockTokens);
   const scales = kvType == Q8_0 ? groupCount(headLength) * wholeEights(blockTokens) * 2 * 4 : 0;
@@ -51,8 +52,8 @@ export function kvPageBytes(kvType: i32, kvHeads: i32, headLength: i32, blockTok
 }
 
 /**
- * Addresses of one head's keys, values and scales in its part of a page, from token `first` on (for keys a multiple of
- * 8).
+ * These four functions return the address of one head's keys, values, key scales or value scales in its part of a page,
+ * from token `first` on. For keys, `first` is a multiple of 8.
  */
 export function keysAt(kvType: i32, part: usize, first: i32, headLength: i32): usize {
   return part + <usize>(first >> 3) * keyEightBytes(kvType, headLength);
@@ -72,22 +73,22 @@ export function valueScalesAt(kvType: i32, part: usize, first: i32, headLength: 
   return keyScales + <usize>groupCount(headLength) * scaleStride(blockTokens);
 }
 
-/** Bytes from the keys of 8 tokens to those of the next 8. */
+/** Returns the size in bytes of the keys of a group of 8 tokens. */
 export function keyEightBytes(kvType: i32, headLength: i32): usize {
   return <usize>(headLength * 8 * valueBytes(kvType));
 }
 
-/** Bytes from 8 dimensions of the values to the next 8. */
+/** Returns the size in bytes of the values of `tokens` tokens in a group of 8 dimensions. */
 export function valueEightBytes(kvType: i32, tokens: i32): usize {
   return <usize>(tokens * 8 * valueBytes(kvType));
 }
 
-/** Bytes from one group's scales to the next group's. */
+/** Returns the number of bytes from one group's scales to the next group's scales. */
 export function scaleStride(blockTokens: i32): usize {
   return <usize>(wholeEights(blockTokens) << 2);
 }
 
-/** Converts the keys of `count` tokens, rounded up to a multiple of 8, to floats in the same order. */
+/** Converts the keys of `count` tokens, rounded up to a multiple of 8, to floats. Their order does not change. */
 export function unpackKeys(
   kvType: i32, from: usize, scales: usize, scaleStep: usize, count: i32, headLength: i32, to: usize,
 ): void {
@@ -104,7 +105,9 @@ export function unpackKeys(
   }
 }
 
-/** Converts the values of `count` tokens to floats in the same order, with room for `room` tokens. */
+/**
+ * Converts the values of `count` tokens to floats. Their order does not change. The target has room for `room` tokens.
+ */
 export function unpackValues(
   kvType: i32, from: usize, eightBytes: usize, scales: usize, scaleStep: usize, count: i32, headLength: i32, to: usize,
   room: i32,
@@ -123,7 +126,7 @@ export function unpackValues(
   }
 }
 
-/** Converts `count` values, a multiple of 8, that have no scale. */
+/** Converts `count` values without scales to floats. `count` is a multiple of 8. */
 // @ts-expect-error: decorator
 @inline
 function unpackFloats(kvType: i32, from: usize, count: usize, to: usize): void {
@@ -145,23 +148,27 @@ function unpackFloats(kvType: i32, from: usize, count: usize, to: usize): void {
   }
 }
 
-/** Four float16 numbers as floats. */
+/** Returns the four float16 numbers at `at` as floats. */
 // @ts-expect-error: decorator
 @inline
 export function float16At(at: usize): v128 {
-  // Aligns sign, exponent and fraction; the factor 2^112 corrects the exponent's bias to 127.
+  // Moves sign, exponent and fraction to their positions in a float. The factor 2^112 changes the exponent's bias from
+  // 15 to 127.
   const bits = v128.and(i32x4.shl(v128.load16x4_s(at), 13), i32x4.splat(<i32>0x8fffe000));
   return f32x4.mul(bits, f32x4.splat(5.192296858534828e33));
 }
 
-/** Four bfloat16 numbers as floats. */
+/** Returns the four bfloat16 numbers at `at` as floats. */
 // @ts-expect-error: decorator
 @inline
 export function bfloatAt(at: usize): v128 {
   return i32x4.shl(v128.load16x4_u(at), 16);
 }
 
-/** The first (0) or second (1) four of eight bytes as floats, without their scale. */
+/**
+ * Returns four of the eight bytes at `at` as floats: the first four if `half` is 0, the last four if it is 1. The scale
+ * is not applied.
+ */
 // @ts-expect-error: decorator
 @inline
 export function bytesAt(at: usize, half: usize): v128 {

@@ -1,27 +1,27 @@
-// Online softmax of attention, updated tile by tile. attend() writes a record per query: its weighted values, not
-// divided by the sum, then a tail with the largest score and the sum of weights so far. This file also merges the
-// records that several threads wrote for one query.
+// Online softmax of attention, updated after every tile of tokens. For each query, attend() writes a record. It has the
+// weighted sum of the values, the largest score so far and the sum of the weights so far. The values are not yet
+// divided by the sum of the weights. This file also merges the records that several threads wrote for the same query.
 import { largestLane, multiplyAdd, sumOfLanes } from "../arithmetic";
 import { exponential, hyperbolicTangent } from "../exponential";
 
-/** Floats of a record's tail: the largest score, the sum of weights, padding. */
+/** Number of floats at the end of a record: the largest score, the sum of the weights, and padding. */
 export const TAIL: i32 = 4;
-/** Less than every score. */
+/** Value of masked scores, and of the largest score before the first tile. Less than every real score. */
 const NOTHING: f32 = -1e30;
 /**
- * Weights below e^this relative to the largest count as 0: no sum would show them, and products with subnormals are
- * slow.
+ * A score that is more than 60 below the largest score gets weight 0. Its weight would be too small to change the sum,
+ * and products with subnormal numbers are slow.
  */
 const WEIGHTLESS: f32 = -60;
 
-/** Initialises `count` consecutive records of queries that have seen no token. */
+/** Initialises `count` consecutive records, before the queries have seen any token. */
 export function beginRecords(count: i32, headLength: i32, records: usize): void {
   const bytes = <usize>(headLength + TAIL) << 2;
   memory.fill(records, 0, <usize>count * bytes);
   for (let i = 0; i < count; i++) store<f32>(records + <usize>i * bytes + (<usize>headLength << 2), NOTHING);
 }
 
-/** Scores, times `scale`, as cap * tanh(score / cap). */
+/** Multiplies the scores by `scale` and applies the soft cap: cap * tanh(score / cap). */
 export function capScores(scores: usize, vectors: i32, scale: f32, cap: f32): void {
   const inwards = f32x4.splat(scale / cap);
   const outwards = f32x4.splat(cap);
@@ -30,7 +30,7 @@ export function capScores(scores: usize, vectors: i32, scale: f32, cap: f32): vo
   }
 }
 
-/** Masks all scores except those of tokens first..end, which is not empty. */
+/** Masks all scores except those of tokens `first` to `end` (exclusive). This range must not be empty. */
 export function hideScores(scores: usize, vectors: i32, first: i32, end: i32): void {
   const firsts = i32x4.splat(first);
   const ends = i32x4.splat(end);
@@ -44,8 +44,8 @@ export function hideScores(scores: usize, vectors: i32, first: i32, end: i32): v
 }
 
 /**
- * Turns one query's scores of a tile, times `scale`, into weights, and updates the tail of its record. Returns the
- * factor by which the record's values must be rescaled.
+ * Multiplies one query's scores of a tile by `scale`, replaces them by softmax weights, and updates the end of the
+ * query's record. Returns the factor by which the values in the record must be rescaled.
  */
 export function weigh(scores: usize, vectors: i32, scale: f32, tail: usize): f32 {
   const end = scores + (<usize>vectors << 4);
@@ -94,7 +94,7 @@ function mergeHead(partial: usize, partBytes: usize, parts: i32, valueBytes: usi
   let sum: f32 = 0;
   for (let part = partial; part < end; part += partBytes) {
     const weight = f32x4.extract_lane(weightOf(f32x4.splat(load<f32>(part + valueBytes) - peak)), 0);
-    // The part's weight is kept in its own padding.
+    // Stores the weight of this thread's record in the padding of the record.
     store<f32>(part + valueBytes, weight, 8);
     sum += weight * load<f32>(part + valueBytes, 4);
   }

@@ -1,12 +1,16 @@
-// Products of attention: one to four rows of factors times a matrix, in floats or straight from a page. T is f32, i16
-// for float16, u16 for bfloat16, i8 for bytes. The matrix is stored in panels of eight columns: `depth` rows of eight
-// numbers, then, `eightBytes` further, the next panel; so it is read sequentially. Six to eight sums stay in registers:
-// fewer would wait for each other, more would not fit. Further unrolling is slower: V8 runs out of registers.
+// Matrix products of attention: one to four rows of factors times a matrix. The matrix contains floats, or the numbers
+// of a KV page without conversion. T is f32, i16 for float16, u16 for bfloat16, i8 for Q8_0.
+//
+// The matrix is stored in panels of eight columns, so it is read sequentially. A panel has `depth` rows of eight
+// numbers. Each panel begins `eightBytes` bytes after the previous one.
+//
+// Six to eight sums are kept in registers. With fewer sums, additions would wait for each other; more sums do not fit.
+// More unrolling is slower, because V8 runs out of registers.
 
 import { multiplyAdd } from "../arithmetic";
 import { bfloatAt, bytesAt, float16At } from "./attention-pages";
 
-/** Row r of a table at `rows`: the addresses of its factors a[r] and its results c[r], and its scale s[r], set to 0. */
+/** Initialises row r of the row table at `rows`: address `a` of its factors, address `c` of its results, scale 0. */
 // @ts-expect-error: decorator
 @inline
 export function setRow(rows: usize, r: i32, a: usize, c: usize): void {
@@ -29,10 +33,10 @@ export function resultOf(rows: usize, r: i32): usize {
 }
 
 /**
- * c[r][j] = sum over i < depth of a[r][i] * b[i][j], for `vectors` vectors of j and `count` rows, 1 to 4; if not
- * `fresh`, c[r][j] * s[r] is added. With `fresh`, up to 32 floats of each c[r] may be overwritten; for bytes, the sum
- * is then multiplied by scales[j] and added to c[r][j]. The offsets, in bytes, are added to the addresses of every a
- * and every c.
+ * Computes c[r][j] = sum over i < depth of a[r][i] * b[i][j], for `count` rows (1 to 4) and `vectors` vectors of j. If
+ * `fresh` is false, the previous c[r][j] times the row's scale is added. If `fresh` is true, up to 32 floats of each
+ * c[r] may be overwritten, even beyond `vectors`. If `fresh` is true and T is i8, the sum is multiplied by scales[j],
+ * and the previous c[r][j] is added. aOffset and cOffset, in bytes, are added to all addresses of a and of c.
  */
 export function multiplyRows<T>(
   count: i32, fresh: bool, rows: usize, aOffset: usize, cOffset: usize, depth: usize, b: usize, eightBytes: usize,
@@ -268,7 +272,7 @@ function multiplyOne<T>(
   multiplyRest<T>(a, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c + whole, s);
 }
 
-/** One row and the last `bytes` bytes of vectors: the remainder of multiplyRows(). */
+/** Computes the last `bytes` bytes of one row of results, after the loop over pairs of vectors. */
 function multiplyRest<T>(a: usize, depth: usize, b: usize, eightBytes: usize, bytes: usize, c: usize, s: f32): void {
   for (let j: usize = 0; j < bytes; j += 16) {
     let sum = f32x4.mul(v128.load(c + j), f32x4.splat(s));
@@ -295,7 +299,7 @@ function finish<T>(fresh: bool, at: usize, offset: usize, sum: v128, scales: usi
   v128.store(at + offset, total);
 }
 
-/** Vector j, counted from `at` on, as floats. */
+/** Returns vector `j` (0 or 1) of the eight numbers at `at` as floats. */
 // @ts-expect-error: decorator
 @inline
 function vectorAt<T>(at: usize, j: usize): v128 {

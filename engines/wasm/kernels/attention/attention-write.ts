@@ -1,4 +1,4 @@
-// Writing of one token's keys and values to a page, rounded to the number type of the cache.
+// Writes one token's keys and values to a page, converted to the number type of the KV cache.
 import { largestLane } from "../arithmetic";
 import { BF16, F32, Q8_0 } from "../types";
 import {
@@ -53,7 +53,7 @@ function writeHalves(
   }
 }
 
-/** Four floats as 16-bit numbers, each in the lower half of its lane, rounded to nearest even. */
+/** Converts four floats to 16-bit numbers, rounded to nearest even. Each result is in the lower half of its lane. */
 // @ts-expect-error: decorator
 @inline
 function toHalves(kvType: i32, x: v128): v128 {
@@ -67,15 +67,15 @@ function toBfloat(x: v128): v128 {
   return i32x4.shr_u(i32x4.add(x, i32x4.add(even, i32x4.splat(0x7fff))), 16);
 }
 
-/** Values beyond the largest float16 are set to it: an infinity would make a whole row NaN. */
+/** Values beyond the largest float16 are set to the largest float16, because an infinity would make a whole row NaN. */
 // @ts-expect-error: decorator
 @inline
 function toFloat16(x: v128): v128 {
   const size = f32x4.pmin(f32x4.abs(x), f32x4.splat(65504));
   const odd = v128.and(i32x4.shr_u(size, 13), i32x4.splat(1));
-  // The exponent's bias goes from 127 to 15.
+  // Changes the exponent's bias from 127 to 15.
   const normal = i32x4.shr_u(i32x4.add(size, i32x4.add(odd, i32x4.splat(0xfff - (112 << 23)))), 13);
-  // Adding 0.5 rounds a number to a multiple of 2^-24, the unit of subnormals.
+  // Adding 0.5 rounds a number to a multiple of 2^-24, the spacing of subnormal float16 numbers.
   const subnormal = i32x4.sub(f32x4.add(size, f32x4.splat(0.5)), f32x4.splat(0.5));
   const isNormal = f32x4.ge(size, f32x4.splat(6.103515625e-5));
   const sign = v128.and(i32x4.shr_u(x, 16), i32x4.splat(0x8000));
@@ -116,7 +116,7 @@ function writeValueBytes(
   }
 }
 
-/** Stores the scale of `count` floats and returns the factor that quantises them. */
+/** Stores the Q8_0 scale of `count` floats. Returns the factor by which the floats are multiplied to quantise them. */
 function writeScale(from: usize, count: i32, scale: usize): v128 {
   let largest = f32x4.splat(0);
   for (let i: usize = 0; i < <usize>count << 2; i += 16) largest = f32x4.pmax(largest, f32x4.abs(v128.load(from + i)));
@@ -125,7 +125,7 @@ function writeScale(from: usize, count: i32, scale: usize): v128 {
   return f32x4.splat(peak > 0 ? 127 / peak : 0);
 }
 
-/** Four floats as signed bytes, each the lowest of its lane. */
+/** Quantises four floats to signed bytes. Each result is the lowest byte of its lane. */
 // @ts-expect-error: decorator
 @inline
 function toBytes(from: usize, inverse: v128): v128 {

@@ -1,7 +1,7 @@
 // Attention over the pages of the KV cache, one KV head and one tile of tokens at a time. If many queries share a tile,
-// its keys and values are converted to floats once for all of them; a few queries multiply straight from the page. The
-// softmax is updated tile by tile, rescaling the results whenever a larger score appears. A query here is one head of
-// one row.
+// its keys and values are converted to floats once for all of them. If few queries share a tile, the products read the
+// page without conversion. The softmax is updated after every tile, and results are rescaled if a larger score appears.
+// In this file, a query is one head of one token.
 
 import { BF16, F16, F32 } from "../types";
 import {
@@ -16,20 +16,21 @@ export { mergeAttention } from "./attention-softmax";
 export { kvWrite } from "./attention-write";
 
 /**
- * Most tokens of a tile, and most floats of its keys or of its values: both fit the L1 cache. A tile has at least 8
- * tokens, so heads have at most 512 floats.
+ * Maximum number of tokens of a tile, and maximum number of floats of its keys and of its values. Both arrays fit in
+ * the L1 cache. A tile has at least 8 tokens, so a head has at most 512 floats.
  */
 const TILE_TOKENS: i32 = 32;
 const TILE_FLOATS: i32 = 4096;
-/** A tile is converted to floats if more queries than this share it. */
+/** If more queries than this share a tile, the tile is converted to floats. */
 const FEW_QUERIES: i32 = 8;
-/** Bytes of one query's scores in a tile. */
+/** Number of bytes of one query's scores in a tile. */
 const SCORES: usize = 128;
 
-// Scratch of a call, in the first 64 KiB of memory, which the host reserves for the kernels: a tile's keys and values,
-// the scores of four queries, these again times a scale, the row tables of the two products, and the row of each query.
+// Scratch memory of a call, in the first 64 KiB of memory, which the host reserves for the kernels. It has a tile's
+// keys and values, the scores of four queries, the scores times a scale, the row tables of both products, and the row
+// of each query.
 const KEYS: usize = (__heap_base + 15) & ~15;
-// Products of an incomplete tile read beyond its end.
+// Leaves room after the keys, because products of an incomplete tile read beyond its end.
 const VALUES: usize = KEYS + TILE_FLOATS * 4 + SCORES;
 const SCORES_AT: usize = VALUES + TILE_FLOATS * 4;
 const SCALED: usize = 4 * SCORES;
@@ -51,7 +52,8 @@ let recordRow: usize = 0;
 let recordStep: usize = 0;
 let scaleStep: usize = 0;
 
-// The current tile; row i sees its tokens hiddenToFirst + i .. seenByFirst + i (end excluded), as far as they exist.
+// State of the current tile. Row i sees the tile's tokens from hiddenToFirst + i to seenByFirst + i (exclusive), if
+// they exist.
 let keys: usize = 0;
 let keyEight: usize = 0;
 let keyScales: usize = 0;
@@ -77,7 +79,7 @@ export function attend(
   recordRow = <usize>heads * recordStep;
   scaleStep = scaleStride(blockTokens);
   const partBytes = <usize>headBytes(kvType, headLength, blockTokens);
-  // No token after the last row's own has been written, so no row can see further.
+  // The last row's token is the last one that has been written, so no row can see further.
   const end = firstPosition + n;
   const firstSeen = firstPosition - min(behind, end);
   const firstSeenEnd = firstPosition + 1 + min(ahead, n);
@@ -94,7 +96,10 @@ export function attend(
   }
 }
 
-/** All queries over a page of which `written` tokens have been written; it may be less than 1. */
+/**
+ * Computes attention of all queries over a page in which `written` tokens have been written. `written` may be less than
+ * 1.
+ */
 function attendPage(kvType: i32, part: usize, written: i32, blockTokens: i32): void {
   if (hiddenToFirst >= written) return;
   const tileTokens = min(TILE_TOKENS, (TILE_FLOATS / headFloats) & ~7);
@@ -109,7 +114,7 @@ function attendPage(kvType: i32, part: usize, written: i32, blockTokens: i32): v
   }
 }
 
-/** All queries over `tokens` tokens of a page, from `first` on. */
+/** Computes attention of all queries over `tokens` tokens of a page, from token `first` on. */
 function attendTile(kvType: i32, part: usize, first: i32, tokens: i32, blockTokens: i32, tileTokens: i32): void {
   keys = keysAt(kvType, part, first, headFloats);
   keyEight = keyEightBytes(kvType, headFloats);
@@ -133,25 +138,27 @@ function attendTile(kvType: i32, part: usize, first: i32, tokens: i32, blockToke
   attendQueries<f32>(tokens);
 }
 
-/** All queries over the tile, in batches that share each read of it. */
+/**
+ * Computes attention of all queries over the tile, in batches of up to four queries that share each read of the tile.
+ */
 function attendQueries<T>(tokens: i32): void {
-  // Skips rows that see no token of the tile: the softmax needs at least one score.
+  // Skips rows that see no token of the tile, because the softmax needs at least one score.
   let query = max(0, 1 - seenByFirst) * sharing;
   const end = min(queryCount, (tokens - hiddenToFirst) * sharing);
   while (query < end) {
     const left = end - query;
-    // Two batches of three are faster than four and two.
+    // Two batches of three queries are faster than batches of four and two.
     const count = left == 4 || left > 6 ? 4 : min(left, 3);
     attendSome<T>(query, count, tokens);
     query += count;
   }
 }
 
-/** Up to four queries over the tile's `tokens` tokens. */
+/** Computes attention of up to four queries over the `tokens` tokens of the tile. */
 function attendSome<T>(query: i32, count: i32, tokens: i32): void {
   const group = groupFloats<T>();
   const lastRow = beginRows<T>(query, count);
-  // The last row sees the most.
+  // The last row sees the most tokens.
   const seen = min(tokens, seenByFirst + lastRow);
   const vectors = (seen + 3) >> 2;
   if (sizeof<T>() == 1) memory.fill(SCORES_AT, 0, <usize>count * SCORES);
@@ -169,7 +176,7 @@ function attendSome<T>(query: i32, count: i32, tokens: i32): void {
   }
 }
 
-/** Fills the row tables of both products for `count` queries. Returns the row of the last. */
+/** Fills the row tables of both products for `count` queries. Returns the row of the last query. */
 // @ts-expect-error: decorator
 @inline
 function beginRows<T>(query: i32, count: i32): i32 {
@@ -189,7 +196,10 @@ function beginRows<T>(query: i32, count: i32): i32 {
   return row;
 }
 
-/** Turns query r's scores of `tokens` tokens into weights; tokens it does not see get weight 0. */
+/**
+ * Turns the scores of query r for `tokens` tokens into softmax weights. Tokens that the query does not see get weight
+ * 0.
+ */
 // @ts-expect-error: decorator
 @inline
 function weighQuery(r: i32, tokens: i32): void {
@@ -207,14 +217,14 @@ function weighQuery(r: i32, tokens: i32): void {
   setScale(SUMMING, r, weigh(scores, vectors, scale, resultOf(SUMMING, r) + queryStep));
 }
 
-/** Floats of a head that share a scale; the whole head if T has no scales. */
+/** Returns the number of floats of a head that share a scale; the whole head if T has no scales. */
 // @ts-expect-error: decorator
 @inline
 function groupFloats<T>(): i32 {
   return sizeof<T>() == 1 ? 32 : headFloats;
 }
 
-/** The tile's scales of the group that begins at dimension d. */
+/** Returns the address of the tile's scales for the group that begins at dimension d. */
 // @ts-expect-error: decorator
 @inline
 function scalesOf(scales: usize, d: i32): usize {
@@ -227,7 +237,7 @@ function scoresOf(r: i32): usize {
   return SCORES_AT + <usize>r * SCORES;
 }
 
-/** Multiplies all queries' weights, `bytes` bytes, with the scales of the tile's tokens. */
+/** Multiplies the weights of all queries (`bytes` bytes) by the scales of the tile's tokens. */
 function scaleWeights(bytes: usize, scales: usize): void {
   for (let at: usize = 0; at < bytes; at += 16) {
     const scale = v128.load(scales + (at & (SCORES - 1)));

@@ -1,5 +1,5 @@
 // Activation quantisation: converts activations to 8-bit integers in the format of layout.ts. Called once before the
-// products of a layer's matrices; every compute thread does it for itself.
+// products of a layer's matrices. Every compute thread converts all activations itself.
 
 import { MXFP4 } from "../types";
 import {
@@ -15,9 +15,11 @@ import {
   valueBytes,
 } from "./layout";
 
-/** A largest magnitude below this counts as zero: 127 divided by it must be finite. */
+/**
+ * If the largest magnitude of a block is below this, the block counts as zero, because 127 / magnitude must be finite.
+ */
 export const SMALLEST: f32 = 1e-30;
-/** Adding this to a float of small magnitude leaves it rounded in the low bits. */
+/** Adding this to a small float rounds it to an integer, which is in the low bits of the result. */
 const ROUNDER: f32 = 12582912;
 
 export function activationBytes(type: i32, n: i32, k: i32): i32 {
@@ -40,7 +42,7 @@ export function prepare(type: i32, x: usize, stride: i32, n: i32, k: i32, out: u
   }
 }
 
-/** Writes column `c` of a tile of `columns`, whose first record is at `out`. */
+/** Writes one column of activations as column `c` of a tile of `columns` columns, whose first record is at `out`. */
 function prepareColumn(
   type: i32,
   products: i32,
@@ -82,7 +84,7 @@ function prepareColumn(
       v128.store(values, i8x16.narrow_i16x8_s(q0, q1));
       v128.store(values, i8x16.narrow_i16x8_s(q2, q3), 16);
     }
-    // The levels of MXFP4 are stored doubled.
+    // fp4Levels() returns doubled levels for MXFP4, so the scale is halved.
     store<f32>(scales, type == MXFP4 ? scale * 0.5 : scale);
     if (offsetIsSum(type, products)) store<f32>(scales + offsets, scale * <f32>lanesSum(sums));
     else store<i32>(scales + offsets, offset(type, products, sums));
@@ -92,7 +94,10 @@ function prepareColumn(
   }
 }
 
-/** Compared as integers, NaN is the largest magnitude: it spoils its block's scale, and therefore the product. */
+/**
+ * Returns the larger magnitude of each lane, compared as integers. NaN counts as the largest, so it makes its block's
+ * scale NaN, and therefore the product.
+ */
 // @ts-expect-error: decorator
 @inline
 export function larger(a: v128, b: v128): v128 {
@@ -116,14 +121,17 @@ export function lanesSum(a: v128): i32 {
   return i32x4.extract_lane(a, 0);
 }
 
-/** x * factor to the nearest integer. */
+/** Returns x * factor, rounded to the nearest integer. */
 // @ts-expect-error: decorator
 @inline
 export function rounded(x: v128, factor: v128): v128 {
   return i32x4.sub(f32x4.add(f32x4.mul(x, factor), f32x4.splat(ROUNDER)), f32x4.splat(ROUNDER));
 }
 
-/** Even activations first; for stacked operands, the odd ones minus the surplus that stacking adds. */
+/**
+ * Stores each four activations in the order 0 2 1 3. For stacked operands (see stacksPairs()), subtracts 256 times the
+ * even activation from the odd one.
+ */
 // @ts-expect-error: decorator
 @inline
 function pairs(stacked: bool, a: v128): v128 {
@@ -131,16 +139,18 @@ function pairs(stacked: bool, a: v128): v128 {
   return i16x8.shuffle(a, a, 0, 2, 1, 3, 4, 6, 5, 7);
 }
 
-/** Initial value of a block's sums; lane i of `sums` has the sum of activations i, i + 4, i + 8, ... */
+/**
+ * Returns the initial value of a block's sums. Lane i of `sums` has the sum of activations i, i + 4, i + 8 and so on.
+ */
 // @ts-expect-error: decorator
 @inline
 function offset(type: i32, products: i32, sums: v128): i32 {
   const bias = biasOf(type);
   const even = i32x4.extract_lane(sums, 0) + i32x4.extract_lane(sums, 2);
-  // Signed bytes; flippedBits() has made the even ones unsigned.
+  // Only even weights have a bias here, because flippedBits() makes only even bytes unsigned.
   if (bias == 128 && products == PAIRS) return -128 * even;
   if (products != NARROW) return -bias * lanesSum(sums);
-  // The 16-bit sums may overflow on the way, but end in range, as sums of (operand - bias) * x do.
+  // The 16-bit sums may overflow in between. Their final value is in range, because the bias has been cancelled.
   const lower = i32x4.extract_lane(sums, 0) + i32x4.extract_lane(sums, 1);
   const upper = i32x4.extract_lane(sums, 2) + i32x4.extract_lane(sums, 3);
   return (-bias * lower & 0xffff) | (-bias * upper << 16);

@@ -1,5 +1,5 @@
-// Products of matrices with blocks of 32 columns: the order in which they traverse memory. kernels.ts calls it for
-// those types; kernel-exports.ts specifies each function.
+// Products of matrices with blocks of 32 columns: decides the order in which memory is read. loops.ts and tiles.ts
+// compute the products. kernel-exports.ts specifies each function.
 import { BLOCK, productsFor, recordBytes, tileColumns } from "./layout";
 import { multiplyTile } from "./loops";
 
@@ -8,9 +8,9 @@ export { isBlockQuant, useWideDot } from "./layout";
 export { readRow } from "./reading";
 export { matrixBytes, packRows } from "./rows";
 
-/** Activations are read again for every group of rows, so a chunk of them should stay in the L2 cache. */
+/** Size of a chunk of activations. A chunk is read again for every group of rows, so it should stay in the L2 cache. */
 const CHUNK_BYTES: i32 = 192 * 1024;
-/** Lower bound of a chunk, because the rows are read from memory once per chunk. */
+/** Minimum number of columns in a chunk, because the matrix is read from memory once per chunk. */
 const CHUNK_COLUMNS: i32 = 16;
 
 export function multiply(type: i32, matrix: usize, rows: i32, k: i32, x: usize, n: i32, y: usize, stride: i32): void {
@@ -26,7 +26,10 @@ export function multiply(type: i32, matrix: usize, rows: i32, k: i32, x: usize, 
   }
 }
 
-/** 16 rows at a time stay in the L1 cache while they are multiplied with each of n columns. */
+/**
+ * Multiplies the matrix by n columns of activations. 16 rows stay in the L1 cache while they are multiplied by all
+ * columns.
+ */
 function multiplyChunk(
   type: i32,
   products: i32,

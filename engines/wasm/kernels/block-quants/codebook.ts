@@ -1,5 +1,5 @@
-// Codebooks of 4-bit types with unevenly spaced levels, and a look-up of 16 entries at once. Used by all code that
-// reads such weights: the inner loops of block quants and k-quants, and reading rows back.
+// Codebooks of the 4-bit types whose levels are unevenly spaced, and a look-up of 16 codes at once. Used by the inner
+// loops of block quants and k-quants, and by the code that reads rows back.
 
 /** Levels of codes 0..15 in IQ4_NL and IQ4_XS. */
 // @ts-expect-error: decorator
@@ -8,14 +8,19 @@ export function iq4Levels(): v128 {
   return i8x16(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
 }
 
-/** The same for MXFP4: floats with a sign, two bits of exponent and one of fraction, doubled. */
+/**
+ * Levels of codes 0..15 in MXFP4, doubled. A code is a float with a sign bit, two exponent bits and one fraction bit.
+ */
 // @ts-expect-error: decorator
 @inline
 export function fp4Levels(): v128 {
   return i8x16(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
 }
 
-/** The bytes of a table at 16 indices, all below 16: beyond that the variants differ. */
+/**
+ * Looks up 16 bytes of a table. All indices must be below 16, because relaxed SIMD may give other results for larger
+ * indices.
+ */
 // @ts-expect-error: decorator
 @inline
 export function lookUp(table: v128, indices: v128): v128 {

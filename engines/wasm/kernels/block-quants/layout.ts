@@ -1,39 +1,46 @@
-// Memory layout of matrices with blocks of 32 columns and of their activations, and the choice of multiplication method.
-// The other files of this folder depend on it; only k-quants uses it besides.
+// Memory layout of matrices with blocks of 32 columns and of their activations, and the choice of the multiplication
+// method. Used by this folder and by k-quants.
 //
-// A matrix is two planes: quants, then scales. Rows are stored in groups of four, and a group's blocks of 32 columns
-// follow each other. A vector has the same columns of four rows, one row per 32-bit lane:
+// A matrix has two planes: first the quants, then the scales. Rows are stored in groups of four. The blocks of a group
+// are stored one after the other. A vector has the same columns of four rows, one row per 32-bit lane:
 //
-//   quants, Q8_0   a block is 8 vectors; lane r of vector j has columns 4j..4j+3 of row r, some bits flipped
-//   quants, others a block is 4 vectors; the same with low nibbles; high nibbles are columns 16 + 4j..16 + 4j+3
-//   quants, Q5_x   before those a vector with the fifth bits: lane r is row r; bit j of its byte i belongs to the low
-//                  nibble in byte i of vector j, bit 4 + j to the high nibble
-//   scales         a block is 4 float16, one per row, followed in Q4_1 and Q5_1 by 4 mins; for MXFP4 4 bytes, which
-//                  are exponents of two
+//   quants of Q8_0    A block has 8 vectors. Lane r of vector j has columns 4j..4j+3 of row r; some bits are flipped.
+//   other quants      A block has 4 vectors. Lane r of vector j has columns 4j..4j+3 of row r in the low nibbles,
+//                     and columns 16+4j..16+4j+3 in the high nibbles.
+//   fifth bits        In Q5_0 and Q5_1, one more vector before these 4 has the fifth bits. Lane r is row r. Bit j of
+//                     byte i belongs to the low nibble in byte i of vector j, and bit 4 + j to the high nibble.
+//   scales            A block has 4 float16 scales, one per row. In Q4_1 and Q5_1, 4 float16 mins follow.
+//                     In MXFP4, a block has 4 bytes instead: exponents of two.
 //
-// Activations are signed 8-bit integers, with a scale for each 32 columns. Up to four columns share a record per block:
+// A column of activations is the input of one token. Activations are signed 8-bit integers, with a scale for each block
+// of 32 values. Up to four columns share a record for each block:
 //
-//   column 0: 32 values, column 1: 32 values, ... | scale of each column (f32) | offset of each column
+//   32 values of column 0, 32 values of column 1, ... | scale of each column (f32) | offset of each column
 //
-// A value is a byte, or for PAIRS 16 bits, with each four in the order 0 2 1 3. The offset is the initial value of a
-// block's sum; it undoes the bias of stored quants (i32; for NARROW 16 bits for each of a lane's two sums). For types
-// with mins it is the sum of the activations (f32).
+// An activation is stored as one byte. For method PAIRS, it is stored in 16 bits, and each four are in the order 0 2 1
+// 3.
+//
+// The offset is the initial value of a block's sum. It cancels the bias of the stored quants. It is an i32; for NARROW
+// it is 16 bits for each of a lane's two sums. If offsetIsSum() is true, it is the sum of the activations (f32)
+// instead.
 import { IQ4_NL, MXFP4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 } from "../types";
 
 export const BLOCK: i32 = 32;
-/** Rows in a group. */
+/** Number of rows in a group. */
 export const ROWS: i32 = 4;
-/** Offset of the mins after their scales. */
+/** Number of bytes from a block's scales to its mins. */
 export const MINIMUMS_AT: usize = 8;
 
-/** Method: 8-bit products by the 32-bit dot instruction, whose second operand may be up to 255 ("wide"). */
+/** Method: the 32-bit dot instruction multiplies 8-bit numbers. Its second operand is unsigned, up to 255 ("wide"). */
 export const WIDE: i32 = 0;
-/** Method: 8-bit products summed in 16 bits; only weights of up to 5 bits leave room for this. */
+/**
+ * Method: 8-bit products are summed in 16 bits. In this folder, only weights of up to 5 bits are small enough for it.
+ */
 export const NARROW: i32 = 1;
-/** Method: 16-bit products, which all of SIMD128 has. */
+/** Method: 16-bit products, which need no relaxed SIMD. */
 export const PAIRS: i32 = 2;
 
-/** Types with blocks of 32 columns. */
+/** Whether the type has blocks of 32 columns. */
 // @ts-expect-error: decorator
 @inline
 export function isBlockQuant(type: i32): bool {
@@ -44,14 +51,14 @@ export function isBlockQuant(type: i32): bool {
 let wideDot: bool = false;
 
 /**
- * Sets whether the dot instruction takes 8-bit unsigned operands (1) or 7-bit ones (0, the default). Call it before
- * anything is packed or prepared: both depend on it.
+ * Sets whether the unsigned operand of the dot instruction may have 8 bits (1) or 7 bits (0, the default). Call it
+ * before packing or preparing anything, because the layouts of matrices and activations depend on it.
  */
 export function useWideDot(wide: i32): void {
   wideDot = wide != 0;
 }
 
-/** Multiplication method of this type. A block's sum is exact in every method. */
+/** Returns the multiplication method for this type. Every method computes a block's sum exactly. */
 // @ts-expect-error: decorator
 @inline
 export function productsFor(type: i32): i32 {
@@ -74,14 +81,14 @@ export function hasFifthBits(type: i32): bool {
   return type == Q5_0 || type == Q5_1;
 }
 
-/** Whether quants are indices of a table of levels. */
+/** Whether quants are indices into a table of levels. */
 // @ts-expect-error: decorator
 @inline
 export function hasCodebook(type: i32): bool {
   return type == IQ4_NL || type == MXFP4;
 }
 
-/** Bias of the operands: how much unsigned operands exceed their levels. */
+/** Returns the bias of the operands: the number that is added to each level to make it unsigned. */
 // @ts-expect-error: decorator
 @inline
 export function biasOf(type: i32): i32 {
@@ -91,8 +98,8 @@ export function biasOf(type: i32): i32 {
 }
 
 /**
- * Whether a column's offset is the sum of its activations, in floats. For Q5_1 in NARROW, 16 bits have no room for
- * operands without a bias: there the sum is derived from the integers that undo the bias.
+ * Whether a column's offset is the sum of its activations, as a float. This is false for Q5_1 with method NARROW,
+ * because the operands need a bias to fit in 16 bits. In that case, finish() computes the sum from the offset.
  */
 // @ts-expect-error: decorator
 @inline
@@ -101,8 +108,8 @@ export function offsetIsSum(type: i32, products: i32): bool {
 }
 
 /**
- * Whether PAIRS has two columns' operands in 16 bits, and multiplies the first with the second still on top, times 256.
- * The second one's activation is reduced by the resulting surplus.
+ * Whether PAIRS multiplies 16 bits that hold two weights: the even weight plus 256 times the odd weight. To correct the
+ * result, prepare() subtracts 256 times the even activation from the odd activation.
  */
 // @ts-expect-error: decorator
 @inline
@@ -110,28 +117,28 @@ export function stacksPairs(type: i32, products: i32): bool {
   return products == PAIRS && type != Q4_0 && type != Q4_1;
 }
 
-/** Bytes of one row's quants in a block. */
+/** Returns the size in bytes of one row's quants in a block, including fifth bits. */
 // @ts-expect-error: decorator
 @inline
 export function quantBytes(type: i32): i32 {
   return type == Q8_0 ? 32 : 16 + fifthBytes(type);
 }
 
-/** Bytes of fifth bits among them. */
+/** Returns the size in bytes of one row's fifth bits in a block. */
 // @ts-expect-error: decorator
 @inline
 export function fifthBytes(type: i32): i32 {
   return hasFifthBits(type) ? 4 : 0;
 }
 
-/** Bytes of a scale of one row. */
+/** Returns the size in bytes of the scale of one row in a block. */
 // @ts-expect-error: decorator
 @inline
 export function scaleBytes(type: i32): i32 {
   return type == MXFP4 ? 1 : 2;
 }
 
-/** Bytes of a block in the plane of scales. */
+/** Returns the size in bytes of a block of four rows in the plane of scales. */
 // @ts-expect-error: decorator
 @inline
 export function scalesBytes(type: i32): i32 {
@@ -140,8 +147,9 @@ export function scalesBytes(type: i32): i32 {
 }
 
 /**
- * Bits of signed bytes that are flipped, which adds 128 to those bytes read as unsigned. The second operand of WIDE is
- * unsigned. PAIRS multiplies 16 bits as they are: an unsigned even byte plus 256 times a signed odd one.
+ * Returns the bits that are flipped in signed bytes. If the top bit is flipped, the byte read as unsigned is 128
+ * larger. WIDE needs all bytes unsigned. PAIRS reads 16 bits as an unsigned even byte plus 256 times a signed odd byte,
+ * so only the even byte is flipped.
  */
 // @ts-expect-error: decorator
 @inline
@@ -149,28 +157,31 @@ export function flippedBits(products: i32): i32 {
   return products == WIDE ? 0x80808080 : 0x00800080;
 }
 
-/** The bits that are flipped when a matrix is packed. With a codebook, none are: its levels are flipped at look-up. */
+/**
+ * Returns the bits that are flipped when a matrix is packed. Types with a codebook have none, because their levels are
+ * flipped when they are looked up.
+ */
 // @ts-expect-error: decorator
 @inline
 export function flippedIn(type: i32): i32 {
   return type == Q8_0 ? flippedBits(productsFor(type)) : 0;
 }
 
-/** Bytes of one column's values in a record. */
+/** Returns the size in bytes of one column of activations in a record. */
 // @ts-expect-error: decorator
 @inline
 export function valueBytes(products: i32): i32 {
   return products == PAIRS ? 64 : 32;
 }
 
-/** Bytes of a record of `columns` columns. */
+/** Returns the size in bytes of a record of `columns` columns. */
 // @ts-expect-error: decorator
 @inline
 export function recordBytes(products: i32, columns: i32): i32 {
   return columns * (valueBytes(products) + 8);
 }
 
-/** Number of the `left` columns that share the next records: as many as there is a tile for. */
+/** Returns the number of columns in the next tile if `left` columns remain. */
 // @ts-expect-error: decorator
 @inline
 export function tileColumns(left: i32): i32 {
@@ -178,9 +189,11 @@ export function tileColumns(left: i32): i32 {
 }
 
 /**
- * Sign, exponent and fraction of a float16 that was sign-extended and shifted left by 13, to their positions in a
- * float.
+ * Mask of sign, exponent and fraction of a float16 that was sign-extended and shifted left by 13. The shift moves them
+ * to their positions in a float.
  */
 export const HALF_MASK: i32 = 0x8fffe000;
-/** Bits of the float 2^112: the factor that corrects the exponent of such a number. */
+/**
+ * Bits of the float 2^112. A float16 that was shifted to a float is multiplied by it to correct the exponent's bias.
+ */
 export const HALF_FACTOR: i32 = 0x77800000;

@@ -1,5 +1,5 @@
 // Vector operations in the inner loops of block-quant products: unpacking quants, adding products, finishing a block.
-// Inlined everywhere with constant `type` and `products`, so branches that do not apply vanish.
+// Everything is inlined with constant `type` and `products` (the method), so the compiler removes unused branches.
 import { multiplyAdd } from "../arithmetic";
 import { IQ4_NL, MXFP4, Q8_0 } from "../types";
 import { fp4Levels, iq4Levels, lookUp } from "./codebook";
@@ -16,7 +16,7 @@ import {
   WIDE,
 } from "./layout";
 
-/** Returns `sums` plus the products of quants (of four rows) and values (the same in each lane). */
+/** Returns `sums` plus the products of quants (one row per lane) and values (the same four in each lane). */
 // @ts-expect-error: decorator
 @inline
 export function add(products: i32, values: v128, quants: v128, sums: v128): v128 {
@@ -27,7 +27,10 @@ export function add(products: i32, values: v128, quants: v128, sums: v128): v128
   return i32x4.add(sums, i32x4.dot_i16x8_s(values, quants));
 }
 
-/** Number of operands in a vector of quants: nibbles except for Q8_0, times even and odd bytes for PAIRS. */
+/**
+ * Returns the number of operands in a vector of quants. Low and high nibbles are separate operands, except in Q8_0. For
+ * PAIRS, even and odd bytes are also separate operands.
+ */
 // @ts-expect-error: decorator
 @inline
 export function parts(type: i32, products: i32): i32 {
@@ -35,9 +38,9 @@ export function parts(type: i32, products: i32): i32 {
 }
 
 /**
- * A constant that V8 cannot recognise; `any` is the address of any vector. Since about version 12, V8 rematerialises
- * known constants at each use, with three or more instructions; older versions keep them, and lose a few percent by
- * this.
+ * Returns `constant`, computed so that V8 does not know that it is constant. `any` is the address of any vector. Since
+ * about version 12, V8 recomputes known constants at each use, with three or more instructions. Older versions keep
+ * constants in registers; with them, this function costs a few percent.
  */
 // @ts-expect-error: decorator
 @inline
@@ -46,21 +49,21 @@ export function hidden(constant: v128, any: usize): v128 {
   return v128.or(constant, i32x4.ne(vector, vector));
 }
 
-/** The same, only if V8 is known to be new, which is so if the wide dot is available. */
+/** Returns hidden(constant) if V8 is known to be new, else `constant`. V8 is known to be new if the method is WIDE. */
 // @ts-expect-error: decorator
 @inline
 export function opaqueVector(products: i32, constant: v128, any: usize): v128 {
   return products == WIDE ? hidden(constant, any) : constant;
 }
 
-/** The same, with one value in all lanes. */
+/** Like opaqueVector(), for a vector with `bits` in all lanes. */
 // @ts-expect-error: decorator
 @inline
 export function opaque(products: i32, bits: i32, any: usize): v128 {
   return opaqueVector(products, i32x4.splat(bits), any);
 }
 
-/** Mask of part(). */
+/** Returns the mask that part() takes. */
 // @ts-expect-error: decorator
 @inline
 export function partMask(type: i32, products: i32, any: usize): v128 {
@@ -68,7 +71,10 @@ export function partMask(type: i32, products: i32, any: usize): v128 {
   return opaque(products, products == PAIRS ? 0x000f000f : 0x0f0f0f0f, any);
 }
 
-/** Second constant of part(): the position of fifth bits, or the operands of a codebook's indices. */
+/**
+ * Returns the last parameter of part(): the mask of the fifth bit, or the table of operands for the codes of a
+ * codebook.
+ */
 // @ts-expect-error: decorator
 @inline
 export function partAid(type: i32, products: i32, any: usize): v128 {
@@ -78,21 +84,21 @@ export function partAid(type: i32, products: i32, any: usize): v128 {
   return hidden(products == WIDE ? i8x16.add(iq4Levels(), i8x16.splat(-128)) : iq4Levels(), any);
 }
 
-/** The fifth bits of a block whose quants begin here, aligned for its first vector. */
+/** Returns the fifth bits of the block whose quants begin at `quants`, aligned for the block's first vector. */
 // @ts-expect-error: decorator
 @inline
 export function fifths(type: i32, quants: usize): v128 {
   return hasFifthBits(type) ? v128.load(quants) : i32x4.splat(0);
 }
 
-/** The same, aligned for the vector `vectors` further. */
+/** Shifts the fifth bits so that they are aligned for the vector that is `vectors` further. */
 // @ts-expect-error: decorator
 @inline
 export function nextFifths(type: i32, bits: v128, vectors: i32): v128 {
   return hasFifthBits(type) ? i32x4.shr_u(bits, vectors) : bits;
 }
 
-/** Operand `index` of add() in a vector of quants with the fifth bits `bits`. */
+/** Returns operand number `index` of a vector of quants. `bits` has the fifth bits. */
 // @ts-expect-error: decorator
 @inline
 export function part(type: i32, products: i32, index: i32, quants: v128, bits: v128, mask: v128, aid: v128): v128 {
@@ -107,7 +113,7 @@ export function part(type: i32, products: i32, index: i32, quants: v128, bits: v
   return v128.and(index == 0 ? quants : i16x8.shr_u(quants, index == 1 ? 8 : 4), mask);
 }
 
-/** The low nibbles (0) or the high ones (1), completed by the fifth bits or the codebook. */
+/** Returns the low nibbles (`high` = 0) or high nibbles (1), with their fifth bits, or looked up in the codebook. */
 // @ts-expect-error: decorator
 @inline
 function nibbles(type: i32, high: i32, quants: v128, bits: v128, mask: v128, aid: v128): v128 {
@@ -116,7 +122,7 @@ function nibbles(type: i32, high: i32, quants: v128, bits: v128, mask: v128, aid
   return hasFifthBits(type) ? v128.or(found, v128.and(high ? bits : i32x4.shl(bits, 4), aid)) : found;
 }
 
-/** Offset of a part's values from those of the first part. */
+/** Returns the number of bytes from the values of the first operand to the values of operand `index`. */
 // @ts-expect-error: decorator
 @inline
 export function valuesOf(type: i32, products: i32, index: i32): usize {
@@ -124,14 +130,17 @@ export function valuesOf(type: i32, products: i32, index: i32): usize {
   return products == PAIRS ? ((index >> 1) << 5) + ((index & 1) << 2) : index << 4;
 }
 
-/** Initial value of a block's sums: the offset, if it is an integer. */
+/** Returns the initial value of a block's sums: the column's offset if it is an integer, else 0. */
 // @ts-expect-error: decorator
 @inline
 export function start(type: i32, products: i32, offset: usize): v128 {
   return offsetIsSum(type, products) ? i32x4.splat(0) : v128.load32_splat(offset);
 }
 
-/** Returns the rows' totals plus a block's sums. */
+/**
+ * Returns the rows' totals plus a block's sums times their scales, plus the product of mins and activations if the type
+ * has mins.
+ */
 // @ts-expect-error: decorator
 @inline
 export function finish(
@@ -154,7 +163,7 @@ export function finish(
   return hasMinimums(type) ? multiplyAdd(minimums, offset, total) : total;
 }
 
-/** Returns `sums` plus the products of four parts, whose vectors are adjacent. */
+/** Returns `sums` plus the products of four operands with the values x0 to x3. */
 // @ts-expect-error: decorator
 @inline
 export function addFour(
@@ -189,14 +198,14 @@ export function addFour(
   return add(products, x3, part(type, products, 1, v, bits, mask, aid), sums);
 }
 
-/** Scales of a block of four rows as floats. */
+/** Returns the scales of a block of four rows as floats. */
 // @ts-expect-error: decorator
 @inline
 export function loadScales(type: i32, at: usize, mask: v128, factor: v128): v128 {
   return type == MXFP4 ? loadExponents(at) : loadHalves(at, mask, factor);
 }
 
-/** 2^(byte - 127) for four bytes; 0 for byte 0, whose weights are too small to affect a sum. */
+/** Returns 2^(byte - 127) for four bytes. Byte 0 gives 0, because such weights are too small to affect a sum. */
 // @ts-expect-error: decorator
 @inline
 function loadExponents(at: usize): v128 {
@@ -205,7 +214,8 @@ function loadExponents(at: usize): v128 {
 }
 
 /**
- * Four float16 as floats. Right for all finite ones: a subnormal float16 is a subnormal float until it is multiplied.
+ * Returns the four float16 numbers at `at` as floats. Correct for all finite numbers: a subnormal float16 is first a
+ * subnormal float, and the factor makes it normal.
  */
 // @ts-expect-error: decorator
 @inline

@@ -1,4 +1,4 @@
-// Reading one row of a matrix back as floats, with exactly the values of the file: rows are the embeddings of tokens.
+// Reads one row of a matrix back as floats, with exactly the values of the file. Used to look up embeddings of tokens.
 // Format: layout.ts.
 
 import { IQ4_NL, MXFP4, Q8_0 } from "../types";
@@ -49,7 +49,7 @@ export function readRow(type: i32, matrix: usize, row: i32, rows: i32, k: i32, o
   }
 }
 
-/** Levels of quants of up to five bits. */
+/** Returns the levels of quants of up to five bits. */
 // @ts-expect-error: decorator
 @inline
 function levels(type: i32, numbers: v128): v128 {
@@ -58,7 +58,7 @@ function levels(type: i32, numbers: v128): v128 {
   return hasMinimums(type) ? numbers : i8x16.sub(numbers, i8x16.splat(<i8>biasOf(type)));
 }
 
-/** Stores four signed bytes as floats. */
+/** Converts four signed bytes to floats, applies scale and min, and stores them. */
 // @ts-expect-error: decorator
 @inline
 function storeFour(type: i32, bytes: v128, scale: v128, least: v128, out: usize): void {
@@ -67,7 +67,7 @@ function storeFour(type: i32, bytes: v128, scale: v128, least: v128, out: usize)
   v128.store(out, hasMinimums(type) ? f32x4.add(values, least) : values);
 }
 
-/** 2^(exponent - 128); the two lowest exponents give subnormals. */
+/** Returns 2^(exponent - 128). For exponents 0 and 1, the result is subnormal. */
 // @ts-expect-error: decorator
 @inline
 function halfPower(exponent: u32): f32 {

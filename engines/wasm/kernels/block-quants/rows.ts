@@ -1,4 +1,4 @@
-// Packing of rows of a GGUF file into a matrix in the format of layout.ts. Every weight is packed at load.
+// Packs rows of a GGUF file into a matrix in the format of layout.ts. Every weight of these types is packed at load.
 
 import { MXFP4, Q8_0 } from "../types";
 import {
@@ -14,21 +14,21 @@ import {
 } from "./layout";
 
 const HALF_EXPONENT: i32 = 0x7c00;
-/** The exponent of MXFP4 that is not a number. */
+/** MXFP4 exponent that means NaN. */
 const NO_EXPONENT: i32 = 0xff;
 
 export function matrixBytes(type: i32, rows: i32, k: i32): i32 {
   return rows * (k / BLOCK) * fileBlockBytes(type);
 }
 
-/** A block takes as many bytes here as in the file. */
+/** Returns the size in bytes of one row's block in the file. The packed block has the same size. */
 // @ts-expect-error: decorator
 @inline
 function fileBlockBytes(type: i32): i32 {
   return fileScaleBytes(type) + quantBytes(type);
 }
 
-/** Bytes of the scale and, if any, the min. */
+/** Returns the size in bytes of a block's scale in the file, plus those of its min if the type has mins. */
 // @ts-expect-error: decorator
 @inline
 function fileScaleBytes(type: i32): i32 {
@@ -44,7 +44,7 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
     const group = (firstRow + row) / ROWS;
     const left = count - row;
     if (left > 0) {
-      // Missing rows are packed as copies of an existing row, then cleared.
+      // For a missing row, a copy of the group's first row is packed and then cleared.
       const from = source + <usize>row * rowBytes;
       const one = left > 1 ? rowBytes : 0, two = left > 2 ? rowBytes * 2 : 0, three = left > 3 ? rowBytes * 3 : 0;
       const finite = type == Q8_0
@@ -62,7 +62,7 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
 }
 
 /**
- * Packs four rows, the later ones at `one`, `two` and `three` bytes from the first. Returns whether all scales are
+ * Packs four rows. The later three begin `one`, `two` and `three` bytes after the first. Returns whether all scales are
  * finite.
  */
 // @ts-expect-error: decorator
@@ -105,7 +105,10 @@ function packGroup(
   return !v128.any_true(notFinite);
 }
 
-/** Stores the scales of a block of four rows. Lanes of the result are all ones if not finite. */
+/**
+ * Stores the scales of a block of four rows. Returns a vector with all bits set in the lanes of scales that are not
+ * finite.
+ */
 // @ts-expect-error: decorator
 @inline
 function packScales(type: i32, row: usize, one: usize, two: usize, three: usize, out: usize): v128 {
@@ -137,8 +140,8 @@ function fourWords(at: usize, one: usize, two: usize, three: usize): v128 {
 }
 
 /**
- * Permutes the fifth bits from the file's order, bit c for column c, to that of the layout. In a bit's index there,
- * bits 0 and 1 are the vector, where the file has the byte, and so on: four swaps of two index bits each.
+ * Permutes the fifth bits of four rows: from the order of the file (bit c belongs to column c) to the order that
+ * layout.ts defines. Each of the four steps exchanges two bits in the binary index of every bit.
  */
 // @ts-expect-error: decorator
 @inline
@@ -149,7 +152,7 @@ function transposedBits(bits: v128): v128 {
   return swapped(bits, 4, 0x00f000f0);
 }
 
-/** Swaps the bits of the mask with those `by` above them. */
+/** Exchanges the bits of the mask with the bits that are `by` positions higher. */
 // @ts-expect-error: decorator
 @inline
 function swapped(bits: v128, by: i32, mask: i32): v128 {
@@ -177,7 +180,7 @@ function transpose(flipped: i32, r0: v128, r1: v128, r2: v128, r3: v128, out: us
   v128.store(out, i64x2.shuffle(c, d, 1, 3), 48);
 }
 
-/** Lanes of ones for each float16 that is an infinity or NaN. */
+/** Returns a vector with all bits set in the lanes of float16 numbers that are infinite or NaN. */
 // @ts-expect-error: decorator
 @inline
 function exponentsFull(halves: v128): v128 {
@@ -185,7 +188,7 @@ function exponentsFull(halves: v128): v128 {
   return i16x8.eq(v128.and(halves, full), full);
 }
 
-/** Checks the mins, too. */
+/** Whether all scales and mins of a row are finite. */
 function hasFiniteScales(type: i32, row: usize, blocks: i32): bool {
   for (let b = 0; b < blocks; b++) {
     if (type == MXFP4) {
@@ -199,7 +202,7 @@ function hasFiniteScales(type: i32, row: usize, blocks: i32): bool {
   return true;
 }
 
-/** Zero scales make the weights zero, whatever the quants. */
+/** Clears the quants and scales of a row, so that all its weights are zero. */
 function clearRow(type: i32, matrix: usize, group: i32, lane: i32, rows: i32, blocks: i32): void {
   const bytes = quantBytes(type), width = scaleBytes(type);
   let quants = matrix + <usize>group * blocks * ROWS * bytes + (lane << 2);

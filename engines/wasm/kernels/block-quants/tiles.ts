@@ -1,12 +1,12 @@
 // Inner loops of block-quant products: tiles of 8 rows by 4 columns of activations, and of 16 rows by 2 or 1. Called by
-// block-quants.ts for each tile. They determine the engine's speed. Operand formats: layout.ts.
+// loops.ts for each tile. They determine the engine's speed. Operand formats: layout.ts.
 //
-// All tiles sum a block in integers, exactly, and add blocks to a row's total in the same order, so the product with a
-// column of activations does not depend on the number of columns.
+// All tiles sum a block exactly, in integers, and add blocks to a row's total in the same order. Therefore, a column's
+// results do not depend on the number of columns.
 //
-// Traps. The loop over a block's vectors must stay a loop: the optimiser turns straight-line code into one deep
-// expression per sum, all loads first, and V8 spills them. 8 sums are the most that fit 16 vector registers beside the
-// operands.
+// The loop over a block's vectors must stay a loop. If it is unrolled, the optimiser turns it into one deep expression
+// per sum with all loads first, and V8 spills registers to the stack. A tile has at most 8 sums, because more do not
+// fit in 16 vector registers together with the operands.
 
 import { Q8_0 } from "../types";
 import {
@@ -38,7 +38,10 @@ import {
   valuesOf,
 } from "./operands";
 
-/** Rows of groups `group` and `group` + half of all, times 4 columns: the best use of 16 registers. */
+/**
+ * Multiplies two groups of rows, half of the matrix apart, by 4 columns of activations. This tile makes the best use of
+ * 16 vector registers.
+ */
 // @ts-expect-error: decorator
 @inline
 export function tileOf4(
@@ -128,7 +131,10 @@ export function tileOf4(
   v128.store(y + stride * 3, t03); v128.store(below + stride * 3, t13);
 }
 
-/** Rows of four groups, a quarter of all apart, times 2 columns: four streams keep the memory busy. */
+/**
+ * Multiplies four groups of rows, a quarter of the matrix apart, by 2 columns of activations. Four streams of reads use
+ * more of the memory bandwidth than one.
+ */
 // @ts-expect-error: decorator
 @inline
 export function tileOf2(
@@ -232,7 +238,10 @@ export function tileOf2(
   v128.store(y, t01); v128.store(y + rows, t11); v128.store(y + (rows << 1), t21); v128.store(y + rows * 3, t31);
 }
 
-/** Rows of four groups, a quarter of all apart, times one column: four streams keep the memory busy. */
+/**
+ * Multiplies four groups of rows, a quarter of the matrix apart, by one column of activations. Four streams of reads
+ * use more of the memory bandwidth than one.
+ */
 // @ts-expect-error: decorator
 @inline
 export function tileOf1(

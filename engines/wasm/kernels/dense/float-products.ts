@@ -1,24 +1,29 @@
-// Products of float matrices with prepared activations (layout: floats.ts). A tile has as many groups and columns of
-// sums as fit the registers. Each iteration of its loop takes one column of the matrix: V8 moves all loads of an
-// iteration before its sums, so a longer one would exceed the registers.
+// Products of float matrices with prepared activations (layout: floats.ts). A tile has as many sums as fit in the
+// registers. An iteration of its loop handles one column of the matrix. A longer iteration would need too many
+// registers, because V8 moves all loads of an iteration before its sums.
 //
-// Every sum runs over the columns of the matrix in order, whatever n is: a sequence gets the same numbers alone and in
-// a batch.
+// Every sum adds the columns of the matrix in order, so a sequence gets the same results alone and in a batch.
 //
-// T stands for the matrix's type, by the way its values are loaded: f32 for F32, i16 for F16, u16 for BF16.
+// T selects how the values of the matrix are loaded: f32 for F32, i16 for F16, u16 for BF16.
 import { multiplyAdd } from "../arithmetic";
 
-/** Bytes of activations that one group is multiplied with before the next group: as many as stay in a core's cache. */
+/**
+ * Size of a block of activations that stays in a core's cache. A group of rows is multiplied by the whole block before
+ * the next group.
+ */
 const BLOCK_BYTES: i32 = 256 << 10;
 /**
- * Mask of a shifted F16's sign, exponent and fraction. Loaded from memory, because V8 would rematerialise a constant in
- * every iteration.
+ * Mask of sign, exponent and fraction of a shifted F16. It is loaded from memory, because V8 would recompute a constant
+ * in every iteration.
  */
 const F16_MASK = memory.data<i32>([0x8fffe000, 0x8fffe000, 0x8fffe000, 0x8fffe000], 16);
-/** The part of 2^112 that the activations of F16 do not include. */
+/** Factor of the sums for F16: 2^32, the part of 2^112 that the activations do not include. */
 const F16_SUM_SCALE: f32 = 4294967296.0;
 
-/** Reads the matrix in four streams, a quarter of the rows apart: one stream would not keep the memory busy. */
+/**
+ * Multiplies the matrix by n columns of activations. The matrix is read in four streams, a quarter of the rows apart,
+ * because one stream would not use the full memory bandwidth.
+ */
 export function multiplyFloats<T>(matrix: usize, rows: i32, k: i32, x: usize, n: i32, y: usize, stride: i32): void {
   const groupBytes = <usize>k * (sizeof<T>() << 2);
   const quarterGroups = rows >> 4;
@@ -52,7 +57,7 @@ export function multiplyFloats<T>(matrix: usize, rows: i32, k: i32, x: usize, n:
   }
 }
 
-/** The values of a group in one column; F16 values times 2^-112. */
+/** Returns the values of a group of rows in one column. F16 values are multiplied by 2^-112. */
 // @ts-expect-error: decorator
 @inline
 function column<T>(at: usize, mask: v128): v128 {
@@ -61,7 +66,7 @@ function column<T>(at: usize, mask: v128): v128 {
   return v128.and(i32x4.shl(v128.load16x4_s(at), 13), mask);
 }
 
-/** The same for the next column. */
+/** Returns the values of a group of rows in the column after `at`. */
 // @ts-expect-error: decorator
 @inline
 function nextColumn<T>(at: usize, mask: v128): v128 {
@@ -76,7 +81,7 @@ function storeSums<T>(y: usize, sums: v128): void {
   v128.store(y, isFloat<T>() || !isSigned<T>() ? sums : f32x4.mul(sums, f32x4.splat(F16_SUM_SCALE)));
 }
 
-/** Two groups times four columns. */
+/** Multiplies two groups of rows by four columns of activations. */
 function fourColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize, yStride: usize): void {
   const mask = v128.load(F16_MASK);
   let a0 = f32x4.splat(0);
@@ -119,7 +124,7 @@ function fourColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize,
   storeSums<T>(y + yApart, b3);
 }
 
-/** Two groups times three columns. */
+/** Multiplies two groups of rows by three columns of activations. */
 function threeColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize, yStride: usize): void {
   const mask = v128.load(F16_MASK);
   let a0 = f32x4.splat(0);
@@ -154,7 +159,7 @@ function threeColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize
   storeSums<T>(y + yApart, b2);
 }
 
-/** Four groups times two columns. */
+/** Multiplies four groups of rows by two columns of activations. */
 function twoColumns<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize, yStride: usize): void {
   const mask = v128.load(F16_MASK);
   let a0 = f32x4.splat(0);
@@ -201,7 +206,10 @@ function twoColumns<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApar
   storeSums<T>(y + yStride, d1);
 }
 
-/** Four groups times one column. The registers suffice for two columns of the matrix per iteration. */
+/**
+ * Multiplies four groups of rows by one column of activations. The registers suffice for two columns of the matrix per
+ * iteration.
+ */
 function oneColumn<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize): void {
   const mask = v128.load(F16_MASK);
   let a = f32x4.splat(0);

@@ -1,15 +1,15 @@
-// Float matrices: F32, F16 and BF16, each stored in its own type. Four rows are a group: a run of k vectors, one for
-// each column, whose lanes are the rows. An activation is broadcast to all lanes, so products need no sums across
-// lanes.
+// Float matrices: F32, F16 and BF16, each stored in its own type. Rows are stored in groups of four. A group has a
+// vector for each column, with one row per lane. Each activation is copied to all lanes, so products need no sums
+// across lanes.
 
 import { F16, F32 } from "../types";
 import { multiplyFloats } from "./float-products";
 
-/** An F16's bits, moved into place in an F32, are its value times 2^-112. */
+/** 2^112. If the bits of an F16 are moved to their positions in an F32, the result is the F16's value times 2^-112. */
 const F16_SCALE: f32 = 5.192296858534828e33;
 /**
- * Of the factor 2^112, the activations get 2^80 and the sums the rest, so that activations, products and sums stay in
- * range.
+ * Part of the factor 2^112 that is applied to the activations: 2^80. The rest is applied to the sums, so that
+ * activations, products and sums stay in range.
  */
 const F16_ACTIVATION_SCALE: f32 = 1.2089258196146292e24;
 
@@ -42,10 +42,13 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
   return 0;
 }
 
-/** Packs `present` rows, and zeros for the rest of the group. Returns 1 + the first row that is not finite, or 0. */
+/**
+ * Packs a group of `present` rows; missing rows become zeros. Returns 1 + the index of the first row with a NaN or an
+ * infinity; 0 if there is none.
+ */
 function packGroup(type: i32, source: usize, target: usize, rowBytes: usize, present: i32): i32 {
   const exponent = type == F32 ? i32x4.splat(0x7f800000) : i16x8.splat(type == F16 ? 0x7c00 : 0x7f80);
-  // Missing rows are read from the first row, and cleared.
+  // In place of a missing row, the first row is read and masked to zero.
   const keepB = i32x4.splat(present > 1 ? -1 : 0);
   const keepC = i32x4.splat(present > 2 ? -1 : 0);
   const keepD = i32x4.splat(present > 3 ? -1 : 0);
@@ -82,7 +85,7 @@ function notFinite(type: i32, values: v128, exponent: v128): v128 {
   return type == F32 ? i32x4.eq(found, exponent) : i16x8.eq(found, exponent);
 }
 
-/** Four columns of 32 bits. */
+/** Stores four columns of 32-bit values of four rows. */
 // @ts-expect-error: decorator
 @inline
 function storeColumns(a: v128, b: v128, c: v128, d: v128, target: usize): void {
@@ -96,7 +99,7 @@ function storeColumns(a: v128, b: v128, c: v128, d: v128, target: usize): void {
   v128.store(target, v128.shuffle<i64>(abUpper, cdUpper, 1, 3), 48);
 }
 
-/** Eight columns of 16 bits. */
+/** Stores eight columns of 16-bit values of four rows. */
 // @ts-expect-error: decorator
 @inline
 function storeNarrowColumns(a: v128, b: v128, c: v128, d: v128, target: usize): void {
@@ -131,7 +134,10 @@ export function activationBytes(type: i32, n: i32, k: i32): i32 {
   return (n * k) << 2;
 }
 
-/** Four rows at a time are interleaved column by column; so are the remaining one, two or three rows. */
+/**
+ * Interleaves four rows of activations at a time, column by column. The remaining one to three rows are interleaved
+ * together.
+ */
 export function prepare(type: i32, x: usize, stride: i32, n: i32, k: i32, out: usize): void {
   const scale = f32x4.splat(type == F16 ? F16_ACTIVATION_SCALE : 1);
   const rowBytes = <usize>stride << 2;

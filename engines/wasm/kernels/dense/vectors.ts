@@ -1,9 +1,11 @@
-// Norms, and the rotation of queries and keys. Lengths need not be multiples of a vector; the remainder is computed one
-// float at a time.
+// Norms and rope. Lengths need not be multiples of 4: the remainder is computed one float at a time.
 import { sumOfLanes } from "../arithmetic";
 import { addRows } from "../rows";
 
-/** out[i] = x[i] / sqrt(mean of x[i]^2 + epsilon) * weight, for n rows of k floats. Strides in floats; out may be x. */
+/**
+ * Computes out[i] = x[i] / sqrt(mean of x[i]^2 + epsilon) * weight, for n rows of k floats. Strides are in floats.
+ * `out` may equal `x`.
+ */
 export function rmsNorm(
   x: usize, xStride: i32, weight: usize, out: usize, outStride: i32, n: i32, k: i32, epsilon: f32,
 ): void {
@@ -23,14 +25,17 @@ export function rmsNorm(
   }
 }
 
-/** out[i] = (x[i] - mean) / sqrt(variance + epsilon) * weight + bias, with the same arguments; bias 0 = none. */
+/**
+ * Computes out[i] = (x[i] - mean) / sqrt(variance + epsilon) * weight + bias. Arguments are as in rmsNorm(); bias 0 =
+ * none.
+ */
 export function layerNorm(
   x: usize, xStride: i32, weight: usize, bias: usize, out: usize, outStride: i32, n: i32, k: i32, epsilon: f32,
 ): void {
   for (let i = 0; i < n; i++) {
     subtractMean(x, out, k);
-    // Squared only after centring: mean of squares minus square of the mean would lose a small variance beside a large
-    // mean.
+    // The mean is subtracted before squaring. The difference mean(x^2) - mean(x)^2 would be imprecise if the variance
+    // is small and the mean is large.
     rmsNorm(out, 0, weight, out, 0, 1, k, epsilon);
     if (bias) addRows(bias, 0, out, 0, 1, k);
     x += <usize>xStride << 2;

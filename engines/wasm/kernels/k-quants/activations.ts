@@ -1,6 +1,6 @@
 // Activation quantisation for types with super-blocks: converts activations to 8-bit integers in the format of
-// layout.ts. All these types share one format, so matrices of several types share prepared activations. Called once
-// before the products of a layer's matrices.
+// layout.ts. The format depends only on the multiplication method, so matrices of several types can share prepared
+// activations. Called once before the products of a layer's matrices.
 
 import { lanesSum, larger, largestMagnitude, rounded, SMALLEST } from "../block-quants/activations";
 import { BLOCK } from "../block-quants/layout";
@@ -12,7 +12,7 @@ export function activationBytes(type: i32, n: i32, k: i32): i32 {
   return n * (k / BLOCK) * activationRecordBytes(superProducts(type), 1);
 }
 
-/** Number of the format, larger than all type numbers. */
+/** Returns the number of the activation format. It is larger than all type numbers. */
 export function activationForm(type: i32): i32 {
   return 256 + superProducts(type);
 }
@@ -32,7 +32,7 @@ export function prepare(type: i32, x: usize, stride: i32, n: i32, k: i32, out: u
   }
 }
 
-/** Writes column `c` of a tile of `columns`, whose first record is at `out`. */
+/** Writes one column of activations as column `c` of a tile of `columns` columns, whose first record is at `out`. */
 function prepareColumn(products: i32, x: usize, blocks: i32, out: usize, c: i32, columns: i32): void {
   let values = out + c * superValueBytes(products);
   let tail = out + columns * superValueBytes(products) + (c << 2);
@@ -64,7 +64,7 @@ function prepareColumn(products: i32, x: usize, blocks: i32, out: usize, c: i32,
   }
 }
 
-/** Stores 32 values of 16 bits, in the order of operands. */
+/** Stores 32 values in the order of the operands: as 16-bit numbers for PAIRS, else as bytes. */
 // @ts-expect-error: decorator
 @inline
 function storeValues(products: i32, q0: v128, q1: v128, q2: v128, q3: v128, out: usize): void {

@@ -1,8 +1,8 @@
-// GGUF format of super-blocks of 256 columns: splits one into a byte for each quant, in column order, and bytes of
-// scales. Called by rows.ts for every weight that is loaded.
+// Format of super-blocks of 256 columns in GGUF files. A super-block is unpacked into one byte for each quant, in
+// column order, and bytes of scales. Called by rows.ts for every weight that is loaded.
 import { IQ4_XS, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K } from "../types";
 
-/** Bytes of a super-block in the file. */
+/** Returns the size in bytes of a super-block in the file. */
 // @ts-expect-error: decorator
 @inline
 export function fileSuperBytes(type: i32): i32 {
@@ -13,7 +13,7 @@ export function fileSuperBytes(type: i32): i32 {
   return type == Q6_K ? 210 : 136;
 }
 
-/** Offset of the super-scale, a float16; the super-scale of the mins, if any, follows it. */
+/** Returns the offset of the super-scale, a float16. In types with mins, the super-scale of the mins follows. */
 // @ts-expect-error: decorator
 @inline
 export function fileSuperScaleAt(type: i32): i32 {
@@ -22,7 +22,10 @@ export function fileSuperScaleAt(type: i32): i32 {
   return type == Q6_K ? 208 : 0;
 }
 
-/** Writes 256 quants, and for each block of 32 two bytes of scales (IQ4_XS: one), as defined in layout.ts. */
+/**
+ * Unpacks a super-block: writes 256 quants, and two bytes of scales for each block of 32 (IQ4_XS: one byte), as
+ * layout.ts defines.
+ */
 export function takeApart(type: i32, block: usize, quants: usize, scales: usize): void {
   if (type == Q6_K) {
     takeQ6(block, quants);
@@ -48,7 +51,10 @@ function nibble(bytes: v128, high: bool): v128 {
   return high ? i8x16.shr_u(bytes, 4) : v128.and(bytes, i8x16.splat(15));
 }
 
-/** 32 bytes hold 64 columns, the low nibbles first. The 32 bytes at `fifth`, if any, hold one bit per 32 columns. */
+/**
+ * Unpacks quants of 4 and 5 bits. 32 bytes hold 64 columns, the low nibbles first. Bit b of the 32 bytes at `fifth` is
+ * the fifth bit in block b of 32 columns. If `fifth` is 0, there are no fifth bits.
+ */
 function takeNibbles(from: usize, fifth: usize, out: usize): void {
   for (let part = 0; part < 8; part++) {
     for (let half: usize = 0; half < 32; half += 16) {
@@ -62,7 +68,7 @@ function takeNibbles(from: usize, fifth: usize, out: usize): void {
   }
 }
 
-/** 16 bytes hold 32 columns, the low nibbles first. */
+/** Unpacks quants of IQ4_XS. 16 bytes hold 32 columns, the low nibbles first. */
 function takeIq4(from: usize, out: usize): void {
   for (let i = 0; i < 8; i++) {
     const bytes = v128.load(from + (i << 4));
@@ -71,7 +77,10 @@ function takeIq4(from: usize, out: usize): void {
   }
 }
 
-/** 128 columns: 64 bytes of lower nibbles (low nibbles first), and 32 bytes with the upper two bits of each. */
+/**
+ * Unpacks quants of Q6_K. 128 columns have 64 bytes with the lower four bits (low nibbles first) and 32 bytes with the
+ * upper two bits.
+ */
 function takeQ6(block: usize, out: usize): void {
   for (let part = 0; part < 8; part++) {
     const quarter = part & 3;
@@ -85,7 +94,10 @@ function takeQ6(block: usize, out: usize): void {
   }
 }
 
-/** 32 bytes hold 128 columns, the lowest bits first. The 32 bytes at `third`, if any, hold one bit per 32 columns. */
+/**
+ * Unpacks quants of 2 and 3 bits. 32 bytes hold 128 columns, the lowest bits first. Bit b of the 32 bytes at `third` is
+ * the third bit in block b of 32 columns. If `third` is 0, there are no third bits.
+ */
 function takeTwoBits(from: usize, third: usize, out: usize): void {
   for (let part = 0; part < 8; part++) {
     for (let half: usize = 0; half < 32; half += 16) {
@@ -100,7 +112,10 @@ function takeTwoBits(from: usize, third: usize, out: usize): void {
   }
 }
 
-/** 12 bytes hold eight scales and eight mins of 6 bits; those of the last four blocks are split in two parts. */
+/**
+ * Unpacks the scales of Q4_K and Q5_K. 12 bytes hold eight scales and eight mins of 6 bits. Those of the last four
+ * blocks are split in two parts.
+ */
 function takeScalesAndMinimums(from: usize, out: usize): void {
   for (let b: usize = 0; b < 8; b++) {
     const low = load<u8>(from + (b & 3)), high = load<u8>(from + (b & 3) + 4), more = load<u8>(from + (b & 3) + 8);
@@ -109,7 +124,10 @@ function takeScalesAndMinimums(from: usize, out: usize): void {
   }
 }
 
-/** 12 bytes hold 16 scales of 6 bits, stored plus 32: 8 bytes of lower nibbles, 4 bytes of upper bit pairs. */
+/**
+ * Unpacks the scales of Q3_K: 16 scales of 6 bits, each with 32 added. 8 bytes hold the lower four bits, 4 bytes the
+ * upper two bits.
+ */
 function takeScalesQ3(from: usize, out: usize): void {
   for (let i: usize = 0; i < 16; i++) {
     const low = load<u8>(from + (i & 7)) >> (i < 8 ? 0 : 4) & 15;
@@ -118,7 +136,10 @@ function takeScalesQ3(from: usize, out: usize): void {
   }
 }
 
-/** 8 scales of 6 bits, stored plus 32: 2 bytes of upper bit pairs, 4 bytes of nibbles. */
+/**
+ * Unpacks the scales of IQ4_XS: 8 scales of 6 bits, each with 32 added. 2 bytes hold the upper two bits, 4 bytes the
+ * lower four bits.
+ */
 function takeScalesIq4(from: usize, out: usize): void {
   const upper = load<u16>(from);
   for (let b: usize = 0; b < 8; b++) {

@@ -1,8 +1,9 @@
-// Inner loop of k-quant products with four columns of activations: tiles of 8 rows. It determines the speed of prefill
-// and of large batches with such models. Called by loops.ts. The order of sums is that of tiles.ts, which also lists
-// the traps; layout.ts defines the formats.
+// Inner loop of k-quant products with four columns of activations, in tiles of 8 rows. It determines the speed of
+// prefill and of large batches with k-quant models. Called by loops.ts. The order of sums is the same as in tiles.ts.
+// Formats: layout.ts.
 //
-// Totals stay in memory between records: kept in registers, they would displace a record's sums.
+// block-quants/tiles.ts explains why the loops must not be unrolled. Totals are stored in memory between records. In
+// registers, they would displace a record's sums.
 import { multiplyAdd } from "../arithmetic";
 import {
   activationRecordBytes, BLOCKS, hasBits, hasMinimums, runsThrough, STEP_SCRATCH, scaleBytes, superRecordBytes,
@@ -15,7 +16,7 @@ import {
 import { unpackStep } from "./panels";
 import { addRows } from "./tiles";
 
-/** Rows of groups `group` and `group` + half of all, times 4 columns. */
+/** Multiplies two groups of rows, half of the matrix apart, by 4 columns of activations. */
 // @ts-expect-error: decorator
 @inline
 export function multiplyFour(
@@ -44,7 +45,7 @@ export function multiplyFour(
   }
 }
 
-/** Adds the products of four columns with a record of two groups to y. */
+/** Multiplies one record of two groups of rows by four columns of activations, and adds the products to y. */
 // @ts-expect-error: decorator
 @inline
 function addProductsOfFour(
@@ -139,7 +140,7 @@ function addProductsOfFour(
   addRows(superScales, superGap, u03, u13, y + stride * 3, below);
 }
 
-/** The mins of addProductsOfFour(). */
+/** Adds the mins of one record of two groups of rows, times the sums of four columns of activations, to y. */
 // @ts-expect-error: decorator
 @inline
 function addMinimumsOfFour(

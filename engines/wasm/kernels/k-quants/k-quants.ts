@@ -1,5 +1,5 @@
-// Products of matrices with super-blocks of 256 columns (Q2_K to Q6_K, IQ4_XS): the order in which they traverse
-// memory. kernels.ts calls it for those types; kernel-exports.ts specifies each function.
+// Products of matrices with super-blocks of 256 columns (Q2_K to Q6_K, IQ4_XS): decides the order in which memory is
+// read. loops.ts computes the products. kernel-exports.ts specifies each function.
 import { BLOCK } from "../block-quants/layout";
 import { activationRecordBytes, SUPER, superProducts, superTileColumns } from "./layout";
 import { multiplyTile } from "./loops";
@@ -8,7 +8,7 @@ export { activationBytes, activationForm, prepare } from "./activations";
 export { hasSuperBlocks } from "./layout";
 export { matrixBytes, packRows, readRow } from "./rows";
 
-/** As in block-quants.ts. */
+/** Chunks of activations, with the same limits as in block-quants.ts. */
 const CHUNK_BYTES: i32 = 192 * 1024;
 const CHUNK_COLUMNS: i32 = 16;
 
@@ -20,7 +20,7 @@ export function multiply(type: i32, matrix: usize, rows: i32, k: i32, x: usize, 
   const yBytes = (<usize>stride) << 2;
   for (let from = 0; from < n; from += chunk) {
     const end = min(chunk, n - from);
-    // 16 rows at a time stay in the L1 cache while they are multiplied with each column.
+    // 16 rows stay in the L1 cache while they are multiplied by all columns of the chunk.
     for (let group = 0; group < rows >> 4; group++) {
       let values = x,
         out = y;

@@ -1,8 +1,8 @@
-// Dispatch of k-quant products to the inner loop of a tile: type and method become compile-time constants here. Called
-// by k-quants.ts; the loops are in tiles.ts (one column), twos.ts and fours.ts.
+// Dispatch of k-quant products: selects the inner loop of a tile by type and method, which are compile-time constants
+// in the loop. Called by k-quants.ts. The loops are in tiles.ts (one column), twos.ts and fours.ts.
 //
-// Trap: each combination needs its own function. If one function has similar loops for several methods, the optimiser
-// merges them into one loop that tests the method at every vector.
+// Each combination needs its own function. If one function has similar loops for several methods, the optimiser merges
+// them into one loop that tests the method at every vector.
 
 import { IQ4_XS, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K } from "../types";
 import { multiplyFour } from "./fours";
@@ -11,7 +11,9 @@ import { unpack } from "./panels";
 import { multiplyOne } from "./tiles";
 import { multiplyTwo } from "./twos";
 
-/** 16 rows times columns that share records. With relaxed SIMD, PAIRS is used only if NARROW is impossible. */
+/**
+ * Multiplies 16 rows by one, two or four columns. With relaxed SIMD, the method is PAIRS only if NARROW is impossible.
+ */
 export function multiplyTile(
   type: i32, products: i32, columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize,
   yBytes: usize,
@@ -42,7 +44,7 @@ export function multiplyTile(
   }
 }
 
-/** Unpacks the operands of a group's record. */
+/** Unpacks the operands of one record of a group of rows. */
 export function unpackGroup(type: i32, record: usize, panel: usize): void {
   if (type == Q4_K) unpack(Q4_K, PAIRS, record, panel);
   else if (type == Q6_K) unpack(Q6_K, PAIRS, record, panel);

@@ -1,5 +1,6 @@
 // Vector operations in the inner loops of k-quant products: unpacking quants, adding products, applying integer scales,
-// finishing a block. Inlined everywhere with constant `type` and `products`, so branches that do not apply vanish.
+// finishing a block. Everything is inlined with constant `type` and `products` (the method), so the compiler removes
+// unused branches.
 import { multiplyAdd } from "../arithmetic";
 import { iq4Levels, lookUp } from "../block-quants/codebook";
 import { hidden, opaqueVector } from "../block-quants/operands";
@@ -7,7 +8,8 @@ import { IQ4_XS, Q2_K, Q3_K, Q5_K, Q6_K } from "../types";
 import { biasBits, hasBits, hasHalves, hasMinimums, NARROW, PAIRS, runsThrough, WIDE } from "./layout";
 
 /**
- * Mask of the bits of a vector that form an operand. For 6-bit quants: mask of the upper two bits, which are removed.
+ * Returns the mask that extracts an operand from a vector. For 6-bit quants, it has the upper two bits, which do not
+ * belong to the operand.
  */
 // @ts-expect-error: decorator
 @inline
@@ -16,18 +18,21 @@ export function operandMask(type: i32): i32 {
   return type == Q2_K || type == Q3_K ? 0x03030303 : 0x0f0f0f0f;
 }
 
-/** The second constant of unpacking: for 5 and 3 bits the position of the uppermost bit; for a codebook its levels. */
+/**
+ * Returns the last parameter of operand(): the mask of the highest bit for quants of 5 and 3 bits; the levels for a
+ * codebook.
+ */
 // @ts-expect-error: decorator
 @inline
 export function operandExtra(type: i32, products: i32): v128 {
   if (type != IQ4_XS) return i32x4.splat(type == Q5_K ? 0x10101010 : 0x04040404);
-  // Unsigned for the wide dot: plus 128.
+  // WIDE needs unsigned operands, so it adds 128 to the levels.
   return v128.xor(iq4Levels(), i32x4.splat(products == WIDE ? 0x80808080 : 0));
 }
 
 /**
- * These two keep the constants in registers, in the way that suits the version of V8; `any` is the address of any
- * vector.
+ * These two functions return the last two parameters of operand() so that V8 keeps them in registers; see hidden().
+ * `any` is the address of any vector.
  */
 // @ts-expect-error: decorator
 @inline
@@ -43,17 +48,22 @@ export function keptExtra(type: i32, products: i32, any: usize): v128 {
   return hasBits(type) ? hidden(extra, any) : opaqueVector(products, extra, any);
 }
 
-/** Factor of bits() in step 0; in step 1 it is 1. */
+/** Factor that bits() takes in step 0: 16 in each 16-bit lane. In step 1, the factor is 1. */
 export const FIRST_STEP: i32 = 0x00100010;
 
-/** The single bits of a step's operands, from bit 4 on. The other bits are undefined. */
+/**
+ * Returns the highest bits of a step's operands: in each byte, bit 4 + i belongs to operand i. The other bits are
+ * undefined.
+ */
 // @ts-expect-error: decorator
 @inline
 export function bits(type: i32, at: usize, factor: v128): v128 {
   return type == Q5_K || type == Q3_K ? i16x8.mul(v128.load(at), factor) : factor;
 }
 
-/** Operand `index` of a step, made of those of the step's vectors that the type has. */
+/**
+ * Returns operand number `index` of a step. v0 to v2 are the step's vectors; types with fewer vectors ignore the rest.
+ */
 // @ts-expect-error: decorator
 @inline
 export function operand(
@@ -81,21 +91,21 @@ export function operand(
   return type == IQ4_XS ? lookUp(extra, low) : low;
 }
 
-/** The single bits of a block with nibbles, aligned for pairLow() and pairHigh() of its first vector. */
+/** Returns the highest bits of a block of 5-bit quants, aligned for the block's first vector; 0 for other types. */
 // @ts-expect-error: decorator
 @inline
 export function pairBits(type: i32, at: usize): v128 {
   return type == Q5_K ? v128.load(at) : i32x4.splat(0);
 }
 
-/** The same, aligned for the next vector. */
+/** Shifts the highest bits so that they are aligned for the next vector. */
 // @ts-expect-error: decorator
 @inline
 export function nextPair(type: i32, single: v128): v128 {
   return type == Q5_K ? i32x4.shr_u(single, 2) : single;
 }
 
-/** Operand of a vector's low nibbles. */
+/** Returns the operand in a vector's low nibbles. */
 // @ts-expect-error: decorator
 @inline
 export function pairLow(type: i32, vector: v128, single: v128, mask: v128, extra: v128): v128 {
@@ -104,7 +114,7 @@ export function pairLow(type: i32, vector: v128, single: v128, mask: v128, extra
   return type == IQ4_XS ? lookUp(extra, low) : low;
 }
 
-/** Operand of a vector's high nibbles. */
+/** Returns the operand in a vector's high nibbles. */
 // @ts-expect-error: decorator
 @inline
 export function pairHigh(type: i32, vector: v128, single: v128, mask: v128, extra: v128): v128 {
@@ -113,7 +123,7 @@ export function pairHigh(type: i32, vector: v128, single: v128, mask: v128, extr
   return type == IQ4_XS ? lookUp(extra, high) : high;
 }
 
-/** Returns `sums` plus the products of an operand and its values at `at`. */
+/** Returns `sums` plus the products of an operand and its activation values, which are at `at`. */
 // @ts-expect-error: decorator
 @inline
 export function addProducts(type: i32, products: i32, values: v128, at: usize, quants: v128, sums: v128): v128 {
@@ -128,14 +138,17 @@ export function addProducts(type: i32, products: i32, values: v128, at: usize, q
   return i32x4.add(sums, i32x4.dot_i16x8_s(v128.load32_splat(at, 4), odd));
 }
 
-/** Bytes from one operand's values to the next operand's. */
+/** Returns the number of bytes from one operand's values to the next operand's values. */
 // @ts-expect-error: decorator
 @inline
 export function operandBytes(products: i32): usize {
   return products == PAIRS ? 8 : 4;
 }
 
-/** Initial value of a step's sums: the column's negative sum, at `sums`, times the bias. */
+/**
+ * Returns the initial value of a step's sums, which cancels the bias: the column's negative sum (at `sums`) times the
+ * bias.
+ */
 // @ts-expect-error: decorator
 @inline
 export function stepStart(type: i32, products: i32, sums: usize): v128 {
@@ -145,7 +158,10 @@ export function stepStart(type: i32, products: i32, sums: usize): v128 {
   return products == NARROW ? i16x8.shl(negative, shift) : i32x4.shl(negative, shift);
 }
 
-/** Initial value of a block's sum: those of both steps, `word` apart, if the sum runs through them; else 0. */
+/**
+ * Returns the initial value of a block's sum: the sum of the initial values of both steps, which are `word` bytes
+ * apart. Returns 0 if each step has its own sum.
+ */
 // @ts-expect-error: decorator
 @inline
 export function blockStart(type: i32, products: i32, sums: usize, word: usize): v128 {
@@ -153,14 +169,17 @@ export function blockStart(type: i32, products: i32, sums: usize, word: usize): 
   return i32x4.add(stepStart(type, products, sums), stepStart(type, products, sums + word));
 }
 
-/** Initial value of sums that cover one scale. */
+/**
+ * Returns the initial value of integer sums: blockStart() if both steps of a block are summed before the scale is
+ * applied, else stepStart().
+ */
 // @ts-expect-error: decorator
 @inline
 export function sumsStart(type: i32, products: i32, sums: usize, word: usize): v128 {
   return runsThrough(type, products) ? blockStart(type, products, sums, word) : stepStart(type, products, sums);
 }
 
-/** Bytes from a step's scales to the next step's; 0 if they are adjacent. */
+/** Returns the number of bytes from the scales of step 0 to those of step 1; 0 if both steps read the same scales. */
 // @ts-expect-error: decorator
 @inline
 export function stepScaleBytes(type: i32, products: i32): usize {
@@ -177,8 +196,8 @@ function fourBytes(signed: bool, at: usize): v128 {
 }
 
 /**
- * Multiplier of a step's sums: the step's own scale, or the block's. For NARROW: 16 bits for each of a lane's two sums;
- * else floats.
+ * Returns the scale by which a step's sums are multiplied: that of the step, or that of the whole block. It is a float;
+ * for NARROW it is a 16-bit integer for each of a lane's two sums.
  */
 // @ts-expect-error: decorator
 @inline
@@ -195,7 +214,10 @@ export function stepScale(type: i32, products: i32, scales: usize): v128 {
   return f32x4.convert_i32x4_s(fourBytes(true, scales));
 }
 
-/** Returns a block's total plus a step's sums times their scale. Exact in floats too: below 2^24 for every type. */
+/**
+ * Returns a block's total plus a step's sums times their scale. Float results are also exact, because they are below
+ * 2^24.
+ */
 // @ts-expect-error: decorator
 @inline
 export function addStep(products: i32, sums: v128, scale: v128, total: v128): v128 {
@@ -203,14 +225,17 @@ export function addStep(products: i32, sums: v128, scale: v128, total: v128): v1
   return multiplyAdd(f32x4.convert_i32x4_s(sums), scale, total);
 }
 
-/** The result of addStep(), in floats. */
+/** Converts the result of addStep() to floats. */
 // @ts-expect-error: decorator
 @inline
 export function inFloats(products: i32, total: v128): v128 {
   return products == NARROW ? f32x4.convert_i32x4_s(total) : total;
 }
 
-/** Returns the rows' totals plus a block's mins times a column's negative sums, which are at `sums`, `word` apart. */
+/**
+ * Returns the rows' totals plus a block's mins times a column's negative sums. The sums of the two steps are at `sums`,
+ * `word` bytes apart.
+ */
 // @ts-expect-error: decorator
 @inline
 export function addMinimums(

@@ -1,13 +1,13 @@
-// Unpacking of a group's records into operands: whole records for packing and reading rows, through loops.ts; single
-// steps for products. Formats: layout.ts.
+// Unpacks the records of a group of rows into operands: whole records to read a row back, single steps in the inner
+// loops. layout.ts defines the formats.
 import { BLOCKS, hasBits, scaleBytes, vectorsOf } from "./layout";
 import { bits, FIRST_STEP, operand, operandExtra, operandMask } from "./operands";
 
-/** Bytes of a group's operands of one record. */
+/** Number of bytes of the operands of one record of a group. */
 const PANEL_BYTES: usize = 1024;
 const STEP_BYTES: usize = 64;
 
-/** Unpacks a group's record: its 64 operands as bytes, in order. */
+/** Unpacks a record of a group: writes its 64 operands as bytes, in order. */
 // @ts-expect-error: decorator
 @inline
 export function unpack(type: i32, products: i32, record: usize, panel: usize): void {
@@ -28,7 +28,7 @@ export function unpack(type: i32, products: i32, record: usize, panel: usize): v
   }
 }
 
-/** The four operands of a step of a group. */
+/** Unpacks the four operands of one step of a group. */
 // @ts-expect-error: decorator
 @inline
 export function unpackStep(

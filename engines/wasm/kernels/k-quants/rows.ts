@@ -1,5 +1,5 @@
-// Packing of rows of a GGUF file into a matrix in the format of layout.ts, and reading a row back. Every weight is
-// packed at load; rows are read as embeddings of tokens.
+// Packs rows of a GGUF file into a matrix in the format of layout.ts, and reads a row back. Every weight of these types
+// is packed at load. Rows are read back as embeddings of tokens.
 import { HALF_FACTOR, HALF_MASK } from "../block-quants/layout";
 import { IQ4_XS, Q2_K, Q3_K, Q6_K } from "../types";
 import { fileSuperBytes, fileSuperScaleAt, takeApart } from "./file";
@@ -11,7 +11,8 @@ import { unpackGroup } from "./loops";
 
 const ROWS: i32 = 4;
 const HALF_EXPONENT: i32 = 0x7c00;
-// Scratch of a call: an unpacked super-block of each of four rows, their scales, and the eight operands of 32 columns.
+// Scratch memory of a call: an unpacked super-block of each of four rows, their scales, and the eight operands of a
+// block.
 const QUANTS: usize = PANEL;
 const SCALES: usize = QUANTS + 1024;
 const OPERANDS: usize = SCALES + 64;
@@ -62,7 +63,7 @@ function hasFiniteScales(type: i32, row: usize, supers: i32): bool {
   return true;
 }
 
-/** Packs the four unpacked rows in scratch. */
+/** Packs one record from the four unpacked rows in scratch memory. */
 function packRecord(type: i32, record: usize): void {
   const narrow = superProducts(type) == NARROW;
   let quants = record + BLOCKS * scaleBytes(type);
@@ -99,7 +100,7 @@ function packScales(type: i32, block: i32, out: usize): void {
   }
 }
 
-/** 16 of a row's 32 quants: one half of the block, or in NARROW's order a half of both halves. */
+/** Returns 16 of the 32 quants of one row's block: one half of the block; for NARROW, 8 quants of each half. */
 // @ts-expect-error: decorator
 @inline
 function sixteenQuants(narrow: bool, half: i32, at: usize): v128 {
@@ -122,7 +123,7 @@ function transpose(r0: v128, r1: v128, r2: v128, r3: v128, out: usize): void {
   v128.store(out, i64x2.shuffle(c, d, 1, 3), 48);
 }
 
-/** Makes the vectors of a step from its four operands. */
+/** Packs four operands into the vectors of a step. */
 function packStep(type: i32, operands: usize, out: usize): void {
   const q0 = v128.load(operands), q1 = v128.load(operands, 16);
   const q2 = v128.load(operands, 32), q3 = v128.load(operands, 48);
@@ -141,7 +142,7 @@ function packStep(type: i32, operands: usize, out: usize): void {
   }
 }
 
-/** Bit `bit` of each of a block's eight operands. */
+/** Returns bit `bit` of each of a block's eight operands: bit i of the result belongs to operand i. */
 function singleBits(bit: i32): v128 {
   let bits = i32x4.splat(0);
   for (let i = 0; i < 8; i++) {
@@ -172,7 +173,7 @@ export function readRow(type: i32, matrix: usize, row: i32, rows: i32, k: i32, o
   }
 }
 
-/** Reads 16 columns of one row from the panel. */
+/** Reads 16 columns of one row from the unpacked record at PANEL. */
 function readHalf(
   type: i32, block: i32, h: i32, lane: i32, scales: usize, superScale: f32, superLeast: f32, out: usize,
 ): void {
@@ -190,7 +191,7 @@ function readHalf(
   }
   const bias = type == Q6_K ? 32 : type == Q3_K ? 4 : type == IQ4_XS && superProducts(type) == WIDE ? 128 : 0;
   for (let c = 0; c < 16; c++) {
-    // In NARROW's order an operand has two columns of both halves.
+    // For NARROW, an operand has two columns of each half of the block.
     const operand = narrow ? c >> 1 : (h << 2) + (c >> 2);
     const byte = narrow ? (h << 1) + (c & 1) : c & 3;
     const quant = PANEL + (block << 7) + (operand << 4) + (lane << 2) + byte;

@@ -1,11 +1,11 @@
-// Inner loop of k-quant products with one column of activations: 16 rows straight from the records. It determines the
-// decode speed of such models. Called by loops.ts; formats: layout.ts.
+// Inner loop of k-quant products with one column of activations, in tiles of 16 rows. It reads the records without
+// unpacking them first. It determines the decode speed of k-quant models. Called by loops.ts. Formats: layout.ts.
 //
-// A block is summed in integers, exactly. Blocks, then records, are added to a row's total in the same order as in
-// fours.ts and twos.ts, so the product with a column does not depend on the number of columns.
+// A block is summed exactly, in integers. Blocks, then records, are added to a row's total in the same order as in
+// fours.ts and twos.ts. Therefore, a column's results do not depend on the number of columns.
 //
-// Traps: those of block-quants/tiles.ts. Mins have their own loop, because one loop for both has too many sums for 16
-// vector registers.
+// block-quants/tiles.ts explains why the loops must not be unrolled. Mins have their own loop, because one loop for
+// both would have too many sums for 16 vector registers.
 import { multiplyAdd } from "../arithmetic";
 import { HALF_FACTOR, HALF_MASK } from "../block-quants/layout";
 import { loadHalves } from "../block-quants/operands";
@@ -18,7 +18,10 @@ import {
   stepScale, stepScaleBytes, stepStart,
 } from "./operands";
 
-/** A step of one group of rows times one column. */
+/**
+ * Returns `sums` plus the products of one column of activations with one step of a group of rows. A step is half a
+ * block.
+ */
 // @ts-expect-error: decorator
 @inline
 function addOperands(
@@ -34,7 +37,10 @@ function addOperands(
   return addProducts(type, products, x3, at + next * 3, operand(type, 3, v0, v1, v2, high, mask, extra), sums);
 }
 
-/** Rows of four groups, a quarter of all apart, times one column: four streams keep the memory busy. */
+/**
+ * Multiplies four groups of rows, a quarter of the matrix apart, by one column of activations. Four streams of reads
+ * use more of the memory bandwidth than one.
+ */
 // @ts-expect-error: decorator
 @inline
 export function multiplyOne(
@@ -132,7 +138,10 @@ export function addScaled(superScales: usize, sum: v128, total: v128): v128 {
   return multiplyAdd(loadHalves(superScales, i32x4.splat(HALF_MASK), i32x4.splat(HALF_FACTOR)), sum, total);
 }
 
-/** Adds a column's sums of a record, for two groups, to y. */
+/**
+ * Adds one column's sums of a record, times the super-scales, to y. `upper` and `lower` are the sums of two groups of
+ * rows.
+ */
 // @ts-expect-error: decorator
 @inline
 export function addRows(superScales: usize, superGap: usize, upper: v128, lower: v128, y: usize, below: usize): void {

@@ -1,6 +1,6 @@
-// Inner loop of k-quant products with two columns of activations: tiles of 16 rows, in four streams that keep the
-// memory busy. Called by loops.ts. The order of sums is that of tiles.ts, which also lists the traps; layout.ts defines
-// the formats.
+// Inner loop of k-quant products with two columns of activations, in tiles of 16 rows. The rows are read in four
+// streams to use the full memory bandwidth. Called by loops.ts. The order of sums is the same as in tiles.ts.
+// block-quants/tiles.ts explains why the loops must not be unrolled. Formats: layout.ts.
 import { multiplyAdd } from "../arithmetic";
 import {
   activationRecordBytes, BLOCKS, hasBits, hasMinimums, runsThrough, STEP_SCRATCH, scaleBytes, superRecordBytes,
@@ -13,7 +13,7 @@ import {
 import { unpackStep } from "./panels";
 import { addRows } from "./tiles";
 
-/** Rows of four groups, a quarter of all apart, times 2 columns. */
+/** Multiplies four groups of rows, a quarter of the matrix apart, by 2 columns of activations. */
 // @ts-expect-error: decorator
 @inline
 export function multiplyTwo(
@@ -42,7 +42,7 @@ export function multiplyTwo(
   }
 }
 
-/** Adds the products of two columns with a record of four groups to y. */
+/** Multiplies one record of four groups of rows by two columns of activations, and adds the products to y. */
 // @ts-expect-error: decorator
 @inline
 function addProductsOfTwo(
@@ -136,7 +136,7 @@ function addProductsOfTwo(
   addRows(superScales + superGap * 2, superGap, u21, u31, y + stride + below * 2, below);
 }
 
-/** The mins of addProductsOfTwo(). */
+/** Adds the mins of one record of four groups of rows, times the sums of two columns of activations, to y. */
 // @ts-expect-error: decorator
 @inline
 function addMinimumsOfTwo(
