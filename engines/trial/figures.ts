@@ -24,7 +24,7 @@ export function quickerEngine({ wasm, llama }: TrialFigures): EngineName {
  */
 export const fasterNode = { major: 24, gain: 1.5 } as const;
 
-/** Whether wasm would be the faster engine if prefill and batched decode were as much faster as on `fasterNode`. */
+/** Whether wasm would be the faster engine on `fasterNode`, assuming its gain in prefill and batched decode. */
 export function gainsByFasterNode({ wasm, llama }: TrialFigures): boolean {
   const { prompt, sixteenRows } = wasm;
   const { gain } = fasterNode;

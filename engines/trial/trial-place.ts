@@ -103,11 +103,11 @@ class TimedModel {
     return Math.min(trialContext, this.#model.capacity.sequenceTokens);
   }
 
-  /** Runs a workload once; if `counts`, its time is recorded. */
+  /** Runs a workload once. Records its time if `counts` is true. */
   run(workload: Workload, counts: boolean): void {
     this.#makeRoom(workload);
     rest();
-    // An unmeasured decode step first, because it wakes the engine's threads.
+    // Runs an unmeasured decode step first, because it wakes the engine's threads.
     if (workload.tokensPerRow === 1) this.#step(workload);
     const startMs = performance.now();
     for (let step = 0; step < workload.steps; step++) this.#step(workload);

@@ -1,5 +1,5 @@
-// Prebuilt llama.cpp libraries for the CPU, opened without node-llama-cpp. Importing it, and its check of the libraries
-// in a child process, takes one second.
+// Opens the prebuilt llama.cpp libraries for the CPU without node-llama-cpp. This saves one second at start, because
+// node-llama-cpp is slow to import and first tests the libraries in a child process.
 import { readdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, dirname, join } from "node:path";
