@@ -80,7 +80,7 @@ export function classifierViews(
   return classifier.map(({ rows, columns }) => ({ weight: take(rows * columns), bias: take(rows) }));
 }
 
-/** Checks that the classifier fits the model. Returns the number of layers in its outputs. */
+/** Checks that the classifier fits the model. Returns the number of model layers that it outputs adapter weights for. */
 function checkClassifier({ adapters, classifier, layerwise }: MixtureSpec, width: number): number {
   let columns = width;
   for (const [i, layer] of classifier.entries()) {

@@ -67,8 +67,8 @@ export class Experts implements StepRunner<DividedExperts> {
       const expert = routing.taken[i] as number;
       const count = routing.rowCountOf(expert);
       const offset = routing.firstRowOf(expert) * stride * floatBytes;
-      // An expert that all tokens use reads the input rows directly, so consecutive experts of this kind prepare them
-      // only once. If there is a single token, all chosen experts are of this kind.
+      // If all tokens use the expert, it reads the input rows directly, so consecutive experts of this kind prepare the
+      // rows only once. For a single token, all chosen experts are of this kind.
       const isAll = count === n;
       const rows = isAll ? x : this.#gather(x, expert);
       const own = isAll ? prepared : -1;
