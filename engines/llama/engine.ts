@@ -197,7 +197,7 @@ function contextParams(library: LlamaLibrary, spec: ModelSpec, { traits, sizes }
   params.type_k = kvType;
   params.type_v = kvType;
   params.kv_unified = sizes.mode !== "streams";
-  // With swa_full, sliding-window layers keep the tokens before the window. MTP needs them, because it drops tails.
+  // With swa_full, sliding-window layers keep the tokens before the window. MTP needs this to drop tails of sequences.
   params.swa_full = Boolean(spec.mtp);
   params.no_perf = true;
   if (spec.abortFlag) {

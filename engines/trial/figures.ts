@@ -11,8 +11,8 @@ export type TrialFigures = Readonly<Record<EngineName, EngineFigures>>;
 const promptTokensPerNewToken = 4;
 
 /**
- * Returns the engine with the lower time per generated token. The time includes a share of prefill; decode is the
- * average over 1 and 16 sequences.
+ * Returns the engine with the lower time per generated token, including a share of the prefill time. The decode time is
+ * the mean of the times with 1 and with 16 sequences.
  */
 export function quickerEngine({ wasm, llama }: TrialFigures): EngineName {
   return secondsPerNewToken(wasm) <= secondsPerNewToken(llama) ? "wasm" : "llama";

@@ -118,7 +118,7 @@ export class WasmEncoder implements LoadedModel {
     this.#nextPage = 0;
   }
 
-  /** Runs the described pass and pools its rows. Row 0 of the pass is row `firstRow` of the batch. */
+  /** Runs the pass in the pass descriptor and pools its rows. Row 0 of the pass is row `firstRow` of the batch. */
   #runPass(firstRow: number): void {
     const pass = this.#pass;
     const { pooledLength } = this.capabilities;

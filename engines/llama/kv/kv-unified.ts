@@ -1,7 +1,7 @@
-// KV cache with one pool of llama.cpp cells for all sequences. Each slot is a native sequence, and each saved copy is
-// another one. Sharing a prefix copies no cells, because a cell can belong to several sequences. This class reserves
-// whole blocks, and a slot never writes to a shared block. llama.cpp allocates single cells, so it never needs more
-// cells than this class has reserved. A pass within its reservation therefore always finds free cells.
+// KV cache with one pool of llama.cpp cells for all sequences. Each slot and each saved copy is a native sequence.
+// Sharing a prefix copies no cells, because a cell can belong to several sequences. This class reserves whole blocks,
+// and a slot never writes to a shared block. llama.cpp allocates single cells, so it never needs more cells than this
+// class has reserved. A pass within its reservation therefore always finds free cells.
 import assert from "node:assert/strict";
 import type { Batch } from "../../batch.ts";
 import { PageTable, type SavedPages } from "../../decoding/kv/page-table.ts";

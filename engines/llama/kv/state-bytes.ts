@@ -30,7 +30,8 @@ export function isState(bytes: Uint8Array, { streams, bytesPerToken, keepsAll }:
 }
 
 /**
- * Returns the number of cells in the sequence's stream. The streams before it are empty, and each is written as a zero.
+ * Returns the number of cells in the sequence's stream. Skips the streams before it, which are empty and written as
+ * zeros.
  */
 function cellCount(view: DataView, streams: number): number {
   for (let stream = 0; stream < streams; stream++) {

@@ -20,7 +20,7 @@ export function openPrebuilt(log: Pointer): boolean {
   let llama: LibraryHandle;
   let ggml: LibraryHandle;
   try {
-    // Loading one of them also maps the other, so either both load or neither does.
+    // Opening either library also maps the other, so either both load or neither does.
     llama = load("llama");
     ggml = load("ggml");
   } catch {

@@ -40,7 +40,7 @@ export class TurnLock {
 
   release(): void {
     Atomics.store(this.#words, this.#own, 0);
-    // Changing this word wakes the other side, even if it is only about to start waiting.
+    // The other side waits for this word to change. If it has not started to wait yet, the change prevents the wait.
     Atomics.store(this.#words, waitingSide, this.#own);
     Atomics.notify(this.#words, waitingSide);
   }

@@ -1,8 +1,8 @@
 // Adapter file: reads the header of a prepared adapter (engines/files/lora/prepared-adapter.ts) and finds the site of
 // each pair of LoRA matrices A and B. A site is a group of model matrices with the same input (sites.ts). The server
-// wrote the file for this model, so any mismatch is an error; a pair for a matrix without a site is rejected by name.
-// If a tensor consists of several matrices, its pair becomes one pair per matrix. These pairs share A, and each has its
-// own rows of B.
+// wrote the file for this model, so any mismatch is an error. If a matrix has no site, the error names the matrix. If a
+// tensor consists of several matrices, its pair becomes one pair per matrix. These pairs share A, and each has its own
+// rows of B.
 import { ServerError } from "../../../runtime/errors.ts";
 import { readTensorTable, type TensorInfo, tensorTypes } from "../../files/gguf/tensors.ts";
 import type { AdapterRanks } from "../plan/mixture.ts";

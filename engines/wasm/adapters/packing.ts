@@ -64,7 +64,7 @@ export function packAdapter(
   for (const file of files) packFile(file, ranksBefore, blocks);
 }
 
-/** Packs one file after the ranks of previous files (`ranksBefore`), and adds the file's ranks to these counts. */
+/** Packs one file. Its ranks follow the ranks of previous files, counted in `ranksBefore`, and are added to the count. */
 function packFile({ path, pairs }: AdapterFile, ranksBefore: readonly number[][], blocks: readonly Block[]): void {
   const descriptor = openSync(path, "r");
   try {

@@ -12,14 +12,14 @@ import { rankShare, siteBytes } from "./layout.ts";
 import { type AdapterSite, adapterSites, siteMatrices } from "./sites.ts";
 
 const floatBytes = 4;
-/** Number of integers of a group: address, start in the token list, number of tokens. */
+/** Number of integers of a group: adapter address, start in the token list, number of tokens. */
 const groupInts = 3;
 
 /** Addresses of the scratch memory for adapters in the thread's memory. */
 export interface AdapterScratch {
   /**
-   * Addresses of an AdapterList (groups, then the list of tokens): one for all tokens of the pass, one for its output
-   * tokens.
+   * Addresses of two AdapterLists (groups, then the list of tokens). `tokens` is for all tokens of the pass, `outputs`
+   * only for its output tokens.
    */
   readonly tokens: number;
   readonly outputs: number;

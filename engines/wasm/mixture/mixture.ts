@@ -26,7 +26,7 @@ export interface LoadedMixture {
   readonly digest: string;
 }
 
-/** What the leader needs to run a mixture. All adapters are stacked into one, which every row uses. */
+/** Data that the leader needs to run a mixture. All adapters are stacked into one, which every row uses. */
 export interface MixtureParts {
   /** Address of the stacked adapter; it is the same in the memories of all threads. */
   readonly address: number;

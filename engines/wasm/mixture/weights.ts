@@ -170,7 +170,7 @@ export class MixtureWeights {
 }
 
 /**
- * Returns the index of the weight of each of this thread's rows of A. Padding rows of a tile may have any index,
+ * Returns, for each row of A on this thread, the index of the row's weight. Padding rows of a tile may have any index,
  * because their products are 0.
  */
 function weightOfRows(

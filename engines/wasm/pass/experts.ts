@@ -67,8 +67,8 @@ export class Experts implements StepRunner<DividedExperts> {
       const expert = routing.taken[i] as number;
       const count = routing.rowCountOf(expert);
       const offset = routing.firstRowOf(expert) * stride * floatBytes;
-      // If all tokens use the expert, it reads the input rows directly, so consecutive experts of this kind prepare the
-      // rows only once. For a single token, all chosen experts are of this kind.
+      // An expert that all tokens use takes `x` as its input. The activations prepared from `x` are reused by the next expert
+      // that all tokens use. A single token's experts are all of this kind.
       const isAll = count === n;
       const rows = isAll ? x : this.#gather(x, expert);
       const own = isAll ? prepared : -1;

@@ -25,7 +25,7 @@ export class Passes {
     if (this.#broken) throw this.#broken;
   }
 
-  /** Runs the described pass; the results are complete on return. */
+  /** Runs the pass in the pass descriptor; the results are complete on return. */
   run(): void {
     this.#checkAborted();
     this.#leader.group.startPass();
