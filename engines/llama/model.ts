@@ -134,7 +134,7 @@ export class LlamaModel implements LoadedModel {
       const row = at(rows, i);
       const id = at(ids, i);
       // Only gaps between one-token rows are filled. A gap between longer rows also ends a pass, but a one-token filler
-      // would not join them.
+      // would not join these rows into one pass.
       if (lastId >= this.#firstSingle && id <= this.#lastSingle) this.#fillGap(lastId + 1, id);
       lastId = id;
       this.#logitsRow[row] = -1;

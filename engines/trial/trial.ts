@@ -22,7 +22,6 @@ const budgetMs = 300;
 const trialLimitMs = 20_000;
 const stopMs = 1000;
 
-/** File of the trial records, and version of this program. */
 export interface TrialRecordOptions {
   /** Path of the record file; null: this user has no folder for it. */
   readonly path: string | null;
