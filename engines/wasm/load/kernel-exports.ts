@@ -208,9 +208,9 @@ export interface KernelExports {
     out: number,
   ): number;
   /**
-   * Multiplies B by the outputs of reduceAdapters() of all threads, which are in slabs `reducedBytes` apart. Adds the
-   * products to this thread's `rows` rows (a multiple of 16) of matrix number `matrix` of a site: y[token * stride + r]
-   * += sum over ranks. `scratch` has room for the ranks of two tokens.
+   * Multiplies B by the outputs of reduceAdapters() of all threads, which are in slabs `reducedBytes` apart. The products
+   * belong to matrix number `matrix` of a site, and to this thread's `rows` rows (a multiple of 16). They are added to y:
+   * y[token * stride + r] += sum over ranks. `scratch` has room for the ranks of two tokens.
    */
   addAdapters(
     site: number,

@@ -54,8 +54,8 @@ export class Experts implements StepRunner<DividedExperts> {
   }
 
   /**
-   * Computes this thread's part of the inner state of every row, and writes it to its slab. Gate and up are divided in
-   * the same way.
+   * Computes this thread's part of the inner state of every row, and writes it to the thread's slab. Gate and up are
+   * divided in the same way.
    */
   #enter({ gate, up, activation }: DividedExperts, x: number, n: number): void {
     const { plan, kernels, at, products } = this.#parts;
@@ -93,8 +93,8 @@ export class Experts implements StepRunner<DividedExperts> {
   }
 
   /**
-   * Computes this thread's rows of the weighted sum over each token's experts, and writes them to its slab. The experts
-   * are added in ascending order.
+   * Computes this thread's rows of the weighted sum over each token's experts, and writes them to the thread's slab. The
+   * experts are added in ascending order.
    */
   #leave({ down }: DividedExperts, n: number): void {
     const { kernels, at, products } = this.#parts;
