@@ -1,5 +1,5 @@
-// Context sizes: the sizes to request from llama.cpp, and the part of them that the scheduler may use. They are
-// computed from the spec, the model's traits and the machine's memory, without side effects.
+// Context sizes: computes the sizes to request from llama.cpp when a context is opened, and the capacity that the
+// scheduler may use. Inputs are the spec, the model's traits and the machine's memory; there are no side effects.
 import { ServerError } from "../../runtime/errors.ts";
 import {
   allocatedTokens,
@@ -40,7 +40,8 @@ const pooledPassTokens = 64;
 /** llama.cpp rounds the size of a pool up to a multiple of this number of tokens. */
 const poolStep = 256;
 /**
- * Size of the room for copies in a pool without a configured size, as a fraction of what all slots together can fill.
+ * Additional pool memory for saved copies of sequences, as a fraction of the memory for all slots. Used only if no KV
+ * budget is configured.
  */
 const copiesShare = 0.25;
 
@@ -50,8 +51,8 @@ export function contextSizes(spec: ModelSpec, traits: ModelTraits, memory: KvMem
     throw new ServerError("config_invalid", message, { param: "max_seqs" });
   }
   if (traits.isEncoder) return encoderSizes(spec, traits);
-  // A GPU computes a pool as fast as streams. A model that cannot roll back cannot share cells either, so it gains
-  // nothing from a pool.
+  // By default only a GPU uses a pool, because a CPU computes streams faster. A model that cannot roll back gets no pool,
+  // because it cannot share cells between sequences.
   const isPool = (spec.pagedKv ?? memory.gpuBytes !== null) && traits.rollsBack;
   return isPool ? unifiedSizes(spec, traits, memory) : streamsSizes(spec, traits, memory);
 }
@@ -94,7 +95,7 @@ function unifiedSizes(spec: ModelSpec, { kv }: ModelTraits, memory: KvMemory): C
 function generating(spec: ModelSpec, sequenceTokens: number, kvBlocks: number) {
   const { maxSequences, maxBatchTokens, blockTokens } = spec;
   const maxLogitsRows = maxSequences + spec.extraLogitsRows;
-  // Filler tokens, at most one per sequence, are added to the scheduler's tokens.
+  // The model may add filler tokens to the scheduler's tokens, at most one per sequence.
   const batchTokens = maxBatchTokens + maxSequences;
   return {
     capacity: { maxSequences, maxBatchTokens, sequenceTokens, maxLogitsRows, blockTokens, kvBlocks },
@@ -110,8 +111,8 @@ function encoderSizes(spec: ModelSpec, { kv }: ModelTraits): ContextSizes {
   const { maxSequences, maxBatchTokens, blockTokens } = spec;
   const sequenceTokens = Math.min(spec.maxModelLength ?? kv.trainedContext, kv.trainedContext, maxBatchTokens);
   const wanted = Math.max(sequenceTokens, Math.min(physicalBatchTokens, maxBatchTokens));
-  // llama.cpp plans for an equal number of tokens per sequence. With mean pooling it aborts if this number times the
-  // number of sequences exceeds a pass.
+  // Rounded up to a multiple of `maxSequences`. llama.cpp assumes an equal number of tokens per sequence, and with mean
+  // pooling it aborts if their total exceeds a pass.
   const passTokens = Math.ceil(wanted / maxSequences) * maxSequences;
   const kvBlocks = Math.ceil(sequenceTokens / blockTokens) * maxSequences;
   const maxLogitsRows = maxSequences;

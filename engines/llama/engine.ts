@@ -28,8 +28,8 @@ export type NativeModel = LlamaModel | LlamaEncoder;
 
 const flashAttentionAuto = -1;
 /**
- * Chunk lengths in tokens. ggml computes attention in tiles if a sequence has 64 rows or more. Measured speeds by chunk
- * length: bench/results/long.md.
+ * Lengths of prompt chunks in tokens. The minimum on a CPU is 64, because ggml computes attention in tiles only if a
+ * sequence has 64 rows or more. Measured speeds by chunk length: bench/results/long.md.
  */
 const cpuChunk = { least: 64, best: 256 } as const;
 const gpuChunk = { least: 32, best: 512 } as const;
@@ -51,8 +51,8 @@ export const llamaEngine = {
       const { functions } = library;
       const traits = spec.mtp ? mtpTraits(functions, model, found, spec) : found;
       const sizes = contextSizes(spec.mtp ? { ...spec, pagedKv: true } : spec, traits, memory);
-      // The traits with MTP include the KV memory of the MTP layers, but the model's saved states do not contain those
-      // layers. So the model keeps its own KV traits.
+      // With MTP, `traits.kv` includes the KV memory of the MTP layers. The model's saved states do not contain those
+      // layers, so the model itself uses the KV traits without them.
       loaded = openLoaded(library, spec, model, { weightBytes, traits: { ...traits, kv: found.kv }, sizes });
     } catch (error) {
       library.functions.modelFree(model);
@@ -197,7 +197,7 @@ function contextParams(library: LlamaLibrary, spec: ModelSpec, { traits, sizes }
   params.type_k = kvType;
   params.type_v = kvType;
   params.kv_unified = sizes.mode !== "streams";
-  // A sliding-window layer drops the tokens before its window. They are kept only for MTP, which needs to drop tails.
+  // With swa_full, sliding-window layers keep the tokens before the window. MTP needs this to drop tails of sequences.
   params.swa_full = Boolean(spec.mtp);
   params.no_perf = true;
   if (spec.abortFlag) {
@@ -236,8 +236,8 @@ function modelOf(
     pooling,
     pooledLength,
     wholeSequences: isEncoder,
-    // A model without rollback gets no filler tokens, so its prompt rows must fill some of the gaps between sequence
-    // ids.
+    // With streams, prompt rows and decode rows are normally kept in separate steps. A model without rollback is an
+    // exception: it gets no filler tokens, so prompt rows must fill some of the gaps between sequence ids.
     mixesLengths: sizes.mode !== "streams" || !rollsBack,
     chunkTokens: isEncoder ? { least: 1, best: capacity.maxBatchTokens } : chunkOf(library),
     adaptersPerStep: spec.adapters && !isEncoder ? 1 : 0,
@@ -262,8 +262,8 @@ function modelOf(
       ? new UnifiedKv(context, pool)
       : new StreamsKv(context, {
           capacity,
-          // The mark "windows" rejects states of sliding-window models from older versions. They hold all tokens and
-          // would not fit.
+          // The suffix ", windows" rejects states that older versions saved for sliding-window models. Those states hold all
+          // tokens and would not fit.
           layout: `${layout} of ${capacity.maxSequences}${rollsBack ? "" : ", windows"}`,
           truncates: rollsBack,
           bytesPerToken,

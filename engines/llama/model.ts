@@ -47,7 +47,7 @@ export class LlamaModel implements LoadedModel {
   readonly #fillerIds: Int32Array;
   readonly #fillerPositions: Int32Array;
   #fillerCount = 0;
-  /** Lowest and highest native id among the rows of one token. */
+  /** Lowest and highest native id of the rows with one token. */
   #firstSingle = 0;
   #lastSingle = -1;
   readonly #logitsRow: Int32Array;
@@ -134,7 +134,7 @@ export class LlamaModel implements LoadedModel {
       const row = at(rows, i);
       const id = at(ids, i);
       // Only gaps between one-token rows are filled. A gap between longer rows also ends a pass, but a one-token filler
-      // would not join them.
+      // would not join these rows into one pass.
       if (lastId >= this.#firstSingle && id <= this.#lastSingle) this.#fillGap(lastId + 1, id);
       lastId = id;
       this.#logitsRow[row] = -1;
@@ -163,7 +163,7 @@ export class LlamaModel implements LoadedModel {
     }
   }
 
-  /** Feeds a filler token to each native sequence with from <= id < to that can take one. */
+  /** Feeds a filler token to each native sequence with from <= id < to that can take a filler. */
   #fillGap(from: number, to: number): void {
     for (let id = from; id < to; id++) {
       const position = this.#slots.fillerPosition(id);

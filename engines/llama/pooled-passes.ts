@@ -1,6 +1,6 @@
-// Pooled outputs of a model that generates: hidden states after the output norm, either summed over a row (mean) or of
-// its last token, and scores. In such a pass llama.cpp also computes the logits of every token. These passes therefore
-// contain as few tokens as possible, and at most as many as the context has outputs.
+// Pooled outputs of a model that generates. A pooled output is the sum of the row's hidden states after the output norm
+// (mean), the last token's hidden state, or scores. In such a pass llama.cpp also computes the logits of every token.
+// These passes therefore contain as few tokens as possible, and at most as many as the context has outputs.
 import assert from "node:assert/strict";
 import type { Batch } from "../batch.ts";
 import type { Pooling } from "../engine.ts";
@@ -23,7 +23,8 @@ export class PooledPasses {
   readonly #native: NativeBatchView;
   readonly #options: PoolingOptions;
   /**
-   * For each token of the pass: the row of `output` to which it is added; the next array has its native sequence id.
+   * For each token of the pass: `#outputOf` is the row of `output` to which the token's state is added, `#sequenceOf` is
+   * the token's native sequence id.
    */
   readonly #outputOf: Int32Array;
   readonly #sequenceOf: Int32Array;
@@ -37,7 +38,7 @@ export class PooledPasses {
     this.#sequenceOf = new Int32Array(options.maxOutputs);
   }
 
-  /** Runs the rows that ask for pooled outputs, and stores these in `output`. */
+  /** Runs the rows that want pooled outputs, and stores the results in `output`. */
   run(batch: Batch, order: RowOrder): void {
     let count = 0;
     for (let row = 0; row < batch.rowCount; row++) this.row[row] = batch.wantPooled[row] === 1 ? count++ : -1;

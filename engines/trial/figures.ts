@@ -11,8 +11,8 @@ export type TrialFigures = Readonly<Record<EngineName, EngineFigures>>;
 const promptTokensPerNewToken = 4;
 
 /**
- * Returns the engine with the lower time per generated token. The time includes a share of prefill; decode is the
- * average over 1 and 16 sequences.
+ * Returns the engine with the lower time per generated token, including a share of the prefill time. The decode time is
+ * the mean of the times with 1 and with 16 sequences.
  */
 export function quickerEngine({ wasm, llama }: TrialFigures): EngineName {
   return secondsPerNewToken(wasm) <= secondsPerNewToken(llama) ? "wasm" : "llama";
@@ -24,7 +24,7 @@ export function quickerEngine({ wasm, llama }: TrialFigures): EngineName {
  */
 export const fasterNode = { major: 24, gain: 1.5 } as const;
 
-/** Whether wasm would be the faster engine if prefill and batched decode were as much faster as on `fasterNode`. */
+/** Whether wasm would be the faster engine on `fasterNode`, assuming its gain in prefill and batched decode. */
 export function gainsByFasterNode({ wasm, llama }: TrialFigures): boolean {
   const { prompt, sixteenRows } = wasm;
   const { gain } = fasterNode;

@@ -66,8 +66,7 @@ export async function start({ init }: PlaceContext<Trial>): Promise<TrialFigures
   const [{ share, vocabSize }, [wasmEngine, llamaEngine]] = await Promise.all([excerpt, engines]);
   const loading = [wasmEngine, llamaEngine].map((engine) => engine.load(spec, () => {}));
   const loaded = await Promise.all(loading);
-  // Only the file's name is removed: llama.cpp keeps the content mapped. So no file remains, even if the processes are
-  // killed.
+  // Removes the file's name while llama.cpp keeps the content mapped. So no file remains, even if a process is killed.
   await rm(spec.path).catch(() => undefined);
   const [wasm, llama] = loaded.map((model) => new TimedModel(model, vocabSize)) as [TimedModel, TimedModel];
   const workloads = workloadsFor(Math.min(wasm.context, llama.context), wasm.generates && llama.generates);
@@ -103,11 +102,11 @@ class TimedModel {
     return Math.min(trialContext, this.#model.capacity.sequenceTokens);
   }
 
-  /** Runs a workload once; if `counts`, its time is recorded. */
+  /** Runs a workload once. Records its time if `counts` is true. */
   run(workload: Workload, counts: boolean): void {
     this.#makeRoom(workload);
     rest();
-    // An unmeasured decode step first, because it wakes the engine's threads.
+    // Runs an unmeasured decode step first, because it wakes the engine's threads.
     if (workload.tokensPerRow === 1) this.#step(workload);
     const startMs = performance.now();
     for (let step = 0; step < workload.steps; step++) this.#step(workload);

@@ -1,5 +1,5 @@
-// Engine trial: a short-lived process times both engines on an excerpt of the model. The result is recorded under the
-// machine, the settings and the tensor shapes, so that a similar model needs no trial.
+// Engine trial: a short-lived process times both engines on an excerpt of the model. The result is recorded with a key
+// made of machine, settings and tensor shapes, so a model with an equal key needs no trial.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -22,7 +22,6 @@ const budgetMs = 300;
 const trialLimitMs = 20_000;
 const stopMs = 1000;
 
-/** File of the trial records, and version of this program. */
 export interface TrialRecordOptions {
   /** Path of the record file; null: this user has no folder for it. */
   readonly path: string | null;
@@ -37,8 +36,8 @@ export interface TrialFindings {
 }
 
 /**
- * Returns the recorded speeds, or runs a new trial. Rejects like tryEngines; it also rejects for a day after a trial
- * that took too long.
+ * Returns the recorded speeds, or runs a new trial. Rejects in the same cases as tryEngines(), and for one day after a
+ * trial that timed out.
  */
 export async function findTrial(spec: ModelSpec, { path, version }: TrialRecordOptions): Promise<TrialFindings> {
   const key = await trialKey(spec, version);
@@ -48,7 +47,7 @@ export async function findTrial(spec: ModelSpec, { path, version }: TrialRecordO
     const message = `${known.failure} (the last trial was less than a day ago; the next is a day after it)`;
     throw new ServerError("timeout", message);
   }
-  // A write error is ignored: the next start then measures again.
+  // A write error is ignored, because the next start can measure again.
   const keep = async (found: TrialOutcome): Promise<void> => {
     if (path !== null) await keepRecord(path, key, found).catch(() => undefined);
   };

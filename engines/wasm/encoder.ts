@@ -28,14 +28,14 @@ export class WasmEncoder implements LoadedModel {
   readonly capabilities: Capabilities;
   readonly tokens: TokenClasses = { endOfGeneration: [] };
   readonly kv: KvCache;
-  /** Null: the text worker built its tokenizer from the same file, so there is no second vocabulary to verify. */
+  /** Null: this engine has no tokenizer. The text worker reads its vocabulary from the same file, so none is verified. */
   readonly tokenize = null;
   readonly #plan: PartitionPlan;
   readonly #pooler: Pooler;
   readonly #pass: PassDescriptor;
   readonly #passes: Passes;
   readonly #output: StepOutput;
-  /** Number of the first KV page, the same on each thread, that the next sequence of the pass gets. */
+  /** First KV page for the next sequence of the pass; all threads use the same page number. */
   #nextPage = 0;
 
   constructor({ plan, card, capacity, leader, helpers, abortFlag }: EncoderParts) {
@@ -118,7 +118,7 @@ export class WasmEncoder implements LoadedModel {
     this.#nextPage = 0;
   }
 
-  /** Runs the described pass and pools its rows. Row 0 of the pass is row `firstRow` of the batch. */
+  /** Runs the pass in the pass descriptor and pools its rows. Row 0 of the pass is row `firstRow` of the batch. */
   #runPass(firstRow: number): void {
     const pass = this.#pass;
     const { pooledLength } = this.capabilities;

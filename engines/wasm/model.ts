@@ -39,7 +39,7 @@ export class WasmModel implements LoadedModel {
   readonly tokens: TokenClasses;
   readonly kv: PagedKv;
   readonly adapters: WasmAdapters | null;
-  /** Null: the text worker built its tokenizer from the same file, so there is no second vocabulary to verify. */
+  /** Null: this engine has no tokenizer. The text worker reads its vocabulary from the same file, so none is verified. */
   readonly tokenize = null;
   readonly #pooler: Pooler;
   readonly #pass: PassDescriptor;

@@ -31,7 +31,7 @@ const lock = new TurnLock(1, memory);
 port.on("message", (path: string) => {
   readAhead(path);
   const adapter = load(path);
-  // Sent after the lock was released, because the receiver may rely on a free lock.
+  // Replies only after load() has released the lock, because the receiver may rely on a free lock.
   port.postMessage((adapter ? koffi.address(adapter) : 0n) satisfies AdapterAnswer);
 });
 
@@ -57,7 +57,7 @@ function readAhead(path: string): void {
     const buffer = new Uint8Array(readBytes);
     while (readSync(file, buffer) > 0);
   } catch {
-    // Ignored for the same reason.
+    // A read error is ignored, because the load will report it.
   } finally {
     closeSync(file);
   }

@@ -37,7 +37,8 @@ export class LlamaAdapters implements AdapterHost {
   unload(id: number): void {
     // Disposing the model has already freed its adapters.
     if (this.#context.isDisposed) return;
-    // A stale graph may still point to the adapter. It does no harm, because the graph is rebuilt before it is read.
+    // llama.cpp may keep a compute graph that points to the adapter. This is safe, because it rebuilds the graph before
+    // the next pass.
     if (id === this.#selected) this.select(0);
     this.#unused.push(this.#adapterOf(id));
     this.#adapters.delete(id);

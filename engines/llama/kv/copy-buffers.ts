@@ -1,5 +1,5 @@
-// Copy buffers: memory for saved sequence copies, with a limit, for KV caches whose copies are bytes. Buffers of
-// dropped copies are reused: the garbage collector would free buffers of hundreds of MiB too late.
+// Copy buffers: memory for saved copies of sequences, with a size limit. Used by KV caches that save a copy as bytes.
+// Buffers of dropped copies are reused, because the garbage collector would free buffers of hundreds of MiB too late.
 
 const leastStepBytes = 2 ** 20;
 
@@ -28,8 +28,8 @@ export class CopyBuffers {
   }
 
   /**
-   * Adds bytes allocated elsewhere to the total. Returns false and changes nothing if there is no room. A single copy
-   * always fits.
+   * Adds bytes allocated elsewhere to the total, and drops idle buffers to make room. Returns false if there is still no
+   * room. If the total is 0, any size is accepted.
    */
   count(lengthBytes: number): boolean {
     while (this.#bytes + lengthBytes > this.#limitBytes && this.#bytes > 0) {
@@ -41,15 +41,15 @@ export class CopyBuffers {
     return true;
   }
 
-  /** Subtracts bytes from the total: of a buffer allocated elsewhere, or of one that now has another owner. */
+  /** Subtracts the bytes of a buffer that was allocated elsewhere, or that now has another owner. */
   forget(lengthBytes: number): void {
     this.#bytes -= lengthBytes;
   }
 }
 
 /**
- * Rounds up in steps of 1/8 to 1/4 of the size, so that a slightly longer copy fits into the buffer of the previous
- * one.
+ * Rounds a size up to a multiple of 1/8 to 1/4 of itself, so that a slightly longer copy fits into the buffer of the
+ * previous copy.
  */
 function roundedUp(sizeBytes: number): number {
   const step = Math.max(2 ** (Math.floor(Math.log2(sizeBytes)) - 2), leastStepBytes);

@@ -53,13 +53,13 @@ export class StreamsKv implements SlotKv {
   readonly #shape: StateShape;
   readonly #slots: SlotMap;
   readonly #buffers: CopyBuffers;
-  /** Number of tokens in the KV cache, and of reserved blocks, by slot. */
+  /** For each slot: `#cached` is the number of tokens in the KV cache, `#blocks` the number of reserved blocks. */
   readonly #cached: Int32Array;
   readonly #blocks: Int32Array;
   #usedBlocks = 0;
   /**
-   * State of slot `#stateSlot` with `#stateTokens` tokens. All slots that copy a prefix of this slot use it. Slot -1 =
-   * none.
+   * Serialised state of slot `#stateSlot`, which had `#stateTokens` tokens. Other slots that copy a prefix of this slot
+   * are filled from it. `#stateSlot` is -1 if there is no state.
    */
   #state = new Uint8Array(0);
   #stateSize = 0;
@@ -178,7 +178,7 @@ export class StreamsKv implements SlotKv {
     return new SavedState(bytes, bytes.length, tokens, false);
   }
 
-  /** Puts the first `tokens` tokens of a state that holds `held` tokens into an empty slot. */
+  /** Restores the first `tokens` tokens of a saved state into an empty slot. The state has `held` tokens. */
   #fill(slot: number, bytes: Uint8Array, held: number, tokens: number): void {
     const id = this.#slots.acquire(slot);
     this.#context.writeState(id, bytes);

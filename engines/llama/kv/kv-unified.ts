@@ -1,8 +1,7 @@
-// KV cache with one pool of llama.cpp cells for all sequences: one native sequence per slot, spare ones for copies, and
-// the accounting of blocks. Sharing a prefix copies no cells; it only marks them as used by both sequences. This class
-// counts whole blocks, and each slot or copy that writes has its own block. llama.cpp counts single cells and shares
-// them one by one, so it never needs more cells than are counted here. A pass with reserved room therefore always finds
-// cells.
+// KV cache with one pool of llama.cpp cells for all sequences. Each slot and each saved copy is a native sequence.
+// Sharing a prefix copies no cells, because a cell can belong to several sequences. This class reserves whole blocks,
+// and a slot never writes to a shared block. llama.cpp allocates single cells, so it never needs more cells than this
+// class has reserved. A pass within its reservation therefore always finds free cells.
 import assert from "node:assert/strict";
 import type { Batch } from "../../batch.ts";
 import { PageTable, type SavedPages } from "../../decoding/kv/page-table.ts";
@@ -31,8 +30,8 @@ class SavedSequence {
 }
 
 /**
- * Returns the number of sequences to open a context for: one per slot, and one for exports. Copies use ids above these.
- * The pool can mark cells for such ids too, but states can be read only from ids below this number.
+ * Returns the number of native sequences to open a context for: one per slot, and one for exports. Saved copies use
+ * higher ids. llama.cpp can mark cells with any id, but it can read a state only from an id below this number.
  */
 export function nativeSequences(maxSequences: number, maxSequenceIds: number): number {
   return Math.min(maxSequences + 1, maxSequenceIds);
@@ -78,8 +77,8 @@ export class UnifiedKv implements SlotKv {
       const start = at(batch.position, row);
       const end = start + at(batch.length, row);
       if (start < this.#pages.length(slot)) this.#context.remove(slot, start);
-      // In a row with several logits, all tokens but the first of those with logits may be replaced later (rejected
-      // drafts).
+      // If a row wants logits of several tokens, the tokens after the first of them may be drafts. Rejected drafts are
+      // replaced later, so these tokens are not settled.
       const settled = end - Math.max(at(batch.logitsCount, row) - 1, 0);
       assert.ok(this.#pages.write(slot, start, end, settled), `no room was reserved for ${end} tokens of slot ${slot}`);
     }

@@ -1,11 +1,11 @@
-// State bytes: checks bytes that should be a sequence state by llama.cpp. The check rejects bytes that cannot be a
-// state of this model before native code reads them. After the header, llama.cpp itself checks each read.
+// State bytes: checks whether bytes can be a sequence state that llama.cpp wrote for this model, before native code
+// reads them. After the header, llama.cpp itself checks each read.
 
 /** First four bytes of a sequence state of the supported release. */
 const magic = 0xaf143cd8;
-/** Size of magic, sequence id and number of streams: 4 bytes each. */
+/** Size of the header in bytes: magic, sequence id and number of streams, 4 bytes each. */
 const headBytes = 12;
-/** Size of a cell's position, number of sequences and sequence id: 4 bytes each. */
+/** Bytes per cell in a state: position, number of sequences and sequence id, 4 bytes each. */
 const cellBytes = 12;
 
 export interface StateShape {
@@ -30,7 +30,8 @@ export function isState(bytes: Uint8Array, { streams, bytesPerToken, keepsAll }:
 }
 
 /**
- * Returns the number of cells in the sequence's stream. The streams before it are empty, and each is written as a zero.
+ * Returns the number of cells in the sequence's stream. Skips the streams before it, which are empty and written as
+ * zeros.
  */
 function cellCount(view: DataView, streams: number): number {
   for (let stream = 0; stream < streams; stream++) {

@@ -1,7 +1,7 @@
 // MTP feeder: after each step of the model, feeds the MTP heads with pairs of a token's hidden state and the token
-// after it. Called by the model, its KV cache and mtp.ts. The native sequence ids of the MTP context are slots. MTP
-// heads have KV cells in a context of their own, or they read those of the model (an assistant that shares the model's
-// memory). In the second case nothing is fed or removed.
+// after it. Called by the model, its KV cache and mtp.ts. In the MTP context, a slot number is the native sequence id.
+// The heads have their own KV cache, or they read the model's KV cache (an assistant that shares the model's memory).
+// If they read the model's KV cache, this class feeds and removes nothing.
 import type { Batch } from "../../batch.ts";
 import { NativeFloats } from "../native/memory/native-floats.ts";
 import type { NativeContext } from "../native/native-context.ts";
@@ -10,13 +10,13 @@ import { StatesBatch } from "./mtp-batch.ts";
 import { Trail, trailLength } from "./mtp-trail.ts";
 
 export interface HeadsParts {
-  /** Context of the model; the next field is that of the MTP heads. */
+  /** `target`: context of the model. `context`: context of the MTP heads. */
   readonly target: NativeContext;
   readonly context: NativeContext;
   readonly prediction: PredictionFunctions;
   /** Whether the MTP heads read the model's KV cache instead of having their own. */
   readonly sharesMemory: boolean;
-  /** Whether the MTP weights are a separate file, and thus a model to free. */
+  /** Whether the MTP weights were loaded from a separate file, as a model that must be freed. */
   readonly ownsModel: boolean;
   /** Number of floats in a hidden state. */
   readonly width: number;
@@ -28,7 +28,7 @@ export interface HeadsParts {
   readonly maxOutputs: number;
 }
 
-/** Tokens with the hidden states to feed them with; the tokens begin at index `from`, the states at row `row`. */
+/** Tokens and their hidden states. The tokens begin at index `from` of `tokens`, the states at row `row` of `states`. */
 interface Pairs {
   readonly tokens: Int32Array;
   readonly from: number;
@@ -40,7 +40,7 @@ interface Pairs {
 export class HeadsFeeder {
   /** Tokens of the next MTP pass. */
   readonly batch: StatesBatch;
-  /** 1: tokens that are fed only as context also get an output in their pass. */
+  /** 1 if tokens that are fed only as context also get an output in their pass; else 0. */
   fedOutput = 0;
   readonly #parts: HeadsParts;
   readonly #trails: readonly Trail[];
@@ -73,7 +73,7 @@ export class HeadsFeeder {
     return this.#trails[slot] as Trail;
   }
 
-  /** Adds the tokens of a slot's trail that have not been fed yet to the MTP pass. */
+  /** Adds the waiting tokens of a slot (its trail) to the MTP pass. */
   catchUp(slot: number): void {
     const trail = this.trailOf(slot);
     const { tokens, states, base, count } = trail;
@@ -87,7 +87,7 @@ export class HeadsFeeder {
   }
 
   /**
-   * Runs the MTP pass. If there is no room for it, returns false and drops everything that the MTP heads have been fed.
+   * Runs the MTP pass. If no KV cell is free, returns false and drops all tokens that the MTP heads have been fed.
    */
   decode(): boolean {
     const hasRoom = this.#parts.context.tryDecode(this.batch.view);
@@ -106,7 +106,7 @@ export class HeadsFeeder {
     this.trailOf(slot).forget();
   }
 
-  /** Shares the fed tokens of slot `from`, at most `tokens`, with the empty slot `to`. */
+  /** Shares at most `tokens` fed tokens of slot `from` with the empty slot `to`. */
   copyPrefix(from: number, to: number, tokens: number): void {
     const held = this.save(from, to);
     this.#resume(to, Math.min(held, tokens), tokens);
@@ -124,7 +124,7 @@ export class HeadsFeeder {
   }
 
   /**
-   * Shares the first `held` fed tokens of the native sequence `id` with an empty slot that will have `tokens` tokens.
+   * Shares the first `held` fed tokens of the native sequence `id` with an empty slot, which will have `tokens` tokens.
    */
   restore(slot: number, id: number, held: number, tokens: number): void {
     this.#parts.context.share(id, slot, held);
@@ -136,7 +136,7 @@ export class HeadsFeeder {
   }
 
   /**
-   * Resumes a slot that has `tokens` tokens, of which the first `held` have been fed. If some were not fed, drops the
+   * Continues a slot that has `tokens` tokens, of which the first `held` have been fed. If some were not fed, drops the
    * slot's MTP context, because the fed tokens must not have a gap.
    */
   #resume(slot: number, held: number, tokens: number): void {
@@ -161,8 +161,8 @@ export class HeadsFeeder {
       trail.append(batch.tokens, offset, states, place, length);
       return;
     }
-    // In a row with several logits, all tokens but the first of those with logits may be replaced later, so they stay
-    // in the trail.
+    // If a row wants logits of several tokens, the tokens after the first of them may be drafts. Rejected drafts are
+    // replaced later, so these tokens wait in the trail.
     const kept = Math.min(Math.max(at(batch.logitsCount, row), 1), trailLength, length);
     const settled = length - kept;
     this.catchUp(slot);
@@ -173,7 +173,7 @@ export class HeadsFeeder {
     trail.append(batch.tokens, offset + settled, states, place + settled, kept);
   }
 
-  /** Starts to follow a slot at `position` and discards its earlier trail. */
+  /** Discards a slot's trail and begins a new one at `position`. */
   #begin(slot: number, position: number): void {
     const trail = this.trailOf(slot);
     const isCut = trail.count > 0 && position <= trail.base;

@@ -1,11 +1,11 @@
-// MTP KV: repeats each operation on the model's KV cache in the MTP context. Exported copies do not contain the MTP
-// part.
+// MTP KV: the model's KV cache, which repeats each of its operations in the MTP context. Exported copies do not contain
+// the MTP part.
 import type { SavedKv } from "../../engine.ts";
 import { UnifiedKv, type UnifiedOptions } from "../kv/kv-unified.ts";
 import type { NativeContext } from "../native/native-context.ts";
 import type { HeadsFeeder } from "./mtp-feeder.ts";
 
-/** The MTP part of a copy. */
+/** Part of a saved copy that is in the MTP context. */
 interface MtpCopy {
   readonly id: number;
   readonly tokens: number;

@@ -28,7 +28,7 @@ const sharingAssistant = "gemma4-assistant";
 const sharingTarget = "gemma4";
 const sharingTrainedTokens = 4;
 
-/** Maximum number of outputs per sequence in an MTP pass: its newest token, and some of the tokens before it. */
+/** Maximum number of outputs per sequence in an MTP pass: for the newest token and some tokens before it. */
 const outputsPerSequence = 4;
 
 export interface HeadsRequest {

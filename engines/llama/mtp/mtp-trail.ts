@@ -1,19 +1,16 @@
 // MTP trail: the model's hidden states of a sequence's newest tokens, kept between steps. An MTP head is fed pairs of a
-// state and the token after it. The newest token is unknown, or not verified, until the next step, so these states have
-// to wait. This class only stores them; mtp-feeder.ts feeds the heads.
+// state and the token after it. Until the next step, the token after a new state is unknown or an unverified draft, so
+// the newest states wait here. This class only stores them; mtp-feeder.ts feeds the heads.
 
 /** Maximum number of states kept per sequence; older ones are fed immediately. */
 export const trailLength = 32;
 
 export class Trail {
   readonly width: number;
-  /**
-   * Position up to which tokens have been fed, inclusive. The states of the `count` tokens from this position on are
-   * kept.
-   */
+  /** Position of the last fed token. The trail keeps the state of this token and of the tokens after it, `count` in all. */
   base = -1;
   count = 0;
-  /** States of the kept tokens: that of token base + i begins at i * width. Its token id is `tokens[i]`. */
+  /** States of the kept tokens. The state of the token at position base + i begins at i * width; its id is tokens[i]. */
   readonly states: Float32Array;
   readonly tokens = new Int32Array(trailLength);
 
@@ -55,7 +52,7 @@ export class Trail {
     return this.count + count <= trailLength;
   }
 
-  /** Appends `count` tokens, `tokens` from index `from` on, with their states, rows of `states` from `stateRow` on. */
+  /** Appends `count` tokens and their states, from index `from` of `tokens` and row `stateRow` of `states` on. */
   append(tokens: Int32Array, from: number, states: Float32Array, stateRow: number, count: number): void {
     const { width } = this;
     this.states.set(states.subarray(stateRow * width, (stateRow + count) * width), this.count * width);

@@ -1,6 +1,6 @@
-// MTP drafting with heads run by llama.cpp. From the newest token and the state before it, a head computes the next
-// token and a new state; the following draft token is computed from these. Called by the drafter. mtp-feeder.ts tracks
-// what the heads have been fed.
+// MTP drafting with heads run by llama.cpp. From the newest token and the hidden state before it, a head computes the
+// next token and a new state; from these two it computes the draft token after that. Called by the drafter.
+// mtp-feeder.ts tracks which tokens the heads have been fed.
 import type { DraftTarget, MtpHeads } from "../../engine.ts";
 import { NativeFloats } from "../native/memory/native-floats.ts";
 import { HeadsFeeder, type HeadsParts } from "./mtp-feeder.ts";
@@ -9,7 +9,7 @@ export class LlamaHeads implements MtpHeads {
   readonly trainedTokens: number;
   readonly feeder: HeadsFeeder;
   readonly #parts: HeadsParts;
-  /** Indices of the targets in the current drafting pass; the next array has their rows among its outputs. */
+  /** `#drafting`: indices of the targets in the current drafting pass. `#rows`: output row of each of these targets. */
   readonly #drafting: Int32Array;
   readonly #rows: Int32Array;
   readonly #states = new NativeFloats();
@@ -35,8 +35,8 @@ export class LlamaHeads implements MtpHeads {
     this.#catchUpAll(targets, depths);
     let drafting = this.#addNewest(targets, depths);
     while (drafting > 0 && this.feeder.decode()) drafting = this.#choose(targets, depths, drafting, choose);
-    // Removes the drafted tokens and the newest token. The newest token is fed again later, because the next step
-    // completes the pair of state and token at its position.
+    // Removes the drafted tokens and the newest token. The next step adds the newest token to the trail, so it is fed
+    // again later.
     for (const { slot, total } of targets) if (this.follows(slot, total)) this.feeder.remove(slot, total - 1);
   }
 
@@ -49,9 +49,9 @@ export class LlamaHeads implements MtpHeads {
   }
 
   /**
-   * Feeds the pending trails of the targets. They share a pass with the first drafted tokens if every token of that
-   * pass can have an output; otherwise they get their own pass. The reason is that, for a pass with tokens without
-   * output, some architectures return the states of its first tokens.
+   * Feeds the waiting tokens of all targets. They are fed in the pass that drafts the first tokens if every token of that
+   * pass can have an output. Otherwise they are fed in an earlier pass without outputs, because some architectures return
+   * wrong states for a pass in which only some tokens have outputs.
    */
   #catchUpAll(targets: readonly DraftTarget[], depths: Int32Array): void {
     let pending = 0;
@@ -62,7 +62,7 @@ export class LlamaHeads implements MtpHeads {
       if (at(depths, i) === 0 || !trail.reaches(target.total - 1)) continue;
       trail.cut(target.total - 1);
       pending += trail.count;
-      // Removes rejected drafts from the model's cache, because an assistant that reads this cache must not use them.
+      // Removes rejected drafts from the model's KV cache, because the assistant reads that cache.
       if (this.#parts.sharesMemory) this.#parts.target.remove(target.slot, target.total - 1);
     }
     const joins = pending <= Math.min(this.#parts.maxOutputs, this.feeder.batch.room);
@@ -113,8 +113,7 @@ export class LlamaHeads implements MtpHeads {
       (target.draft as Int32Array)[target.draftCount++] = token;
       if (target.draftCount >= at(depths, index)) continue;
       this.feeder.batch.setStates(states, row, 1);
-      // An assistant that reads the model's cache always uses the position at the cache's end, independent of the draft
-      // position.
+      // An assistant that reads the model's KV cache uses the position at the end of that cache for all draft tokens.
       const position = target.total - 1 + (sharesMemory ? 0 : target.draftCount);
       this.#rows[drafting] = this.feeder.batch.view.count;
       this.feeder.batch.view.add(token, position, target.slot, 1);

@@ -102,8 +102,8 @@ export interface LlamaFunctions {
   getMemory(context: Pointer): Pointer;
   memoryRemove(memory: Pointer, sequence: number, from: number, to: number): boolean;
   /**
-   * A range that is not the whole sequence is allowed only if sequences share one pool of cells; otherwise it ends the
-   * process.
+   * Copies tokens `from` to `to` of a sequence to another sequence. If sequences do not share one pool of cells, only a
+   * whole sequence may be copied; any other range ends the process.
    */
   memoryCopy(memory: Pointer, source: number, target: number, from: number, to: number): void;
   stateSize(context: Pointer, sequence: number): bigint | number;

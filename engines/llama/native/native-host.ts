@@ -1,6 +1,6 @@
-// Native host: finds out which GPU this machine has for the llama engine, and whether llama.cpp's libraries load. The
-// calling process needs this before an engine is chosen, and must not map native code. So a short-lived child process
-// finds out, with a time limit.
+// Native host: finds the GPU that the llama engine can use, and checks whether llama.cpp's libraries load. The caller
+// needs this result to choose an engine, but must not map native code. So a short-lived child process with a time limit
+// does the check.
 import { readdirSync } from "node:fs";
 import { toErrorRecord } from "../../../runtime/errors.ts";
 import { spawnPlace } from "../../../runtime/thread/place.ts";

@@ -1,5 +1,5 @@
-// Prebuilt llama.cpp libraries for the CPU, opened without node-llama-cpp. Importing it, and its check of the libraries
-// in a child process, takes one second.
+// Opens the prebuilt llama.cpp libraries for the CPU without node-llama-cpp. This saves one second at start, because
+// node-llama-cpp is slow to import and first tests the libraries in a child process.
 import { readdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, dirname, join } from "node:path";
@@ -20,7 +20,7 @@ export function openPrebuilt(log: Pointer): boolean {
   let llama: LibraryHandle;
   let ggml: LibraryHandle;
   try {
-    // Loading one of them also maps the other, so either both load or neither does.
+    // Opening either library also maps the other, so either both load or neither does.
     llama = load("llama");
     ggml = load("ggml");
   } catch {

@@ -21,10 +21,7 @@ export interface NativeDevice {
   readonly availableBytes: number;
 }
 
-/**
- * Loads the libraries and describes the GPU. Rejects if the libraries do not load; the engine could not load them
- * either.
- */
+/** Loads the libraries and describes the GPU. Rejects if they do not load, because the engine could not load them. */
 export async function start({ init }: PlaceContext<NativeProbe>): Promise<NativeFindings> {
   const library = await openLibrary(init.useGpu);
   const names = init.useGpu ? await library.gpuNames() : [];

@@ -19,8 +19,8 @@ const cpuDevice = 0;
 const polling = 0;
 
 /**
- * Binds the functions that create and free thread pools. They are in the library for this machine's CPU, whose name
- * only `ggml` knows, so their addresses are requested from `ggml`.
+ * Binds the functions that create and free thread pools. Their addresses are requested from `ggml`, because only ggml
+ * knows which variant of its CPU library it has chosen for this machine.
  */
 export function bindThreadPools(ggml: LibraryHandle, ggmlBase: LibraryHandle): StartThreads {
   const { threadPoolParams } = structsV050();

@@ -5,8 +5,8 @@
 export type Side = 0 | 1;
 
 /**
- * Index of the word that names the side which has to wait if both want the lock. The words 0 and 1 are 1 while that
- * side has the lock or waits for it.
+ * Index of the word that names the side that must wait if both want the lock. Words 0 and 1 belong to the sides: a word
+ * is 1 while its side has the lock or waits for it.
  */
 const waitingSide = 2;
 const words = 3;
@@ -40,14 +40,14 @@ export class TurnLock {
 
   release(): void {
     Atomics.store(this.#words, this.#own, 0);
-    // Changing this word wakes the other side, even if it is only about to start waiting.
+    // The other side waits for this word to change. If it has not started to wait yet, the change prevents the wait.
     Atomics.store(this.#words, waitingSide, this.#own);
     Atomics.notify(this.#words, waitingSide);
   }
 
   /**
-   * Requests the lock, and names this side as the one that waits. If the other side asked before, it may be waiting for
-   * exactly this change, and goes first.
+   * Requests the lock, and names this side as the one that must wait if both want the lock. If the other side asked
+   * earlier, it gets the lock first; it may already be waiting for this change, so it is notified.
    */
   #ask(): void {
     Atomics.store(this.#words, this.#own, 1);

@@ -1,6 +1,6 @@
-// Adapter arena: allocates the parts of the threads' memories that adapters occupy. A block has the same address in the
-// memories of all threads, so one list of free blocks is enough. The first block that is large enough is used; adjacent
-// free blocks are merged. Pure: the caller grows the memories.
+// Adapter arena: allocates blocks for adapters in the memories of the compute threads. A block has the same address in
+// all these memories, so one list of free blocks is enough. Allocation is first fit, and adjacent free blocks are
+// merged. This class only computes addresses; its caller grows the memories.
 
 interface Range {
   readonly from: number;

@@ -1,7 +1,8 @@
 // Adapter file: reads the header of a prepared adapter (engines/files/lora/prepared-adapter.ts) and finds the site of
-// each pair of matrices A and B. The server wrote the file for this model, so any mismatch is an error. A pair for a
-// matrix without a site (sites.ts) is rejected, and the error names the matrix. If a tensor consists of several
-// matrices, its pair becomes one pair per matrix: these pairs share A, and each has its own rows of B.
+// each pair of LoRA matrices A and B. A site is a group of model matrices with the same input (sites.ts). The server
+// wrote the file for this model, so any mismatch is an error. If a matrix has no site, the error names the matrix. If a
+// tensor consists of several matrices, its pair becomes one pair per matrix. These pairs share A, and each has its own
+// rows of B.
 import { ServerError } from "../../../runtime/errors.ts";
 import { readTensorTable, type TensorInfo, tensorTypes } from "../../files/gguf/tensors.ts";
 import type { AdapterRanks } from "../plan/mixture.ts";
@@ -79,7 +80,7 @@ function checkTensor(
   throw loadFailed(`has "${name}" as ${type} ${tensor.shape.join(" x ")}; expected F16 ${columns} x ${rows}`);
 }
 
-/** Returns the description of some rows of B as a tensor. */
+/** Returns a tensor description of `rows` rows of B, from row `firstRow` on. */
 function rowsOf(b: TensorInfo, firstRow: number, rows: number): TensorInfo {
   const [rank = 1, allRows = 1] = b.shape;
   const bytes = b.bytes / allRows;

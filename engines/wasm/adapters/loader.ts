@@ -1,5 +1,5 @@
-// Adapter loader: the handle, on the model's thread, of the thread that loads adapters. That thread is started with the
-// first adapter, and restarted if it has ended.
+// Adapter loader: controls the thread that loads adapters; used on the model's thread. The first load starts the
+// loading thread. If that thread has ended, the next load starts a new one.
 import { Worker } from "node:worker_threads";
 import { type ErrorRecord, fromErrorRecord } from "../../../runtime/errors.ts";
 import type { PartitionPlan } from "../plan/partition-plan.ts";

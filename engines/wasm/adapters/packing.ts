@@ -2,9 +2,9 @@
 // threads while these threads compute. It writes only into the block of the new adapter, which no thread reads yet.
 // Runs on the loader thread.
 //
-// A value is stored as a 16-bit integer, to be multiplied by a factor. 32767 stands for the largest magnitude in the
-// value's row of A or column of B. This is finer than the F16 source wherever it matters, and each rank needs only one
-// scale.
+// A value of A or B is stored as a 16-bit integer. In each row of A and each column of B, the largest magnitude becomes
+// 32767, so values near it are more precise than in the F16 source. Each rank has one scale, which is the product of
+// the scales of its row of A and its column of B.
 import { closeSync, openSync, readSync } from "node:fs";
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import { halfValues } from "../../files/lora/half-floats.ts";
@@ -64,7 +64,7 @@ export function packAdapter(
   for (const file of files) packFile(file, ranksBefore, blocks);
 }
 
-/** Packs one file after the ranks of previous files (`ranksBefore`), and adds the file's ranks to these counts. */
+/** Packs one file. Its ranks follow the ranks of previous files, counted in `ranksBefore`, and are added to the count. */
 function packFile({ path, pairs }: AdapterFile, ranksBefore: readonly number[][], blocks: readonly Block[]): void {
   const descriptor = openSync(path, "r");
   try {
@@ -82,8 +82,8 @@ function packFile({ path, pairs }: AdapterFile, ranksBefore: readonly number[][]
 }
 
 /**
- * Where to pack a pair: site number, number of the matrix in the site, and number of the matrix's ranks that previous
- * files take.
+ * Matrix that a pair changes: number of the site, and number of the matrix in the site. `ranksBefore` is the number of
+ * ranks that previous files have packed for this matrix.
  */
 interface PairTarget {
   readonly number: number;
@@ -129,8 +129,8 @@ function packRow(values: Float32Array, factor: number, out: Int16Array, address:
 }
 
 /**
- * Packs B's values for the thread's rows of a matrix. There is one factor per rank; the ranks are numbered from
- * `firstRank` on.
+ * Packs B's values for the thread's rows of a matrix. Each rank has its own factor; the first one belongs to rank
+ * `firstRank`.
  */
 function packColumns(
   b: Float32Array,

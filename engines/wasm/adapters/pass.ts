@@ -1,7 +1,7 @@
-// Adapter pass: the adapters' part of a pass on one compute thread. Before the products of a site, the thread
-// multiplies its share of A's rows by the inputs of these products. In a mixture, the results are then multiplied by
-// the adapter weights. All threads gather the results, and each thread adds B times the results to its own rows. A pass
-// without adapters skips all of this.
+// Adapter pass: the adapters' part of a pass on one compute thread. It works site by site; a site is a group of
+// matrices with the same input (sites.ts). Before the products of a site, the thread multiplies its share of A's rows
+// by this input. In a mixture, the results are then multiplied by the adapter weights. All threads gather the results,
+// and each thread adds B times the results to its own rows. A pass without adapters skips all of this.
 
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { MixtureWeights } from "../mixture/weights.ts";
@@ -12,18 +12,18 @@ import { rankShare, siteBytes } from "./layout.ts";
 import { type AdapterSite, adapterSites, siteMatrices } from "./sites.ts";
 
 const floatBytes = 4;
-/** Number of integers of a group: address, start in the token list, number of tokens. */
+/** Number of integers of a group: adapter address, start in the token list, number of tokens. */
 const groupInts = 3;
 
 /** Addresses of the scratch memory for adapters in the thread's memory. */
 export interface AdapterScratch {
   /**
-   * Addresses of an AdapterList (groups, then the list of tokens): one for all tokens of the pass, one for its output
-   * tokens.
+   * Addresses of two AdapterLists (groups, then the list of tokens). `tokens` is for all tokens of the pass, `outputs`
+   * only for its output tokens.
    */
   readonly tokens: number;
   readonly outputs: number;
-  /** Results of A of each thread, `slabBytes` apart. */
+  /** Address of the slabs, one per thread, with the thread's products of A. They are `slabBytes` apart. */
   readonly slabs: number;
   readonly slabBytes: number;
   /** Scratch memory of addAdapters(): the ranks of one matrix for two tokens. */
@@ -60,8 +60,8 @@ export interface AdapterPassParts {
   /** Exchanges the slabs of `scratch` between the threads. */
   readonly allGather: AllGather;
   /**
-   * Adapter weights of a mixture, whose stacked adapter is the only adapter of all rows; null if the model is no
-   * mixture.
+   * Adapter weights of a mixture (X-LoRA); null if the model is no mixture. All rows of a mixture use one stacked
+   * adapter.
    */
   readonly weights: MixtureWeights | null;
 }
@@ -82,8 +82,8 @@ export class AdapterPass {
   readonly #addresses: Int32Array;
   #groupCount = 0;
   /**
-   * State of the current site: the list that its input rows belong to, and the number of floats per input row in a slab
-   * (the largest share of A's rows in any thread).
+   * For the current site: `#list` has its input rows, and `#width` is the number of floats per input row in a slab. The
+   * width is the largest share of A's rows in any thread.
    */
   #list: AdapterList;
   #width = 0;
@@ -202,7 +202,7 @@ class AdapterList {
   }
 
   /**
-   * Lists those of the first `count` rows whose token has a group. Row i belongs to token tokens[i], or to token i if
+   * Lists the rows, among the first `count`, whose token has a group. Row i belongs to token tokens[i], or to token i if
    * `tokens` is null.
    */
   fill(addresses: Int32Array, groupCount: number, groupOf: Int32Array, tokens: Int32Array | null, count: number): void {

@@ -44,7 +44,7 @@ function sitesOf(step: DividedStep): AdapterSite[] {
   }
 }
 
-/** Creates the site of these products, which may be divided separately or together. */
+/** Creates the site of these products. One element of `divided` may have several matrices: queries, keys and values. */
 function site(divided: readonly (readonly Share[])[]): AdapterSite {
   const found = divided.flatMap((shares) =>
     [...new Set(shares.flatMap(({ pieces }) => pieces.map(({ matrix }) => matrix)))].map((matrix) => ({

@@ -76,8 +76,8 @@ export class PagedKv implements KvCache {
   }
 
   /**
-   * Makes the copies that the page table has requested. They can be made immediately, because nothing is written
-   * between steps, so a shared page still has the content that it had when it was shared.
+   * Makes the page copies that the page table has requested. Nothing is written between steps, so a shared page still has
+   * the content that it had when the copy was requested.
    */
   #makeCopies(): void {
     const { copies } = this.#table;

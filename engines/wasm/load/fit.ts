@@ -21,7 +21,7 @@ export interface WasmModelFile {
 /** Minimum context that is useful for a sequence, in tokens. */
 const leastContext = 1024;
 
-/** Bytes of weights and KV cache per thread. A WebAssembly memory has at most 4 GiB; the rest is scratch. */
+/** Maximum bytes of weights and KV cache per thread. A WebAssembly memory has at most 4 GiB; the rest is scratch. */
 const weightBytesPerThread = 3.75 * 2 ** 30;
 
 /** Returns the bytes of all weights in the file. */
@@ -77,8 +77,8 @@ export async function wasmRefusal(
 }
 
 /**
- * Returns the bytes of the requested KV cache. Without a request in bytes or tokens, it is the smallest useful cache: a
- * short context for every sequence. Elements have 16 bits.
+ * Returns the bytes of the KV cache that was requested in bytes or tokens. Without such a request, returns the bytes of
+ * the smallest useful cache: a short context for every sequence. Elements are assumed to have 16 bits.
  */
 function leastKvBytes(
   { maxSequences, kvBudget }: Pick<ModelSpec, "maxSequences" | "kvBudget">,

@@ -86,7 +86,7 @@ export interface KernelExports {
     k: number,
     epsilon: number,
   ): void;
-  /** Computes target[i][c] = source[i][c], for n rows of `columns` floats. addRows() computes += in place of =. */
+  /** Copies n rows of `columns` floats to `target`. addRows() adds them to the rows at `target`. */
   copyRows(
     source: number,
     sourceStride: number,
@@ -190,10 +190,10 @@ export interface KernelExports {
   ): void;
 
   /**
-   * Multiplies A of each adapter of a pass by the inputs of its tokens. The input of a token is a row of `k` floats at
-   * x + 4 * stride * token. Each adapter has a group of three i32: address of its site table, start of its tokens in
-   * the list `tokens`, and number of its tokens. `site` is the byte offset of the site in each table;
-   * adapters/layout.ts defines the entry. For list entry i, the products with this thread's rows of A are written at
+   * Multiplies A of each adapter of a pass by the inputs of the tokens that use the adapter. The input of a token is a
+   * row of `k` floats at x + 4 * stride * token. Each adapter has a group of three i32: address of its site table, start
+   * of its tokens in the list `tokens`, and number of its tokens. `site` is the byte offset of the site in each table;
+   * adapters/layout.ts defines the table. For list entry i, the products with this thread's rows of A are written at
    * out + 4 * i * width. Returns `width`, which is the same in all threads; it is 0 if no adapter changes anything at
    * the site.
    */
@@ -208,9 +208,9 @@ export interface KernelExports {
     out: number,
   ): number;
   /**
-   * Multiplies B by the outputs of reduceAdapters() of all threads and adds the products to y. The outputs are in slabs
-   * `reducedBytes` apart. The result is added to this thread's `rows` rows (a multiple of 16) of matrix number `matrix`
-   * of a site: y[token * stride + r] += sum over ranks. `scratch` has room for the ranks of two tokens.
+   * Multiplies B by the outputs of reduceAdapters() of all threads, which are in slabs `reducedBytes` apart. The products
+   * belong to matrix number `matrix` of a site, and to this thread's `rows` rows (a multiple of 16). They are added to y:
+   * y[token * stride + r] += sum over ranks. `scratch` has room for the ranks of two tokens.
    */
   addAdapters(
     site: number,

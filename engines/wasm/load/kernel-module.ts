@@ -17,7 +17,7 @@ declare const WebAssembly: {
 
 /** The part of a WebAssembly.Memory used here. */
 export interface KernelMemory {
-  /** Buffer of the memory's current length. */
+  /** Buffer that covers the current length of the memory. */
   readonly buffer: SharedArrayBuffer;
   /** Grows the memory by `pages` pages of 64 KiB. The memory is shared, so it grows for all threads that use it. */
   grow(pages: number): number;

@@ -52,7 +52,7 @@ export async function loadWeights(
   }
 }
 
-/** Packs a piece's rows. In a stack of matrices, `index` selects the matrix. */
+/** Packs a piece's rows. If the tensor is a stack of matrices (experts), `index` selects the matrix. */
 function packPiece(reader: Reader, piece: Piece, index: number, memory: ThreadMemory, kernels: KernelExports): void {
   const { name, tensor, columns, rows } = piece.matrix;
   const bytes = rowBytes(tensor);
@@ -83,8 +83,8 @@ function loadFloats(reader: Reader, tensor: TensorInfo, from: number, target: nu
 }
 
 /**
- * Reads parts of tensors. The reads are synchronous, because an asynchronous read would take as long as reading a small
- * tensor.
+ * Reads parts of tensors. The reads are synchronous, because scheduling an asynchronous read takes as long as reading a
+ * small tensor.
  */
 class Reader {
   /** File descriptors by file number. A file is opened when it is first read. */

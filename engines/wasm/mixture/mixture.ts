@@ -26,7 +26,7 @@ export interface LoadedMixture {
   readonly digest: string;
 }
 
-/** What the leader needs to run a mixture. All adapters are stacked into one, which every row uses. */
+/** Data that the leader needs to run a mixture. All adapters are stacked into one, which every row uses. */
 export interface MixtureParts {
   /** Address of the stacked adapter; it is the same in the memories of all threads. */
   readonly address: number;
@@ -80,7 +80,7 @@ export function classifierViews(
   return classifier.map(({ rows, columns }) => ({ weight: take(rows * columns), bias: take(rows) }));
 }
 
-/** Checks that the classifier fits the model. Returns the number of layers in its outputs. */
+/** Checks that the classifier fits the model. Returns the number of model layers that it outputs adapter weights for. */
 function checkClassifier({ adapters, classifier, layerwise }: MixtureSpec, width: number): number {
   let columns = width;
   for (const [i, layer] of classifier.entries()) {

@@ -1,7 +1,7 @@
-// Row plan of a mixture: the order in which the rows of a step are computed, and which rows need the first pass. All
-// rows need it, unless the mixture lets slots keep their adapter weights after some tokens. Rows with kept weights are
-// computed last, so the rows that need the first pass are at the start of every pass. The model calls begin() before
-// each step.
+// Row plan of a mixture: the order in which the rows of a step are computed, and which rows need the first pass, which
+// computes adapter weights. All rows need it, unless the mixture lets slots keep their weights after some tokens. Rows
+// with kept weights are computed last, so the rows that need the first pass are at the start of every pass. The model
+// calls begin() before each step.
 import type { Batch } from "../../batch.ts";
 
 /** Value of #fed for a slot whose prompt is not complete. */
@@ -13,7 +13,7 @@ export class RowPlan {
   /** Number of tokens after which a sequence keeps its weights; see MixtureSpec.keptAfter. */
   readonly #keptAfter: number | null;
   /**
-   * For each slot: the number of single tokens computed after its prompt, counted up to the first with kept weights.
+   * For each slot: number of one-token rows computed after its prompt. Counting stops at the first row with kept weights.
    */
   readonly #fed: Int32Array;
   /** For each row of the batch: the values of hasKept() and keeps(). */
@@ -48,8 +48,8 @@ export class RowPlan {
 
   #feed(batch: Batch, row: number, keptAfter: number): void {
     const slot = batch.slot[row] as number;
-    // A model that keeps weights neither copies nor restores slots, so the content of a slot always begins with a row
-    // at position 0.
+    // Position 0 is always the start of a new sequence, because a model that keeps weights neither copies nor restores
+    // slots.
     const before = batch.position[row] === 0 ? inPrompt : (this.#fed[slot] as number);
     // Any row of a prompt may want logits. The prompt is complete when a row with a single token follows a row that
     // wants logits.

@@ -1,6 +1,6 @@
 // Mixture weights on one compute thread: the weight of each adapter for each token. They are computed from the
-// classifier's outputs. Between the two products (A, then B) of the stacked adapter, they are multiplied with this
-// thread's results of A. All threads compute the same weights.
+// classifier's outputs. This thread's products of A of the stacked adapter are multiplied by the weights before they
+// are multiplied by B. All threads compute the same weights.
 import { stackedRanks } from "../adapters/file.ts";
 import { layOutAdapter, type SiteLayout } from "../adapters/layout.ts";
 import type { AdapterSite } from "../adapters/sites.ts";
@@ -80,7 +80,7 @@ export class MixtureWeights {
   }
 
   /**
-   * Computes the weights from the classifier's outputs, and keeps them for the slots that want it. Called at the end of
+   * Computes the weights from the classifier's outputs, and stores them for slots that keep weights. Called at the end of
    * the first pass. `outputs` is the address of the outputs, token by token.
    */
   take(outputs: number): void {
@@ -98,9 +98,9 @@ export class MixtureWeights {
   }
 
   /**
-   * Multiplies the results of A at a site by the adapter weights. There are `count` rows from `reduced` on, `width`
-   * floats apart. They belong to the tokens of the pass or, at the output site, to its output tokens. All rows of a
-   * mixture use the adapter, so row i belongs to token i or to output token i.
+   * Multiplies the results of A at a site by the adapter weights. The results have `count` rows, from `reduced` on,
+   * `width` floats apart. All rows of a mixture use the adapter, so row i belongs to token i, or at the output site to
+   * output token i.
    */
   apply(site: number, reduced: number, count: number, width: number): void {
     const weightOf = this.#weightOf[site] as Int32Array;
@@ -170,7 +170,7 @@ export class MixtureWeights {
 }
 
 /**
- * Returns the index of the weight of each of this thread's rows of A. Padding rows of a tile may have any index,
+ * Returns, for each row of A on this thread, the index of the row's weight. Padding rows of a tile may have any index,
  * because their products are 0.
  */
 function weightOfRows(

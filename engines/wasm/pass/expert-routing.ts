@@ -4,8 +4,8 @@
 import type { Hyperparameters } from "../graph/shape.ts";
 
 /**
- * Maximum number of scratch rows for the inner states of the experts; a single token may exceed it. A small number of
- * tokens per expert is the most efficient.
+ * Maximum number of scratch rows for the inner states of the experts; a single token may exceed it. The limit is small,
+ * because experts are computed most efficiently with a few tokens each.
  */
 const mostRows = 1024;
 

@@ -1,6 +1,5 @@
-// Passes: runs the described pass on all compute threads of a model. It throws if a thread has ended, the model is
-// being unloaded, or an earlier pass failed. The model fills the pass descriptor beforehand. The leader is thread 0 of
-// the group.
+// Passes: runs a pass on all compute threads of a model. The model fills the pass descriptor beforehand. A pass throws
+// if a thread has ended, the model is being unloaded, or an earlier pass failed. The leader is thread 0 of the group.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Batch } from "../../batch.ts";
 import type { ComputeThread } from "../threads/compute-thread.ts";
@@ -26,7 +25,7 @@ export class Passes {
     if (this.#broken) throw this.#broken;
   }
 
-  /** Runs the described pass; the results are complete on return. */
+  /** Runs the pass in the pass descriptor; the results are complete on return. */
   run(): void {
     this.#checkAborted();
     this.#leader.group.startPass();
@@ -62,7 +61,7 @@ export class Passes {
   }
 }
 
-/** Checks that all tokens are in the vocabulary, because other tokens would read unrelated memory. */
+/** Checks that all tokens are in the vocabulary, because any other id would make the kernels read unrelated memory. */
 export function checkTokens(batch: Batch, vocabSize: number): void {
   for (let i = 0; i < batch.tokenCount; i++) {
     const token = batch.tokens[i] as number;

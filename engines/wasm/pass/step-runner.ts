@@ -26,7 +26,7 @@ export interface StepParts {
   readonly adapters: AdapterPass | null;
 }
 
-/** Numbers by which the kernels identify activations. */
+/** Numbers by which the kernels identify activation functions. */
 export const activationNumbers: Readonly<Record<Activation, number>> = { silu: 0, gelu: 1 };
 
 /** Input rows of the products at one adapter site (adapters/sites.ts). */
