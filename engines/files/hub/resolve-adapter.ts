@@ -31,7 +31,8 @@ export interface AdapterPlace {
 /** The two kinds of sources: adapters and X-LoRAs. */
 interface Kind {
   /**
-   * Chooses the files to fetch from a repository. The first is the result, or lies in the folder that is the result.
+   * Chooses the files to fetch from a repository. The source resolves to the first file, or to the folder that contains
+   * it.
    */
   choose(paths: readonly string[], choice: AdapterChoice): readonly string[];
   /** Description of this kind for error messages. */

@@ -72,7 +72,7 @@ export async function prepareMixture(options: MixtureOptions): Promise<MixtureSp
 
 interface LayerQuestion extends Omit<LayerFacts, "layerCount"> {
   readonly options: MixtureOptions;
-  /** Number of layers that the classifier distinguishes; null: it distinguishes none. */
+  /** Number of layers for which the classifier gives separate weights; null: all layers have the same weights. */
   readonly layerCount: number | null;
   /** Layers by module, from the order file. */
   readonly said: Readonly<Record<string, number>> | undefined;
