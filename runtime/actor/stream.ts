@@ -24,7 +24,7 @@ export class StreamHub {
   readonly #writers = new Map<number, Writer<never>>();
   readonly #readers = new Map<number, Reader<unknown>>();
   #outbox: Entry[] = [];
-  /** Items in the outbox by stream. Further items are appended to them. */
+  /** Items in the outbox, by stream id. Further items of a stream are appended to its list. */
   readonly #outboxItems = new Map<number, unknown[]>();
   #exit: PeerExit | null = null;
 

@@ -146,7 +146,7 @@ const utf8Lengths = [
   [0x10000, 0x10ffff],
 ] as const;
 
-/** Splits lo..hi, whose characters have the same encoded length, if the bytes after a first byte do not cover all of 80..BF. */
+/** Splits lo..hi into parts that are one sequence of byte ranges each. All characters must have the same length in UTF-8. */
 function splitRange(lo: number, hi: number, into: ByteRanges[]): void {
   for (let bits = 18; bits >= 6; bits -= 6) {
     const mask = (1 << bits) - 1;

@@ -1,5 +1,5 @@
-// Removal of the database of releases before table-store.ts. Nothing reads this database any more, and its bytes do not count
-// towards any limit. Blocks on the disk.
+// Removes the database that earlier releases used, before table-store.ts. No code reads it any more, and its size is not
+// limited. Blocks on the disk.
 import { rmdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { open } from "lmdb";

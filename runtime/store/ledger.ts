@@ -1,5 +1,5 @@
-// Ledger: counts the entries and bytes of a store, in total and by share, and finds the entry to evict next. Each query takes
-// logarithmic time. A ledger row changes in the same transaction as its entry.
+// Ledger: counts the entries and bytes of a store, in total and by share (group of entries), and finds the entry to evict next.
+// Each query takes logarithmic time. A ledger row changes in the same transaction as its entry.
 import { pack, unpack } from "msgpackr";
 import type { Table, TableKey, Tables } from "./tables.ts";
 
@@ -19,7 +19,7 @@ export interface Totals {
   readonly bytes: number;
 }
 
-/** A row that refers to an entry by the time it was added or by its expiry. */
+/** A row that refers to an entry. Its key contains the time at which the entry was added or expires. */
 export interface EntryRow {
   readonly key: string;
   readonly by: "born" | "expiresAt";
@@ -105,7 +105,8 @@ export class Ledger {
   }
 
   /**
-   * Removes a row whose entry does not exist. The row may or may not have been counted. A share without rows counts as empty.
+   * Removes a row whose entry does not exist. The row may not have been counted, so the counts stay the same. If the share has
+   * no rows left, its counts become 0.
    */
   removeRow({ key, by, at, share }: EntryRow): void {
     if (share === null) {

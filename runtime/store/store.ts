@@ -49,8 +49,8 @@ export interface ListPage<Head> {
 export type WatchTarget = { readonly key: string } | { readonly prefix: string };
 
 /**
- * Receives the key of an entry that was put, changed or removed. Null means that too many changed to name them, so any entry
- * may have changed.
+ * Receives the key of an entry that was put, changed or removed. Null means that too many entries changed to report their keys,
+ * so any entry may have changed.
  */
 export type WatchListener = (key: string | null) => void;
 
@@ -73,9 +73,9 @@ export interface Store<Head> {
   /** Deletes an entry. Resolves to true if it existed. */
   delete(key: string): Promise<boolean>;
   /**
-   * Replaces an entry, or removes it (`next` is null), if it still has the expected version. `expected` is null if no entry
-   * must exist. The comparison and the write are one transaction, also between processes. A replaced entry keeps its age.
-   * Returns false if the version is different; nothing was changed then.
+   * Replaces an entry, or removes it (`next` is null), if it still has the expected version. If `expected` is null, the entry
+   * must not exist. The comparison and the write are one transaction, also between processes. A replaced entry keeps its age.
+   * If the version is different, changes nothing and returns false.
    */
   compareAndSet(key: string, expected: number | null, next: NextEntry<Head> | null): Promise<boolean>;
   /**

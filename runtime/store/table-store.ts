@@ -21,8 +21,8 @@ import type { Table, Tables } from "./tables.ts";
 import { WriteQueue } from "./write-queue.ts";
 
 /**
- * Delay in ms before an entry that is too old or expired is removed; it is hidden at once. It is removed only if the store has
- * been open for this time. So a clock that jumps and is then corrected removes nothing.
+ * Time in ms between the hiding of an entry (too old or expired) and its removal. Nothing is removed until the store has been
+ * open for this time. So a wrong clock that is soon corrected causes no removals.
  */
 const STALE_MS = 3_600_000;
 /** Maximum number of entries that one write evicts. */
@@ -242,7 +242,8 @@ export class TableStore<Head> implements Store<Head> {
       const row = this.#nextToGo(spared);
       if (row === null) return false;
       const kept = this.#find(row.key);
-      // A stray row was left by another version of the server. It must be removed; otherwise, it would always be the next row.
+      // A row without a matching entry was left by another version of the server. It must be removed, because otherwise it
+      // would always be the next row.
       if (kept === null || kept[row.by] !== row.at) this.#ledger.removeRow(row);
       else this.#remove(row.key);
     }
@@ -262,7 +263,7 @@ export class TableStore<Head> implements Store<Head> {
     return isOver ? this.#ledger.oldestOfMost(entries > maxEntries ? "entries" : "bytes", spared) : null;
   }
 
-  /** Returns a time. Entries that were too old or expired at this time are removed. */
+  /** Returns the latest time at which an entry must have been too old or expired in order to be removed now. */
   #staleAt(): number {
     return this.#now() - this.#openedAt < STALE_MS ? Number.NEGATIVE_INFINITY : this.#now() - STALE_MS;
   }

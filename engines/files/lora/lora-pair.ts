@@ -6,8 +6,8 @@ import { halfValues } from "./half-floats.ts";
 import type { SourceFile } from "./source-file.ts";
 
 /**
- * Change of a matrix of shape [rows][columns]: adds scale * b * a. The shape of b is [rows][rank], of a
- * [rank][columns].
+ * Change of a matrix of shape [rows][columns]: adds scale * b * a. `b` has the shape [rows][rank], and `a` has the
+ * shape [rank][columns].
  */
 export interface LoraPair {
   /** Name of the matrix in the model's file. */
