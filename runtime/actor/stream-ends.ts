@@ -1,5 +1,5 @@
-// Stream ends: a writer with credit, and a reader with a buffer. stream.ts creates them and sends their entries. At most twice
-// the window of items is in transit or buffered.
+// Stream ends with credit-based flow control: a writer, and a reader with a buffer. stream.ts creates them and sends their
+// messages. At most twice the window of items is in transit or buffered.
 import assert from "node:assert";
 import { ServerError } from "../errors.ts";
 

@@ -19,8 +19,8 @@ const quote = new RegExp(`${gap}"`, "y");
 const logprobNext = new RegExp(`${gap},${gap}"logprob`, "y");
 
 /**
- * Returns a JSON text with its secrets replaced. The text may be cut off. A `token` field next to a `logprob` field is a
- * model's token, so it is kept.
+ * Returns a JSON text with its secrets replaced. The text may be incomplete JSON. A `token` field next to a `logprob` field is
+ * a model's token, so it is kept.
  */
 export function withoutSecrets(json: string): string {
   let kept = "";

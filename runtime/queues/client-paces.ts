@@ -21,7 +21,7 @@ const maxRemembered = 1024;
 
 /** Period in which all tasks of a client were short. Times are from performance.now(). */
 interface ShortSpan {
-  /** Start of the period. After a task that was not short, it is in the future. */
+  /** Start of the period. A task that was not short sets it to a time in the future, which delays trust. */
   readonly sinceMs: number;
   readonly lastMs: number;
 }

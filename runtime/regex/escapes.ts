@@ -1,4 +1,4 @@
-// Escapes: the characters that a letter after a backslash stands for, and the named sets of the syntax. Used by parse.ts. Pure.
+// Escapes: maps the letter after a backslash to its characters, such as \d to the digits. Used by parse.ts. Pure.
 import { type CharSet, charSet, charsOf, complement, digitChars, union } from "./char-set.ts";
 
 const wordChars = union(

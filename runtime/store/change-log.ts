@@ -50,7 +50,8 @@ export class ChangeLog {
     const last = this.last();
     if (last === seen) return { keys: new Set(), last, hasMore: false };
     const rows = this.#changes.first(MOST_READ, [seen + 1]);
-    // If the next change is missing, it is no longer kept. If `last` is below `seen`, the folder was replaced by another one.
+    // The next change is missing if it is no longer kept, or if the folder was replaced by another one (`last` is then below
+    // `seen`).
     if (rows[0]?.[0] !== seen + 1) return { keys: null, last, hasMore: false };
     const keys = rows.map((row) => Buffer.from(this.#changes.get(row) ?? []).toString());
     return { keys: new Set(keys), last: seen + rows.length, hasMore: seen + rows.length < last };

@@ -105,8 +105,8 @@ export class Ledger {
   }
 
   /**
-   * Removes a row whose entry does not exist. The row may not have been counted, so the counts stay the same. If the share has
-   * no rows left, its counts become 0.
+   * Removes a row whose entry does not exist. Does not change the counts, because the row may not have been counted. But if the
+   * share has no rows left, sets its counts to 0.
    */
   removeRow({ key, by, at, share }: EntryRow): void {
     if (share === null) {

@@ -81,8 +81,8 @@ export interface Store<Head> {
   /**
    * Calls the listener after each change, by any process that has the store open. The returned function ends the watch. Changes
    * made through this store object are reported at once. Other changes are reported within 100 ms, because LMDB does not
-   * notify. Several changes of one key in that time count as one. If an entry is hidden because of its age or expiry, that is
-   * not a change, but its later removal is. Throws storage_unavailable if the store cannot be read now.
+   * notify. Several changes of one key in that time count as one. Hiding an entry because of its age or expiry does not count
+   * as a change, but its later removal does. Throws storage_unavailable if the store cannot be read now.
    */
   watch(target: WatchTarget, listener: WatchListener): () => void;
   /** Removes what exceeds the limits. Called at the start and every few minutes, because a write removes only a few entries. */

@@ -145,7 +145,7 @@ export class TaskCrew {
     return [...this.#workers].filter((worker) => worker.isSlow === isSlow);
   }
 
-  /** Number of quick workers that are not needed. */
+  /** Number of quick workers that are not needed. A negative value is the number of missing workers. */
   get #surplus(): number {
     const workers = this.#kind(false);
     const standIns = workers.filter(({ load }) => load?.hasStandIn).length;

@@ -3,7 +3,7 @@
 import { readFileSync, readlinkSync } from "node:fs";
 import { getPriority, setPriority } from "node:os";
 
-/** Increase of the nice value. With it, a thread gets about a quarter of a core for which another thread competes. */
+/** Increase of the nice value. If another thread competes for the core, the thread then gets about a quarter of it. */
 const niceness = 5;
 const mostNice = 19;
 

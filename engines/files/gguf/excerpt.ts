@@ -37,7 +37,7 @@ interface KeptTensor extends TensorInfo {
 
 /**
  * Writes an excerpt of the model at `path` to `target`. It has as many layers as fit into `maxBytes`, but at least one,
- * and the same share of the vocabulary. Throws `model_file_invalid` for a damaged file, `unsupported` for a model
+ * and the same fraction of the vocabulary. Throws `model_file_invalid` for a damaged file, `unsupported` for a model
  * without layers.
  */
 export async function writeExcerpt(path: string, target: string, maxBytes: number): Promise<Excerpt> {

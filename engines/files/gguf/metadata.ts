@@ -26,7 +26,7 @@ export interface TokenizerMetadata {
   readonly infillPadId?: number | null;
   readonly infillRepositoryId?: number | null;
   readonly infillFileId?: number | null;
-  /** Null in this switch and the next two: the default of the tokenizer applies. */
+  /** In this switch and the next two, null means the default of the tokenizer. */
   readonly addBos: boolean | null;
   readonly addEos: boolean | null;
   readonly addSpacePrefix: boolean | null;
