@@ -85,7 +85,7 @@ export class RemoteRoute implements Route {
     const reply = failure(goneError(this.#endpoint.peer, exit));
     for (const onReply of this.#unanswered) onReply(reply);
     this.#unanswered.clear();
-    // Release the proxy. Until then, comlink's registry keeps the endpoint and this route in memory.
+    // Release the proxy, because otherwise comlink's registry would keep the endpoint and this route in memory.
     this.#deliver[releaseProxy]();
   }
 }

@@ -157,7 +157,7 @@ export class Reader<T> implements StreamReader<T>, AsyncIterator<readonly T[], u
   }
 
   /**
-   * Returns credit in batches. It is returned when the consumer asks for the next items, because it has then finished the
+   * Sends credit to the writer in batches. Called when the consumer asks for the next items, because it has then finished the
    * previous ones.
    */
   #returnCredit(): void {

@@ -26,7 +26,7 @@ export class FairQueue<T extends { readonly client: string }> {
   readonly #newcomers = new LinkedList<Lane<T>>();
   /**
    * Clients that have had a turn, least recent first. A client without items keeps its position until its turn comes. So a
-   * client gains no advantage by sending requests one after another.
+   * client that sends one request at a time does not become a newcomer again with each request.
    */
   readonly #round = new LinkedList<Lane<T>>();
   readonly #arrivals = new LinkedList<T>();

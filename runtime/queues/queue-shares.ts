@@ -67,7 +67,7 @@ export class QueueShares {
     return displaced;
   }
 
-  /** Throws if the counts do not match these clients' items. */
+  /** Throws if a count is wrong. `clients` lists the client of each waiting item. */
   checkIntegrity(clients: Iterable<string>): void {
     const counted = new Map<string, number>();
     for (const client of clients) counted.set(client, (counted.get(client) ?? 0) + 1);

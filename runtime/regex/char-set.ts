@@ -11,7 +11,7 @@ export const anyChar: CharSet = [0, 0xd7ff, 0xe000, 0x10ffff];
 export const asciiChars: CharSet = [0, 0x7f];
 export const digitChars: CharSet = [0x30, 0x39];
 
-/** Maximum size of a set whose letters are looked up one by one to find the other case. */
+/** Maximum number of characters of a set in which the other case of each letter is looked up. */
 const maxFolded = 4096;
 
 export function charSet(ranges: Iterable<readonly [number, number]>): CharSet {

@@ -93,7 +93,7 @@ interface Taken {
   readonly takers: readonly number[];
 }
 
-/** A border is stored as one number: character * setRoom + number of the set. */
+/** A border (start or end of a character range) is stored as one number: character * setRoom + number of the character set. */
 const setRoom = 2 * maxNodes;
 
 /** Groups characters by the sets that contain them, in one pass over the sorted borders of all ranges. */

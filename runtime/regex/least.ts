@@ -1,6 +1,6 @@
-// Minimisation of an automaton (after Hopcroft). States are partitioned by whether they accept, then by the parts that
-// their characters lead to, until nothing changes. When a part splits, only the states that lead into its smaller
-// pieces are examined again, so an edge is visited a logarithmic number of times. Pure.
+// Minimisation of an automaton (after Hopcroft). Starts with two parts: accepting states and the other states. Splits a part if
+// the same character leads its states to different parts, until no part splits. After a split, only the states that lead into
+// the smaller pieces are examined again, so an edge is visited a logarithmic number of times. Pure.
 
 import { DefaultMap } from "../collections.ts";
 import { type Automaton, explore, noText, rangesOfState, type State, stateOf } from "./states.ts";
@@ -82,7 +82,7 @@ interface Group {
   readonly states: number[];
 }
 
-/** A partition of the states. States in the same part have not been distinguished so far. */
+/** A partition of the states. States in the same part may be equivalent; states in different parts are not. */
 class Partition {
   /** For each state, its ranges of characters in order, each as first character, last character and target state. */
   readonly #ranges: readonly Int32Array[];

@@ -282,7 +282,8 @@ class Parser {
   #folded(set: CharSet): CharSet {
     const both = bothCases(set);
     if (both !== null) return both;
-    // Such a large set is assumed to contain both cases of its letters, except of Latin letters. Their other case is added.
+    // Such a large set is assumed to contain both cases of all its letters except Latin ones. For Latin letters, the other case
+    // is added.
     return union(set, bothCases(intersection(set, latinChars)) ?? noChar);
   }
 

@@ -65,7 +65,7 @@ export function spend(units: number): void {
   }
 }
 
-/** Counts elements of plain lists, or characters. They cost less than a unit each. */
+/** Counts work on elements of plain lists, or on characters. Each costs only a fraction of a unit. */
 export function spendOn(elements: number): void {
   spend(elements / elementsOfUnit);
 }

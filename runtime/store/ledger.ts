@@ -1,5 +1,5 @@
-// Ledger: counts the entries and bytes of a store, in total and by share (group of entries), and finds the entry to evict next.
-// Each query takes logarithmic time. A ledger row changes in the same transaction as its entry.
+// Ledger: counts the entries and bytes of a store, in total and by share (the entries of one client), and finds the entry to
+// evict next. Each query takes logarithmic time. A ledger row changes in the same transaction as its entry.
 import { pack, unpack } from "msgpackr";
 import type { Table, TableKey, Tables } from "./tables.ts";
 

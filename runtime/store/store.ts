@@ -1,6 +1,6 @@
 // Store: entries by key. Each entry consists of a small head and large parts that are read in slices. Each entry belongs to a
-// share. If a limit is exceeded, the share with the most entries or bytes loses its oldest entry. Tables (tables.ts) hold the
-// bytes, in memory or on disk.
+// share, for example to the entries of one client. If a limit is exceeded, the share with the most entries or bytes loses its
+// oldest entry. Tables (tables.ts) hold the bytes, in memory or on disk.
 
 /** A stored part of an entry. Its id is never reused in the store. */
 export interface Part {
@@ -10,7 +10,7 @@ export interface Part {
 
 export interface Entry<Head, Content = Uint8Array> {
   readonly head: Head;
-  /** Name of the share that the entry counts towards. */
+  /** Name of the share to which the entry belongs, for example the name of a client. */
   readonly share: string;
   readonly parts: Readonly<Record<string, Content>>;
   /**

@@ -205,7 +205,7 @@ export class TaskPool {
     if (free.length === 0) return undefined;
     const isReserved = freeCount <= this.#spareWorkers && isChanging && this.#paces.hasTrusted;
     if (isRoom && !isReserved) return this.#lanes.takeQuick();
-    // While workers are starting or loading, only a long-trusted client gets the last free one. Other clients could first
+    // While workers are starting or loading, only a long-trusted client gets the last free worker. Other clients could first
     // become trusted and then send slow tasks.
     const isLast = freeCount <= 1 && isChanging;
     return isRoom || this.#runsStranger ? this.#lanes.takeTrusted(this.#paces, isLast) : undefined;

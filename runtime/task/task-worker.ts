@@ -36,7 +36,7 @@ export interface TaskWorkerHooks {
 export interface Load {
   readonly key: string;
   readonly startedMs: number;
-  /** True if loading takes long and another worker replaces this one meanwhile. */
+  /** True if loading takes long, so another worker replaces this one until the value is loaded. */
   hasStandIn: boolean;
 }
 

@@ -77,7 +77,7 @@ export async function readModelMetadata(path: string, forEncoding = true): Promi
   return metadataOf(path, await readHead(path, wanted));
 }
 
-/** Like readModelMetadata, for a head that has already been read. */
+/** Like readModelMetadata, but the bytes of the head are already in memory. */
 export function parseModelMetadata(head: HeadBytes): ModelMetadata {
   return metadataOf(head.path, parseHeadBytes(head, isWanted));
 }

@@ -64,7 +64,7 @@ export async function readHeadBytes(path: string): Promise<HeadBytes> {
   }
 }
 
-/** Like readHead, for a head that has already been read. */
+/** Like readHead, but the bytes of the head are already in memory. */
 export function parseHeadBytes({ path, bytes, fileBytes }: HeadBytes, wanted: (key: string) => boolean): GgufHead {
   return parseHead(new Cursor(Buffer.from(bytes), fileBytes, path), wanted);
 }
@@ -123,7 +123,8 @@ function parseHead(cursor: Cursor, wanted: (key: string) => boolean): GgufHead {
   const tensors: TensorEntry[] = [];
   for (let i = 0; i < tensorCount; i++) tensors.push(readTensorEntry(cursor));
   const { offset: headBytes, fileBytes, path } = cursor;
-  // Checking where each tensor starts is enough to detect a truncated file here; tensors.ts checks where they end.
+  // Only the start of each tensor is checked here, to detect a truncated file. tensors.ts also checks where each tensor
+  // ends.
   if (tensors.some(({ offset }) => headBytes + offset >= fileBytes)) throw truncatedFile(path, fileBytes);
   return { pairs, tensors, headBytes, fileBytes };
 }

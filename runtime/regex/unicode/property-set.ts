@@ -71,7 +71,8 @@ function sampleOf(from: number, to: number): Sample {
 }
 
 /**
- * Maps the first character of a block with equal properties to the last: ideographs, Hangul, Tangut, private use, unassigned.
+ * Maps the first character of each block of characters with equal properties to its last: ideographs, Hangul, Tangut, private
+ * use, unassigned.
  */
 const uniformBlocks: ReadonlyMap<number, number> = new Map([
   [0x3400, 0x4dbf],
