@@ -5,7 +5,9 @@ import { join } from "node:path";
 import { open } from "lmdb";
 import { checkLmdbFile } from "./lmdb-file.ts";
 
-/** Tables of the earlier database: [born, key] of each entry, the entries in two parts, and their count. */
+/**
+ * Tables of the earlier database: the keys [born, key] of all entries, the two parts of each entry, and the number of entries.
+ */
 const earlierTables = ["ages", "heads", "rests", "sums"];
 
 export interface RemovedStore {

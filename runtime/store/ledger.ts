@@ -41,16 +41,18 @@ const row = Uint8Array.of(0);
 
 export class Ledger {
   readonly #totals: Table;
-  /** [born, key] of every entry. */
+  /** Keys: [born, key] of every entry. */
   readonly #ages: Table;
-  /** [expiresAt, key] of every entry that expires. */
+  /** Keys: [expiresAt, key] of every entry that expires. */
   readonly #expiries: Table;
   readonly #shares: Table;
-  /** [share, born, key] of every entry. */
+  /** Keys: [share, born, key] of every entry. */
   readonly #byShare: Table;
-  /** [entries, -oldest, share] of every share. Among shares with equal counts, the share with the oldest entry is last. */
+  /**
+   * Keys: [entries, -oldest, share] of every share. Among shares with equal counts, the share with the oldest entry is last.
+   */
   readonly #mostEntries: Table;
-  /** [bytes, -oldest, share] of every share. */
+  /** Keys: [bytes, -oldest, share] of every share. */
   readonly #mostBytes: Table;
 
   constructor(tables: Tables) {

@@ -1,4 +1,4 @@
-// Store over tables: its entries, their parts, and the enforcement of its limits.
+// Implements a store (store.ts) with tables: keeps entries and their parts, and enforces the limits.
 import { pack, unpack } from "msgpackr";
 import { wallTime } from "../clock.ts";
 import { ServerError } from "../errors.ts";
@@ -32,7 +32,7 @@ interface Kept<Head> extends KeptEntry<Head> {
   readonly expiresAt: number | null;
   /** Time at which the entry was added, in milliseconds since 1970. */
   readonly born: number;
-  /** Number of bytes that the entry counts for. */
+  /** Size of the entry in bytes: its head and all its parts. */
   readonly bytes: number;
 }
 
@@ -218,7 +218,7 @@ export class TableStore<Head> implements Store<Head> {
     for (const part of Object.values(old.parts)) if (!reused.has(part.id)) this.#parts.remove(part);
   }
 
-  /** Returns the number of bytes that an entry will count for. Throws if it cannot be stored. */
+  /** Returns the size of an entry in bytes: its head and all its parts. Throws if the entry cannot be stored. */
   #bytesOf(head: Head, old: KeptEntry<Head>["parts"], prepared: PreparedParts): number {
     let bytes = pack(head).byteLength;
     for (const part of prepared.values()) {

@@ -199,8 +199,8 @@ export class TaskCrew {
 
   /**
    * Makes free workers load missing shared values. A worker that already has values waits until another worker with values is
-   * free for tasks. Until a value has been loaded quickly once, only one quick worker at a time loads it. A slow worker loads a
-   * value only when a quick worker has it.
+   * free for tasks. Until a worker has loaded a value within `quickMs`, only one quick worker at a time loads it. A slow worker
+   * loads a value only when a quick worker has it.
    */
   #load(): void {
     for (const worker of this.freeSlow) {
