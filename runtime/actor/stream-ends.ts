@@ -13,8 +13,8 @@ export interface WriterHooks {
 export interface StreamWriter<T> {
   /**
    * Sends one item. Returns false once `window` items are unconsumed; the caller should then wait for onDrain. The item is
-   * still accepted. Once twice the window is unconsumed, an item is rejected with `reader_stalled`. Items after end() or
-   * onCancel are dropped.
+   * still accepted. Once twice that number is unconsumed, further items are rejected with `reader_stalled`. Items after end()
+   * or onCancel are dropped.
    */
   write(item: T): boolean;
   /** Ends the stream. The reader still yields its buffered items. */

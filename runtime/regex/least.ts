@@ -75,7 +75,7 @@ function sourcesOf(automaton: Automaton): { of(at: number): Int32Array } {
   return { of: (at) => sources.subarray(starts[at], starts[at + 1]) };
 }
 
-/** States of one part that, for each character, lead to the same part. */
+/** States of one part that are equivalent so far: each character leads all of them to the same part. */
 interface Group {
   readonly part: number;
   readonly runs: readonly number[];

@@ -254,7 +254,7 @@ export class TableStore<Head> implements Store<Head> {
     const { maxEntries, maxBytes } = this.#limits;
     const { entries, bytes } = this.#ledger.totals();
     const isOver = entries > maxEntries || bytes > maxBytes;
-    // If room is needed, hidden entries are removed first.
+    // If a limit is exceeded, entries that are too old or expired are removed first.
     const staleAt = isOver ? this.#now() : this.#staleAt();
     for (const row of [this.#ledger.oldest(), this.#ledger.firstToExpire()]) {
       if (row === null || row.key === spared) continue;

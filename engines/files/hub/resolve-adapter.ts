@@ -52,7 +52,7 @@ const mixtureKind: Kind = {
 
 /**
  * Resolves `source`: a path, or `owner/name[@revision][:folder or file]` on the hub. An existing path has precedence.
- * Throws `invalid_lora_adapter` if there is no such adapter, and the errors of a fetch from the hub.
+ * Throws `invalid_lora_adapter` if there is no such adapter, or the error of the failed fetch from the hub.
  */
 export function resolveAdapter(source: string, options: AdapterFetchOptions = {}): Promise<AdapterPlace> {
   return resolvePlace(source, adapterKind, options);
