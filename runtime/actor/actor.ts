@@ -13,7 +13,6 @@ import { failure, type ReplyCallback } from "./ref.ts";
 /** Receives the errors of failed tells and programming errors. `at` has the form "actor.method at place". */
 export type OnError = (error: unknown, at: string) => void;
 
-/** A message in a mailbox. */
 export interface Message {
   readonly method: string;
   readonly content: unknown;

@@ -3,7 +3,7 @@ import type { Transferable } from "../endpoint/endpoint.ts";
 
 export class Moved<T> {
   readonly value: T;
-  /** The buffers, each listed once. A buffer must contain only parts of `value`. */
+  /** Buffers to transfer, each listed once. They must contain no data except parts of `value`. */
   readonly buffers: readonly Transferable[];
 
   constructor(value: T, buffers: readonly Transferable[]) {

@@ -45,7 +45,8 @@ export class RemoteRoute implements Route {
         }),
     };
     expose(local, channelPair(endpoint, replyChannel, askChannel));
-    // Kept as long as the endpoint exists. When comlink's last proxy is garbage-collected, it tells the peer to stop listening.
+    // The proxy is kept as long as the endpoint exists. If it were garbage-collected, comlink would tell the peer to stop
+    // listening.
     this.#deliver = wrap<Remote>(channelPair(endpoint, askChannel, replyChannel)).deliver;
     endpoint.receive(tellChannel, ([actor, method, content]: Tell) => {
       post(actor, { method, content, sender: endpoint, onReply: null });
@@ -60,8 +61,8 @@ export class RemoteRoute implements Route {
       const text = `${unansweredLimit} asks already wait for replies from "${this.#endpoint.peer}"; try again later`;
       onReply(failure(new ServerError("mailbox_full", text)));
     } else {
-      // An ask that has timed out still counts until its reply arrives or the peer is gone, because the peer is still working
-      // on it.
+      // A timed-out ask counts as unanswered until its reply arrives or the peer is gone, because the peer is still working on
+      // it.
       this.#unanswered.add(onReply);
       const argument = moved.length === 0 ? message : transfer(message, [...moved]);
       this.#deliver(actor, method, argument).then(
@@ -84,7 +85,7 @@ export class RemoteRoute implements Route {
     const reply = failure(goneError(this.#endpoint.peer, exit));
     for (const onReply of this.#unanswered) onReply(reply);
     this.#unanswered.clear();
-    // Release the proxy. Until then, comlink's registry keeps the endpoint and this route in memory.
+    // Release the proxy, because otherwise comlink's registry would keep the endpoint and this route in memory.
     this.#deliver[releaseProxy]();
   }
 }

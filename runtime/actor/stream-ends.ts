@@ -1,5 +1,5 @@
-// Stream ends: a writer with credit, and a reader with a buffer. stream.ts creates them and sends their entries. The items in
-// transit or buffered are at most twice the window.
+// Stream ends with credit-based flow control: a writer, and a reader with a buffer. stream.ts creates them and sends their
+// messages. At most twice the window of items is in transit or buffered.
 import assert from "node:assert";
 import { ServerError } from "../errors.ts";
 
@@ -13,8 +13,8 @@ export interface WriterHooks {
 export interface StreamWriter<T> {
   /**
    * Sends one item. Returns false once `window` items are unconsumed; the caller should then wait for onDrain. The item is
-   * still accepted. Once twice the window is unconsumed, an item is rejected with `reader_stalled`. Items after end() or
-   * onCancel are dropped.
+   * still accepted. Once twice that number is unconsumed, further items are rejected with `reader_stalled`. Items after end()
+   * or onCancel are dropped.
    */
   write(item: T): boolean;
   /** Ends the stream. The reader still yields its buffered items. */
@@ -157,7 +157,7 @@ export class Reader<T> implements StreamReader<T>, AsyncIterator<readonly T[], u
   }
 
   /**
-   * Returns credit in batches. It is returned when the consumer asks for the next items, because it has then finished the
+   * Sends credit to the writer in batches. Called when the consumer asks for the next items, because it has then finished the
    * previous ones.
    */
   #returnCredit(): void {

@@ -1,5 +1,5 @@
-// Stream hub: bounded streams over one endpoint. A writer here sends items to the reader with the same id at the peer. Both
-// peers create one hub on the same channel. All entries of one turn of the event loop are sent as ONE message.
+// Stream hub: bounded streams over one endpoint. A writer at one peer sends items to the reader with the same id at the other
+// peer. Both peers create one hub on the same channel. All entries of one turn of the event loop are sent as ONE message.
 import assert from "node:assert";
 import { type Endpoint, goneError, type PeerExit } from "../endpoint/endpoint.ts";
 import { Reader, type StreamReader, type StreamWriter, Writer, type WriterHooks } from "./stream-ends.ts";
@@ -24,7 +24,7 @@ export class StreamHub {
   readonly #writers = new Map<number, Writer<never>>();
   readonly #readers = new Map<number, Reader<unknown>>();
   #outbox: Entry[] = [];
-  /** Items in the outbox by stream. Further items are appended to them. */
+  /** Items in the outbox, by stream id. Further items of a stream are appended to its list. */
   readonly #outboxItems = new Map<number, unknown[]>();
   #exit: PeerExit | null = null;
 

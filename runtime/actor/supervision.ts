@@ -24,7 +24,7 @@ export interface SuperviseOptions<Ready> {
   readonly clock?: Clock;
   /** Called when the place has started. If this throws, the place is killed and counts as crashed. */
   onUp(place: Place<Ready>): void | Promise<void>;
-  /** Called when the place has ended or did not start. `next`: the time until its next start; null: it is not started again. */
+  /** Called when the place has ended or did not start. `next`: time until the place is started again; null: never. */
   onDown(exit: PeerExit, next: { readonly retryInMs: number } | null): void;
   /** Called when the supervisor has given up. No further calls follow. */
   onEscalate(error: ServerError): void;

@@ -61,7 +61,7 @@ export class ActorSystem {
     return makeRef<P>(endpoint.peer, name, this.#route(endpoint), this.#clock);
   }
 
-  /** Lets the peer and this place send messages to each other's actors. */
+  /** Connects this place with a peer: the actors of both can then send messages to each other. */
   attach(endpoint: Endpoint): void {
     this.#route(endpoint);
   }

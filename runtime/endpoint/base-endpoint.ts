@@ -17,7 +17,8 @@ export type Explain = (loss: PeerExit, isFailure: boolean) => Promise<PeerExit>;
 export interface EndpointOptions {
   readonly peer: string;
   /**
-   * Set by the code that started the peer. The operating system tells it how the peer ended; `exit` resolves with that result.
+   * Set by the code that started the peer, which learns from the operating system how the peer ended. `exit` resolves with the
+   * result.
    */
   readonly explain?: Explain;
 }
@@ -64,7 +65,10 @@ export abstract class BaseEndpoint implements Endpoint {
     return this.#isLost;
   }
 
-  /** Passes on a message. Subclasses call it for each message that arrives, in order. */
+  /**
+   * Passes a message to its handler, or holds it until the handler is set. Subclasses call it for each message that arrives, in
+   * order.
+   */
   protected deliver(channel: string, payload: unknown): void {
     const handler = this.#handlers.get(channel);
     const held = this.#held.get(channel);

@@ -18,7 +18,6 @@ export interface PeerExit {
 
 /** A connection with ONE peer: another thread or process. Payloads are plain data; typed arrays keep their type. */
 export interface Endpoint {
-  /** Name of the peer. */
   readonly peer: string;
   /**
    * Queues one message. Returns false if the queue is above its high-water mark (the caller should slow down), or if the

@@ -1,5 +1,5 @@
-// Endpoint over a MessagePort. Typed arrays are cloned, or transferred if listed. The send buffer of a port cannot be queried.
-// So the receiver acknowledges every 64 messages, and the sender counts the unacknowledged ones.
+// Endpoint over a MessagePort. Typed arrays are cloned, or transferred if listed. A port does not report how full its send
+// buffer is. So the receiver acknowledges every 64 messages, and the sender counts the unacknowledged ones.
 import type { MessagePort } from "node:worker_threads";
 import { BaseEndpoint, type EndpointOptions, orderlyLoss, silentLoss } from "./base-endpoint.ts";
 import type { Transferable } from "./endpoint.ts";

@@ -39,8 +39,8 @@ export function ownCpuQuota(): number {
 /**
  * Returns the CPU quota in cores (1.5 = 1.5 s of processor time per second). It is the minimum over this process's cgroups and
  * their parents; Infinity if none has a quota. `read` returns null for a missing file. The file formats are described in
- * cgroup-v2 and sched-bwc in the Linux documentation. In a container, its own cgroup is also at the mount point, whatever its
- * path on the host is.
+ * cgroup-v2 and sched-bwc in the Linux documentation. In a container, the process's cgroup is also found at the mount point,
+ * whatever its path on the host is.
  */
 export function cpuQuota(read: (path: string) => string | null): number {
   const groups = [...(read("/proc/self/cgroup") ?? "").matchAll(/^\d+:([^:\n]*):\/(.*)$/gm)];

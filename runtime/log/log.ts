@@ -91,8 +91,8 @@ function cutError(error: Error): object {
 }
 
 /**
- * Returns the paths of a key at the top level, and one and two levels down. These levels contain headers, and requests with
- * headers.
+ * Returns the paths at which a key is redacted: at the top level, and one and two levels down. Headers, and requests with
+ * headers, are at these levels.
  */
 function pathsOf(key: string): string[] {
   return [`["${key}"]`, `*["${key}"]`, `*.*["${key}"]`];
@@ -117,10 +117,7 @@ function toPair([key, value]: [string, unknown]): string[] {
   return [`${key}=${isPlainWord ? value : JSON.stringify(value).replace(/\p{C}/gu, escaped)}`];
 }
 
-/**
- * Escapes a character. JSON itself escapes only some of the control characters and invisible characters that a terminal
- * interprets.
- */
+/** Escapes a control or invisible character. JSON itself escapes only some of the characters that a terminal interprets. */
 function escaped(character: string): string {
   const units = Array.from({ length: character.length }, (_, i) => character.charCodeAt(i));
   return units.map((unit) => `\\u${unit.toString(16).padStart(4, "0")}`).join("");

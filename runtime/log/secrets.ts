@@ -19,8 +19,8 @@ const quote = new RegExp(`${gap}"`, "y");
 const logprobNext = new RegExp(`${gap},${gap}"logprob`, "y");
 
 /**
- * Returns JSON, or a part of it, without its secrets. A `token` field next to a `logprob` field is a model's token, so it is
- * kept.
+ * Returns a JSON text with its secrets replaced. The text may be incomplete JSON. A `token` field next to a `logprob` field is
+ * a model's token, so it is kept.
  */
 export function withoutSecrets(json: string): string {
   let kept = "";
@@ -66,9 +66,9 @@ interface Text {
 }
 
 /**
- * Returns the string that begins at `from`; null: there is none. Its quotes are preceded by `escapes` backslashes. A quote with
- * more backslashes ends the string if the additional ones are escaped backslashes. A quote with fewer ends the enclosing
- * string.
+ * Returns the JSON string that begins at `from`; null: there is none. `escapes` is the number of backslashes before each of its
+ * quotes, because the string may be inside other strings. A quote after more backslashes ends it only if the additional ones
+ * are escaped backslashes. A quote after fewer backslashes ends the enclosing string.
  */
 function stringAt(json: string, from: number, escapes: number): Text | null {
   const start = endOf(quote, json, from);

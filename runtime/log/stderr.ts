@@ -17,7 +17,7 @@ export function writeStderr(lines: string): void {
   output.write(lines);
 }
 
-/** Sets the function that reports lost lines. It is called with their number once there is room. */
+/** Sets the function that reports lost lines. It is called with their number once stderr accepts output again. */
 export function onLostLines(say: (count: number) => void): void {
   sayLost = say;
 }

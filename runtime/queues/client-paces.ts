@@ -13,15 +13,15 @@ const trustedForMs = 600_000;
 const trustAfterMs = 2000;
 /** Time in ms until a client can be trusted again after a task that was not short. */
 const trustAgainMs = 10_000;
-/** Time in ms after a trusted client's last finished task during which one worker is kept free for trusted clients. */
+/** Time in ms for which a worker is kept free for trusted clients, after one of them has finished a task. */
 const presentForMs = 10_000;
-/** A client is long-trusted if it has been trusted for this fraction of the longest time among recent clients. */
+/** A client is long-trusted if its trusted time is at least this fraction of the longest trusted time of a recent client. */
 const longTrustShare = 0.5;
 const maxRemembered = 1024;
 
 /** Period in which all tasks of a client were short. Times are from performance.now(). */
 interface ShortSpan {
-  /** Start of the period. After a task that was not short, it is in the future. */
+  /** Start of the period. A task that was not short sets it to a time in the future, which delays trust. */
   readonly sinceMs: number;
   readonly lastMs: number;
 }
@@ -80,8 +80,8 @@ export class ClientPaces {
   }
 
   /**
-   * Takes the next item of a trusted client, ahead of its turn. With `onlyLongTrusted`, takes only an item of a long-trusted
-   * client.
+   * Takes the next item of a trusted client, even if other clients are before it. If `onlyLongTrusted`, takes only an item of a
+   * long-trusted client.
    */
   takeTrusted<Item extends { readonly client: string }>(
     queue: FairQueue<Item>,
@@ -96,7 +96,7 @@ export class ClientPaces {
     return undefined;
   }
 
-  /** Returns how long all tasks of a trusted client have been short, in ms. */
+  /** Returns the time in ms for which all tasks of a trusted client have been short. */
   #spanMs(client: string): number {
     const sinceMs = this.#trusted.peek(client)?.sinceMs;
     return sinceMs === undefined ? 0 : performance.now() - sinceMs;

@@ -7,7 +7,7 @@ import { type Link, LinkedList } from "./linked-list.ts";
 interface Lane<T> {
   readonly client: string;
   readonly items: LinkedList<T>;
-  /** Position of the client, either among the newcomers or in the round. */
+  /** Link of this lane in the list `#newcomers` or `#round`. */
   turn: Link<Lane<T>>;
   isNewcomer: boolean;
 }
@@ -22,11 +22,11 @@ interface Place<T> {
 export class FairQueue<T extends { readonly client: string }> {
   readonly #places = new Map<T, Place<T>>();
   readonly #lanes = new Map<string, Lane<T>>();
-  /** Clients without a recent turn. Their turns alternate with those of the round, and they are first. */
+  /** Clients without a recent turn. Turns alternate between this list and `#round`; this list comes first. */
   readonly #newcomers = new LinkedList<Lane<T>>();
   /**
-   * Clients that have had a turn, least recent first. A client without items keeps its position until the round reaches it. So
-   * a client gains no advantage by sending requests one after another.
+   * Clients that have had a turn, least recent first. A client without items keeps its position until its turn comes. So a
+   * client that sends one request at a time does not become a newcomer again with each request.
    */
   readonly #round = new LinkedList<Lane<T>>();
   readonly #arrivals = new LinkedList<T>();
@@ -63,7 +63,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return item;
   }
 
-  /** Takes an item ahead of its turn. Its client moves to the end of the round. */
+  /** Takes an item before its client's turn. The client moves to the end of `#round`. */
   takeAhead(item: T): void {
     const lane = this.#places.get(item)?.lane;
     if (lane === undefined) return;
@@ -143,7 +143,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return undefined;
   }
 
-  /** Forgets the turns. Called when the queue is empty, because the order of turns then has no effect. */
+  /** Clears the order of turns. Called when the queue is empty, because the order then has no effect. */
   #forgetTurns(): void {
     this.#lanes.clear();
     this.#newcomers.clear();

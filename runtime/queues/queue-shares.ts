@@ -7,10 +7,10 @@ export type NewestRequests<T> = (client: string) => Iterator<readonly T[]>;
 /**
  * A single client may fill a queue. With several clients, the positions in the queue are shared. If a request of n items finds
  * too few free positions, it displaces items of clients that have more waiting items than its own client will have. It begins
- * with the client that has most, and with that client's newest request. Each displacement brings the two clients closer to
- * equal, so the displaced client cannot take the position back. Requests are displaced as a whole. They are displaced only if
- * none of their items has begun, or if they are paused because their reader is slow. Priority does not count, because otherwise
- * one client could keep all positions with a high priority.
+ * with the newest request of the client that has the most items. Each displacement makes the numbers of items of the two
+ * clients more equal, so the displaced client cannot take the position back. Requests are displaced as a whole. They are
+ * displaced only if none of their items has begun, or if they are paused because their reader is slow. Priority does not count,
+ * because otherwise one client could keep all positions with a high priority.
  */
 export class QueueShares {
   readonly #counts = new Map<string, number>();
@@ -67,7 +67,7 @@ export class QueueShares {
     return displaced;
   }
 
-  /** Throws if the counts do not match these clients' items. */
+  /** Throws if a count is wrong. `clients` lists the client of each waiting item. */
   checkIntegrity(clients: Iterable<string>): void {
     const counted = new Map<string, number>();
     for (const client of clients) counted.set(client, (counted.get(client) ?? 0) + 1);

@@ -50,7 +50,9 @@ class Ranges {
   }
 }
 
-/** Returns the common characters of each pair of edges, one from each state. Walks once along the ranges of both. */
+/**
+ * Returns the common characters of each pair of edges, one from each state. Merges the two sorted lists of ranges in one pass.
+ */
 function commonEdges(a: State, b: State, left: Int32Array, right: Int32Array) {
   spend((left.length + right.length) / 8);
   const sets = new Map<number, number[]>();

@@ -11,7 +11,7 @@ export const anyChar: CharSet = [0, 0xd7ff, 0xe000, 0x10ffff];
 export const asciiChars: CharSet = [0, 0x7f];
 export const digitChars: CharSet = [0x30, 0x39];
 
-/** Maximum size of a set whose letters are looked up one by one to find the other case. */
+/** Maximum number of characters of a set in which the other case of each letter is looked up. */
 const maxFolded = 4096;
 
 export function charSet(ranges: Iterable<readonly [number, number]>): CharSet {
@@ -146,7 +146,7 @@ const utf8Lengths = [
   [0x10000, 0x10ffff],
 ] as const;
 
-/** Splits lo..hi, whose characters have the same encoded length, if the bytes after a first byte do not cover all of 80..BF. */
+/** Splits lo..hi into parts that are one sequence of byte ranges each. All characters must have the same length in UTF-8. */
 function splitRange(lo: number, hi: number, into: ByteRanges[]): void {
   for (let bits = 18; bits >= 6; bits -= 6) {
     const mask = (1 << bits) - 1;

@@ -1,5 +1,5 @@
-// Determinisation: turns a regular expression into a nondeterministic automaton, and that into a deterministic one whose states
-// are sets of its states. Throws RegexProblem above its limits. Pure.
+// Determinisation: converts a regular expression to a nondeterministic automaton (NFA), and the NFA to a deterministic one.
+// Each state of the result is a set of NFA states. Throws RegexProblem above its limits. Pure.
 
 import { both, not } from "./automaton.ts";
 import { anyChar, type CharSet } from "./char-set.ts";
@@ -59,7 +59,7 @@ interface Step {
   readonly to: StateSet;
 }
 
-/** Yields the steps from a set of states. Characters that the same edges accept are one step. */
+/** Yields the transitions from a set of NFA states. Characters that the same edges accept form one transition. */
 function* stepsFrom(states: readonly number[], nfa: Nfa): Iterable<Step> {
   const targets = targetsBySet(states, nfa);
   for (const { set, takers } of charsByTakers([...targets.keys()], nfa.sets)) {
@@ -68,7 +68,10 @@ function* stepsFrom(states: readonly number[], nfa: Nfa): Iterable<Step> {
   }
 }
 
-/** Returns the targets of the states' edges, by the number of their character set. Many edges of a pattern share a set. */
+/**
+ * Returns the targets of all edges of the states, by the number of the edge's character set. Many edges of a pattern share a
+ * set.
+ */
 function targetsBySet(states: readonly number[], nfa: Nfa): ReadonlyMap<number, readonly number[]> {
   const targets = new Map<number, number[]>();
   for (const state of states) {
@@ -84,19 +87,16 @@ function targetsBySet(states: readonly number[], nfa: Nfa): ReadonlyMap<number, 
 }
 
 interface Taken {
-  /** Ranges are added in their order. */
+  /** Flat list of ranges (first and last character), in ascending order. */
   readonly set: number[];
   /** Numbers of the sets that contain these characters. */
   readonly takers: readonly number[];
 }
 
-/** Factor of the character in a border; the number of the set is added. */
+/** A border (start or end of a character range) is stored as one number: character * setRoom + number of the character set. */
 const setRoom = 2 * maxNodes;
 
-/**
- * Groups the characters of some sets by the sets that contain them. Finds the groups in one walk along the borders of all
- * ranges.
- */
+/** Groups characters by the sets that contain them, in one pass over the sorted borders of all ranges. */
 function charsByTakers(numbers: readonly number[], sets: readonly CharSet[]): Iterable<Taken> {
   const taken = new Map<string, Taken>();
   const takers: number[] = [];
@@ -110,7 +110,7 @@ function charsByTakers(numbers: readonly number[], sets: readonly CharSet[]): It
   return taken.values();
 }
 
-/** Returns the first character of each range, and the first character after it. */
+/** Returns the borders of all ranges, sorted: the first character of each range, and the first character after the range. */
 function bordersOf(numbers: readonly number[], sets: readonly CharSet[]): Float64Array {
   const borders: number[] = [];
   for (const number of numbers) {
@@ -122,7 +122,7 @@ function bordersOf(numbers: readonly number[], sets: readonly CharSet[]): Float6
   return Float64Array.from(borders).sort();
 }
 
-/** Adds a number to a sorted list, or removes it. */
+/** Adds a number to a sorted list; removes it if it is already in the list. */
 function toggle(numbers: number[], number: number): void {
   let at = numbers.length;
   while (at > 0 && (numbers[at - 1] as number) > number) at--;
@@ -140,7 +140,7 @@ function addRange(taken: Map<string, Taken>, takers: readonly number[], lo: numb
 }
 
 interface NfaEdge {
-  /** The number of its set. */
+  /** Number of the edge's character set. */
   readonly set: number;
   readonly to: number;
 }
@@ -153,7 +153,7 @@ class Nfa {
   readonly sets: CharSet[] = [];
   readonly #setNumbers = new Map<CharSet | string, number>();
   readonly #jumps: { readonly to: number; readonly only: "start" | "end" | null }[][] = [];
-  /** For each state, the last closure that reached it. */
+  /** For each state, the number of the last closure() call that reached it. */
   #reachedIn: Int32Array = new Int32Array(0);
   #closures = 0;
 
@@ -217,7 +217,7 @@ class Nfa {
     return to;
   }
 
-  /** Returns all states that can be reached from these without reading a character, sorted. */
+  /** Returns all states that are reachable from `states` without reading a character, sorted. */
   closure(states: readonly number[], place: Place): readonly number[] {
     if (this.#reachedIn.length < this.edges.length) this.#reachedIn = new Int32Array(this.edges.length);
     const closure = ++this.#closures;

@@ -1,6 +1,6 @@
-// Minimisation of an automaton (after Hopcroft). States are partitioned by whether they accept, then by the parts that
-// their characters lead to, until nothing changes. When a part splits, only the states that lead into its smaller
-// pieces are examined again, so an edge is visited a logarithmic number of times. Pure.
+// Minimisation of an automaton (after Hopcroft). Starts with two parts: accepting states and the other states. Splits a part if
+// the same character leads its states to different parts, until no part splits. After a split, only the states that lead into
+// the smaller pieces are examined again, so an edge is visited a logarithmic number of times. Pure.
 
 import { DefaultMap } from "../collections.ts";
 import { type Automaton, explore, noText, rangesOfState, type State, stateOf } from "./states.ts";
@@ -75,14 +75,14 @@ function sourcesOf(automaton: Automaton): { of(at: number): Int32Array } {
   return { of: (at) => sources.subarray(starts[at], starts[at + 1]) };
 }
 
-/** States of one part that lead to the same parts by the same characters. */
+/** States of one part that are equivalent so far: each character leads all of them to the same part. */
 interface Group {
   readonly part: number;
   readonly runs: readonly number[];
   readonly states: number[];
 }
 
-/** A partition of the states. States in the same part have not been distinguished so far. */
+/** A partition of the states. States in the same part may be equivalent; states in different parts are not. */
 class Partition {
   /** For each state, its ranges of characters in order, each as first character, last character and target state. */
   readonly #ranges: readonly Int32Array[];
@@ -91,7 +91,7 @@ class Partition {
   /** The states, grouped by part, and the position of each state. */
   readonly #states: Int32Array;
   readonly #places: Int32Array;
-  /** For each part, its first position and the position after its last. */
+  /** For each part, its first position in `#states`, and the position after its last one. */
   readonly #starts: number[] = [];
   readonly #ends: number[] = [];
 
@@ -122,7 +122,7 @@ class Partition {
     return this.#partOf;
   }
 
-  /** Returns the states with edges to these, except states that are the only one in their part. */
+  /** Returns the states with edges to `states`. Omits a state that is alone in its part, because such a part cannot split. */
   #leadingTo(states: readonly number[]): ReadonlySet<number> {
     const found = new Set<number>();
     for (const at of states) {
@@ -159,8 +159,8 @@ class Partition {
   }
 
   /**
-   * Returns a state's characters by the parts they lead to: first, last, part, and so on. Adjacent ranges that lead to the same
-   * part are merged.
+   * Returns a state's character ranges as a flat list: first character, last character, part that the range leads to. Adjacent
+   * ranges that lead to the same part are merged.
    */
   #runs(at: number): readonly number[] {
     const ranges = this.#ranges[at] as Int32Array;
@@ -175,10 +175,7 @@ class Partition {
     return runs;
   }
 
-  /**
-   * Makes each group of a part, and the rest of the part, a separate part. Returns the states of all these parts but the
-   * largest.
-   */
+  /** Splits a part into its groups and the remaining states. Returns the states of all resulting parts except the largest. */
   #split(groups: readonly Group[]): readonly number[] {
     const part = groups[0]?.part as number;
     const end = this.#ends[part] as number;
@@ -188,7 +185,7 @@ class Partition {
       for (const at of states) this.#swap(this.#places[at] as number, place++);
       cuts.push(place);
     }
-    // States that lead to none of the moved states remain in one group.
+    // The remaining states lead to none of the moved states. They form one more part.
     if (place < end) cuts.push(end);
     const pieces = cuts.slice(1).map((to, i) => ({ from: cuts[i] as number, to }));
     pieces.sort((one, other) => other.to - other.from - (one.to - one.from));

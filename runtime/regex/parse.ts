@@ -21,7 +21,7 @@ import { spend } from "./work.ts";
 
 const maxLength = 10_000;
 const maxDepth = 100;
-/** Maximum bound of a repetition. Larger bounds are rejected, because a grammar writes each repetition out. */
+/** Maximum bound of a repetition. Larger bounds are rejected, because each repetition adds states to the automaton. */
 export const maxRepeat = 1000;
 
 const lineChars = complement(lineEnds);
@@ -282,7 +282,8 @@ class Parser {
   #folded(set: CharSet): CharSet {
     const both = bothCases(set);
     if (both !== null) return both;
-    // A set of thousands already holds both cases of its letters; only Latin letters are added.
+    // Such a large set is assumed to contain both cases of all its letters except Latin ones. For Latin letters, the other case
+    // is added.
     return union(set, bothCases(intersection(set, latinChars)) ?? noChar);
   }
 

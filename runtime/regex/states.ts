@@ -9,7 +9,7 @@ export interface Edge {
   readonly to: number;
 }
 
-/** The sets of a state's edges are disjoint; a character in none of them ends the text without a match. */
+/** The character sets of a state's edges are disjoint. A text with a character that is in none of them does not match. */
 export interface State {
   readonly accepts: boolean;
   readonly edges: readonly Edge[];
@@ -22,13 +22,15 @@ export const maxStates = 4000;
 export const noText: Automaton = [{ accepts: false, edges: [] }];
 export const anyText: Automaton = [{ accepts: true, edges: [{ set: anyChar, to: 0 }] }];
 
-/** One state during exploration; its edges name their targets by place. */
+/** A state found by explore(), before states have numbers. Its edges refer to their targets by `Place`. */
 interface Described<Place> {
   readonly accepts: boolean;
   readonly edges: Iterable<{ readonly set: CharSet; readonly to: Place }>;
 }
 
-/** The automaton of all places reached from `start`. Throws RegexProblem above `limit` states. */
+/**
+ * Returns the automaton whose states are the places that are reachable from `start`. Throws RegexProblem above `limit` states.
+ */
 export function explore<Place>(
   start: Place,
   keyOf: (place: Place) => string | number,
@@ -92,7 +94,7 @@ export function rangesOfState({ edges }: State): Int32Array {
   return withEnds(starts, edges);
 }
 
-/** `starts`: the first character of each range times the number of edges, plus the index of its edge. */
+/** Decodes ranges. Each of `starts` is (first character of the range) * (number of edges) + (index of the edge). */
 function withEnds(starts: Float64Array, edges: readonly Edge[]): Int32Array {
   const ranges = new Int32Array(3 * starts.length);
   const seen = new Int32Array(edges.length);

@@ -12,7 +12,7 @@ export type RegexNode =
 
 export interface Regex {
   readonly node: RegexNode;
-  /** Lookaheads at the beginning of the pattern: from there, the text must, or must not, continue with `node`. */
+  /** Lookaheads at the beginning of the pattern. The text must begin with `node`, or must not if `negated`. */
   readonly ahead: readonly { readonly node: RegexNode; readonly negated: boolean }[];
 }
 

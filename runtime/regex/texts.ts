@@ -20,21 +20,21 @@ export function ofTexts(texts: Iterable<string>): Automaton {
   return builder.automaton();
 }
 
-/** A state that later texts may still pass through; its last edge, to the next open state, is not added yet. */
+/** A state that later texts may still use. Its last edge, to the next open state, is not added yet. */
 interface OpenState {
   accepts: boolean;
   readonly edges: Edge[];
 }
 
 class Builder {
-  /** Finished states; the targets of a state come before it. */
+  /** Finished states. The targets of a state come before it in the list. */
   readonly #states: State[] = [];
   readonly #numbers = new Map<string, number>();
-  /** The states along the last text, and the characters between them. */
+  /** Open states along the last added text, and the characters of that text. */
   readonly #open: OpenState[] = [{ accepts: false, edges: [] }];
   #chars: readonly number[] = [];
 
-  /** Texts must come in order: texts with the same beginning are adjacent. */
+  /** Adds a text. Texts must be added in sorted order. */
   add(chars: readonly number[]): void {
     spendOn(chars.length);
     let shared = 0;

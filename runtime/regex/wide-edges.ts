@@ -11,7 +11,7 @@ const wideChars = 512;
 
 /** A place in the grammar where the engine searches its vocabulary. */
 export interface WidePlace {
-  /** Key that is equal for the same place. */
+  /** Identifies the place: two edges with the same key are one place. */
   readonly key: string;
   /** True if any text may follow, so the place is the same in all automata of a grammar. */
   readonly isCommon: boolean;
@@ -41,7 +41,7 @@ export function wideRules(automaton: Automaton): ReadonlyMap<Edge, WidePlace> {
   automaton.forEach(({ edges }, at) => {
     for (const edge of edges) {
       spendOn(2 + edge.set.length);
-      // The engine handles endless repetition quickly only if a rule calls itself.
+      // An edge back to its own state gets no rule, because the engine is fast at repetition only if a rule calls itself.
       if (edge.to === at || !isWide(edge)) continue;
       const isCommon = isAnyText(automaton, edge.to);
       const key = `${isCommon ? "any text" : edge.to} behind ${edge.set.join()}`;

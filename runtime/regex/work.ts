@@ -1,9 +1,10 @@
-// Work limit of one translation. Work is counted in units, so the same grammar is always accepted or always rejected. A time
-// limit protects slow or loaded machines. A translation is synchronous, so only one runs at a time.
+// Work limit of one translation, for example of a JSON schema to a grammar. Work is counted in units, so the same grammar is
+// always accepted or always rejected. A time limit protects slow or loaded machines. A translation is synchronous, so only one
+// runs at a time.
 
 export class TooMuchWork extends Error {}
 
-/** The time limit, not the unit count, ended a translation. A faster machine may accept the same grammar. */
+/** Thrown if a translation exceeds the time limit. A faster machine may accept the same grammar. */
 export class OutOfTime extends TooMuchWork {}
 
 /**
@@ -64,7 +65,7 @@ export function spend(units: number): void {
   }
 }
 
-/** Counts elements of plain lists, or characters. They cost less than a unit each. */
+/** Counts work on elements of plain lists, or on characters. Each costs only a fraction of a unit. */
 export function spendOn(elements: number): void {
   spend(elements / elementsOfUnit);
 }

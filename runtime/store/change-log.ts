@@ -7,7 +7,7 @@ import type { Table, TableKey, Tables } from "./tables.ts";
 
 const lastKey: TableKey = [0];
 
-/** Number of changes kept. A watcher that has missed more learns only that it has missed some. */
+/** Number of changes kept. A watcher that missed more changes is told only that changes were missed. */
 const KEPT = 4096;
 /** Maximum number of changes read at once. */
 const MOST_READ = 256;
@@ -50,7 +50,8 @@ export class ChangeLog {
     const last = this.last();
     if (last === seen) return { keys: new Set(), last, hasMore: false };
     const rows = this.#changes.first(MOST_READ, [seen + 1]);
-    // If the last number is below `seen`, the folder was replaced by another one.
+    // The next change is missing if it is no longer kept, or if the folder was replaced by another one (`last` is then below
+    // `seen`).
     if (rows[0]?.[0] !== seen + 1) return { keys: null, last, hasMore: false };
     const keys = rows.map((row) => Buffer.from(this.#changes.get(row) ?? []).toString());
     return { keys: new Set(keys), last: seen + rows.length, hasMore: seen + rows.length < last };
@@ -68,7 +69,7 @@ export class Watchers {
   readonly #watchers = new Set<Watcher>();
   /** Polling timer. It runs while there are watchers. */
   #timer: NodeJS.Timeout | null = null;
-  /** Number of the last change that watchers were told. */
+  /** Number of the last change that was reported to the watchers. */
   #seen = 0;
 
   constructor(tables: Tables, log: ChangeLog) {
@@ -87,7 +88,7 @@ export class Watchers {
     };
   }
 
-  /** Tells watchers the changes since the last check. Called after each write, and by the timer. */
+  /** Reports the changes since the last check to the watchers. Called after each write, and by the timer. */
   check(): void {
     if (this.#timer === null) return;
     const changes = this.#read();

@@ -1,11 +1,13 @@
-// Removal of the database of releases before table-store.ts. Nothing reads this database any more, and its bytes do not count
-// towards any limit. Blocks on the disk.
+// Removes the database that earlier releases used, before table-store.ts. No code reads it any more, and it does not count
+// towards any size limit. Blocks on the disk.
 import { rmdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { open } from "lmdb";
 import { checkLmdbFile } from "./lmdb-file.ts";
 
-/** Tables of the earlier database: [born, key] of each entry, the entries in two parts, and their count. */
+/**
+ * Tables of the earlier database: the keys [born, key] of all entries, the two parts of each entry, and the number of entries.
+ */
 const earlierTables = ["ages", "heads", "rests", "sums"];
 
 export interface RemovedStore {

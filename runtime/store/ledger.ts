@@ -1,5 +1,5 @@
-// Ledger: counts the entries and bytes of a store, in total and by share, and finds the entry to evict next. Each query takes
-// logarithmic time. A ledger row changes in the same transaction as its entry.
+// Ledger: counts the entries and bytes of a store, in total and by share (the entries of one client), and finds the entry to
+// evict next. Each query takes logarithmic time. A ledger row changes in the same transaction as its entry.
 import { pack, unpack } from "msgpackr";
 import type { Table, TableKey, Tables } from "./tables.ts";
 
@@ -19,7 +19,7 @@ export interface Totals {
   readonly bytes: number;
 }
 
-/** A row that refers to an entry by the time it was added or by its expiry. */
+/** A row that refers to an entry. Its key contains the time at which the entry was added or expires. */
 export interface EntryRow {
   readonly key: string;
   readonly by: "born" | "expiresAt";
@@ -41,16 +41,18 @@ const row = Uint8Array.of(0);
 
 export class Ledger {
   readonly #totals: Table;
-  /** [born, key] of every entry. */
+  /** Keys: [born, key] of every entry. */
   readonly #ages: Table;
-  /** [expiresAt, key] of every entry that expires. */
+  /** Keys: [expiresAt, key] of every entry that expires. */
   readonly #expiries: Table;
   readonly #shares: Table;
-  /** [share, born, key] of every entry. */
+  /** Keys: [share, born, key] of every entry. */
   readonly #byShare: Table;
-  /** [entries, -oldest, share] of every share. Among shares with equal counts, the share with the oldest entry is last. */
+  /**
+   * Keys: [entries, -oldest, share] of every share. Among shares with equal counts, the share with the oldest entry is last.
+   */
   readonly #mostEntries: Table;
-  /** [bytes, -oldest, share] of every share. */
+  /** Keys: [bytes, -oldest, share] of every share. */
   readonly #mostBytes: Table;
 
   constructor(tables: Tables) {
@@ -105,7 +107,8 @@ export class Ledger {
   }
 
   /**
-   * Removes a row whose entry does not exist. The row may or may not have been counted. A share without rows counts as empty.
+   * Removes a row whose entry does not exist. Does not change the counts, because the row may not have been counted. But if the
+   * share has no rows left, sets its counts to 0.
    */
   removeRow({ key, by, at, share }: EntryRow): void {
     if (share === null) {

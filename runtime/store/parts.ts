@@ -21,8 +21,8 @@ const MOST_UNCLAIMED = 256;
 
 const nextIdKey: TableKey = ["next"];
 /**
- * Upper limit of a new store's first part id, which is random. Tables in memory are empty after a restart. A reader that still
- * has part ids of the previous store must not get bytes of other parts.
+ * The first part id of a new store is random, below this limit. Tables in memory are empty after a restart, and a reader with
+ * old part ids must not get bytes of new parts.
  */
 const FIRST_IDS = 2 ** 40;
 
@@ -180,7 +180,7 @@ export class Parts {
     }
   }
 
-  /** Removes an unclaimed part if it was begun before the time `before`. */
+  /** Removes an unclaimed part if its writing began before the time `before`. */
   #drop(id: number, before = Number.POSITIVE_INFINITY): void {
     const found = this.#unclaimed.get([id]);
     if (found === undefined) return;
@@ -192,7 +192,7 @@ export class Parts {
 }
 
 interface Unclaimed {
-  /** Time at which the part was begun. */
+  /** Time at which the writing of the part began, in milliseconds since 1970. */
   readonly at: number;
   readonly bytes: number;
 }

@@ -1,6 +1,6 @@
 // Store: entries by key. Each entry consists of a small head and large parts that are read in slices. Each entry belongs to a
-// share. If a limit is exceeded, the share with the most entries or bytes loses its oldest entry. Tables (tables.ts) hold the
-// bytes, in memory or on disk.
+// share, for example to the entries of one client. If a limit is exceeded, the share with the most entries or bytes loses its
+// oldest entry. Tables (tables.ts) hold the bytes, in memory or on disk.
 
 /** A stored part of an entry. Its id is never reused in the store. */
 export interface Part {
@@ -10,7 +10,7 @@ export interface Part {
 
 export interface Entry<Head, Content = Uint8Array> {
   readonly head: Head;
-  /** Name of the share that the entry counts towards. */
+  /** Name of the share to which the entry belongs, for example the name of a client. */
   readonly share: string;
   readonly parts: Readonly<Record<string, Content>>;
   /**
@@ -49,8 +49,8 @@ export interface ListPage<Head> {
 export type WatchTarget = { readonly key: string } | { readonly prefix: string };
 
 /**
- * Receives the key of an entry that was put, changed or removed. Null means that too many changed to name them, so any entry
- * may have changed.
+ * Receives the key of an entry that was put, changed or removed. Null means that too many entries changed to report their keys,
+ * so any entry may have changed.
  */
 export type WatchListener = (key: string | null) => void;
 
@@ -73,16 +73,16 @@ export interface Store<Head> {
   /** Deletes an entry. Resolves to true if it existed. */
   delete(key: string): Promise<boolean>;
   /**
-   * Replaces an entry, or removes it (`next` is null), if it still has the expected version. `expected` is null if no entry
-   * must exist. The comparison and the write are one transaction, also between processes. A replaced entry keeps its age.
-   * Returns false if the version is different; nothing was changed then.
+   * Replaces an entry, or removes it (`next` is null), if it still has the expected version. If `expected` is null, the entry
+   * must not exist. The comparison and the write are one transaction, also between processes. A replaced entry keeps its age.
+   * If the version is different, changes nothing and returns false.
    */
   compareAndSet(key: string, expected: number | null, next: NextEntry<Head> | null): Promise<boolean>;
   /**
    * Calls the listener after each change, by any process that has the store open. The returned function ends the watch. Changes
    * made through this store object are reported at once. Other changes are reported within 100 ms, because LMDB does not
-   * notify. Several changes of one key in that time count as one. If an entry is hidden because of its age or expiry, that is
-   * not a change, but its later removal is. Throws storage_unavailable if the store cannot be read now.
+   * notify. Several changes of one key in that time count as one. Hiding an entry because of its age or expiry does not count
+   * as a change, but its later removal does. Throws storage_unavailable if the store cannot be read now.
    */
   watch(target: WatchTarget, listener: WatchListener): () => void;
   /** Removes what exceeds the limits. Called at the start and every few minutes, because a write removes only a few entries. */

@@ -27,7 +27,6 @@ export class Stores {
   }
 }
 
-/** The tables of one store. */
 class StoreTables implements Tables {
   readonly #tables: Tables;
   readonly #prefix: string;

@@ -1,4 +1,4 @@
-// Store over tables: its entries, their parts, and the enforcement of its limits.
+// Implements a store (store.ts) with tables: keeps entries and their parts, and enforces the limits.
 import { pack, unpack } from "msgpackr";
 import { wallTime } from "../clock.ts";
 import { ServerError } from "../errors.ts";
@@ -21,8 +21,8 @@ import type { Table, Tables } from "./tables.ts";
 import { WriteQueue } from "./write-queue.ts";
 
 /**
- * Delay in ms before an entry that is too old or expired is removed; it is hidden at once. It is removed only if the store has
- * been open for this time. So a clock that jumps and is then corrected removes nothing.
+ * Time in ms between the hiding of an entry (too old or expired) and its removal. Nothing is removed until the store has been
+ * open for this time. So a wrong clock that is soon corrected causes no removals.
  */
 const STALE_MS = 3_600_000;
 /** Maximum number of entries that one write evicts. */
@@ -32,7 +32,7 @@ interface Kept<Head> extends KeptEntry<Head> {
   readonly expiresAt: number | null;
   /** Time at which the entry was added, in milliseconds since 1970. */
   readonly born: number;
-  /** Number of bytes that the entry counts for. */
+  /** Size of the entry in bytes: its head and all its parts. */
   readonly bytes: number;
 }
 
@@ -218,7 +218,7 @@ export class TableStore<Head> implements Store<Head> {
     for (const part of Object.values(old.parts)) if (!reused.has(part.id)) this.#parts.remove(part);
   }
 
-  /** Returns the number of bytes that an entry will count for. Throws if it cannot be stored. */
+  /** Returns the size of an entry in bytes: its head and all its parts. Throws if the entry cannot be stored. */
   #bytesOf(head: Head, old: KeptEntry<Head>["parts"], prepared: PreparedParts): number {
     let bytes = pack(head).byteLength;
     for (const part of prepared.values()) {
@@ -242,7 +242,8 @@ export class TableStore<Head> implements Store<Head> {
       const row = this.#nextToGo(spared);
       if (row === null) return false;
       const kept = this.#find(row.key);
-      // A stray row was left by another version of the server. It must be removed; otherwise, it would always be the next row.
+      // A row without a matching entry was left by another version of the server. It must be removed, because otherwise it
+      // would always be the next row.
       if (kept === null || kept[row.by] !== row.at) this.#ledger.removeRow(row);
       else this.#remove(row.key);
     }
@@ -253,7 +254,7 @@ export class TableStore<Head> implements Store<Head> {
     const { maxEntries, maxBytes } = this.#limits;
     const { entries, bytes } = this.#ledger.totals();
     const isOver = entries > maxEntries || bytes > maxBytes;
-    // If room is needed, hidden entries are removed first.
+    // If a limit is exceeded, entries that are too old or expired are removed first.
     const staleAt = isOver ? this.#now() : this.#staleAt();
     for (const row of [this.#ledger.oldest(), this.#ledger.firstToExpire()]) {
       if (row === null || row.key === spared) continue;
@@ -262,7 +263,7 @@ export class TableStore<Head> implements Store<Head> {
     return isOver ? this.#ledger.oldestOfMost(entries > maxEntries ? "entries" : "bytes", spared) : null;
   }
 
-  /** Returns a time. Entries that were too old or expired at this time are removed. */
+  /** Returns the latest time at which an entry must have been too old or expired in order to be removed now. */
   #staleAt(): number {
     return this.#now() - this.#openedAt < STALE_MS ? Number.NEGATIVE_INFINITY : this.#now() - STALE_MS;
   }

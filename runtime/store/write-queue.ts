@@ -4,7 +4,7 @@ import { ServerError } from "../errors.ts";
 import { STEP_BYTES } from "./parts.ts";
 import type { Tables } from "./tables.ts";
 
-/** Maximum number of changes in one transaction: about 20 ms. */
+/** Maximum number of changes in one transaction, which takes about 20 ms. */
 const MOST_WRITES = 32;
 
 interface Write {

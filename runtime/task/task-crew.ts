@@ -15,8 +15,8 @@ const hopelessStarts = 3;
 
 export interface TaskCrewOptions extends TaskWorkerOptions {
   /**
-   * Time in ms after which the loading of a shared value counts as slow. Another worker then replaces the loading one
-   * meanwhile.
+   * Time in ms after which the loading of a shared value counts as slow. Another worker then replaces the loading worker until
+   * the value is loaded.
    */
   readonly quickMs: number;
   /** Maximum number of slow tasks at once, and of idle slow workers. */
@@ -79,17 +79,20 @@ export class TaskCrew {
     return this.#kind(true).filter((worker) => worker.isFree);
   }
 
-  /** Slow workers that have a task or can take one. */
+  /** Number of slow workers that run a task or can take one. */
   get slowWorkerCount(): number {
     return this.#kind(true).filter(({ load }) => load === null).length;
   }
 
-  /** Number of quick workers that can take a task. If there are shared values, only workers that have loaded one count. */
+  /**
+   * Number of quick workers that can take a task. If there are shared values, counts only workers that have loaded at least
+   * one.
+   */
   get freeCount(): number {
     return this.free.filter((worker) => this.#serves(worker)).length;
   }
 
-  /** Number of quick workers, free or not. If there are shared values, only workers that have loaded one count. */
+  /** Number of quick workers, free or not. If there are shared values, counts only workers that have loaded at least one. */
   get servingCount(): number {
     return this.#kind(false).filter((worker) => this.#serves(worker)).length;
   }
@@ -121,9 +124,9 @@ export class TaskCrew {
   }
 
   /**
-   * Keeps `wanted` quick workers, and a replacement for each one that is loading slowly. For each missing one of `wantedSlow`
-   * slow workers, it also keeps a quick worker, whose first slow task makes it slow. Surplus workers stay for some time,
-   * because they may be needed again.
+   * Starts workers until there are `wanted` quick workers, and one more for each quick worker that is loading slowly. If there
+   * are fewer than `wantedSlow` slow workers, also starts a quick worker for each missing one; its first slow task makes it
+   * slow. Surplus workers are ended after a delay, because they may be needed again.
    */
   keep(wanted: number, wantedSlow: number): void {
     this.#wanted = wanted;
@@ -142,7 +145,7 @@ export class TaskCrew {
     return [...this.#workers].filter((worker) => worker.isSlow === isSlow);
   }
 
-  /** Number of quick workers that are not needed. */
+  /** Number of quick workers that are not needed. A negative value is the number of missing workers. */
   get #surplus(): number {
     const workers = this.#kind(false);
     const standIns = workers.filter(({ load }) => load?.hasStandIn).length;
@@ -196,8 +199,8 @@ export class TaskCrew {
 
   /**
    * Makes free workers load missing shared values. A worker that already has values waits until another worker with values is
-   * free for tasks. Until a value has been loaded quickly once, only one quick worker at a time loads it. A slow worker loads a
-   * value only when a quick worker has it.
+   * free for tasks. Until a worker has loaded a value within `quickMs`, only one quick worker at a time loads it. A slow worker
+   * loads a value only when a quick worker has it.
    */
   #load(): void {
     for (const worker of this.freeSlow) {
@@ -249,7 +252,7 @@ export class TaskCrew {
     const { load } = worker;
     this.drop(worker);
     if (!worker.isReady) this.#notStarted(cause);
-    // Reject TaskPool.share(), which drops the value. So no other worker loads the value that ended this worker.
+    // Make TaskPool.share() reject and drop the value. So no other worker loads the value that ended this worker.
     if (load !== null) this.#shared.get(load.key)?.settle(undefined, new TaskEnded(reason, "", cause));
     this.#hooks.onEnded(worker, reason, cause);
   }

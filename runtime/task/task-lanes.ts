@@ -36,7 +36,9 @@ export class TaskLanes<Task extends WaitingTask> {
     return this.#slow.size;
   }
 
-  /** Returns the error for a new task of this client. Null: the task may wait, perhaps by displacing another client's task. */
+  /**
+   * Returns the error that rejects a new task of this client; null: the task may wait. It may displace another client's task.
+   */
   refusalFor(client: string): ServerError | null {
     return this.#shares.hasRoomFor(client, 1, this.#freePlaces) ? null : this.#full("try again later");
   }
@@ -73,8 +75,8 @@ export class TaskLanes<Task extends WaitingTask> {
   }
 
   /**
-   * Takes the next quick task of a trusted client, ahead of its turn. With `onlyLongTrusted`, takes only a task of a
-   * long-trusted client.
+   * Takes the next quick task of a trusted client, even if other clients are before it. If `onlyLongTrusted`, takes only a task
+   * of a long-trusted client.
    */
   takeTrusted(paces: ClientPaces, onlyLongTrusted: boolean): Task | undefined {
     return this.#taken(paces.takeTrusted(this.#quick, onlyLongTrusted));

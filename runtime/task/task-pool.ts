@@ -19,8 +19,8 @@ import type { TaskWorker } from "./task-worker.ts";
 /** Maximum input size in bytes of a task that starts in the quick lane. Tasks with a larger input start in the slow lane. */
 const maxQuickBytes = 8 * 2 ** 20;
 /**
- * Minimum limit on concurrent slow tasks for a task whose input was transferred. Such a task cannot be restarted later, only
- * rejected.
+ * A task whose input was transferred may continue as a slow task if fewer than this number run, even if `slowWorkers` is lower.
+ * It cannot be restarted later, so it would otherwise be rejected.
  */
 const maxSlow = 2;
 /** Ratio of a task's wall-clock limit to its processor-time limit. */
@@ -177,7 +177,7 @@ export class TaskPool {
     while (this.#slowCount < slowWorkers && this.#startNextSlow());
   }
 
-  /** Two while there are slow tasks, because a trusted client may occupy the first one with a slow task. */
+  /** Number of spare workers: two while there are slow tasks, because a trusted client may occupy one with a slow task. */
   get #spareWorkers(): number {
     return this.#slowCount + this.#lanes.slowSize > 0 ? 2 : 1;
   }
@@ -189,7 +189,7 @@ export class TaskPool {
 
   /**
    * Workers that may take a slow task. These are the free slow workers and, while slow workers are missing, free quick workers.
-   * The last free quick worker is included only if there are more than `quickWorkers` and the spare one.
+   * If only one quick worker is free, it is included only if there are more than `quickWorkers + 1` quick workers.
    */
   get #workersForSlow(): readonly TaskWorker[] {
     const { free, freeSlow, freeCount, servingCount, slowWorkerCount } = this.#crew;
@@ -205,8 +205,8 @@ export class TaskPool {
     if (free.length === 0) return undefined;
     const isReserved = freeCount <= this.#spareWorkers && isChanging && this.#paces.hasTrusted;
     if (isRoom && !isReserved) return this.#lanes.takeQuick();
-    // While workers are starting or loading, only a long-trusted client gets the last free one. Other clients could gain trust
-    // and then send slow tasks.
+    // While workers are starting or loading, only a long-trusted client gets the last free worker. Other clients could first
+    // become trusted and then send slow tasks.
     const isLast = freeCount <= 1 && isChanging;
     return isRoom || this.#runsStranger ? this.#lanes.takeTrusted(this.#paces, isLast) : undefined;
   }
@@ -247,8 +247,8 @@ export class TaskPool {
   }
 
   /**
-   * Ends a task at its limit of processor time, or at the longer limit of wall-clock time. On a busy machine, a slow worker
-   * gets little processor time.
+   * Ends a task at its limit of processor time, or at the longer limit of wall-clock time. Wall-clock time alone would be
+   * unfair, because a slow worker gets little processor time on a busy machine.
    */
   #limit(task: Task, worker: TaskWorker): void {
     const limitMs = this.#limitOf(task);
@@ -267,9 +267,10 @@ export class TaskPool {
   }
 
   /**
-   * Called when a quick task has run for `quickMs` of wall-clock time, so its client is slow. On a busy machine, processor time
-   * would show this only after several slow tasks of the client. If the maximum number of slow tasks is running, a client with
-   * several of them gives up one for a client with none. Otherwise, the task waits until a slow task ends.
+   * Called when a quick task has run for `quickMs` of wall-clock time. Its client then counts as slow. Processor time is not
+   * used here, because on a busy machine it would show this only after several slow tasks of the client. If the maximum number
+   * of slow tasks is running, a client with several of them must give up one for a client with none. If no client can give up
+   * one, the new slow task waits until a slow task ends.
    */
   #turnSlow(task: Task, worker: TaskWorker): void {
     const { slowWorkers } = this.#options;
@@ -305,7 +306,10 @@ export class TaskPool {
     else task.reject(tooManySlow());
   }
 
-  /** Returns the worker of the latest slow task of a client with several. Used only if `client` has no slow task. */
+  /**
+   * Returns the worker of the latest slow task of a client that has several. Returns null if there is none, or if `client` has
+   * a slow task itself.
+   */
   #slowGiver(client: string): TaskWorker | null {
     const counts = new Map<string, number>();
     let giver: TaskWorker | null = null;

@@ -6,8 +6,8 @@ import { lowerPriority, processorMs } from "../thread/system-thread.ts";
 import type { EndReason, TaskCommand, TaskReport, TaskWorkerData } from "./task.ts";
 
 /**
- * Heap growth in bytes since the last shared value was loaded. A worker that exceeds it is replaced after its task. V8 frees
- * memory late, and never on an idle thread.
+ * Maximum heap growth in bytes since the last shared value was loaded. A worker that exceeds it is replaced after its task. V8
+ * frees memory late, and never on an idle thread.
  */
 const fullBytes = 128 * 2 ** 20;
 /** Heap limit for short-lived objects in MiB. The pool's `heapMiB` limits the rest of the heap. */
@@ -36,7 +36,7 @@ export interface TaskWorkerHooks {
 export interface Load {
   readonly key: string;
   readonly startedMs: number;
-  /** True if loading takes long and another worker replaces this one meanwhile. */
+  /** True if loading takes long, so another worker replaces this one until the value is loaded. */
   hasStandIn: boolean;
 }
 

@@ -23,7 +23,7 @@ const maxSocketPathBytes = 103;
 const folderPrefix = "troupe-";
 const socketName = "place";
 
-/** Flags that a child inherits. Flags of the inspector and of the test runner are not inherited, nor is -e. */
+/** Flags that a child inherits. Flags of the inspector and of the test runner are not inherited, and neither is -e. */
 const inheritedFlag = /^--(enable-source-maps|no-warnings|max-|stack-trace-limit|trace-)/;
 
 const secretName = /(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(API|ACCESS|PRIVATE)_KEY)$/i;
@@ -33,8 +33,8 @@ export function startProcess(options: HostOptions): Host {
     process.execPath,
     [...process.execArgv.filter((flag) => inheritedFlag.test(flag)), entry, options.name],
     {
-      // If a child inherited our stderr, it would make it blocking. So its output comes through a pipe, and lines may be
-      // dropped.
+      // A child that inherited this process's stderr would make it blocking. So the child's output comes through a pipe, and
+      // lines may be dropped.
       stdio: ["ignore", "pipe", "pipe", "pipe"],
       env: { ...withoutSecrets(process.env), ...options.environment },
       // Start a new session, so that ctrl-c in the terminal reaches only the spawner, which stops its places.

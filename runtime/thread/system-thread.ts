@@ -3,7 +3,7 @@
 import { readFileSync, readlinkSync } from "node:fs";
 import { getPriority, setPriority } from "node:os";
 
-/** Increase of the nice value. With it, a thread gets about a quarter of a core for which another thread competes. */
+/** Increase of the nice value. If another thread competes for the core, the thread then gets about a quarter of it. */
 const niceness = 5;
 const mostNice = 19;
 
@@ -26,10 +26,7 @@ export function processorMs(thread: number): number | null {
   }
 }
 
-/**
- * Permanently lowers a thread's priority. If it competes with the calling thread for a core, it gets about a quarter of that
- * core.
- */
+/** Permanently lowers a thread's priority. The thread then gets about a quarter of a core that the calling thread also uses. */
 export function lowerPriority(thread: number): void {
   try {
     setPriority(thread, Math.min(getPriority() + niceness, mostNice));

@@ -41,7 +41,7 @@ function untilGone(worker: Worker, onOutput: (line: string) => void): Promise<Ho
     let fault: string | null = null;
     worker.on("error", (error) => {
       fault = error.message;
-      onOutput(error.stack ?? error.message); // a process prints it by itself
+      onOutput(error.stack ?? error.message); // a child process prints its stack itself
     });
     worker.on("exit", (code) => resolve({ code, signal: null, fault }));
   });

@@ -1,5 +1,6 @@
-// Cursor over the bytes of a GGUF head: reads numbers, strings and lists. Used by reader.ts. File contents are not
-// trusted: every length is checked against the file size before use, and memory use has a fixed limit.
+// Cursor over the bytes of a GGUF head (everything before the weights): reads numbers, strings and lists. Used by
+// reader.ts. File contents are not trusted: every length is checked against the file size before use, and memory use
+// has a fixed limit.
 import { ServerError } from "../../../runtime/errors.ts";
 import { damagedFile, truncatedFile } from "./invalid-file.ts";
 
@@ -7,11 +8,11 @@ import { damagedFile, truncatedFile } from "./invalid-file.ts";
 export type GgufValue = number | boolean | string | readonly GgufValue[];
 
 /**
- * Maximum size of a head in bytes. The largest vocabularies take some 30 MB; a head above the limit is treated as
- * damaged.
+ * Maximum size of a GGUF head in bytes. The largest vocabularies take about 30 MB. A file with a larger head is
+ * rejected as damaged.
  */
 export const maxHeadBytes = 128 * 1024 * 1024;
-/** Maximum number of values kept from all lists together; the largest vocabularies have some 1.5 million. */
+/** Maximum total number of list elements kept in memory. The largest vocabularies have about 1.5 million. */
 const maxListValues = 4 * 1024 * 1024;
 /** Maximum nesting depth of lists; real files have no nested lists. */
 const maxListDepth = 8;
@@ -22,10 +23,10 @@ const boolType = 7;
 /** Minimum size of a value in bytes, by type number: u8 i8 u16 i16 u32 i32 f32 bool string array u64 i64 f64. */
 const leastBytes: readonly (number | undefined)[] = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8];
 
-/** Thrown if the head is longer than the window read so far, and the file has more bytes to read. */
+/** Thrown if the head is longer than the bytes read so far, and the file has more bytes. */
 export class WindowTooSmall extends Error {}
 
-/** Cursor over a window: the first bytes of a file of `fileBytes` bytes. */
+/** Cursor over the first bytes of a file. The whole file has `fileBytes` bytes. */
 export class Cursor {
   offset = 0;
   readonly path: string;

@@ -1,5 +1,5 @@
-// End-of-generation tokens, for engines without a tokenizer. Files name one or two of them. The others are found by
-// their text, with the same rules as in llama.cpp, so that a model stops at the same token on both engines.
+// End-of-generation tokens, for engines without a tokenizer. A model file names one or two of them. The others are
+// found by their text, with the rules of llama.cpp, so that a model stops at the same token on all engines.
 import type { TokenizerMetadata } from "./metadata.ts";
 
 /** Names of tokens that always end a generation, even if the file does not say so. */
@@ -48,12 +48,12 @@ export function endOfGenerationTokens(tokenizer: TokenizerMetadata): number[] {
   return found.filter((token) => !notEnds.has(tokens[token] as string)).sort((a, b) => a - b);
 }
 
-/** Returns the names that do not end a generation in this vocabulary because it also has certain other names. */
+/** Returns the end-token names that do not end a generation, because `names` also has certain other end tokens. */
 function shownNames(names: ReadonlySet<string>): ReadonlySet<string> {
   const shown = new Set<string>();
   const hasCall = names.has("<|call|>") || names.has("<|calls|>");
-  // In such a vocabulary <|end|> only ends one of several messages. The model's turn ends with <|return|>, <|flush|> or
-  // a call.
+  // With these tokens, <|end|> ends only one of the messages of a turn. The turn ends with <|return|>, <|flush|> or a
+  // call.
   if (hasCall && (names.has("<|return|>") || names.has("<|flush|>"))) shown.add("<|end|>");
   if (names.has("<|tool_response>")) shown.add("</s>");
   return shown;

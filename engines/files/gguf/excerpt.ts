@@ -1,6 +1,6 @@
 // Excerpt of a model file: a smaller model file with the first layers and the first vocabulary tokens, weights
-// unchanged. Its output is meaningless. Its speed, multiplied by its share of the weights, estimates the speed of the
-// whole model.
+// unchanged. Its output is meaningless. Its speed, multiplied by its fraction of the weights, estimates the speed of
+// the whole model.
 import { type FileHandle, open } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { Cursor } from "./cursor.ts";
@@ -21,7 +21,7 @@ const arrayType = 9;
 /** Minimum number of tokens: fewer would drop the control and byte tokens at the start of a vocabulary. */
 const leastTokens = 1024;
 
-/** Numbers of layers and tokens that the excerpt keeps. */
+/** Numbers of layers and tokens: in the model, and kept in the excerpt. */
 interface Cut {
   readonly architecture: string;
   readonly layers: number;
@@ -37,7 +37,7 @@ interface KeptTensor extends TensorInfo {
 
 /**
  * Writes an excerpt of the model at `path` to `target`. It has as many layers as fit into `maxBytes`, but at least one,
- * and the same share of the vocabulary. Throws `model_file_invalid` for a damaged file, `unsupported` for a model
+ * and the same fraction of the vocabulary. Throws `model_file_invalid` for a damaged file, `unsupported` for a model
  * without layers.
  */
 export async function writeExcerpt(path: string, target: string, maxBytes: number): Promise<Excerpt> {
@@ -126,8 +126,8 @@ function keptPairs(cursor: Cursor, cut: Cut): Buffer[] {
 }
 
 /**
- * Whether the excerpt keeps a key. Dropped are the keys of splits and alignment, because they do not fit the excerpt,
- * and the chat templates, because the trial does not need them.
+ * Returns whether the excerpt keeps a key. Keys of splits and alignment are dropped, because their values are wrong for
+ * the excerpt. Chat templates are dropped, because a speed trial does not need them.
  */
 function isKept(key: string): boolean {
   return !key.startsWith("split.") && !key.startsWith("tokenizer.chat_template") && key !== "general.alignment";
@@ -139,8 +139,8 @@ function keptList(cursor: Cursor, key: string, { architecture, layers, keptLayer
   let kept = count;
   if (key.startsWith(`${architecture}.`) && count === layers) kept = keptLayers;
   else if (key.startsWith("tokenizer.ggml.") && count === tokens) kept = keptTokens;
-  // Merges are dropped, because they may name dropped tokens. The excerpt cannot encode text; the trial does not need
-  // that.
+  // BPE merges are dropped, because they may name dropped tokens. The excerpt therefore cannot encode text, but a speed
+  // trial does not need to.
   else if (key === "tokenizer.ggml.merges") kept = 0;
   const start = cursor.offset;
   for (let i = 0; i < kept; i++) cursor.skip(elementType);

@@ -1,5 +1,5 @@
-// Errors of unusable GGUF files. Names and values in the messages come from the file, so they are shortened here:
-// otherwise a damaged length could give a message of megabytes.
+// Errors of unusable GGUF files. Names and values in the messages come from the file, so they are shortened. Otherwise,
+// a damaged length field could produce a message of many megabytes.
 import { ServerError } from "../../../runtime/errors.ts";
 
 const maxQuoted = 64;

@@ -26,25 +26,24 @@ export interface TokenizerMetadata {
   readonly infillPadId?: number | null;
   readonly infillRepositoryId?: number | null;
   readonly infillFileId?: number | null;
-  /** For this switch and the next two, null means that the file leaves the choice to the tokenizer's default. */
+  /** In this switch and the next two, null means the default of the tokenizer. */
   readonly addBos: boolean | null;
   readonly addEos: boolean | null;
   readonly addSpacePrefix: boolean | null;
   /**
-   * Whether control tokens swallow the white space after them. Determined by the model's name, because files do not say
-   * it.
+   * Whether white space after a control token is removed. Determined by the model's name, because the file has no key
+   * for it.
    */
   readonly stripsAfterControl: boolean;
-  /** Name of the token that swallows the white space before it; null or absent: none. Also determined by names. */
+  /**
+   * Name of the token before which white space is removed; null or absent: none. Determined by the names in the file.
+   */
   readonly strippedBefore?: string | null;
   /** "t5" vocabularies only: whether a run of spaces counts as one space. */
   readonly removesExtraSpaces?: boolean | null;
   /** "t5" vocabularies only: replacements of characters before encoding, as compiled by SentencePiece. */
   readonly charactersMap?: readonly number[] | null;
-  /**
-   * "bert" vocabularies only: this and the next switch say whether text is lower-cased and accents are stripped; null =
-   * yes.
-   */
+  /** "bert" vocabularies only: whether text is lower-cased, and whether accents are stripped; null: yes. */
   readonly lowersCase?: boolean | null;
   readonly stripsAccents?: boolean | null;
 }
@@ -70,15 +69,15 @@ const encodingKeys: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Reads a model file's metadata; without the parts that only encoding needs if `forEncoding` is false. Throws
- * ServerError `model_file_invalid` with the problem.
+ * Reads a model file's metadata. If `forEncoding` is false, omits the keys that are needed only to encode text. Throws
+ * ServerError `model_file_invalid`.
  */
 export async function readModelMetadata(path: string, forEncoding = true): Promise<ModelMetadata> {
   const wanted = (key: string) => isWanted(key) && (forEncoding || !encodingKeys.has(key));
   return metadataOf(path, await readHead(path, wanted));
 }
 
-/** Like readModelMetadata, for a head that has already been read. */
+/** Like readModelMetadata, but the bytes of the head are already in memory. */
 export function parseModelMetadata(head: HeadBytes): ModelMetadata {
   return metadataOf(head.path, parseHeadBytes(head, isWanted));
 }

@@ -1,5 +1,6 @@
 // GGUF head reader: reads magic, version, key/value pairs and the list of tensors, without interpreting them.
-// metadata.ts interprets the pairs, tensors.ts the list. Only the head of the file is read, never the weights.
+// metadata.ts interprets the pairs, and tensors.ts interprets the list. The head is the part of the file before the
+// weights.
 import { type FileHandle, open } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { Cursor, type GgufValue, maxHeadBytes, WindowTooSmall } from "./cursor.ts";
@@ -25,7 +26,7 @@ export interface GgufHead {
 
 const magic = 0x46554747; // "GGUF" as a little-endian number
 const firstWindowBytes = 2 * 1024 * 1024;
-/** Maximum number of pairs, and of tensors: more than any model has, far fewer than a damaged head can claim. */
+/** Maximum number of key/value pairs, and of tensors. No model has as many, but a damaged head may claim more. */
 export const maxEntries = 65_536;
 const leastPairBytes = 8 + 4 + 1;
 const leastTensorBytes = 8 + 4 + 4 + 8;
@@ -63,7 +64,7 @@ export async function readHeadBytes(path: string): Promise<HeadBytes> {
   }
 }
 
-/** Like readHead, for a head that has already been read. */
+/** Like readHead, but the bytes of the head are already in memory. */
 export function parseHeadBytes({ path, bytes, fileBytes }: HeadBytes, wanted: (key: string) => boolean): GgufHead {
   return parseHead(new Cursor(Buffer.from(bytes), fileBytes, path), wanted);
 }
@@ -78,7 +79,7 @@ export async function readOpenHead(
   for (let windowBytes = firstWindowBytes; ; windowBytes *= 4) {
     const window = Buffer.alloc(Math.min(size, windowBytes, maxHeadBytes));
     const { bytesRead } = await file.read(window, { position: 0 });
-    // A short read means that the file is being truncated.
+    // If fewer bytes were read than requested, the file is being truncated.
     const fileBytes = bytesRead < window.length ? bytesRead : size;
     try {
       return parseHead(new Cursor(window.subarray(0, bytesRead), fileBytes, path), wanted);
@@ -122,7 +123,8 @@ function parseHead(cursor: Cursor, wanted: (key: string) => boolean): GgufHead {
   const tensors: TensorEntry[] = [];
   for (let i = 0; i < tensorCount; i++) tensors.push(readTensorEntry(cursor));
   const { offset: headBytes, fileBytes, path } = cursor;
-  // Checking where each tensor starts is enough to detect a truncated file here; tensors.ts checks where they end.
+  // Only the start of each tensor is checked here, to detect a truncated file. tensors.ts also checks where each tensor
+  // ends.
   if (tensors.some(({ offset }) => headBytes + offset >= fileBytes)) throw truncatedFile(path, fileBytes);
   return { pairs, tensors, headBytes, fileBytes };
 }

@@ -1,5 +1,6 @@
 // Tensor table: type, shape and position of each tensor in the model's file, or in its files if the model is split.
-// Used by engines that read the weights themselves. It reads no weights, and checks all positions.
+// Used by engines that read the weights themselves. This module reads no weights, but checks that all positions are
+// valid.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { GgufValue } from "./cursor.ts";
 import { damagedFile, describeValue, quote } from "./invalid-file.ts";
@@ -113,8 +114,8 @@ function nameOf(tensor: { readonly name: string }): string {
 }
 
 /**
- * Returns the files of the model. The head decides whether it is split, because an unsplit file may also have a shard's
- * name.
+ * Returns the files of the model. The head tells whether the model is split. The file name does not, because an unsplit
+ * file may be named like a shard.
  */
 function splitFiles(path: string, { pairs }: GgufHead): readonly string[] {
   const count = pairs.get("split.count") ?? 1;

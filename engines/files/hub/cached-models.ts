@@ -68,7 +68,7 @@ async function listHub(hubCache: string): Promise<CachedModel[]> {
   );
 }
 
-/** Names the cached commits: each by its branches and tags, or by its own id if it has none. */
+/** Returns names for the cached commits: the branches and tags of each commit, or its id if it has none. */
 async function revisionsOf(directory: string, commits: readonly string[]): Promise<string[]> {
   const refs = join(directory, "refs");
   const named = new Map<string, string>();

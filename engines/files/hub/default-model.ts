@@ -47,7 +47,7 @@ export async function resolveDefaultModel(options: DefaultFetch): Promise<string
   }
 }
 
-/** Asserts that a constant source above could be parsed. */
+/** Returns the parsed source. Throws if one of the constants above is not a valid source. */
 function parsed<T>(source: T | null): T {
   if (source === null) throw new Error("the source of the default model does not parse");
   return source;

@@ -126,7 +126,7 @@ async function fetchFiles(
   }
 }
 
-/** Returns the error for a file above the size limit, which only adapters have. */
+/** Returns the error for an adapter file above the size limit. Model files have no limit. */
 function tooLarge(source: HubSource, { path, sizeBytes }: RemoteFile, maxBytes: number): ServerError {
   return new ServerError(
     "lora_adapter_file_too_large",

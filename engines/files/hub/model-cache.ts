@@ -1,6 +1,6 @@
 // Model cache for packages. Each package version has a folder `models/pypi/<package>/<version>/` with its model files
-// and a manifest.json, which lists the files with size and hash. A file gets its name only by a rename when it is
-// complete, so parallel or interrupted starts leave no partial file. Called by package-source.ts.
+// and a manifest.json, which lists the files with size and hash. A complete file is renamed to its final name, so
+// parallel or interrupted starts never leave a partial file under that name. Called by package-source.ts.
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { z } from "zod";
@@ -36,7 +36,7 @@ export function packageDirectory(cacheDirectory: string, packageName: string): s
   return join(packageRoot(cacheDirectory), packageName);
 }
 
-/** Lists the cached versions of a package, the most recently fetched last. */
+/** Lists the cached versions of a package, the most recently fetched first. */
 export async function cachedVersions(directory: string): Promise<string[]> {
   const names = await readdir(directory).catch(() => []);
   const dated = await Promise.all(

@@ -31,7 +31,8 @@ export interface AdapterPlace {
 /** The two kinds of sources: adapters and X-LoRAs. */
 interface Kind {
   /**
-   * Chooses the files to fetch from a repository. The first is the result, or lies in the folder that is the result.
+   * Chooses the files to fetch from a repository. The source resolves to the first file, or to the folder that contains
+   * it.
    */
   choose(paths: readonly string[], choice: AdapterChoice): readonly string[];
   /** Description of this kind for error messages. */
@@ -51,7 +52,7 @@ const mixtureKind: Kind = {
 
 /**
  * Resolves `source`: a path, or `owner/name[@revision][:folder or file]` on the hub. An existing path has precedence.
- * Throws `invalid_lora_adapter` if there is no such adapter, and the errors of a fetch from the hub.
+ * Throws `invalid_lora_adapter` if there is no such adapter, or the error of the failed fetch from the hub.
  */
 export function resolveAdapter(source: string, options: AdapterFetchOptions = {}): Promise<AdapterPlace> {
   return resolvePlace(source, adapterKind, options);

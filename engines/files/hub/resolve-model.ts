@@ -28,7 +28,7 @@ export async function resolveModel(source: string, options: FetchOptions = {}): 
 
 async function resolvePath(source: string, options: FetchOptions): Promise<string> {
   const { environment = process.env, quantizedFile = null, onProgress, onNotice } = options;
-  // A function, so that a local path also works on a machine without a cache directory.
+  // Called only if needed, because a local path must also work on a machine without a cache directory.
   const cacheDirectory = (): string => options.cacheDirectory ?? defaultCacheDirectory(environment);
   const carried = parsePackageSource(source);
   if (carried !== null) {

@@ -1,5 +1,5 @@
 // Adapter errors: messages and codes. File system errors are converted to ServerErrors here, and every message begins
-// with the adapter. Paths are shown as the client gave them, not as resolved.
+// with the adapter's source. Paths are shown as the client gave them, not as resolved.
 import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
 import { quote } from "../gguf/invalid-file.ts";
 
@@ -8,7 +8,7 @@ export function invalidAdapter(problem: string): ServerError {
   return new ServerError("invalid_lora_adapter", problem);
 }
 
-/** Runs a task that reads an adapter's files. Errors of the task are rethrown with the adapter's name. */
+/** Runs a task that reads an adapter's files. Adds the adapter's source to the messages of its errors. */
 export async function reading<Result>(source: string, task: () => Promise<Result>): Promise<Result> {
   try {
     return await task();

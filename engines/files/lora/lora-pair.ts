@@ -5,7 +5,10 @@ import { invalidAdapter } from "./adapter-problems.ts";
 import { halfValues } from "./half-floats.ts";
 import type { SourceFile } from "./source-file.ts";
 
-/** Change of a matrix of shape [rows][columns] by adding scale * b * a, with b [rows][rank] and a [rank][columns]. */
+/**
+ * Change of a matrix of shape [rows][columns]: adds scale * b * a. `b` has the shape [rows][rank], and `a` has the
+ * shape [rank][columns].
+ */
 export interface LoraPair {
   /** Name of the matrix in the model's file. */
   readonly name: string;

@@ -36,7 +36,7 @@ interface OpenAdapter {
   readonly pairs: readonly LoraPair[];
 }
 
-/** The change to a matrix by one of the adapters. */
+/** Change of one matrix by one adapter. */
 interface Part {
   readonly source: string;
   readonly pair: LoraPair;
@@ -131,7 +131,7 @@ function architectureOf({ fields }: TensorTable): string {
   return String(fields.get("general.architecture"));
 }
 
-/** Reads and concatenates the parts of a matrix: by rows in a, by columns in b. */
+/** Reads the parts of a matrix and joins them: along the rows of `a`, and along the columns of `b`. */
 async function readMatrix({ rows, columns, rank, parts }: Matrix): Promise<PairValues> {
   const a = new Float32Array(rank * columns);
   const b = new Float32Array(rows * rank);

@@ -94,8 +94,8 @@ function headOf(architecture: string, shapes: readonly PreparedShape[]): Buffer 
 
 /**
  * Converts the values to F16. For each rank index, the row of `a` is multiplied and the column of `b` divided by a
- * power of two, which leaves the product unchanged. This gives them similar magnitudes, so that neither overflows or
- * underflows while the other still has range.
+ * power of two, which leaves the product unchanged. Both then have similar magnitudes, which makes overflow and
+ * underflow in F16 least likely.
  */
 function balanced({ name, columns, rank }: PreparedShape, { a, b }: PairValues): { a: Uint8Array; b: Uint8Array } {
   const largestA = new Float64Array(rank);
@@ -125,7 +125,7 @@ function keepLargest(largest: Float64Array, at: number, value: number): void {
   if (size > (largest[at] as number)) largest[at] = size;
 }
 
-/** Returns the exponent of a number >= 0; 0 for 0, which has none. */
+/** Returns the binary exponent of a number >= 0; 0 for the number 0. */
 function exponentOf(value: number): number {
   scratch[0] = value;
   return value === 0 ? 0 : ((scratchBits[0] as number) >>> 23) - 127;

@@ -41,8 +41,8 @@ export class SourceFile {
     if (!before.isFile())
       throw new ServerError("invalid_adapter_file", `${name} is not a regular file; name one that is`);
     if (before.size > maxBytes) throw tooLarge(name, before.size, maxBytes);
-    // A pipe or link may have replaced the file since the check. The flags prevent waiting for a pipe and following a
-    // link.
+    // A pipe or link may have replaced the file since the check. With these flags, open() neither waits for a pipe nor
+    // follows a link.
     const flags = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW;
     const gone = changed(name);
     const handle = await expecting({ ELOOP: gone, ENOENT: gone, ENXIO: gone }, () => open(real, flags));
@@ -87,15 +87,14 @@ export function isInside(folder: string, path: string): boolean {
 }
 
 /**
- * Whether a path, as far as it exists, leads into `folder`, which is a real path. The rest of the path may not exist.
- * Errors distinguish "not found" from "forbidden" only inside the folder, so that they reveal nothing about the rest of
- * the disk.
+ * Returns whether the existing part of a path leads into `folder`, which is a real path. Errors distinguish "not found"
+ * from "forbidden" only inside the folder, so that they reveal nothing about the rest of the disk.
  */
 export async function leadsInto(folder: string, path: string): Promise<boolean> {
   return isInside(folder, await nearest(path, maxLinks));
 }
 
-/** Returns the real path of the last existing part of the path. Links whose target does not exist are followed too. */
+/** Returns the real path of the last existing part of the path. Follows links even if their target does not exist. */
 async function nearest(path: string, linksLeft: number): Promise<string> {
   const real = await realpath(path).catch(() => null);
   if (real !== null) return real;

@@ -1,5 +1,5 @@
-// Other cases of letters, for patterns that ignore case. They are read from JavaScript once, because a look-up for each letter
-// takes too long for large classes. Used by char-set.ts.
+// Other cases of letters, for patterns that ignore case. All pairs are computed once with JavaScript's case conversion, because
+// converting each letter takes too long for large classes. Used by char-set.ts.
 
 /** Pairs of a character and its other case, sorted by the character. */
 let pairs: Int32Array | null = null;
@@ -25,7 +25,7 @@ function firstAt(sorted: Int32Array, char: number): number {
   return from;
 }
 
-/** Letters above these planes have no cases. */
+/** Last code point of plane 1. Letters in higher planes have only one case. */
 const lastCased = 0x1ffff;
 
 function readPairs(): Int32Array {

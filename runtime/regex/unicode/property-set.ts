@@ -1,5 +1,5 @@
-// Sets of the Unicode properties in patterns (\p{L}), computed with the runtime's own regular expressions and cached.
-// Long blocks of characters with equal properties are tested by one character, so a set takes a few ms. For parse.ts.
+// Sets of the Unicode properties in patterns (\p{L}), computed with the runtime's own regular expressions and cached. Only one
+// character is tested in each long block of characters with equal properties, so a set takes a few ms. Used by parse.ts.
 
 import type { CharSet } from "../char-set.ts";
 import { spend } from "../work.ts";
@@ -29,7 +29,7 @@ export function propertySet(name: string): CharSet | null {
   return set;
 }
 
-/** Characters, each of which stands for the block that begins with it. */
+/** Sample characters. Each represents the block of characters that begins with it. */
 interface Sample {
   readonly text: string;
   /** UTF-16 units of each character of the text. */
@@ -70,7 +70,10 @@ function sampleOf(from: number, to: number): Sample {
   return { text, units: from === 0 ? 1 : 2, firsts: Int32Array.from(firsts), lasts: Int32Array.from(lasts) };
 }
 
-/** First to last character of blocks with equal properties: ideographs, Hangul, Tangut, private use, unassigned. */
+/**
+ * Maps the first character of each block of characters with equal properties to its last: ideographs, Hangul, Tangut, private
+ * use, unassigned.
+ */
 const uniformBlocks: ReadonlyMap<number, number> = new Map([
   [0x3400, 0x4dbf],
   [0x4e00, 0x9fff],

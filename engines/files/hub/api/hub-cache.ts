@@ -58,8 +58,8 @@ export async function sizeOf(path: string): Promise<number | null> {
 }
 
 /**
- * Makes a blob appear as a file of a snapshot, by a relative link. On a file system without links, the blob itself
- * becomes that file; `isShared` blobs are copied instead, because another snapshot may need them.
+ * Adds a blob to a snapshot as a relative link. On a file system without links, the blob is moved into the snapshot. If
+ * `isShared`, it is copied instead, because another snapshot may need it.
  */
 export async function linkSnapshot(
   blob: string,

@@ -1,6 +1,6 @@
-// Error messages for 4xx responses of the hub. Causes are a bad token, an unaccepted licence, or a wrong name, for
-// which the nearest existing name is suggested. The extra requests for this have one attempt, and their failures are
-// ignored. Called by hub-api.ts and part-transfer.ts.
+// Error messages for 4xx responses of the hub. Possible causes are a bad token, an unaccepted licence, or a wrong name.
+// For a wrong name, the message suggests the nearest existing name. The requests that look up names are tried only
+// once, and their failures are ignored. Called by hub-api.ts and part-transfer.ts.
 import { z } from "zod";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { suggestion } from "../../../../runtime/nearest.ts";

@@ -1,5 +1,5 @@
-// Hub token: reads the token from the configured source, and stores the token of `troupe login`. Error messages repeat
-// neither the configured source nor the token, so that no token is shown.
+// Hub token: reads the token from the configured source, and stores the token of `troupe login`. Error messages contain
+// neither the configured source nor the token, so that no token is disclosed.
 import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
@@ -9,7 +9,10 @@ import { expandHome, tokenPath } from "./hub-locations.ts";
 const expected =
   'token_source expects "literal:TOKEN", "env:VARIABLE", "path:FILE", "cache" (HF_TOKEN, or what login kept) or "none"';
 
-/** Returns the token to send; null for none. Throws `config_invalid` if the configured source has no token. */
+/**
+ * Returns the token to send; null if none is configured or stored. Throws `config_invalid` if the configured source has
+ * no token.
+ */
 export async function readToken(source: string, environment: Environment): Promise<string | null> {
   const [, kind = source, detail] = /^(literal|env|path):(.*)$/s.exec(source) ?? [];
   switch (kind) {

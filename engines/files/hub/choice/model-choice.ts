@@ -13,7 +13,7 @@ interface ModelFiles {
 }
 
 export interface Choice {
-  /** Name of the repository or folder in messages. */
+  /** Name of the repository or folder, as shown in error messages. */
   readonly place: string;
   /** A file name or a quantisation; null: the only model, or the first available quantisation of `preferred`. */
   readonly wanted: string | null;

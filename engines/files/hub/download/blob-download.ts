@@ -1,5 +1,6 @@
-// Blob download: fetches one file of the hub into the cache's blobs. A blob appears only complete and verified. One
-// process at a time fetches a blob; the others wait and then use the result. Called by hub-model.ts.
+// Blob download: fetches one file of the hub into the cache's blobs. A file gets its final name only when it is
+// complete and verified. One process at a time fetches a file; others wait and then use the result. Called by
+// hub-model.ts.
 import { mkdir, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";

@@ -30,7 +30,6 @@ export interface FetchProgress {
   readonly totalBytes: number | null;
 }
 
-/** Environment variables of a process. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 export interface FetchOptions {

@@ -18,8 +18,8 @@ export interface WheelDownload {
 
 /**
  * Installers in the order in which they are tried. uv has no download command, but can run pip. Python's -I removes the
- * working directory and PYTHONPATH from the module path; pip's settings still apply. A run without -I follows, because
- * -I hides a pip in the user's own site-packages.
+ * working directory and PYTHONPATH from the module path; pip's settings still apply. Python without -I is tried next,
+ * because -I hides a pip in the user's own site-packages.
  */
 const installers: readonly (readonly string[])[] = [
   ["pip"],

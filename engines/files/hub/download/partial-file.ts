@@ -68,7 +68,7 @@ export class PartialFile {
     if (Date.now() - this.#savedAt >= this.#saveMs) await this.#save();
   }
 
-  /** Saves the progress and closes the file. The next attempt resumes from there. */
+  /** Saves the progress and closes the file. The next attempt resumes from the saved progress. */
   async close(): Promise<void> {
     await this.#save().finally(() => this.#file.close());
   }

@@ -68,7 +68,8 @@ function listModels(entries: ReadonlyMap<string, Entry>, hashes: ReadonlyMap<str
 }
 
 /**
- * Parses a RECORD: sha256 in hex by path. Its lines are `path,sha256=<base64url>,size`; a path with a comma is quoted.
+ * Parses a RECORD file. Returns the sha256 of each file in hex, by path. The lines are `path,sha256=<base64url>,size`;
+ * a path with a comma is quoted.
  */
 function readRecord(record: string): Map<string, string> {
   const hashes = new Map<string, string>();

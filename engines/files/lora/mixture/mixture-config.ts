@@ -13,7 +13,7 @@ export const mixtureNames = z.array(z.string()).min(1).max(256);
 
 const configType = z.object({
   hidden_size: count,
-  /** Adapter names: a list, or an object keyed by name, whose values were paths during training. */
+  /** Adapter names: a list, or an object whose keys are the names. Its values are paths that only training used. */
   adapters: z.union([
     mixtureNames,
     z

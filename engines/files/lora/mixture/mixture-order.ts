@@ -1,5 +1,5 @@
-// X-LoRA order: maps classifier classes to adapters, and matrices to classifier layers. The order comes from an order
-// file, or by default from the order in which the training library visited them.
+// X-LoRA order: maps classifier classes to adapters, and matrices to classifier layers. Both come from an order file.
+// By default, classes follow the config, and layers follow the module order of the training library.
 import { z } from "zod";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { quote } from "../../gguf/invalid-file.ts";
@@ -35,7 +35,10 @@ const partsInOrder = [
   ...["ffn_gate", "ffn_up", "ffn_down", "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"],
 ];
 
-/** Returns the layer of each matrix in the default order. Throws `invalid_lora_adapter` if an order file is needed. */
+/**
+ * Returns the classifier layer of each matrix, numbered in the default order. Throws `invalid_lora_adapter` if an order
+ * file is needed.
+ */
 export function layersAsFound(matrices: ReadonlySet<string>, layerCount: number): Record<string, number> {
   if (matrices.size !== layerCount) {
     throw invalidAdapter(

@@ -72,9 +72,9 @@ export async function prepareMixture(options: MixtureOptions): Promise<MixtureSp
 
 interface LayerQuestion extends Omit<LayerFacts, "layerCount"> {
   readonly options: MixtureOptions;
-  /** Number of layers that the classifier distinguishes; null: it distinguishes none. */
+  /** Number of layers for which the classifier gives separate weights; null: all layers have the same weights. */
   readonly layerCount: number | null;
-  /** Layers by module, from the order file. */
+  /** Classifier layer of each module, from the order file. */
   readonly said: Readonly<Record<string, number>> | undefined;
 }
 
@@ -121,7 +121,8 @@ async function prepareAll(names: readonly string[], options: MixtureOptions): Pr
 }
 
 /**
- * Returns the folder of an adapter. The library stores an adapter named `default` in the same folder as the classifier.
+ * Returns the folder of an adapter. The training library stores an adapter named `default` in the same folder as the
+ * classifier.
  */
 function folderOf(name: string, source: string): string {
   const own = join(source, name);

@@ -17,7 +17,7 @@ interface Halves {
 
 const loraName = /^base_model\.model\.(.+)\.lora_([AB])(?:\.default)?\.weight$/;
 
-/** Tensors that cause a rejection, by a part of their name, and what they mean. */
+/** Unsupported tensors: a part of the tensor name, and the feature that it belongs to. */
 const refusedParts: readonly (readonly [part: string, meaning: string])[] = [
   ["lora_magnitude_vector", "a magnitude of DoRA"],
   ["lora_embedding_", "a change of token embeddings"],
