@@ -24,7 +24,7 @@ export interface AssemblerOptions {
 export class OutputAssembler {
   /** Number of complete tool calls. */
   wholeCalls = 0;
-  /** A tool call is being checked, so later parts wait. */
+  /** True while a tool call is being checked. Later parts wait. */
   isChecking = false;
   readonly #waiting: OutputPart[] = [];
   readonly #options: AssemblerOptions;
@@ -35,7 +35,7 @@ export class OutputAssembler {
   #callCount = 0;
   #call = { name: "", text: "" };
   readonly #ids = new Set<string>();
-  /** True at the start and after content. Tokens without text that follow then belong to the content. */
+  /** True at the start and after content. Then the logprobs of tokens without text are added to the content. */
   #isContent = true;
 
   constructor(options: AssemblerOptions) {
@@ -75,7 +75,7 @@ export class OutputAssembler {
   }
 
   #takeAll(parts: readonly OutputPart[]): void {
-    // One at a time, not spread into push(), because a long text may have too many parts for one call.
+    // The parts are added in a loop and not spread into push(), because a call has a limited number of arguments.
     for (const part of parts) {
       if (this.isChecking) this.#waiting.push(part);
       else this.#take(part);

@@ -1,5 +1,5 @@
-// Output plan: how to parse and check the text of each choice of a request. Created from the output of a text worker and the
-// parser of the model's format.
+// Output plan: how to parse and check the text of each choice of a request. It is built from the plain data that a text worker
+// returns.
 import { formatNamed } from "../../../engines/text/parse/choose-format.ts";
 import type { OutputParser } from "../../../engines/text/parse/tool-format.ts";
 import type { OutputChecks, PreparedAnswer } from "../../text-tasks/prepare.ts";
