@@ -226,7 +226,7 @@ export interface ModelPlaceReady {
  */
 export interface ModelsProtocol {
   /**
-    * Makes a model available: reads its vocabulary and template, and connects to its worker. Returns the parts read from files.
+   * Makes a model available: reads its vocabulary and template, and connects to its worker. Returns the parts read from files.
    */
   attachModel(message: AttachedModel): Promise<ModelFiles>;
   detachModel(message: { readonly id: string; readonly error: ErrorRecord }): void;

@@ -95,8 +95,8 @@ export interface Inference {
     onPrepared?: () => void,
   ): AsyncIterable<readonly GenerateEvent[]>;
   /**
-    * Returns the texts of a model's vocabulary, used to show the tokens in logprobs. Call it while a generation on the model
-    * runs; the result stays valid. Throws model_failed if the engine ends before the call.
+   * Returns the texts of a model's vocabulary, used to show the tokens in logprobs. Call it while a generation on the model
+   * runs; the result stays valid. Throws model_failed if the engine ends before the call.
    */
   tokenTexts(model: string): ShownTokens;
   /** Counts the prompt tokens of a request. Throws its validation error; `cancelled` after the signal is aborted. */

@@ -95,7 +95,7 @@ export class GenerationClient implements ModelUsers {
             heapMiB,
             onProgress: (told) => this.#told(told as GenerationPlaceReport),
           }).catch((error: unknown) => {
-            // A failed restart may succeed later, for example if the system refused a thread or a file, so the error is retryable.
+            // The error is retryable, because a later restart may succeed, for example if the system refused a thread.
             throw this.#wasUp ? new ServerError("peer_gone", toErrorRecord(error).message) : error;
           }),
         // Restarts are not limited, because no request can be served without the thread.
@@ -130,9 +130,9 @@ export class GenerationClient implements ModelUsers {
   }
 
   /**
-   * Attaches a model to the generation thread, so that requests can use it. Does nothing while the thread is down: when it is up
-   * again, all models are attached. Retries after `peer_gone`. Resolves when the model is attached, or when the thread or the
-   * model's worker has ended. Throws every other error.
+   * Attaches a model to the generation thread, so that requests can use it. Does nothing while the thread is down, because all
+   * models are attached when it is up again. Retries after `peer_gone`. Resolves when the model is attached, or when the thread
+   * or the model's worker has ended. Throws every other error.
    */
   async attach(served: ServedModel, place: Place<ModelPlaceReady> | null): Promise<void> {
     const models = this.#models;

@@ -70,7 +70,7 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   /**
-    * Starts the generation thread and loads models: the default one, and as many others as the limit allows. Rejects with the
+   * Starts the generation thread and loads models: the default one, and as many others as the limit allows. Rejects with the
    * first failure; call stop() afterwards to clean up.
    */
   async start(): Promise<void> {
@@ -119,8 +119,8 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   /**
-    * Returns the metrics of all models. For a model that does not respond soon (while it starts, ends or is in a long step), uses
-    * its last known statistics.
+   * Returns the metrics of all models. If a model does not respond soon (while it starts, ends or is in a long step), its last
+   * known statistics are used.
    */
   async engineMetrics(): Promise<readonly EngineMetric[]> {
     const { all } = this.#models;

@@ -27,7 +27,7 @@ export interface SequenceSink {
   onCached(tokens: number): void;
   /** Reports the logprobs of the prompt: see PromptLogprobsRecord. */
   onPrompt(records: Float32Array): void;
-  /** Reports a row. `elapsed`: in units of elapsedUnitSeconds. `logprobs`: null, or contains the row's record from index `at`. */
+  /** Reports a row. `elapsed`: in units of elapsedUnitSeconds. `logprobs`: contains the row's record at index `at`, or null. */
   onToken(token: number, flags: number, elapsed: number, logprobs: Float32Array | null, at: number): void;
   onFailed(error: ErrorRecord): void;
 }
@@ -158,7 +158,7 @@ export class Generation {
     const { request, adapter } = this.#options;
     const { tokens } = prepared;
     this.#promptTokens = tokens.length;
-    // The first token has no logprob, so for a prompt of one token the model sends no record. The event is emitted here instead.
+    // The first token has no logprob, so for a prompt of one token the model sends no record. The event is emitted here.
     if (request.promptLogprobs !== null && tokens.length === 1) this.#emitPrompt(tokens, new Float32Array(0));
     const answer = answerPlan(prepared.answer);
     this.#choices = Array.from({ length: request.candidates }, (_, index) => this.#choice(index, tokens, answer));
@@ -330,7 +330,7 @@ export class Generation {
     if (ids.length > 0) this.#options.model.actor.tell("setPaused", { ids, paused: this.#isPaused });
   }
 
-  /** Stops taking tokens and cancels the remaining sequences. Returns the callbacks that settle run(); null if it has settled. */
+  /** Stops taking tokens and cancels the remaining sequences. Returns the callbacks of run(), or null if it has settled. */
   #close(): Completion | null {
     const { model, signal } = this.#options;
     const completion = this.#completion;
@@ -346,7 +346,7 @@ export class Generation {
 }
 
 /**
- * Returns the fields of a job that all choices share. All jobs use one prompt array, so sending them to a thread copies it once.
+ * Returns the fields of a job that all choices share. All jobs use one prompt array, so a message with all jobs copies it once.
  */
 function jobOf(request: GenerateRequest, { tokens, grammar, breakers, reasoningBudget }: PreparedPrompt) {
   const { client, sampling, priority, receivedAt } = request;

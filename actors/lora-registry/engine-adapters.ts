@@ -1,4 +1,4 @@
-// EngineAdapters: the adapters that the engine of one model has loaded. It asks the model's worker (a thread or process) to load
+// EngineAdapters: the adapters that the engine of one model has loaded. Asks the model's worker (a thread or process) to load
 // and free them, one at a time. ModelAdapters decides which ones, and frees unneeded adapters before it loads new ones.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Ref } from "../../runtime/actor/ref.ts";

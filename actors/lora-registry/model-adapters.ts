@@ -198,7 +198,7 @@ export class ModelAdapters {
     }
   }
 
-  /** Loads the content and points the alias to it, within an engine task. Repeats all checks, because the table may have changed. */
+  /** Loads the content and points the alias to it, within an engine task. Repeats all checks, as the table may have changed. */
   async #putInPlace(wanted: Wanted, content: Content): Promise<Pointed> {
     // Unneeded versions may occupy memory that this one needs. After this loop, no `await` may precede the use of the checks.
     while (this.#engine.isBehind) await this.#engine.freeUnneeded();

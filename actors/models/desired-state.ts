@@ -1,4 +1,4 @@
-// DesiredState: the operator's unfinished calls on one model, in order. The last call decides the final state. An unload also
+// DesiredState: the operator's pending calls on one model, in order. The last call decides the final state. An unload also
 // settles the reloads before it. A reload after an unload runs when that unload has finished.
 import type { ModelOutcome } from "../api/model-management.ts";
 
@@ -30,12 +30,12 @@ export class DesiredState {
     return [...this.#calls.keys()].at(-1) === "reload";
   }
 
-  /** Settles the reloads after a load, except those that follow a pending unload. */
+  /** Settles the reloads after a load. A reload that was called after a pending unload is not settled. */
   loaded(outcome: ModelOutcome): void {
     if (!this.has("unload") || !this.isLoaded) this.settle("reload", outcome);
   }
 
-  /** Settles the unloads after an unload. Settles the reloads too, unless a reload is yet to be tried. */
+  /** Settles the unloads after an unload. Also settles the reloads if the last call is an unload or if a load has failed. */
   unloaded(outcome: ModelOutcome): void {
     if (!this.isLoaded || outcome.error !== null) this.settle("reload", outcome);
     this.settle("unload", { ...outcome, error: null });

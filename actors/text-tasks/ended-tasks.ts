@@ -1,5 +1,5 @@
 // EndedTasks: digests of requests whose preparation took too much time or memory. If such a request is repeated, it is rejected
-// at once. The number of digests is bounded. A digest expires after 10 minutes, because the machine may only have been busy.
+// at once. The number of digests is limited. A digest expires after 10 minutes, as the machine may only have been busy.
 import { createHash } from "node:crypto";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { LruMap } from "../../runtime/collections.ts";

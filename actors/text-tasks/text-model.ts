@@ -18,10 +18,10 @@ import type { TextPhase } from "./text-phase.ts";
 
 /** Share of the context that a truncated prompt may fill if the request sets no max_tokens. */
 const truncatedPromptShare = 0.75;
-/** Number of leading characters to tokenize for the prompt's first token: more than any such token has. */
+/** Number of leading characters that are tokenized to find the prompt's first token. No such token is longer. */
 const openingCharacters = 256;
 
-/** Data of a model for text workers. It is read once, because the file may have been removed when a later worker starts. */
+/** Data of a model for text workers. It is read once, because the file may have been deleted when a later worker starts. */
 export interface TextSource extends Pick<ModelFiles, "head" | "template" | "templateCapabilities"> {
   readonly id: string;
   readonly ready: Pick<AttachedModel["ready"], "capacity" | "capabilities" | "probes"> & {
@@ -29,7 +29,7 @@ export interface TextSource extends Pick<ModelFiles, "head" | "template" | "temp
   };
 }
 
-/** How the output to a chat is parsed, by the format of its template. */
+/** How to parse the answer to a chat. It depends on the format of the chat template. */
 export interface ChatPlan {
   readonly format: ToolFormat;
   /** The prompt ends within reasoning. */
@@ -135,7 +135,8 @@ export class TextModel {
   }
 
   /**
-   * Returns the token of a tag. The tag must be one token, because models merge the end of a longer tag with the text after it.
+   * Returns the token of a reasoning tag. The tag must be one token, because a model may merge the end of a longer tag with the
+   * text after it.
    */
   #tagToken(tag: string): number {
     const { vocabulary } = this;
