@@ -164,7 +164,7 @@ if [ "$funcstack[1]" = _troupe ]; then _troupe "$@"; else compdef _troupe troupe
 
 function zshSpec(name: string, { help, value }: Flag): string {
   const said = help.replaceAll(/[[\]:]/g, (sign) => `\\${sign}`);
-  // The star lets the shell suggest the flag again. For most flags, troupe itself rejects the repetition.
+  // The star lets the shell suggest a flag that was already typed. Most flags may not be repeated, which troupe itself checks.
   const spec = `*${name}[${said}]`;
   if (value === "none") return spec;
   if (value === "path") return `${spec}:path:_files`;

@@ -56,7 +56,7 @@ export function givenByEnvironment(
   for (const entry of keyEntries) {
     const name = entry.key.environment;
     const raw = name === undefined ? undefined : environment[name];
-    // A variable is ignored if this command does not accept it, because, unlike a flag, it is set for all commands.
+    // A variable that this command does not accept is ignored, because variables, unlike flags, are set for all commands.
     if (name === undefined || raw === undefined || !appliesTo(entry, command)) continue;
     if (raw === "" && !entry.key.refusesEmpty) continue;
     values.set(entry, { value: entry.key.read(raw), name, place: "environment" });
@@ -142,7 +142,7 @@ function entryOfKey(section: string, name: string, value: unknown, place: string
   throw invalid(`${place}: unknown key "${name}"${where}${suggestion(name, known)}${elsewhere(name)}`);
 }
 
-/** Names the section to which a misplaced key belongs. */
+/** Returns the end of the error message, which names the section that a misplaced key belongs to. */
 function elsewhere(name: string): string {
   const found = keyEntries.find(({ names }) => names.includes(name));
   if (found === undefined) return "";

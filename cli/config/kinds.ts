@@ -17,7 +17,7 @@ export function multipleOf(step: number, minimum: number, maximum: number) {
   return { type, expects: `a multiple of ${step} from ${minimum} to ${maximum}`, shows: "N", read: asNumber };
 }
 
-/** Maximum delay of a timer; with a longer delay a timer fires at once. */
+/** Maximum delay of a Node.js timer in ms. A timer with a longer delay fires at once. */
 const maxTimerMs = 2 ** 31 - 1;
 
 export function milliseconds(minimum: number) {

@@ -196,7 +196,7 @@ export class OutputProcessor {
     throw new ServerError("unsupported", message, { param: matcher.param });
   }
 
-  /** Appends forced tokens while the frame has room. If logprobs are requested, appends only one, because one row has logits. */
+  /** Appends forced tokens while the frame has room. If logprobs are requested, appends only the one that has logits. */
   #takeForced(sequence: GenerationSequence, logits: Float32Array, row: number, frame: FrameBuilder): Finish {
     const { sampler } = this.#parts;
     const { sampling } = sequence.live;

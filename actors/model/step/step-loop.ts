@@ -131,8 +131,8 @@ export class StepLoop {
   }
 
   /**
-   * Adds a cached prefix from its exported bytes. Returns false if there is no room, or if the loop has ended and the engine may
-   * be disposed.
+   * Adds a cached prefix from its exported bytes. Returns false if there is no room, or if the loop has ended, because then the
+   * engine may be disposed.
    */
   importPrefix(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
     return !this.#stopped && this.#scheduler.prefixes.import(adapter, tokens, bytes);
