@@ -116,7 +116,7 @@ export interface SequenceJob {
   readonly sampling: Sampling;
   /** Index among the choices of a request. It shifts the seed, so that choices differ. */
   readonly choice: number;
-  /** Tokens that end a repeated run for the DRY penalty. */
+  /** Sequence breakers of the DRY penalty: a repeated sequence ends at these tokens. */
   readonly breakers: Int32Array;
   /** Lower values are served first. */
   readonly priority: number;

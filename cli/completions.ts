@@ -84,8 +84,8 @@ function flagOf({ flags, shortFlag, key }: KeyEntry): Flag {
 }
 
 /**
- * Derives the kind of value from a key's placeholder `shows`, which is `auto|on|off` for fixed values, FILE or DIR for a path,
- * and another word in capitals for free text.
+ * Returns the kind of value of a flag. `shows` is its placeholder in the help text: `auto|on|off` for fixed values, FILE or DIR
+ * for a path, and another word in capitals for free text.
  */
 function valueShown(shows: string | null): Flag["value"] {
   if (shows === null) return "none";

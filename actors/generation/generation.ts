@@ -49,11 +49,10 @@ export interface GenerationOptions {
     /** Reserves a sequence id. The tokens of that sequence are passed to the sink. */
     open(sink: SequenceSink): number;
     readonly places: Pick<QueuePlaces, "begun" | "paused" | "resumed">;
-    /** Ends a sequence after `tokenCount` tokens, or cancels it. Its sink receives nothing more. */
-    /** `hasBegun`: the model has sent a row of the sequence. */
+    /** Removes the sink of a sequence that has ended or is cancelled. `hasBegun`: the model has sent a row of the sequence. */
     close(id: number, tokenCount: number, hasBegun: boolean): void;
   };
-  /** Ends the generation: run() rejects with the signal's reason, an Error. */
+  /** Aborting this signal ends the generation: run() rejects with the signal's reason, an Error. */
   readonly signal: AbortSignal;
   /** Called when the prompt has been tokenised, so the request's content can be freed. Not called if the preparation fails. */
   readonly onPrepared: () => void;

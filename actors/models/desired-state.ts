@@ -1,5 +1,5 @@
-// DesiredState: the operator's pending calls on one model, in order. The last call decides the final state. An unload also
-// settles the reloads before it. A reload after an unload runs when that unload has finished.
+// DesiredState: the operator's pending calls to load or unload one model, in order. The last call decides the final state. An
+// unload also settles the earlier reloads. A reload after an unload starts when that unload has finished.
 import type { ModelOutcome } from "../api/model-management.ts";
 
 type Call = "unload" | "reload";
@@ -10,7 +10,7 @@ interface PendingCall {
 }
 
 export class DesiredState {
-  /** Pending calls, ordered by the latest call of each kind. */
+  /** Pending calls. The kind that was called last is the last entry. */
   readonly #calls = new Map<Call, PendingCall>();
 
   /** Adds a call. Resolves to its outcome. Equal calls that are pending at the same time share one promise. */

@@ -6,7 +6,7 @@
 // |          |                     | request, a final reload      | eviction, idleness              |                   |
 // | -------- | ------------------- | ---------------------------- | ------------------------------- | ----------------- |
 // | out      | unloaded, reloading | get a slot, then: starting   | -                               | leave the queue   |
-// | starting | reloading           | wait until up or given up    | a call, no load: stopping       | wait              |
+// | starting | reloading           | wait until up or given up    | a call only: stopping           | wait              |
 // | running  | loaded, reloading   | -                            | close the gate, let requests    | keep the gate     |
 // |          | (after a crash)     |                              | end, then: stopping             | open while up     |
 // | stopping | loaded, reloading   | wait until ended, then: out  | as before                       | as before         |
@@ -48,7 +48,7 @@ export class ManagedModel implements SlotUser {
   status: ModelStatus = "unloaded";
   readonly id: string;
   readonly served: ServedModel;
-  /** Adapters that may be loaded at run time; null: the model supports none. */
+  /** Manages adapters that are loaded at run time; null: the model supports none. */
   readonly adapters: ModelAdapters | null;
   readonly model: ModelProcess;
   readonly refusals: RejectionCounter;

@@ -22,7 +22,7 @@ export interface ModelUsers {
 
 export interface ModelProcessOptions extends Pick<ServiceOptions, "restart" | "loadTimeoutMs" | "log"> {
   readonly served: ServedModel;
-  /** Adapters that may be loaded at run time; null: the model supports none. */
+  /** Manages adapters that are loaded at run time; null: the model supports none. */
   readonly adapters: ModelAdapters | null;
   readonly spawn: (signal: AbortSignal) => Promise<Place<ModelPlaceReady>>;
   readonly users: ModelUsers;

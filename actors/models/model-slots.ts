@@ -48,7 +48,8 @@ export class ModelSlots {
   }
 
   /**
-   * Gives free slots to the first users in the queue. If more users wait, evicts a holder; otherwise withdraws the eviction.
+   * Gives free slots to the first users in the queue. If more users wait, evicts a holder. Otherwise, withdraws the eviction
+   * in progress.
    */
   review(): void {
     for (const user of this.#queue) {

@@ -32,7 +32,7 @@ export class EndedTasks {
   }
 }
 
-/** Returns the digest of the request's inputs to a task of this kind; null: the request is too large. */
+/** Returns the digest of a task's kind and its inputs from the request; null: the request is too large. */
 export function requestDigest(kind: string, { model, prompt, grammar, tools }: GenerateRequest): string | null {
   const hash = createHash("sha256").update(`${kind} ${model}`);
   if (prompt.kind !== "sealed") return hash.update(JSON.stringify([prompt, grammar, tools])).digest("base64");

@@ -1,6 +1,6 @@
 // TextModel: the vocabulary, chat templates and limits of one model on a text worker. The tokenizer is implemented in
 // TypeScript, because the native tokenizer recurses on some prompts until the process crashes. If the engine has a tokenizer,
-// the two are compared when the model attaches.
+// the results of both are compared when the model is loaded.
 
 import { parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import type { ChatMessage, OpenRequest } from "../../engines/generation.ts";
@@ -250,7 +250,7 @@ function letterCount(text: string): number {
   return count;
 }
 
-/** Checks that the model has no more output weights than tokens, because a token without a text could be generated. */
+/** Checks that the model has as many output weights as tokens, because it could otherwise generate a token without a text. */
 function checkSize({ id, ready }: TextSource, { size }: Vocabulary): void {
   const { vocabSize } = ready.card;
   if (vocabSize === size) return;

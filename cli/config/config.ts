@@ -130,8 +130,8 @@ function checkedValue({ key, name: param }: KeyEntry, { value, name, place }: Gi
 }
 
 /**
- * Rejects the first setting of a feature that is not implemented. A planned key is accepted if its value asks only for what the
- * server does without it.
+ * Rejects the first setting of a feature that is not implemented. The setting is accepted if its value describes the behaviour
+ * without the feature.
  */
 function refusePlanned(values: GivenValues): void {
   for (const [{ key }, { value, name, place }] of values) {

@@ -1,5 +1,5 @@
-// Reader of the three sources of settings (file, environment, flags). Each source becomes a map from key to given value.
-// Unknown names are rejected. config.ts, the only caller, checks the values.
+// Reads the three sources of settings (file, environment, flags). Converts each source to a map from keys to values. Rejects
+// unknown names. config.ts, the only caller, checks the values.
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
 import type { Command } from "./key.ts";
@@ -10,7 +10,7 @@ import { isTable, lineOf, type TomlFile } from "./toml.ts";
 /** Flags by their long names: text, `true` for a switch, or a list for a flag that may be repeated. */
 export type Flags = Readonly<Record<string, string | true | readonly string[]>>;
 
-/** Given value, and how messages refer to it: `--port`, or `port` at `troupe.toml:7`. */
+/** Value given by the user, and how messages refer to it: `--port`, or `port` at `troupe.toml:7`. */
 export interface Given {
   readonly value: unknown;
   readonly name: string;

@@ -10,9 +10,9 @@ export interface AssemblerOptions {
   readonly choice: number;
   /** null: all text is content. */
   readonly parser: OutputParser | null;
-  /** The output ends with its first complete tool call. */
+  /** True if the output ends with its first complete tool call. */
   readonly endsWithCall: boolean;
-  /** Returns why the arguments of a complete call do not match its tool; null: they match. Never rejects. null: no check. */
+  /** Returns why the arguments of a complete call do not match its tool, or null. Never rejects. Absent if no call is checked. */
   readonly checkCall: ((name: string, args: string) => Promise<string | null>) | null;
   /** Returns the text of a tool call in the model's format. */
   readonly writeCall: (name: string, args: string) => string;
@@ -99,7 +99,7 @@ export class OutputAssembler {
         emit({ type: "tool_call", choice, call: this.#callCount, id: this.#idOf(part.id), name: part.name });
         break;
       case "arguments":
-        // All but the last token are dropped, because the last one may also contain the start of content.
+        // Only content has logprobs. The last token is kept, because it may also contain the start of content.
         this.#held.drop(this.#held.count - 1);
         this.#call.text += part.text;
         emit({ type: "tool_arguments", choice, call: this.#callCount, text: part.text });

@@ -9,7 +9,7 @@ export interface OutputPlan {
   readonly createParser: (() => OutputParser) | null;
   /** Control tokens whose text is part of the output. */
   readonly shownTokens: ReadonlySet<number>;
-  /** The output ends with its first tool call. */
+  /** True if the output ends with its first tool call. */
   readonly endsWithCall: boolean;
   readonly checks: OutputChecks | null;
   /** Returns the text of a tool call in the model's format. */
