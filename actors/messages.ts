@@ -50,7 +50,7 @@ export interface AdapterToLoad {
 /** The adapter version for which a generation holds a lease. */
 export interface LeasedAdapter {
   readonly id: number;
-  /** null: the model's own adapter, which requests cannot select. */
+  /** null: the model's fixed adapter, which requests cannot select. */
   readonly generation: string | null;
 }
 
@@ -175,8 +175,8 @@ export interface TokenFrame {
 }
 
 /**
- * Logprobs of one prompt: `2 + 2 * top` floats for each prompt token except the first. They are its logprob, the count n,
- * n pairs (token id, logprob), and padding.
+ * Logprobs of one prompt: a record of `2 + 2 * top` floats for each prompt token except the first. A record is the logprob of
+ * the token, the count n, n pairs (token id, logprob), and padding.
  */
 export interface PromptLogprobsRecord {
   readonly id: number;
@@ -202,7 +202,7 @@ export interface ModelPlaceInit {
   readonly frameIntervalMs: number;
   readonly mailboxLimit: number;
   readonly speculation: SpeculationOptions;
-  /** Options of the prefix cache on disk; null: no such cache. */
+  /** Options of the prefix cache on disk; null: no prefixes are stored on disk. */
   readonly prefixStore: PrefixStoreOptions | null;
 }
 
@@ -216,7 +216,7 @@ export interface ModelPlaceReady {
   readonly capabilities: Capabilities;
   /** Maximum number of sequences without a slot. */
   readonly maxQueue: number;
-  /** Tokens of each text of `vocabularyProbes`, by the engine's own tokenizer; null if the engine has none. */
+  /** Tokens of each text in `vocabularyProbes`, by the engine's tokenizer; null if the engine has no tokenizer. */
   readonly probes: readonly Int32Array[] | null;
 }
 

@@ -35,7 +35,7 @@ export interface CommandLine {
   readonly version: boolean;
 }
 
-/** Parses the arguments; the first one is the command. Throws config_invalid for unknown commands, flags and words. */
+/** Parses the arguments; the first one is the command. Throws config_invalid for unknown commands, flags and other words. */
 export function parseArguments(argv: readonly string[]): CommandLine {
   const [first, ...others] = argv;
   const tool = toolNames.find((name) => name === first);

@@ -97,7 +97,7 @@ export class Adapters {
     if (loaded?.users.size === 0) loaded.onUnused?.();
   }
 
-  /** Stops freeing adapters. Call when the engine is about to be disposed, because it disposes its adapters itself. */
+  /** Stops freeing adapters. Call before the engine is disposed, because the engine then frees its adapters itself. */
   close(): void {
     this.#isClosed = true;
   }

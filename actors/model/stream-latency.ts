@@ -11,7 +11,7 @@ export const interTokenBounds = [
   0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10,
 ] as const;
 
-/** Maximum number of series; further ones share one. Series are named after HTTP routes, so there are few. */
+/** Maximum number of series. All further series are counted as one. Series are named after HTTP routes, so there are few. */
 const maxSeries = 32;
 const otherSeries = "<other>";
 

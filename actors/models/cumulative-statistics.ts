@@ -5,7 +5,7 @@ import type { LatencyCounts } from "../api/engine-metric.ts";
 import type { ModelStatistics, SeriesLatencies } from "../messages.ts";
 
 export class CumulativeStatistics {
-  /** Sums over the workers that have ended. Its gauges are not used. */
+  /** Sums over the workers that have ended. Gauges in these statistics are not used. */
   #before: ModelStatistics | null = null;
   /** The last statistics received from the current worker. */
   #latest: ModelStatistics | null = null;

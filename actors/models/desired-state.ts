@@ -25,7 +25,7 @@ export class DesiredState {
     return this.#calls.has(call);
   }
 
-  /** Whether the desired final state is loaded: true after a reload, false after an unload or without a call. */
+  /** Whether the model must finally be loaded: true after a reload call, false after an unload call or without a call. */
   get isLoaded(): boolean {
     return [...this.#calls.keys()].at(-1) === "reload";
   }

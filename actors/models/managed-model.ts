@@ -6,10 +6,10 @@
 // |          |                     | request, a final reload      | eviction, idleness              |                   |
 // | -------- | ------------------- | ---------------------------- | ------------------------------- | ----------------- |
 // | out      | unloaded, reloading | get a slot, then: starting   | -                               | leave the queue   |
-// | starting | reloading           | wait until up or given up    | a call only: stopping           | wait              |
+// | starting | reloading           | wait until up or given up    | for an unload call: stopping    | wait              |
 // | running  | loaded, reloading   | -                            | close the gate, let requests    | keep the gate     |
 // |          | (after a crash)     |                              | end, then: stopping             | open while up     |
-// | stopping | loaded, reloading   | wait until ended, then: out  | as before                       | as before         |
+// | stopping | loaded, reloading   | wait until ended, then: out  | wait until ended, then: out     | wait, then: out   |
 //
 // In the phase "running", a reason to unload takes precedence over a reason to load. The process is restarted after a crash. If
 // its supervisor gives up, the phase becomes "out", and requests are rejected for maxBackoffMs. In the phase "out", the model

@@ -1,6 +1,6 @@
 // RequestGate: admits the requests of one model. While the gate is open, requests enter and are counted until they leave. While
-// it is closed, requests wait for the model to be loaded: at most max_queue requests, shared fairly between clients, each for at
-// most load_timeout_secs. ManagedModel opens and closes the gate.
+// it is closed, requests wait for the model to be loaded: at most max_queue requests, shared fairly between clients, each for
+// at most load_timeout_secs. ManagedModel opens and closes the gate.
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { QueueShares } from "../../runtime/queues/queue-shares.ts";

@@ -28,7 +28,7 @@ export class ChatTemplates {
   /**
    * Compiles the templates. `named`: source of the template named in the configuration; null: use those of the model file.
    * `capabilities`: results of earlier test renders of the same templates; null: run the test renders now. If no template is
-   * usable, the model still serves completions, and for() throws the template's error.
+   * usable, the model still serves completions, and the method `for` throws the template's error.
    */
   static open(
     named: string | null,

@@ -90,7 +90,7 @@ export class OutputProcessor {
       const { total: before, computed } = sequence;
       const finish = this.#takeTokens(sequence, row, batch, output, frame);
       const taken = sequence.total - before;
-      // If the last prompt token will be computed again, it is counted then, so it is not counted now.
+      // A later step computes the last prompt token again and counts it, so this step does not count it.
       if (finish === "none" && sequence.computed < Math.min(computed, sequence.promptLength)) statistics.promptTokens--;
       statistics.tokens += taken;
       if (taken > 0) sequence.clock?.took(taken, performance.now());
