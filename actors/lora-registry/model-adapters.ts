@@ -200,7 +200,7 @@ export class ModelAdapters {
 
   /** Loads the content and points the alias to it, within an engine task. Repeats all checks, as the table may have changed. */
   async #putInPlace(wanted: Wanted, content: Content): Promise<Pointed> {
-    // Unneeded versions may occupy memory that this one needs. After this loop, no `await` may precede the use of the checks.
+    // Unneeded versions may occupy memory that this one needs. There must be no `await` between the checks below and their use.
     while (this.#engine.isBehind) await this.#engine.freeUnneeded();
     this.#assertOpen();
     this.#table.checkRoom(wanted, content.prepared);

@@ -83,8 +83,8 @@ export class TextModel {
   }
 
   /**
-   * Returns the tokens of the request's prompt. Throws `context_length_exceeded`. If the number of bytes alone exceeds the
-   * limit, throws before rendering or tokenizing.
+   * Returns the tokens of the request's prompt. Throws `context_length_exceeded`. Throws it before rendering and tokenizing if
+   * the text has too many bytes for any tokenization.
    */
   prompt(request: OpenRequest, enter: (phase: TextPhase) => void = () => {}): PromptPlan {
     enter("messages");

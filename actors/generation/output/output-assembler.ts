@@ -12,7 +12,7 @@ export interface AssemblerOptions {
   readonly parser: OutputParser | null;
   /** True if the output ends with its first complete tool call. */
   readonly endsWithCall: boolean;
-  /** Returns why the arguments of a complete call do not match its tool, or null. Never rejects. Null if there are no checks. */
+  /** Returns why the arguments of a complete call do not match its tool, or null. Never rejects. Null: no checks. */
   readonly checkCall: ((name: string, args: string) => Promise<string | null>) | null;
   /** Returns the text of a tool call in the model's format. */
   readonly writeCall: (name: string, args: string) => string;
