@@ -19,7 +19,7 @@ import type { BodyToTranslate } from "./api/body-translators.ts";
 import type { LatencyCounts } from "./api/engine-metric.ts";
 import type { Embeddings, EmbedRequest } from "./api/inference.ts";
 
-/** Protocol of the actor `model`. Each loaded model has one, on its own place. */
+/** Protocol of the actor `model`. Each loaded model has one, in its own worker thread or process. */
 export interface ModelProtocol {
   /**
    * Queues all jobs, or none if one is rejected. Throws queue_full, context_length_exceeded, invalid_value, unsupported,
@@ -39,9 +39,9 @@ export interface ModelProtocol {
   unloadAdapter(message: { readonly id: number }): Promise<void>;
 }
 
-/** A prepared adapter (engines/files/lora/) to load on a model's place. */
+/** A prepared adapter (engines/files/lora/) to load into a model's worker. */
 export interface AdapterToLoad {
-  /** Greater than 0 and unique during the life of the place. */
+  /** Greater than 0 and never reused by the same worker. */
   readonly id: number;
   readonly generation: string;
   readonly path: string;
@@ -50,7 +50,7 @@ export interface AdapterToLoad {
 /** The adapter version for which a generation holds a lease. */
 export interface LeasedAdapter {
   readonly id: number;
-  /** null: the model's own adapter, which requests cannot select. */
+  /** null: the model's fixed adapter, which requests cannot select. */
   readonly generation: string | null;
 }
 
@@ -66,7 +66,7 @@ export interface ModelStatistics {
   readonly memoryPreemptions: number;
   readonly sharePreemptions: number;
   readonly steps: number;
-  /** Number of generated tokens, and of computed prompt tokens. */
+  /** Number of generated tokens, and of computed prompt tokens. Prompt tokens from the prefix cache are not counted. */
   readonly tokens: number;
   readonly promptTokens: number;
   /** Milliseconds spent in the engine's forward passes, and in whole steps. */
@@ -116,7 +116,7 @@ export interface SequenceJob {
   readonly sampling: Sampling;
   /** Index among the choices of a request. It shifts the seed, so that choices differ. */
   readonly choice: number;
-  /** Tokens that end a repeated run for the DRY penalty. */
+  /** Sequence breakers of the DRY penalty: a repeated sequence ends at these tokens. */
   readonly breakers: Int32Array;
   /** Lower values are served first. */
   readonly priority: number;
@@ -157,7 +157,7 @@ export interface PoolJob {
   readonly priority: number;
 }
 
-/** Channel of the token frames, on the link between a model place and a consumer of tokens. */
+/** Channel of the token frames, on the connection between a model's worker and a consumer of tokens. */
 export const tokenChannel = "tokens";
 
 /** Output of one step, or of several short steps, for one consumer. */
@@ -175,8 +175,8 @@ export interface TokenFrame {
 }
 
 /**
- * Logprobs of one prompt: `2 + 2 * top` floats for each prompt token except the first. They are its logprob, the count n,
- * n pairs (token id, logprob), and padding.
+ * Logprobs of one prompt: a record of `2 + 2 * top` floats for each prompt token except the first. A record is the logprob of
+ * the token, the count n, n pairs (token id, logprob), and padding.
  */
 export interface PromptLogprobsRecord {
   readonly id: number;
@@ -193,7 +193,7 @@ export const rowFinishedLength = 8;
 /** Seconds per unit of a row's elapsed time. */
 export const elapsedUnitSeconds = 1e-5;
 
-/** Start parameters of a model place. */
+/** Start parameters of a model's worker. */
 export interface ModelPlaceInit {
   readonly engine: EngineName;
   readonly spec: ModelSpec;
@@ -202,31 +202,31 @@ export interface ModelPlaceInit {
   readonly frameIntervalMs: number;
   readonly mailboxLimit: number;
   readonly speculation: SpeculationOptions;
-  /** Options of the prefix cache on disk; null: no such cache. */
+  /** Options of the prefix cache on disk; null: no prefixes are stored on disk. */
   readonly prefixStore: PrefixStoreOptions | null;
 }
 
-/** Progress report of a model place: while it loads, the loaded fraction; later, notices for the operator. */
+/** Progress report of a model's worker: while it loads, the loaded fraction; later, notices for the operator. */
 export type ModelReport = number | { readonly notice: string };
 
-/** Result of the start of a model place, sent when the model is loaded. */
+/** Result of the start of a model's worker, sent when the model is loaded. */
 export interface ModelPlaceReady {
   readonly card: ModelCard;
   readonly capacity: Capacity;
   readonly capabilities: Capabilities;
   /** Maximum number of sequences without a slot. */
   readonly maxQueue: number;
-  /** Tokens of each text of `vocabularyProbes`, by the engine's own tokenizer; null if the engine has none. */
+  /** Tokens of each text in `vocabularyProbes`, by the engine's tokenizer; null if the engine has no tokenizer. */
   readonly probes: readonly Int32Array[] | null;
 }
 
 /**
- * Protocol of the actor `models` of the generation place. It is separate from `generation`, so that attaching delays no
- * request.
+ * Protocol of the actor `models` of the generation thread. It is separate from the actor `generation`, so that requests do not
+ * wait while a model is attached.
  */
 export interface ModelsProtocol {
   /**
-   * Makes a model available: reads its vocabulary and template, and links to its place. Returns the parts read from the files.
+   * Makes a model available: reads its vocabulary and template, and connects to its worker. Returns the parts read from files.
    */
   attachModel(message: AttachedModel): Promise<ModelFiles>;
   detachModel(message: { readonly id: string; readonly error: ErrorRecord }): void;
@@ -260,7 +260,7 @@ export interface GenerationProtocol {
   cancelTask(message: { readonly task: number }): void;
 }
 
-/** Item of a stream of the events channel. `prepared`: the prompt has been tokenised and the request's content is released. */
+/** Item of an event stream. `prepared`: the prompt has been tokenised and the request's content is released. */
 export type GenerationEvent = GenerateEvent | { readonly type: "prepared" };
 
 export interface AttachedModel {
@@ -270,7 +270,7 @@ export interface AttachedModel {
   readonly jinjaExplicit: string | null;
   readonly ready: ModelPlaceReady;
   readonly ticket: DialTicket;
-  /** Result of an earlier attach, used because the files may have been removed since then. null: none. */
+  /** Result of an earlier attach, used because the files may have been deleted since then. null: none. */
   readonly files: ModelFiles | null;
 }
 
@@ -283,18 +283,18 @@ export interface ModelFiles {
   readonly tokenTexts: TokenTextTable;
 }
 
-/** Channel of the event streams, on the link between the main thread and the generation place. */
+/** Channel of the event streams, on the connection between the main thread and the generation thread. */
 export const eventChannel = "events";
 
-/** Start parameters of the generation place. */
+/** Start parameters of the generation thread. */
 export interface GenerationPlaceInit {
   readonly mailboxLimit: number;
-  /** Maximum number of events that a generation may be ahead of its reader. Beyond it, the generation's sequences pause. */
+  /** Maximum number of events that the reader has not taken. Beyond it, the generation's sequences pause. */
   readonly streamWindow: number;
   readonly textTasks: TextTaskSettings;
 }
 
-/** Counts of text tasks. Totals are counted from the start of the generation place. */
+/** Counts of text tasks. Totals are counted from the start of the generation thread. */
 export interface TextStatistics {
   /** Number of tasks that wait for a text worker now. */
   readonly waiting: number;
@@ -310,7 +310,7 @@ export interface EndedTask {
   readonly reason: string;
 }
 
-/** Progress report of the generation place. */
+/** Progress report of the generation thread. */
 export type GenerationPlaceReport =
   | { readonly endedTask: EndedTask }
   /** true: text workers fail to start. false: a text worker has started again. */
@@ -331,7 +331,7 @@ export interface TextTaskSettings {
   readonly heapMiB: number;
 }
 
-/** Start parameters of the state place. Its actor has the protocol StoredResponses. */
+/** Start parameters of the state thread. Its actor has the protocol StoredResponses. */
 export interface StatePlaceInit {
   /** Created if absent; null: all data is kept in memory. */
   readonly folder: string | null;

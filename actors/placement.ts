@@ -1,9 +1,9 @@
-// Placement: the places (threads and processes), the actors on each of them, and the modules that start the places.
+// Placement: the threads and processes ("places") of the server, the actors in each, and the modules that start them.
 //
 //   place        kind                                    actors
 //   front        main thread                             none: http/ and the inference service
 //   generation   worker thread                           generation, models
-//   text         worker threads of the generation place  none: each runs text tasks, one at a time
+//   text         worker threads of `generation`          none: each runs text tasks, one at a time
 //   model:<id>   child process or worker thread          model, with its step loop and engine
 //   state        worker thread                           responses
 //   adapter      worker thread                           none: prepares one LoRA adapter, then ends

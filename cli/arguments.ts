@@ -35,7 +35,7 @@ export interface CommandLine {
   readonly version: boolean;
 }
 
-/** Parses the arguments; the first one is the command. Throws config_invalid for unknown commands, flags and words. */
+/** Parses the arguments; the first one is the command. Throws config_invalid for unknown commands, flags and other words. */
 export function parseArguments(argv: readonly string[]): CommandLine {
   const [first, ...others] = argv;
   const tool = toolNames.find((name) => name === first);
@@ -59,7 +59,7 @@ export function parseArguments(argv: readonly string[]): CommandLine {
   return { ...nothing, command, flags: flagsOf(given), file: typeof file === "string" ? file : null, help, version };
 }
 
-/** Returns the values of the flags that set keys, by the main name of each flag. */
+/** Returns the flags that set keys, with their values. A flag given under another name is returned under its main name. */
 function flagsOf(given: Parsed): Flags {
   const { _: words } = given;
   const flags: Record<string, string | true | readonly string[]> = {};
@@ -70,7 +70,7 @@ function flagsOf(given: Parsed): Flags {
   return flags;
 }
 
-/** Sets a flag that was given under its other name `name`. Throws if the flag is already set. */
+/** Sets `flag`, which the user gave under its other name `name`. Throws if the flag is already set. */
 function setOnce(flags: Record<string, unknown>, flag: string, value: string, name: string): void {
   if (flags[flag] !== undefined)
     throw invalid(`"${name}" means ${flag} ${value}, which is also given; remove one of them`);
@@ -91,7 +91,7 @@ function parseFlags(argv: readonly string[], isFromConfig: boolean): Parsed {
   }
   const words = spellOut(withFlags(argv));
   try {
-    // With the spec above, `arg` returns only strings, lists of strings, `true` and the count.
+    // With this spec, `arg` returns only strings, lists of strings, `true`, and counts of repeated flags.
     return arg(spec, { argv: words }) as unknown as Parsed;
   } catch (cause) {
     if (!(cause instanceof arg.ArgError)) throw cause;
@@ -99,7 +99,7 @@ function parseFlags(argv: readonly string[], isFromConfig: boolean): Parsed {
   }
 }
 
-/** Repeats a flag before each of its values, as `arg` requires: `--lora a=b c=d`. */
+/** Repeats a flag before each of its values, because `arg` requires that: `--lora a=b c=d` becomes `--lora a=b --lora c=d`. */
 function withFlags(argv: readonly string[]): string[] {
   let flag = "";
   let follows: RegExp | undefined;
@@ -114,7 +114,7 @@ function withFlags(argv: readonly string[]): string[] {
   });
 }
 
-/** Rewrites two forms that `arg` cannot parse: flags with an optional value, and values with line breaks after a `=`. */
+/** Rewrites two forms that `arg` cannot parse: flags with an optional value, and values with line breaks after `=`. */
 function spellOut(argv: readonly string[]): string[] {
   return argv.flatMap((word, index) => {
     const [, flag, lines] = /^(--[^=]+)=([^-].*[\n\r\u2028\u2029].*)$/s.exec(word) ?? [];

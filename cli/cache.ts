@@ -10,7 +10,7 @@ import { nearest, suggestion } from "../runtime/nearest.ts";
 
 const usage = "troupe cache list [--json], or troupe cache delete -m ID [-y]";
 
-/** Runs the command; `args` are the words after `troupe cache`. Throws config_invalid for unknown words. */
+/** Runs the command; `args` are the words after `troupe cache`. Throws config_invalid for unknown arguments. */
 export async function cacheCommand(args: readonly string[]): Promise<void> {
   const { action, flags } = parse(args);
   if (flags["--help"]) return void process.stdout.write(`${usage}\n`);

@@ -84,8 +84,8 @@ function flagOf({ flags, shortFlag, key }: KeyEntry): Flag {
 }
 
 /**
- * Derives the kind of value from a key's placeholder `shows`, which is `auto|on|off` for fixed values, FILE or DIR for a path,
- * and another word in capitals for free text.
+ * Returns the kind of value of a flag. `shows` is its placeholder in the help text: `auto|on|off` for fixed values, FILE or DIR
+ * for a path, and another word in capitals for free text.
  */
 function valueShown(shows: string | null): Flag["value"] {
   if (shows === null) return "none";
@@ -164,7 +164,7 @@ if [ "$funcstack[1]" = _troupe ]; then _troupe "$@"; else compdef _troupe troupe
 
 function zshSpec(name: string, { help, value }: Flag): string {
   const said = help.replaceAll(/[[\]:]/g, (sign) => `\\${sign}`);
-  // The star lets the shell suggest the flag again. For most flags, troupe itself rejects the repetition.
+  // The star lets the shell suggest a flag that was already typed. Most flags may not be repeated, which troupe itself checks.
   const spec = `*${name}[${said}]`;
   if (value === "none") return spec;
   if (value === "path") return `${spec}:path:_files`;

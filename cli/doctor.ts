@@ -17,7 +17,7 @@ import { diagnose } from "./system/inspector.ts";
 const usage = "troupe doctor [-m MODEL] [--json]";
 const marks = { ok: "ok   ", warn: "warn ", error: "ERROR" } as const;
 
-/** Runs the command; `args` are the words after `troupe doctor`. Throws config_invalid for unknown words. */
+/** Runs the command; `args` are the words after `troupe doctor`. Throws config_invalid for unknown arguments. */
 export async function doctorCommand(args: readonly string[]): Promise<void> {
   const flags = parse(args);
   if (flags["--help"]) return void process.stdout.write(`${usage}\n`);

@@ -61,7 +61,7 @@ function createLines(stream: NodeJS.WriteStream): Progress {
   };
 }
 
-/** Returns the size as text. It is empty for totals below 1 MB, which are fractions or counts that the bar itself shows. */
+/** Returns the size as text. Totals below 1 MB are fractions or counts, for which the text is empty: the bar shows them. */
 function sizeText(done: number, total: number | null): string {
   const megabyte = 1e6;
   const shown = (bytes: number) => (bytes / megabyte).toFixed(bytes < 10 * megabyte ? 1 : 0);

@@ -1,5 +1,5 @@
-// `troupe serve`: composition root of the server. It downloads missing models, starts the worker threads and processes and the
-// HTTP server, and prints the addresses. On a signal it shuts everything down in order.
+// `troupe serve`: the server. Downloads missing models, starts the worker threads and processes and the HTTP server, and prints
+// the addresses. On a signal it shuts everything down in order.
 
 import type { Inference } from "../actors/api/inference.ts";
 import { InferenceService } from "../actors/front/inference-service.ts";
@@ -19,9 +19,9 @@ import { createProgress } from "./progress.ts";
 import { checkOptions } from "./system/check-options.ts";
 import { systemInspector } from "./system/inspector.ts";
 
-/** Milliseconds in which interrupted responses can send their error to the clients. */
+/** Time in milliseconds for clients to read the error of their interrupted responses. */
 const lastWordsMs = 500;
-/** Free memory in bytes that an arena of the native heap may keep. */
+/** Maximum free memory in bytes that an arena of the native heap (malloc) keeps. */
 const keptHeapBytes = 2 ** 20;
 
 export async function serve(config: Config): Promise<void> {
@@ -36,7 +36,7 @@ export async function serve(config: Config): Promise<void> {
   }
 }
 
-/** Checks the limit of open files at start, because with a low limit some file or connection could not be opened later. */
+/** Checks the limit of open files at start, because a low limit would make the server fail later. */
 function checkOpenFiles(): void {
   const limit = openFileLimit();
   if (limit >= MIN_OPEN_FILES) return;

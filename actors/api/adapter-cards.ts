@@ -1,5 +1,5 @@
 // Adapter cards: entries of the model list for LoRA adapters, with ids of the form `<model>::<alias>`.
-// Pure functions that create the ids and resolve them.
+// Creates the ids and finds the adapter that an id refers to.
 import type { AdapterEntry, ModelEntry } from "./inference.ts";
 
 /** Entry of an adapter in the list of models. */
@@ -26,7 +26,7 @@ export function adapterCards(models: readonly Adapted[], limit = Number.POSITIVE
   return cards;
 }
 
-/** Returns the card with this id, or with this alias if only one model has the alias; null: none. Creates no other cards. */
+/** Returns the card with this id, or with this alias if only one model has the alias; null if there is none. */
 export function cardNamed(name: string, models: readonly Adapted[]): AdapterCard | null {
   const modelIds = idsOf(models);
   const [, alias = null] = /^[^:]*::([^:#]*)(?:#\d+)?$/.exec(name) ?? [];

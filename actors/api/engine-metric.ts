@@ -1,4 +1,4 @@
-// Engine metric: a counter or gauge, or a histogram of token latencies. The names are those of the HTTP contract.
+// Engine metric: a counter or gauge, or a histogram of token latencies. Names and labels are part of the HTTP API.
 export type EngineMetric = ScalarMetric | LatencyMetric;
 
 export interface ScalarMetric {
@@ -18,7 +18,7 @@ export interface LatencyMetric {
 }
 
 export interface LatencySample extends LatencyCounts {
-  /** GenerateRequest.series of the streamed responses. */
+  /** Name of the group of streamed responses that are counted together (GenerateRequest.series). */
   readonly series: string;
   readonly model: string;
 }

@@ -56,7 +56,7 @@ export type EmbedInputs =
 export interface EmbedRequest {
   /** Id of a loaded model. */
   readonly model: string;
-  /** Identifies the client: requests of different clients take turns. Never an API key itself. */
+  /** Identifies the client. Requests are scheduled fairly between clients. Never an API key itself. */
   readonly client: string;
   readonly inputs: EmbedInputs;
   /** Truncate the end of an input that is too long, instead of rejecting it. */
@@ -95,8 +95,8 @@ export interface Inference {
     onPrepared?: () => void,
   ): AsyncIterable<readonly GenerateEvent[]>;
   /**
-   * Returns the texts of a model's tokens, to show the token ids in logprobs. Call it while a generation on the model runs;
-   * the result stays valid. Throws model_failed if the model's engine has ended meanwhile.
+   * Returns the texts of a model's vocabulary, used to show the tokens in logprobs. Call it while a generation on the model
+   * runs; the result stays valid. Throws model_failed if the engine ends before the call.
    */
   tokenTexts(model: string): ShownTokens;
   /** Counts the prompt tokens of a request. Throws its validation error; `cancelled` after the signal is aborted. */

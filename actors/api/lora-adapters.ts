@@ -22,7 +22,7 @@ export interface UnloadAdapterRequest {
 /** An alias and its adapter. */
 export interface LoadedAdapter {
   readonly alias: string;
-  /** The path or source as in the request or the settings. */
+  /** The path or source as written in the request or the settings. */
   readonly source: string;
   /** Revision of a source on the model hub; null: a local path. */
   readonly revision: string | null;

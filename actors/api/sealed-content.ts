@@ -1,4 +1,4 @@
-// Sealed content: the prompt, grammar and tools of a request, serialised to bytes. The bytes move between threads uncopied.
+// Sealed content: the prompt, grammar and tools of a request, serialised to bytes, which move between threads without a copy.
 import { createHash } from "node:crypto";
 import { deserialize, serialize } from "node:v8";
 import type { GenerateRequest, RequestContent, SealedContent } from "../../engines/generation.ts";

@@ -1,5 +1,5 @@
-// Stored responses: the interface that http/ uses to store and read responses. The state place (actors/state) implements it
-// and does not interpret their format: large content is bytes, read in slices.
+// Stored responses: the interface that http/ uses to store and read responses. The state thread (actors/state) implements it.
+// Large content is passed as bytes, which the store does not interpret, and is read in slices.
 
 /** Maximum size of one stored response in bytes: more than the longest request with its output. */
 export const maxStoredBytes = 64 * 2 ** 20;
@@ -26,9 +26,9 @@ export interface ResponseUpdate {
   /** The response is still being generated. */
   readonly isRunning: boolean;
   readonly status: string;
-  /** The response as sent to clients: the start of its JSON in UTF-8, up to its settings. */
+  /** Start of the response's JSON in UTF-8; the request's settings follow (StoredResponse.settings). */
   readonly body: Uint8Array;
-  /** The body to show if the server ends before the response; null: the response has ended. */
+  /** Body to show if the server ends before the response is complete; null: the response is complete. */
   readonly interrupted: Uint8Array | null;
   /** Output items. */
   readonly output: ItemTexts;
@@ -38,20 +38,20 @@ export interface ResponseUpdate {
 
 /** A response to store. */
 export interface StoredResponse extends ResponseUpdate {
-  /** Name of the response's client. Over the limits, the client with the most responses loses its oldest one. */
+  /** Name of the client. If the store is full, the client with the most responses loses its oldest one. */
   readonly client: string;
   /** Id of the response that this one continues; null: none. */
   readonly previousId: string | null;
   readonly isBackground: boolean;
-  /** The rest of the JSON, after `body`. */
+  /** Rest of the response's JSON, after `body`. */
   readonly settings: Uint8Array;
   /** Input items of the request. */
   readonly input: ItemTexts;
 }
 
 /**
- * Process that may still finish a response. `here`: this process, which knows whether it does. `elsewhere`: another running
- * server. `nobody`: the server that generated the response has ended. null: the response has ended.
+ * Process that generates a response. `here`: this process; if it no longer generates the response, the final state could not
+ * be stored. `elsewhere`: another running server. `nobody`: a process that has ended. null: the response is complete.
  */
 export type Runner = "here" | "elsewhere" | "nobody";
 
@@ -70,7 +70,7 @@ export interface FoundResponse {
   readonly isBackground: boolean;
   /** Location of the `body` of the response. */
   readonly body: readonly Span[];
-  /** Location of the body to show if its server ended before the response; null: the response has ended. */
+  /** Location of the body to show if the server ends before the response is complete; null: the response is complete. */
   readonly interrupted: readonly Span[] | null;
   readonly events: { readonly first: number; readonly spans: readonly Span[] } | null;
 }

@@ -1,9 +1,9 @@
-// Engine metrics: converts the statistics of models to metrics with the names of the HTTP contract.
+// Engine metrics: converts the statistics of models to the metrics of the HTTP API.
 import type { LatencyCounts, LatencyMetric, ScalarMetric } from "../api/engine-metric.ts";
 import type { ModelStatistics, SeriesLatencies, TextStatistics } from "../messages.ts";
 import { firstTokenBounds, interTokenBounds } from "../model/stream-latency.ts";
 
-/** Returns the token latencies of streamed responses. `models`: by model id. */
+/** Returns the token latencies of streamed responses. `models` maps model ids to their statistics. */
 export function latencyMetrics(models: ReadonlyMap<string, ModelStatistics>): readonly LatencyMetric[] {
   const samples = (counts: (latencies: SeriesLatencies) => LatencyCounts) =>
     [...models].flatMap(([model, { latencies }]) =>
@@ -50,7 +50,7 @@ export function textMetrics({ waiting, slow, ended }: TextStatistics): readonly 
   ];
 }
 
-/** Returns sums over all models, because these metrics have no model label in the contract. */
+/** Returns sums over all models, because these metrics have no label for the model. */
 export function engineMetrics(models: readonly ModelStatistics[]): readonly ScalarMetric[] {
   const sum = (value: (model: ModelStatistics) => number) => models.reduce((total, model) => total + value(model), 0);
   const counter = (name: string, help: string, value: (model: ModelStatistics) => number): ScalarMetric => {

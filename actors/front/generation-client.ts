@@ -1,4 +1,4 @@
-// Generation client: the main thread's client of the generation place. Starts the place, restarts it whenever it ends, and
+// Generation client: the main thread's client of the generation thread. Starts the thread, restarts it whenever it ends, and
 // attaches the loaded models to it.
 import { SharedTokenTexts, type TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
@@ -23,7 +23,7 @@ import type { ModelUsers } from "../models/model-process.ts";
 import { failed, type ServedModel } from "../models/served-model.ts";
 import { generationModule } from "../placement.ts";
 
-/** The generation thread does not process clients' text itself, so it hangs if it does not respond for this long. */
+/** The thread counts as hung if it does not reply for this long. It never waits for clients' text, so it replies fast. */
 const answersWithinMs = 10_000;
 const heapMiB = 2048;
 
@@ -34,7 +34,7 @@ export interface GenerationClientOptions {
   readonly restart: RestartPolicy;
   readonly loadTimeoutMs: number;
   readonly log: Logger;
-  /** All models. The models that have a place are attached to each new generation place. */
+  /** All models. The loaded ones are attached to each new generation thread. */
   readonly models: () => Iterable<AttachableModel>;
 }
 
@@ -56,7 +56,7 @@ export class GenerationClient implements ModelUsers {
   #models: Ref<ModelsProtocol> | null = null;
   #wasUp = false;
   #textWorkersAreDown = false;
-  /** Parts of the model files, kept for a restarted generation place because the files may have been removed by then. */
+  /** Parts of the model files, kept for a restarted generation thread, because the files may have been deleted meanwhile. */
   readonly #files = new WeakMap<Place<ModelPlaceReady>, ModelFiles>();
   /** Ids of the attached models. */
   readonly #attached = new Set<string>();
@@ -67,7 +67,7 @@ export class GenerationClient implements ModelUsers {
     this.#options = options;
   }
 
-  /** The connection to the generation place; null while the place is not running. */
+  /** The connection to the generation thread; null while the thread is not running. */
   get link(): GenerationLink | null {
     return this.#link;
   }
@@ -95,10 +95,10 @@ export class GenerationClient implements ModelUsers {
             heapMiB,
             onProgress: (told) => this.#told(told as GenerationPlaceReport),
           }).catch((error: unknown) => {
-            // A failed restart may succeed later, for example if the system refused a thread or a file, so it is retryable.
+            // The error is retryable, because a later restart may succeed, for example if the system refused a thread.
             throw this.#wasUp ? new ServerError("peer_gone", toErrorRecord(error).message) : error;
           }),
-        // Restarts are not limited, because no request can be served without the place.
+        // Restarts are not limited, because no request can be served without the thread.
         policy: { ...restart, maxRestarts: Number.POSITIVE_INFINITY },
         clock,
         onUp: async (place) => {
@@ -130,9 +130,9 @@ export class GenerationClient implements ModelUsers {
   }
 
   /**
-   * Attaches a model, so that requests can use it. Does nothing while the generation place is down, because the place attaches
-   * all models when it is up again. Retries after `peer_gone`. Resolves when the model is attached or when one of the two
-   * places has ended. Throws every other error.
+   * Attaches a model to the generation thread, so that requests can use it. Does nothing while the thread is down, because all
+   * models are attached when it is up again. Retries after `peer_gone`. Resolves when the model is attached, or when the thread
+   * or the model's worker has ended. Throws every other error.
    */
   async attach(served: ServedModel, place: Place<ModelPlaceReady> | null): Promise<void> {
     const models = this.#models;
@@ -148,7 +148,7 @@ export class GenerationClient implements ModelUsers {
         return;
       } catch (error) {
         if (toErrorRecord(error).code !== "peer_gone") throw error;
-        // A place that has ended is attached again after its restart, so the other place must not fail.
+        // If the thread or the worker has ended, its restart attaches the model again, so this is not an error.
         if (hasEnded || this.#models !== models) return;
         log.warn({ model: served.id, err: error, retryInMs }, "a model could not be attached to the generation place");
         await Promise.race([new Promise<void>((resolve) => clock.setTimeout(resolve, retryInMs)), place.exit]);
@@ -185,7 +185,7 @@ export class GenerationClient implements ModelUsers {
     this.#models?.tell("detachModel", { id, error });
   }
 
-  /** Returns whether the model is attached to the generation place. */
+  /** Returns whether the model is attached to the generation thread. */
   isAttached(id: string): boolean {
     return this.#attached.has(id);
   }
@@ -203,7 +203,7 @@ export class GenerationClient implements ModelUsers {
     await Promise.all([...models()].map((model) => this.#attachAgain(model)));
   }
 
-  /** Attaches a model, and retries while the model and the generation place exist. A failure affects only this model. */
+  /** Attaches a model, and retries while its worker and the generation thread run. A failure affects only this model. */
   async #attachAgain(model: AttachableModel): Promise<void> {
     const { restart, clock, log } = this.#options;
     const models = this.#models;

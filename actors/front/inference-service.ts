@@ -1,5 +1,5 @@
 // Inference service: implements Inference and ModelManagement for http/ on the main thread. It waits until a request's model is
-// loaded, sends the request to the generation place and passes the events back. It does not handle tokens.
+// loaded, sends the request to the generation thread and passes the events back. It does not handle tokens.
 import type { AdapterSelector, GenerateEvent, GenerateRequest } from "../../engines/generation.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { StreamReader } from "../../runtime/actor/stream-ends.ts";
@@ -26,7 +26,7 @@ export type { ServiceOptions } from "./service-options.ts";
 
 type ErrorEvent = Extract<GenerateEvent, { readonly type: "error" }>;
 
-/** Maximum number of generations that wait for the generation place to begin with them; a tell has no limit of its own. */
+/** Maximum number of generations without a first event. They are started by messages without a reply, which have no limit. */
 const maxStarting = 4096;
 
 /** The use of a loaded model by one request, until end(). */
@@ -57,7 +57,7 @@ export class InferenceService implements Inference, ModelManagement {
   readonly #models: ModelManager;
   /** Next number for a stream or task. */
   #nextId = 1;
-  /** Generations whose first event has not come. */
+  /** Number of generations that have not emitted an event. */
   #starting = 0;
   #isStopping = false;
 
@@ -70,7 +70,7 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   /**
-   * Starts the generation place and loads models: the default one, and as many others as the limit allows. Rejects with the
+   * Starts the generation thread and loads models: the default one, and as many others as the limit allows. Rejects with the
    * first failure; call stop() afterwards to clean up.
    */
   async start(): Promise<void> {
@@ -78,7 +78,7 @@ export class InferenceService implements Inference, ModelManagement {
     await this.#models.start();
   }
 
-  /** Stops every place. The models stop first, so that nothing new is generated. */
+  /** Stops all threads and processes. The models stop first, so that they generate nothing new. */
   async stop(deadlineMs: number): Promise<void> {
     this.#isStopping = true;
     await this.#models.stop(deadlineMs);
@@ -91,7 +91,7 @@ export class InferenceService implements Inference, ModelManagement {
     return this.#models.lora;
   }
 
-  /** Returns why no request can be served. Empty while the service stops. */
+  /** Returns the reasons why no request can be served. Empty while the service stops. */
   faults(): readonly string[] {
     return this.#isStopping ? [] : this.#generation.faults();
   }
@@ -119,8 +119,8 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   /**
-   * Returns the metrics of all models. A model that does not respond soon (while it starts, ends or is in a long step) counts
-   * with its last known statistics.
+   * Returns the metrics of all models. If a model does not respond soon (while it starts, ends or is in a long step), its last
+   * known statistics are used.
    */
   async engineMetrics(): Promise<readonly EngineMetric[]> {
     const { all } = this.#models;
@@ -137,7 +137,7 @@ export class InferenceService implements Inference, ModelManagement {
     ];
   }
 
-  /** Returns the counts of text tasks; null if the generation place does not respond soon. */
+  /** Returns the counts of text tasks; null if the generation thread does not respond soon. */
   async #textStatistics(): Promise<TextStatistics | null> {
     const { link } = this.#generation;
     if (link === null) return null;
@@ -232,7 +232,7 @@ export class InferenceService implements Inference, ModelManagement {
     return await this.#task(actor, signal, (task) => actor.ask("translate", { task, body }, options));
   }
 
-  /** Runs a task on a model, with the model's own adapter if it has one. */
+  /** Runs a task on a model. If the model has a fixed adapter, the task uses that adapter. */
   async #onModel<T>(
     { model, client }: Pick<Asked, "model" | "client">,
     signal: AbortSignal,
@@ -249,7 +249,7 @@ export class InferenceService implements Inference, ModelManagement {
     }
   }
 
-  /** Sends a task to the generation place under a new number. An abort of the signal cancels the task by that number. */
+  /** Sends a task with a new number to the generation thread. If the signal is aborted, cancels the task by that number. */
   async #task<T>(actor: GenerationLink["actor"], signal: AbortSignal, ask: (task: number) => Promise<T>): Promise<T> {
     if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled before it was read");
     const task = this.#nextId++;

@@ -14,7 +14,7 @@ export interface ServiceOptions {
   /** Seed of requests that set none; null: random. */
   readonly defaultSeed: number | null;
   readonly limits: SchedulerLimits;
-  /** Replaces the module that a model's place runs, in tests and benchmarks. */
+  /** Replaces the module that a model's worker runs, in tests and benchmarks. */
   readonly modelModule?: URL;
   readonly frameIntervalMs: number;
   readonly speculation: SpeculationOptions;

@@ -1,5 +1,5 @@
-// State client: the main thread's client of the state place. Starts the place, restarts it whenever it ends, and passes
-// requests from http/ to the actors of that place.
+// State client: the main thread's client of the state thread. Starts the thread, restarts it whenever it ends, and passes
+// requests from http/ to the actors of that thread.
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
@@ -49,7 +49,7 @@ export class StateClient implements StoredResponses {
     this.#options = options;
   }
 
-  /** Starts the place. Rejects if the first start fails, without a retry; with config_invalid if the folder cannot be used. */
+  /** Starts the thread. If that fails, rejects without a retry; with config_invalid if the folder cannot be used. */
   async start(): Promise<void> {
     const { log, minBackoffMs = restartPolicy.minBackoffMs } = this.#options;
     let wasUp = false;
@@ -86,7 +86,7 @@ export class StateClient implements StoredResponses {
       return await spawnPlace({ ...place, signal, onProgress });
     } catch (thrown) {
       const { code, message } = toErrorRecord(thrown);
-      // The supervisor retries after retryable errors: every failed restart is retryable, a failed first start is not.
+      // The supervisor retries after retryable errors. Every failed restart is retryable, but a failed first start is not.
       throw new ServerError(isRestart ? "peer_gone" : code === "config_invalid" ? code : "internal", message);
     }
   }

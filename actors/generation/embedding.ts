@@ -29,7 +29,7 @@ export interface EmbeddingOptions {
     /** Returns a new id for a group. */
     nextId(): number;
   };
-  /** Ends the request: run() rejects with the signal's reason, an Error. */
+  /** Aborting this signal ends the request: run() rejects with the signal's reason, an Error. */
   readonly signal: AbortSignal;
 }
 

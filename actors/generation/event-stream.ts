@@ -1,6 +1,6 @@
 // Event stream: sends the events of one request to the main thread, through a bounded stream. If the reader is slow, the
-// generations that emit the events pause, and the stream buffers the events that were already on their way. http/ limits how
-// long a reader may be stalled: it closes the connection, which cancels the stream.
+// generation pauses. Events that it emits before the pause takes effect are buffered. http/ limits how long a reader may be
+// stalled: it closes the connection, which cancels the stream.
 import type { GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { StreamWriter, WriterHooks } from "../../runtime/actor/stream-ends.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
@@ -18,7 +18,7 @@ export interface EventStreamOptions {
 export class EventStream {
   readonly #writer: StreamWriter<GenerationEvent>;
   readonly #onDrain: () => void;
-  /** Events emitted since the stream was full. */
+  /** Events emitted while the stream is full. */
   readonly #buffer = new EventBuffer();
   #isBehind = false;
   #isEnding = false;

@@ -1,5 +1,5 @@
-// Generation actor: implements the actors `generation` and `models` of the generation place. It keeps the attached models,
-// admits requests, and routes each token row to its generation. Text tasks process the text written by clients, not this actor.
+// Generation actor: implements the actors `generation` and `models` of the generation thread. It keeps the attached models,
+// admits requests, and routes each token row to its generation. Text of clients is processed by text tasks, not by this actor.
 
 import type { Capabilities, Capacity, Pooling } from "../../engines/engine.ts";
 import { SharedTokenTexts, type TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
@@ -40,7 +40,7 @@ export interface GenerationActorOptions {
   readonly tasks: TextTasks;
 }
 
-/** An attached model. Text workers hold its vocabulary and template; its own place runs its sequences. */
+/** An attached model. Text workers hold its vocabulary and template; the model's own thread or process runs its sequences. */
 interface LinkedModel {
   /** Key of the model in text tasks. */
   readonly textKey: string;
@@ -61,7 +61,7 @@ interface LinkedModel {
 export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour<ModelsProtocol> {
   readonly #options: GenerationActorOptions;
   readonly #models = new Map<string, LinkedModel>();
-  /** The error that explains why a detached model cannot be used, by model id. */
+  /** Error that explains why a detached model cannot be used, by model id. */
   readonly #detached = new Map<string, ErrorRecord>();
   /** Abort controllers of the tasks that cancelTask can cancel, by task number. */
   readonly #tasks = new Map<number, AbortController>();
@@ -216,14 +216,14 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     return new DeferredReply(start(stop).finally(() => this.#tasks.delete(id)));
   }
 
-  /** Returns a model that generates text. Throws why the model cannot be used, or that it generates no text. */
+  /** Returns a model that generates text. Throws if the model cannot be used or generates no text. */
   #generating(id: string): LinkedModel {
     const model = this.#modelFor(id);
     if (model.capabilities.generates) return model;
     throw generatesNothing(id, model.capabilities.pooling);
   }
 
-  /** Returns an embedding model. Throws why the model cannot be used, or that it has no embeddings. */
+  /** Returns an embedding model. Throws if the model cannot be used or computes no embeddings. */
   #embedding(id: string): LinkedModel {
     const model = this.#modelFor(id);
     const { pooling } = model.capabilities;
@@ -231,7 +231,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     return model;
   }
 
-  /** Returns an attached model. Throws why the model cannot be used. */
+  /** Returns an attached model. Throws the reason if the model cannot be used. */
   #modelFor(id: string): LinkedModel {
     const model = this.#models.get(id);
     if (!model) throw fromErrorRecord(this.#unavailable(id));
@@ -265,7 +265,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
 
 const maxSequenceId = 0x7fff_ffff;
 
-/** Waits for a request. Until the request has settled, it is aborted if the model is detached. */
+/** Waits for a request. Aborts the request if the model is detached before it has settled. */
 async function whileLive<T>({ live }: LinkedModel, stop: AbortController, request: Promise<T>): Promise<T> {
   live.add(stop);
   try {
@@ -299,7 +299,7 @@ function deliver(model: LinkedModel, { rows, logprobs, cached, prompts, failed }
     const hasLogprobs = (flags & rowHasLogprobs) !== 0;
     const sink = model.sequences.get(rows[at] as number);
     sink?.onToken(rows[at + 1] as number, flags, rows[at + 3] as number, hasLogprobs ? logprobs : null, float);
-    // The record is the chosen logprob, the count n, and n pairs.
+    // A logprob record is the chosen logprob, the count n, and n pairs (token id, logprob).
     if (hasLogprobs && logprobs) float += 2 + 2 * (logprobs[float + 1] as number);
   }
   for (const { id, error } of failed) model.sequences.get(id)?.onFailed(error);

@@ -1,5 +1,5 @@
-// Generation queue: counts the sequences of one model's generations from their admission. It rejects a request that the
-// scheduler would reject later, so an overloaded server prepares no prompt that it cannot run.
+// Generation queue: counts the admitted sequences of one model. It rejects a request that the scheduler would reject later, so
+// an overloaded server does not prepare prompts that it cannot run.
 import { queueFull } from "../../engines/decoding/scheduler/queue/queue-full.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { QueueShares } from "../../runtime/queues/queue-shares.ts";
@@ -26,9 +26,8 @@ export class GenerationQueue {
   }
 
   /**
-   * Throws `queue_full` if the queue has no room for `count` more sequences of a client. Entries of clients that have more
-   * waiting sequences, and would therefore be displaced, count as free. The scheduler decides which sequences it displaces,
-   * once the prompt is prepared.
+   * Throws `queue_full` if the queue has no room for `count` more sequences of a client. If another client has more waiting
+   * sequences, some of these count as free entries, because the scheduler displaces them when the prompt is prepared.
    */
   check(client: string, count: number): void {
     const { slots, maxQueue } = this.#options;
@@ -80,14 +79,14 @@ export class GenerationQueue {
 
 /** The queue entries of one request's sequences. */
 export interface QueuePlaces {
-  /** Call when a sequence gets its first token. Once for each sequence. */
+  /** Call when the first row of a sequence has arrived. Once for each sequence. */
   begun(): void;
-  /** Call when a sequence that has begun is paused. Not again before `resumed`. */
+  /** Call when a sequence that has begun is paused. Call `resumed` before the next `paused`. */
   paused(): void;
   /** Call when a paused sequence has a new token or has ended. */
   resumed(): void;
-  /** A sequence has ended, after `tokenCount` tokens. `hasBegun`: begun() was called for it, which happens without a token too. */
+  /** Call when a sequence has ended. `hasBegun`: begun() was called for it. It may have begun and have no tokens. */
   ended(tokenCount: number, hasBegun: boolean): void;
-  /** The request has ended: gives all places back. */
+  /** Call when the request has ended. Releases its remaining entries. */
   close(): void;
 }

@@ -1,7 +1,6 @@
 // Generation: one run of a model from a prompt to finished choices. It requests the preparation of the prompt, opens a sequence
-// for each candidate, and turns the tokens of the sequences into events. run() settles with the result. However run() ends, no
-// sequence of the generation remains at the model. This class writes to no stream: its caller forwards the events, of one
-// generation or of several in sequence.
+// for each candidate, and turns the tokens of the sequences into events. run() settles with the result. When run() has settled,
+// all sequences of the generation have ended. The caller forwards the events to a stream.
 import { performance } from "node:perf_hooks";
 import type { FinishReason, GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
 import type { TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
@@ -28,7 +27,7 @@ export interface SequenceSink {
   onCached(tokens: number): void;
   /** Reports the logprobs of the prompt: see PromptLogprobsRecord. */
   onPrompt(records: Float32Array): void;
-  /** Reports a row. `elapsed`: in units of elapsedUnitSeconds. `logprobs`: null, or contains this row's record from `at` on. */
+  /** Reports a row. `elapsed`: in units of elapsedUnitSeconds. `logprobs`: contains the row's record at index `at`, or null. */
   onToken(token: number, flags: number, elapsed: number, logprobs: Float32Array | null, at: number): void;
   onFailed(error: ErrorRecord): void;
 }
@@ -50,15 +49,14 @@ export interface GenerationOptions {
     /** Reserves a sequence id. The tokens of that sequence are passed to the sink. */
     open(sink: SequenceSink): number;
     readonly places: Pick<QueuePlaces, "begun" | "paused" | "resumed">;
-    /** The sequence has ended after `tokenCount` tokens, or is cancelled: its sink gets no more. */
-    /** `hasBegun`: the sequence has had a row from the model. */
+    /** Removes the sink of a sequence that has ended or is cancelled. `hasBegun`: the model has sent a row of the sequence. */
     close(id: number, tokenCount: number, hasBegun: boolean): void;
   };
-  /** Ends the generation: run() rejects with the signal's reason, an Error. */
+  /** Aborting this signal ends the generation: run() rejects with the signal's reason, an Error. */
   readonly signal: AbortSignal;
-  /** Called when the prompt is in tokens, so the request's content is not needed any more. Not called if it fails before. */
+  /** Called when the prompt has been tokenised, so the request's content can be freed. Not called if the preparation fails. */
   readonly onPrepared: () => void;
-  /** Receives the events in order. Returning false pauses the sequences until resume(); events on their way still arrive. */
+  /** Receives the events in order. If it returns false, the sequences pause until resume(). Events may arrive meanwhile. */
   readonly emit: (event: OutputEvent) => boolean;
 }
 
@@ -79,9 +77,9 @@ export class Generation {
   readonly #startedAt = Date.now();
   /** Choices that are still generated, by sequence id. */
   readonly #open = new Map<number, Choice>();
-  /** Ids of sequences that were paused and have had no token since. */
+  /** Ids of sequences that were paused and have had no new token since then. */
   readonly #paused = new Set<number>();
-  /** Sequences that have had a row from the model. */
+  /** Sequences of which the model has sent a row. */
   readonly #begun = new Set<number>();
   /** Every choice by index. */
   #choices: readonly Choice[] = [];
@@ -96,12 +94,12 @@ export class Generation {
   #queuedAt = 0;
   #firstTokenAt = 0;
   /**
-   * Elapsed time until the first token, and the maximum over the choices of the time from first to last token, because choices
-   * may run one after another.
+   * Times in units of elapsedUnitSeconds: to the first token of the generation, and the longest time from the first to the last
+   * token of a choice. The latter is measured per choice, because choices may run one after another.
    */
   #promptUnits = 0;
   #completionUnits = 0;
-  /** emit() returned false for the last event, so the sequences are paused. */
+  /** True after emit() has returned false: the sequences are paused. */
   #isPaused = false;
   /** null before run() and after it has settled. */
   #completion: Completion | null = null;
@@ -159,7 +157,7 @@ export class Generation {
     const { request, adapter } = this.#options;
     const { tokens } = prepared;
     this.#promptTokens = tokens.length;
-    // The first token has no logprob, so for a prompt of one token the model sends no record and the event is emitted here.
+    // The first token has no logprob, so for a prompt of one token the model sends no record. The event is emitted here.
     if (request.promptLogprobs !== null && tokens.length === 1) this.#emitPrompt(tokens, new Float32Array(0));
     const answer = answerPlan(prepared.answer);
     this.#choices = Array.from({ length: request.candidates }, (_, index) => this.#choice(index, tokens, answer));
@@ -168,7 +166,7 @@ export class Generation {
       id: this.#openSequence(choice, index, tokens),
       choice: index,
       adapter: adapter?.id ?? 0,
-      // Only the first choice is in a series, so that the time to the first token is counted once for each request.
+      // Only the first choice is measured, so that the time to the first token is counted once for each request.
       series: index === 0 ? request.series : null,
       // All choices have the same prompt, so only the first one computes its logprobs.
       promptLogprobs: index === 0 ? request.promptLogprobs : null,
@@ -199,7 +197,7 @@ export class Generation {
       onCached: (tokens) => {
         if (index === 0) this.#cachedTokens = tokens;
       },
-      // Caught, because an error thrown by a sink would end the place and all other generations on it.
+      // An error must not leave a sink, because it would end this thread with all other generations.
       onPrompt: (records) => {
         try {
           this.#emitPrompt(prompt, records);
@@ -208,9 +206,9 @@ export class Generation {
         }
       },
       onToken: (token, flags, elapsed, logprobs, at) => {
-        // These rows were on their way when the choice ended.
+        // The model may have sent this row before it learned that the choice has ended.
         if (!this.#open.has(id)) return;
-        // Rows that were on their way when the reader fell behind do not resume the sequence.
+        // Rows that arrive during a pause were sent before it, so they do not mark the sequence as resumed.
         if (!this.#isPaused && this.#paused.size > 0 && this.#paused.delete(id)) model.places.resumed();
         if (firstUnits === null) {
           firstUnits = elapsed;
@@ -308,7 +306,7 @@ export class Generation {
     };
   }
 
-  /** Returns milliseconds since 1970, monotonic: the wall clock is read only at the start. */
+  /** Returns milliseconds since 1970. Never decreases, because the wall clock is read only at the start. */
   #now(): number {
     return this.#startedAt + performance.now() - this.#startedMs;
   }
@@ -331,7 +329,7 @@ export class Generation {
     if (ids.length > 0) this.#options.model.actor.tell("setPaused", { ids, paused: this.#isPaused });
   }
 
-  /** Stops taking tokens and cancels the remaining sequences. Returns how to settle run(); null if it has settled. */
+  /** Stops taking tokens and cancels the remaining sequences. Returns the callbacks of run(), or null if it has settled. */
   #close(): Completion | null {
     const { model, signal } = this.#options;
     const completion = this.#completion;
@@ -347,7 +345,7 @@ export class Generation {
 }
 
 /**
- * Returns the fields of a job that all choices share. All jobs hold one prompt array, so a message to a thread copies it once.
+ * Returns the fields of a job that all choices share. All jobs use one prompt array, so a message with all jobs copies it once.
  */
 function jobOf(request: GenerateRequest, { tokens, grammar, breakers, reasoningBudget }: PreparedPrompt) {
   const { client, sampling, priority, receivedAt } = request;

@@ -1,5 +1,5 @@
-// Generation place: the module of a worker thread. It creates the actors `generation` and `models`, the stream hub to the main
-// thread, and the text workers.
+// Generation place: the module of the generation thread. It creates the actors `generation` and `models`, the event streams to
+// the main thread, and the text workers.
 import { StreamHub } from "../../runtime/actor/stream.ts";
 import { realClock } from "../../runtime/clock.ts";
 import { TaskPool } from "../../runtime/task/task-pool.ts";
@@ -16,7 +16,7 @@ import { type TaskRunner, TextTasks } from "../text-tasks/text-tasks.ts";
 import type { TextWorkerInit } from "../text-tasks/text-worker.ts";
 import { GenerationActor } from "./generation-actor.ts";
 
-/** Run time after which a text task counts as slow. Other tasks do not wait for slow tasks. */
+/** Run time after which a text task counts as slow. Other tasks then no longer wait for it. */
 const quickMs = 250;
 /** Minimum time limit for reading a model's vocabulary and template, even if the limit of text tasks is shorter. */
 const loadLimitMs = 10_000;
@@ -40,7 +40,7 @@ export async function start(place: PlaceContext<GenerationPlaceInit>): Promise<n
   return null;
 }
 
-/** Sets up the place. `runner` runs the text tasks. */
+/** Sets up the thread. `runner` runs the text tasks. */
 export function startGeneration(place: PlaceContext<GenerationPlaceInit>, runner: TaskRunner): void {
   const { mailboxLimit, streamWindow, textTasks } = place.init;
   const hub = new StreamHub(place.spawner, { channel: eventChannel, window: streamWindow });
@@ -53,7 +53,8 @@ export function startGeneration(place: PlaceContext<GenerationPlaceInit>, runner
     place.progress({ endedTask } satisfies GenerationPlaceReport),
   );
   const actor = new GenerationActor({ hub, system: place.system, clock: realClock, tasks });
-  // A rejected tell would leave the stream of `start` without an end. No handler waits, so this mailbox stays almost empty.
+  // If the mailbox were full, a `start` message would be lost and its stream would never end. It stays almost empty, because
+  // the handlers of this actor do not wait.
   place.system.spawn<GenerationProtocol>("generation", actor, { mailboxLimit });
   place.system.spawn<ModelsProtocol>("models", actor);
   place.onStop(() => runner.close());

@@ -1,4 +1,4 @@
-// Retry-After estimator: estimates how long a queue takes to drain, from the times when a model's latest sequences ended.
+// Retry-After estimator: estimates how long a queue takes to drain, from the end times of a model's latest sequences.
 import type { Clock } from "../../runtime/clock.ts";
 
 /** Number of ended sequences that the estimate uses. */

@@ -40,7 +40,7 @@ export class AdapterTable {
   readonly #residents = new Map<string, Resident>();
   /** Versions that the engine rejected after a restart. Requests may still hold leases on them. */
   readonly #lost = new WeakSet<AdapterVersion>();
-  /** Cache of entries(), which is read for every request. */
+  /** Cached result of entries(), which every request reads. */
   #entries: readonly AdapterEntry[] | null = null;
 
   constructor(model: string, limits: AdapterLimits) {
@@ -96,7 +96,7 @@ export class AdapterTable {
     return this.#residents.get(generation) ?? null;
   }
 
-  /** Points an alias to a version. Throws the errors of checkRoom(). */
+  /** Points an alias to a version, replacing the version that it pointed to. Throws the errors of checkRoom(). */
   point(wanted: Wanted, version: AdapterVersion, createdAt: number): Pointed {
     const { prepared } = version;
     this.checkRoom(wanted, prepared);
@@ -132,7 +132,7 @@ export class AdapterTable {
     return resident;
   }
 
-  /** Removes a version and its aliases. Returns the aliases. A later release of a lease on the version has no effect. */
+  /** Removes a version and its aliases. Returns the aliases. Leases on the version may still be released, without effect. */
   lose(version: AdapterVersion): readonly string[] {
     const resident = this.#residents.get(version.prepared.generation);
     if (resident === undefined || resident.id !== version.id) return [];
@@ -153,7 +153,7 @@ export class AdapterTable {
     return this.#unneeded(resident);
   }
 
-  /** Returns all live and retired versions: those in memory, or those to load into a new place. */
+  /** Returns all live and retired versions: those that the engine has loaded, or must load after a restart. */
   versions(): readonly AdapterVersion[] {
     return [...this.#residents.values()];
   }

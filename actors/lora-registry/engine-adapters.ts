@@ -1,5 +1,5 @@
-// EngineAdapters: the adapters that the engine of one model has loaded. It asks the model's place to load and free them, one at
-// a time. ModelAdapters decides which ones, and frees unneeded adapters before it loads new ones.
+// EngineAdapters: the adapters that the engine of one model has loaded. Asks the model's worker (a thread or process) to load
+// and free them, one at a time. ModelAdapters decides which ones, and frees unneeded adapters before it loads new ones.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
@@ -10,7 +10,7 @@ import type { AdapterVersion } from "./adapter-version.ts";
 const loadTimeoutMs = 600_000;
 /** Timeout of an unload. The adapter's last sequences end at the next step, which may take long. */
 const unloadTimeoutMs = 60_000;
-/** Maximum number of attempts to unload while the mailbox of the place is full, and the wait between two attempts. */
+/** Maximum number of attempts to unload while the worker's mailbox is full, and the wait between two attempts. */
 const unloadTries = 20;
 const busyWaitMs = 250;
 
@@ -24,7 +24,7 @@ export interface EngineAdapterEvents {
 export class EngineAdapters {
   readonly #events: EngineAdapterEvents;
   #model: Ref<ModelProtocol> | null = null;
-  /** Ids of the adapters loaded in the current place; that place may have ended. */
+  /** Ids of the adapters loaded in the current worker; that worker may have ended. */
   readonly #held = new Set<number>();
   /** Adapters that wait to be freed. */
   readonly #unneeded: AdapterVersion[] = [];
@@ -35,7 +35,7 @@ export class EngineAdapters {
     this.#events = events;
   }
 
-  /** Frees an adapter in a later task, without waiting for it. A task that is already queued may free it sooner. */
+  /** Queues an adapter to be freed, without waiting for it. */
   free(version: AdapterVersion): void {
     this.#unneeded.push(version);
     void this.inOrder(() => this.freeUnneeded());
@@ -48,15 +48,15 @@ export class EngineAdapters {
     return result;
   }
 
-  /** Switches to the new place of the model after the previous one has ended. The new place has no adapters loaded. */
+  /** Switches to the model's new worker after the previous one has ended. The new worker has no adapters loaded. */
   restarted(model: Ref<ModelProtocol>): void {
     this.#model = model;
     this.#held.clear();
   }
 
   /**
-   * Loads an adapter. Throws the error of the place, `timeout`, or `peer_gone` if the place has ended. After an error the
-   * adapter is not loaded, or is freed soon. Does nothing before the first place, because attach() loads all adapters into it.
+   * Loads an adapter. Throws the error of the worker, `timeout`, or `peer_gone` if the worker has ended. After an error the
+   * adapter is not loaded, or is freed soon. Does nothing before the first start, because attach() loads all adapters then.
    */
   async load(adapter: AdapterVersion): Promise<void> {
     if (this.#model === null) return;
@@ -84,13 +84,13 @@ export class EngineAdapters {
     }
   }
 
-  /** Queues an unload after a timeout, because the place may still be loading the adapter. The unload then follows the load. */
+  /** Queues an unload after a load has timed out. The worker may still finish the load; it then handles the unload. */
   #freeWhenLoaded(adapter: AdapterVersion): void {
     this.#held.add(adapter.id);
     this.free(adapter);
   }
 
-  /** Frees an adapter if it is loaded. Never rejects, because the client's unload request has already been answered. */
+  /** Frees an adapter if it is loaded. Never rejects, because the client already has the reply to its unload request. */
   async unload({ id }: AdapterVersion): Promise<void> {
     if (!this.#held.delete(id)) return;
     for (let triesLeft = unloadTries; triesLeft > 0; triesLeft--) {
@@ -99,7 +99,7 @@ export class EngineAdapters {
         return;
       } catch (error) {
         const { code } = toErrorRecord(error);
-        // The end of a place frees its memory, so this adapter needs no unload.
+        // The end of a worker frees its memory, so this adapter needs no unload.
         if (code === "peer_gone" || code === "draining") return;
         if (code !== "mailbox_full" || triesLeft === 1) return this.#events.onError(error, id);
         await sleep(busyWaitMs);

@@ -35,7 +35,8 @@ export function loadFailure({ model, alias, log }: Load, error: unknown): unknow
 }
 
 /**
- * Converts `peer_gone` and `timeout`: a place that does not reply has not loaded the adapter. Returns other errors unchanged.
+ * Converts `peer_gone` and `timeout` to lora_device_load_failed, because without a reply the adapter counts as not loaded.
+ * Returns other errors unchanged.
  */
 export function notTaken(error: unknown): unknown {
   const { code, message } = toErrorRecord(error);
@@ -48,7 +49,7 @@ export function shuttingDown(): ServerError {
   return new ServerError("draining", "the server is shutting down; load the adapter on another one");
 }
 
-/** Returns the error for an unreadable model file. Its message omits the file's path, which only the log contains. */
+/** Returns the error for an unreadable model file. Its message omits the path of the file, which only the log contains. */
 function modelUnreadable(cause: unknown): ServerError {
   const text =
     "the model's own file can no longer be read, so no adapter can be checked against it; the server's log has the reason";

@@ -1,4 +1,4 @@
-// LoraRegistry: implements LoraAdapters over all models. Finds the adapters of a model; throws if the model supports none.
+// LoraRegistry: implements LoraAdapters for all models. Passes each call to the adapters of the named model.
 import { ServerError } from "../../runtime/errors.ts";
 import type {
   AdapterListing,

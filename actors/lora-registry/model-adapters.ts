@@ -1,9 +1,9 @@
 // ModelAdapters: the adapters of one model, with their aliases, versions and leases. It exists on the main thread as long as
-// the server runs, although the model's place may end and be restarted. A separate thread reads and checks the files.
+// the server runs, while the model's worker (a thread or process) may end and be restarted. Another thread prepares the files.
 //
-// The table is the desired state and changes immediately; the engine follows, one operation at a time. A version that was
-// removed from the table is freed later, at the latest before a new one is loaded. A new version is loaded before it is added
-// to the table. The same task then adds it, if the table still permits it.
+// The table is the desired state and changes immediately. The engine follows it, one operation at a time. A version that was
+// removed from the table is freed later, but before a new one is loaded. A new version is first loaded, and then added to the
+// table if the table's limits still permit it.
 import assert from "node:assert";
 import type { AdapterLimits } from "../../engines/engine.ts";
 import type { AdapterSelector } from "../../engines/generation.ts";
@@ -59,7 +59,7 @@ export interface AdapterLease {
   release(): void;
 }
 
-/** Error codes of a place that has ended or is ending. Requests that fail with them are repeated on the next place. */
+/** Error codes of a worker that has ended or is ending. Requests that fail with them are repeated after its restart. */
 const endsOfPlaces: readonly ErrorCode[] = ["peer_gone", "draining"];
 
 export class ModelAdapters {
@@ -68,7 +68,7 @@ export class ModelAdapters {
   readonly #engine: EngineAdapters;
   readonly #files: AdapterFiles;
   #nextId = 1;
-  /** The server is starting: an adapter that cannot be loaded makes the start fail. */
+  /** True while the server starts. An adapter that cannot be loaded then makes the start fail. */
   #isStarting = true;
 
   constructor(options: ModelAdaptersOptions) {
@@ -90,7 +90,7 @@ export class ModelAdapters {
     });
   }
 
-  /** Prepares the adapters of the settings, before the model's first place runs. Throws an error that names the adapter. */
+  /** Prepares the adapters of the settings, before the model is first loaded. Throws an error that names the adapter. */
   async preload(): Promise<void> {
     for (const { path, ...named } of this.#options.settings.preloaded) {
       try {
@@ -108,8 +108,8 @@ export class ModelAdapters {
   }
 
   /**
-   * Loads all versions into a new place of the model, with their existing ids, before the place takes jobs. Rejects if the
-   * place ends or is being stopped. While the server starts, also rejects with the first error of an adapter.
+   * Loads all versions into a new worker of the model, with their existing ids, before the worker takes jobs. Rejects if the
+   * worker ends or is being stopped. While the server starts, also rejects with the first error of an adapter.
    */
   attach(model: Ref<ModelProtocol>, isEnding: () => boolean): Promise<void> {
     return this.#engine.inOrder(async () => {
@@ -150,7 +150,7 @@ export class ModelAdapters {
     return this.#table.list();
   }
 
-  /** Implements LoraAdapters.load; the model must be loaded. All checks that need no file are made before a file is read. */
+  /** Implements LoraAdapters.load; the model must be loaded. Checks that need no file are made before a file is read. */
   async load({ alias, path, replace, expectedGeneration }: LoadAdapterRequest): Promise<LoadedAdapter> {
     const wanted = { alias: checkedAlias(alias), source: path, revision: null, replace, expectedGeneration };
     checkLoadPolicy(wanted);
@@ -198,7 +198,7 @@ export class ModelAdapters {
     }
   }
 
-  /** Loads the content and points the alias to it, within an engine task. Repeats all checks, because time has passed. */
+  /** Loads the content and points the alias to it, within an engine task. Repeats all checks, as the table may have changed. */
   async #putInPlace(wanted: Wanted, content: Content): Promise<Pointed> {
     // Unneeded versions may occupy memory that this one needs. There must be no `await` between the checks below and their use.
     while (this.#engine.isBehind) await this.#engine.freeUnneeded();

@@ -5,8 +5,8 @@ import { spawnPlace } from "../../runtime/thread/place.ts";
 import { preparerModule } from "../placement.ts";
 
 /**
- * Timeout: long, because gibibytes are read, checked, written and hashed; finite, so that a hung file system frees the load
- * lock.
+ * Timeout of a preparation. It is long because gibibytes are read, checked, written and hashed. It is finite because a hung
+ * file system must not hold the load lock forever.
  */
 const prepareTimeoutMs = 600_000;
 const stopDeadlineMs = 1000;

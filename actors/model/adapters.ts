@@ -1,10 +1,10 @@
-// Adapters of a model place: the loaded adapters, their content hashes and their users. An adapter is freed when it has no
+// Adapters of a model's worker: the loaded adapters, their content hashes and their users. An adapter is freed when it has no
 // users left. The step loop, its pooled jobs and the request preparation register users; the model actor loads and unloads.
 import type { AdapterHost } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AdapterToLoad } from "../messages.ts";
 
-/** Content hash that stands for the base model, which has none. */
+/** Value used instead of a content hash for the base model. */
 export const baseGeneration = "";
 
 interface Loaded {
@@ -15,7 +15,7 @@ interface Loaded {
   onUnused: (() => void) | null;
 }
 
-/** Listener. onLeave: an adapter stops accepting users. onFree: it has no users left, and the engine is about to free it. */
+/** Callbacks. `onLeave`: an adapter no longer accepts users. `onFree`: it has no users left and is about to be freed. */
 export interface AdapterWatch {
   onLeave(id: number): void;
   onFree(id: number): void;
@@ -25,7 +25,7 @@ export class Adapters {
   readonly #host: AdapterHost | null;
   readonly #watch: AdapterWatch;
   readonly #loaded = new Map<number, Loaded>();
-  /** Loads in progress, by adapter id. None rejects. */
+  /** Loads in progress, by adapter id. These promises never reject. */
   readonly #arriving = new Map<number, Promise<void>>();
   #isClosed = false;
 
@@ -39,7 +39,7 @@ export class Adapters {
     return this.#loaded.size;
   }
 
-  /** Returns the content hash of an adapter, which is the key of data stored for it; null: not loaded. */
+  /** Returns the content hash of an adapter; null: not loaded. Data stored for the adapter has this hash as its key. */
   generationOf(id: number): string | null {
     return id === 0 ? baseGeneration : (this.#loaded.get(id)?.generation ?? null);
   }
@@ -63,7 +63,7 @@ export class Adapters {
     await arrival;
   }
 
-  /** Stops accepting users of an adapter and frees it when it has none. Then resolves; immediately if it is not loaded. */
+  /** Accepts no new users of an adapter. Resolves when its last user has left and it is freed, or if it is not loaded. */
   async unload(id: number): Promise<void> {
     // The load may still be in progress, although its caller has stopped waiting for it.
     const arriving = this.#arriving.get(id);
@@ -79,7 +79,7 @@ export class Adapters {
 
   /**
    * Registers a user of an adapter, until release(). Throws model_failed if the adapter is not loaded or is being unloaded.
-   * Exception: an adapter that is being unloaded accepts a user that replaces its user `earlier`.
+   * An adapter that is being unloaded accepts a user only as the replacement of its user `earlier`.
    */
   use(id: number, user: object, earlier: object | null = null): void {
     if (id === 0) return;
@@ -97,7 +97,7 @@ export class Adapters {
     if (loaded?.users.size === 0) loaded.onUnused?.();
   }
 
-  /** Stops freeing adapters. Call when the engine is about to be disposed, because it disposes its adapters itself. */
+  /** Stops freeing adapters. Call before the engine is disposed, because the engine then frees its adapters itself. */
   close(): void {
     this.#isClosed = true;
   }
@@ -112,7 +112,7 @@ export class Adapters {
   }
 
   async #free(id: number, loaded: Loaded): Promise<void> {
-    // Awaited, because a step may release the last user, and the engine must free the adapter between two steps.
+    // release() may run within a step. The promise delays the unload until the step has ended.
     if (loaded.users.size > 0) {
       await new Promise<void>((resolve) => {
         loaded.onUnused = resolve;
@@ -125,7 +125,7 @@ export class Adapters {
   }
 }
 
-/** Returns the error for an adapter that was freed. It does not blame the request, which holds a lease on its adapter. */
+/** Returns the error for an adapter that was freed. It is a server error, because the request held a lease on the adapter. */
 function gone(id: number): ServerError {
   return new ServerError("model_failed", `adapter ${id} was freed while a request for it was on its way; try again`);
 }

@@ -1,5 +1,5 @@
 // Frame builder: collects the tokens of one or several steps for one subscriber. It reuses its buffers as long as the
-// subscriber exists. Frames are copies of exact size, because sending a view of a buffer would clone the whole buffer.
+// subscriber exists. Frames are copies of exact size, because posting a view to a thread copies the whole buffer of the view.
 import type { TokenLogprobs } from "../../engines/decoding/sampler/sampler.ts";
 import { MAX_TOP_LOGPROBS } from "../../engines/decoding/sampler/state.ts";
 import type { Finish } from "../../engines/decoding/scheduler/scheduler.ts";
@@ -14,12 +14,12 @@ import {
 } from "../messages.ts";
 
 const unitsPerMs = 100;
-/** Number of steps whose tokens fit into a frame, and number of further steps that fit after isFull has become true. */
+/** Number of steps whose tokens fit into a frame, and of additional steps that fit after isFull has become true. */
 const stepsHeld = 8;
 const spareSteps = 1;
 const noFailures: TokenFrame["failed"] = [];
 const noPrompts: TokenFrame["prompts"] = [];
-// A record is the chosen logprob, the count, and the pairs.
+// A logprob record is the chosen logprob, the count n, and n pairs (token id, logprob).
 const maxLogprobFloats = 2 + 2 * MAX_TOP_LOGPROBS;
 
 export class FrameBuilder {
@@ -33,7 +33,7 @@ export class FrameBuilder {
 
   readonly #rowsPerStep: number;
 
-  /** `rowsPerStep`: maximum number of tokens sampled in a step. No forced tokens are added to a full frame. */
+  /** `rowsPerStep`: maximum number of sampled tokens of a step. Tokens forced by a grammar are added only if there is room. */
   constructor(rowsPerStep: number) {
     this.#rowsPerStep = rowsPerStep;
     const rows = rowsPerStep * (stepsHeld + spareSteps);
@@ -77,7 +77,7 @@ export class FrameBuilder {
     return (this.#rowCount + (1 + spareSteps) * this.#rowsPerStep) * rowInts > this.#rows.length;
   }
 
-  /** Returns the frame and empties the builder; null if there are no tokens. */
+  /** Returns the collected tokens as a frame and empties the builder; null if there are no tokens. */
   take(): TokenFrame | null {
     if (this.#rowCount === 0) return null;
     const rows = this.#rows.slice(0, this.#rowCount * rowInts);

@@ -1,5 +1,5 @@
-// Model actor: translates messages into calls of the request preparation and the step loop. Each link that sends messages
-// becomes a subscriber that receives tokens.
+// Model actor: translates messages into calls of the request preparation and the step loop. Each connection that sends
+// messages becomes a subscriber that receives tokens.
 import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
@@ -10,7 +10,7 @@ import type { StepLoop, Subscriber } from "./step/step-loop.ts";
 export function modelActor(loop: StepLoop, preparation: RequestPreparation): Behaviour<ModelProtocol> {
   const subscribers = new Map<Endpoint, Subscriber>();
 
-  /** Returns the subscriber of the sender's link. When the link ends, the subscriber's sequences end too. */
+  /** Returns the subscriber of the sender's connection. When the connection ends, its sequences are cancelled. */
   function subscriberOf({ sender }: ActorContext): Subscriber {
     if (!sender) throw new Error("the model actor expects messages over links: its frames are sent back over the link");
     const known = subscribers.get(sender);

@@ -1,4 +1,4 @@
-// Model kind: checks that a loaded model is of the configured `kind`. A replaced or mixed-up file may contain another kind.
+// Model kind: checks that a loaded model is of the configured `kind`. The check fails if the file was replaced or mixed up.
 import type { Capabilities, ModelSpec } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 

@@ -1,5 +1,5 @@
-// Model place: a child process or worker thread that loads a model, then runs the step loop. The model actor receives its
-// messages. An engine failure ends the place on purpose, and its supervisor then starts a new one.
+// Model place: the module of a model's worker (a child process or thread). It loads the model, then runs the step loop. An
+// engine failure ends the worker on purpose, and its supervisor starts a new one.
 import { createGrammarHost } from "../../engines/decoding/grammar/host.ts";
 import { modelFingerprint } from "../../engines/decoding/prefix-store/fingerprint.ts";
 import { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
@@ -15,7 +15,7 @@ import { checkKind } from "./model-kind.ts";
 import { RequestPreparation } from "./request-preparation.ts";
 import { StepLoop } from "./step/step-loop.ts";
 
-/** Minimum length of a prefix stored on disk: computing a shorter one is faster than reading it. Chosen by hand. */
+/** Minimum length in tokens of a prefix stored on disk. Computing a shorter one is faster than reading it. Chosen by hand. */
 const leastStoredTokens = 256;
 
 export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelPlaceReady> {
@@ -45,7 +45,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   const onStop = async () => {
     loop.stop();
     await running.catch(() => undefined);
-    // The latest prefix is saved first, because the time for stopping is short.
+    // The most recently used prefix is saved first, because the time for stopping may be too short for all.
     while (store !== null && loop.evictLatestPrefix()) await store.flush();
     await store?.dispose();
     await grammars.dispose();
@@ -56,7 +56,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   place.system.spawn<ModelProtocol>("model", { ...behaviour, onStop }, { mailboxLimit });
   running.catch((error: unknown) => {
     if (spec.abortFlag && new Uint8Array(spec.abortFlag)[0] === 1) return; // a stop message aborted the load
-    // Thrown outside of all promises, so that the error ends the place.
+    // Thrown in a timer callback, so that the error ends the thread or process instead of rejecting a promise.
     setImmediate(() => {
       throw error;
     });

@@ -1,4 +1,4 @@
-// Request preparation: compiles the grammars of jobs, reads cached KV of their prompts from disk, then queues the jobs.
+// Request preparation: compiles the grammars of jobs, reads the cached KV of their prompts from disk, then queues the jobs.
 // A job that is cancelled during its preparation is never queued.
 import type { CompiledGrammar, GrammarHost } from "../../engines/decoding/grammar/matcher.ts";
 import type { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
@@ -20,7 +20,7 @@ interface PendingJob {
   readonly abandoned: AbortController;
 }
 
-/** Minimum number of tokens gained by reading a prefix: computing fewer is faster than reading them. Chosen by hand. */
+/** Minimum number of tokens gained by reading a prefix from disk. Computing fewer tokens is faster. Chosen by hand. */
 const leastReadTokens = 128;
 
 export class RequestPreparation {
@@ -68,7 +68,7 @@ export class RequestPreparation {
     }
   }
 
-  /** Registers a job. Throws `conflict` if the subscriber already uses its id, and model_failed if the adapter was freed. */
+  /** Registers a job in preparation. Throws `conflict` if its id is in use, and model_failed if its adapter was freed. */
   #remember(subscriber: Subscriber, job: SequenceJob): PendingJob {
     const pending = this.#pending.get(subscriber) ?? new Map<number, PendingJob>();
     if (pending.has(job.id)) throw new ServerError("conflict", `sequence ${job.id} is already being prepared`);
@@ -104,7 +104,7 @@ export class RequestPreparation {
   async #readPrefix(job: SequenceJob, isWanted: (job: SequenceJob) => boolean): Promise<void> {
     const stored = isWanted(job) ? this.#stored(job) : null;
     const read = stored && (await this.#options.store?.read(stored));
-    // Meanwhile another job may have read the prefix, or the adapter of a cancelled job may have been freed.
+    // During the read, another job may have read the same prefix, or the job's adapter may have been freed.
     if (!read || !isWanted(job) || this.#stored(job) === null) return;
     this.#options.loop.importPrefix(job.adapter, read.tokens, read.bytes);
   }

@@ -1,5 +1,5 @@
 // Stream latency: histograms of the time to the first token and of the time between tokens, one pair per series. Latencies are
-// measured where the tokens are generated. Observing allocates nothing; callers pass the times.
+// measured where the tokens are generated. Recording a latency allocates nothing.
 import type { LatencyCounts } from "../api/engine-metric.ts";
 import type { SeriesLatencies } from "../messages.ts";
 
@@ -11,11 +11,11 @@ export const interTokenBounds = [
   0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10,
 ] as const;
 
-/** Maximum number of series; further ones share one. Series are named after HTTP routes, so there are few. */
+/** Maximum number of series. All further series are counted as one. Series are named after HTTP routes, so there are few. */
 const maxSeries = 32;
 const otherSeries = "<other>";
 
-// Special values of #lastMs. All other values are the time of the last tokens.
+// Special values of #lastMs. Any other value is the time of the last tokens.
 const notBegun = -1;
 const paused = -2;
 
@@ -61,7 +61,7 @@ export class StreamClock {
     this.#receivedMs = receivedMs;
   }
 
-  /** Counts `count` tokens of one step. They share the time since the previous tokens equally. */
+  /** Counts `count` tokens of one step. Each counts with an equal share of the time since the previous tokens. */
   took(count: number, nowMs: number): void {
     const { firstToken, interToken } = this.#series;
     if (this.#lastMs === notBegun) firstToken.add((nowMs - this.#receivedMs) / 1000, 1);

@@ -10,7 +10,7 @@ interface Registered {
 }
 
 export class Subscribers {
-  /** There is a first or last token, or a full frame, so all frames are sent after this step. */
+  /** True if all frames must be sent after this step, because a frame is full or contains a first or last token. */
   isUrgent = false;
   readonly #registered = new Map<Subscriber, Registered>();
   readonly #rowsPerStep: number;

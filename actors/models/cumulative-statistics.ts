@@ -1,27 +1,27 @@
-// CumulativeStatistics: the statistics of one model, summed over all its places. The counters of a new place start at 0, and a
-// counter that decreases would look like traffic in the metrics. If a place dies, its counts since its last reply are lost.
-// Before a model is unloaded, its place is asked once more.
+// CumulativeStatistics: the statistics of one model, summed over restarts of its worker (a thread or process). The counters of
+// a new worker start at 0, but the counters in the metrics must not decrease. If a worker crashes, its counts since its last
+// reply are lost. Before a model is unloaded, its statistics are read once more.
 import type { LatencyCounts } from "../api/engine-metric.ts";
 import type { ModelStatistics, SeriesLatencies } from "../messages.ts";
 
 export class CumulativeStatistics {
-  /** Sums of the places that have ended. Only the totals are meaningful. */
+  /** Sums over the workers that have ended. Gauges in these statistics are not used. */
   #before: ModelStatistics | null = null;
-  /** The last statistics received from the current place. */
+  /** The last statistics received from the current worker. */
   #latest: ModelStatistics | null = null;
 
-  /** Records statistics received from the current place. */
+  /** Records statistics received from the current worker. */
   seen(statistics: ModelStatistics): void {
     this.#latest = statistics;
   }
 
-  /** Call when the current place has ended. */
+  /** Call when the current worker has ended. */
   ended(): void {
     this.#before = this.total();
     this.#latest = null;
   }
 
-  /** Returns the totals of all places and the gauges of the current one; null: no place has replied yet. */
+  /** Returns the totals of all workers and the gauges of the current one; null: no worker has replied yet. */
   total(): ModelStatistics | null {
     const [before, latest] = [this.#before, this.#latest];
     if (before === null) return latest;
@@ -31,7 +31,7 @@ export class CumulativeStatistics {
   }
 }
 
-/** Values of the gauges while the model has no place. */
+/** Values of the gauges while the model is not loaded. */
 const nothingNow = { slots: 0, running: 0, waiting: 0, parked: 0, kvBlocks: { used: 0, total: 0 } };
 
 /** Returns the sums of the totals of `a` and `b`, and the gauges of `b`. */

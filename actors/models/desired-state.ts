@@ -1,5 +1,5 @@
-// DesiredState: the operator's unfinished calls on one model, in order. The last call decides the final state. An unload also
-// settles the reloads before it. A reload after an unload runs when that unload has finished.
+// DesiredState: the operator's pending calls to load or unload one model, in order. The last call decides the final state. An
+// unload also settles the earlier reloads. A reload after an unload starts when that unload has finished.
 import type { ModelOutcome } from "../api/model-management.ts";
 
 type Call = "unload" | "reload";
@@ -10,7 +10,7 @@ interface PendingCall {
 }
 
 export class DesiredState {
-  /** Pending calls, ordered by the latest call of each kind. */
+  /** Pending calls. The kind that was called last is the last entry. */
   readonly #calls = new Map<Call, PendingCall>();
 
   /** Adds a call. Resolves to its outcome. Equal calls that are pending at the same time share one promise. */
@@ -25,17 +25,17 @@ export class DesiredState {
     return this.#calls.has(call);
   }
 
-  /** Whether the desired final state is loaded: true after a reload, false after an unload or without a call. */
+  /** Whether the model must finally be loaded: true after a reload call, false after an unload call or without a call. */
   get isLoaded(): boolean {
     return [...this.#calls.keys()].at(-1) === "reload";
   }
 
-  /** Settles the reloads after a load, except those that follow a pending unload. */
+  /** Settles the reloads after a load. A reload that was called after a pending unload is not settled. */
   loaded(outcome: ModelOutcome): void {
     if (!this.has("unload") || !this.isLoaded) this.settle("reload", outcome);
   }
 
-  /** Settles the unloads after an unload. Settles the reloads too, unless a reload is yet to be tried. */
+  /** Settles the unloads after an unload. Also settles the reloads if the last call is an unload or if a load has failed. */
   unloaded(outcome: ModelOutcome): void {
     if (!this.isLoaded || outcome.error !== null) this.settle("reload", outcome);
     this.settle("unload", { ...outcome, error: null });

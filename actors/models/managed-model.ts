@@ -6,10 +6,10 @@
 // |          |                     | request, a final reload      | eviction, idleness              |                   |
 // | -------- | ------------------- | ---------------------------- | ------------------------------- | ----------------- |
 // | out      | unloaded, reloading | get a slot, then: starting   | -                               | leave the queue   |
-// | starting | reloading           | wait until up or given up    | a call, no load: stopping       | wait              |
+// | starting | reloading           | wait until up or given up    | for an unload call: stopping    | wait              |
 // | running  | loaded, reloading   | -                            | close the gate, let requests    | keep the gate     |
 // |          | (after a crash)     |                              | end, then: stopping             | open while up     |
-// | stopping | loaded, reloading   | wait until ended, then: out  | as before                       | as before         |
+// | stopping | loaded, reloading   | wait until ended, then: out  | wait until ended, then: out     | wait, then: out   |
 //
 // In the phase "running", a reason to unload takes precedence over a reason to load. The process is restarted after a crash. If
 // its supervisor gives up, the phase becomes "out", and requests are rejected for maxBackoffMs. In the phase "out", the model
@@ -30,7 +30,7 @@ import { checkTransition, type TransitionReason } from "./transitions.ts";
 
 export interface ManagedModelOptions extends ModelProcessOptions, GateOptions {
   readonly served: ServedModel;
-  /** start() will be called on this model. */
+  /** Whether the server loads this model at its start. */
   readonly loadsAtStart: boolean;
   readonly slots: ModelSlots;
 }
@@ -48,7 +48,7 @@ export class ManagedModel implements SlotUser {
   status: ModelStatus = "unloaded";
   readonly id: string;
   readonly served: ServedModel;
-  /** Adapters of the model's dynamic LoRA runtime; null: the model has none. */
+  /** Manages adapters that are loaded at run time; null: the model supports none. */
   readonly adapters: ModelAdapters | null;
   readonly model: ModelProcess;
   readonly refusals: RejectionCounter;
@@ -118,8 +118,8 @@ export class ManagedModel implements SlotUser {
   }
 
   /**
-   * Admits a client's request, which leave() must end. Resolves when the model is loaded, and loads it if necessary. Rejects
-   * with the error if the request cannot be served.
+   * Admits a client's request, which then must end with leave(). Loads the model if necessary, and resolves when it is loaded.
+   * Rejects with the error if the request cannot be served.
    */
   async enter(signal: AbortSignal | null, client: string): Promise<void> {
     if (this.tryEnter()) return;
@@ -238,7 +238,7 @@ export class ManagedModel implements SlotUser {
     this.reconcile();
   }
 
-  /** Handles an end of the process that was not requested. `error`: why it is not restarted; null: it is restarted. */
+  /** Handles an unexpected end of the process. `error`: why it is not restarted; null: it is restarted. */
   #down(error: ServerError | null): void {
     const { clock, restart } = this.#options;
     this.#gate.close();
@@ -271,7 +271,7 @@ export class ManagedModel implements SlotUser {
   /** The error with which a new request is rejected immediately; null: the request may wait. */
   get #refusal(): ErrorRecord | null {
     if (this.#isClosed) return shuttingDown;
-    // The load was not requested by a client, so the client should send the request again later instead of waiting.
+    // No client requested this load, so the client should retry later instead of waiting.
     if (this.#lastMove === "start" || this.#lastMove === "crash") return loading(this.id);
     const isRecent = this.#failure !== null && this.#options.clock.now() < this.#failure.retryAtMs;
     return isRecent ? this.#failureRecord : null;

@@ -55,7 +55,7 @@ export class ModelManager {
       await Promise.all(this.all.map(({ adapters }) => adapters?.preload()));
       await Promise.all(this.all.filter(({ id }) => this.#atStart.has(id)).map((model) => model.start()));
     } catch (error) {
-      // stop() interrupts the preparation of adapters; that error is not a failure of the start.
+      // stop() aborts the preparation of adapters; the resulting error does not mean that the start has failed.
       if (!this.#isStopped) throw error;
     }
     if (this.#isStopped) await new Promise(() => {});

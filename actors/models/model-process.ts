@@ -1,5 +1,5 @@
-// ModelProcess: the place of one model (a child process or a thread). It supervises the place, loads its adapters, attaches it
-// to the generation place, and sums its statistics over restarts. ManagedModel starts and stops it.
+// ModelProcess: the worker (a child process or thread) of one model. It supervises the worker, loads its adapters, attaches it
+// to the generation thread, and sums its statistics over restarts. ManagedModel starts and stops it.
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
 import type { ActorSystem } from "../../runtime/actor/system.ts";
@@ -22,7 +22,7 @@ export interface ModelUsers {
 
 export interface ModelProcessOptions extends Pick<ServiceOptions, "restart" | "loadTimeoutMs" | "log"> {
   readonly served: ServedModel;
-  /** Adapters of the model's dynamic LoRA runtime; null: the model has none. */
+  /** Manages adapters that are loaded at run time; null: the model supports none. */
   readonly adapters: ModelAdapters | null;
   readonly spawn: (signal: AbortSignal) => Promise<Place<ModelPlaceReady>>;
   readonly users: ModelUsers;
@@ -30,11 +30,11 @@ export interface ModelProcessOptions extends Pick<ServiceOptions, "restart" | "l
   readonly clock: Clock;
 }
 
-/** Events of the place. None is emitted after stop(). */
+/** Events of the worker. None is emitted after stop(). */
 export interface ModelProcessHooks {
-  /** The place takes requests from now on. */
+  /** The worker takes requests from now on. */
   onUp(): void;
-  /** The place has ended or failed to start. null: it was up and will be restarted. An error: it will not be restarted. */
+  /** The worker has ended or failed to start. null: it was up and will be restarted. An error: it will not be restarted. */
   onDown(error: ServerError | null): void;
 }
 
@@ -45,14 +45,14 @@ export class ModelProcess {
   readonly statistics = new CumulativeStatistics();
   /** null before the first load. */
   capabilities: ModelCapabilities | null = null;
-  /** The place after its adapters are loaded, when it can be attached to the generation place; null: not ready. */
+  /** The worker, when its adapters are loaded and it can be attached to the generation thread; null: not ready. */
   place: Place<ModelPlaceReady> | null = null;
-  /** Whether the place takes requests. */
+  /** Whether the worker takes requests. */
   isUp = false;
   readonly #options: ModelProcessOptions;
   readonly #hooks: ModelProcessHooks;
   #supervisor: Supervisor | null = null;
-  /** The current place, set before its adapters are loaded. */
+  /** The current worker, set before its adapters are loaded. */
   #started: Place<ModelPlaceReady> | null = null;
   #isStopping = false;
   #startedMs = 0;
@@ -63,7 +63,7 @@ export class ModelProcess {
     this.#hooks = hooks;
   }
 
-  /** Begins to start the place. Restarts it whenever it ends, until stop() or until the supervisor gives up. */
+  /** Begins to start the worker. Restarts it whenever it ends, until stop() or until the supervisor gives up. */
   start(): void {
     const { served, restart, clock, spawn } = this.#options;
     this.#isStopping = false;
@@ -81,27 +81,27 @@ export class ModelProcess {
     });
   }
 
-  /** Stops the place, also during its start or restart. Resolves when the place has ended. */
+  /** Stops the worker, also during its start or restart. Resolves when the worker has ended. */
   async stop(deadlineMs: number): Promise<void> {
     this.#isStopping = true;
     await this.#supervisor?.stop(deadlineMs);
     this.#supervisor = null;
   }
 
-  /** Returns the model actor of the place. Throws model_loading, model_state_conflict. */
+  /** Returns the model actor of the worker. Throws model_loading, model_state_conflict. */
   ref(): Ref<ModelProtocol> {
     if (this.place !== null) return this.#options.system.ref<ModelProtocol>("model", this.place.endpoint);
     throw fromErrorRecord((this.#supervisor === null ? notLoaded : loading)(this.served.id));
   }
 
-  /** Returns the statistics of the current place. Throws model_loading, model_state_conflict. */
+  /** Returns the statistics of the current worker. Throws model_loading, model_state_conflict. */
   async currentStatistics(timeoutMs?: number): Promise<ModelStatistics> {
     const current = await this.ref().ask("statistics", null, timeoutMs === undefined ? {} : { timeoutMs });
     this.statistics.seen(current);
     return current;
   }
 
-  /** Updates `statistics` if the place replies within the timeout. */
+  /** Updates `statistics` if the worker replies within the timeout. */
   async count(): Promise<void> {
     await this.currentStatistics(statisticsTimeoutMs).catch(() => undefined);
   }
@@ -110,7 +110,7 @@ export class ModelProcess {
     const { served, users, log } = this.#options;
     this.#started = place;
     await this.#loadAdapters(place);
-    // The place may have ended while this function waited. #down has already reported that.
+    // The worker may have ended while its adapters were loaded. #down has already reported that.
     if (this.#started !== place) return;
     this.place = place;
     await users.attach(served, place);
@@ -147,7 +147,7 @@ export class ModelProcess {
       const fields = { model: served.id, reason, retryInMs: retryInMs ?? undefined };
       log.error(fields, "a model's engine ended; its requests failed");
     }
-    // For other failures without a retry, onEscalate follows and gives a more precise reason.
+    // For other failures that are not retried, onEscalate is called next, with a more precise reason.
     const isFinal = retryInMs === null && (orderly || restart.kind === "stop");
     if (isFinal) this.#giveUp(new ServerError("peer_gone", reason));
     else if (wasUp && retryInMs !== null) this.#hooks.onDown(null);

@@ -1,15 +1,15 @@
 // ModelSlots: limits how many models are in memory at once (max_loaded_models). Models queue for a slot in order of arrival.
 // While a model waits, the least recently used holder of a slot is evicted, one at a time. There is no deadlock, because every
-// load ends by itself, and an evicted model gives up its slot when its requests have ended.
+// load ends by itself, and an evicted model releases its slot when its requests have ended.
 
-/** The view that ModelSlots has of a model. */
+/** The part of a model that ModelSlots uses. */
 export interface SlotUser {
   /** Requests in flight. */
   readonly inFlight: number;
   readonly lastUsedMs: number;
-  /** The model has been loaded, and can be unloaded in favour of another model. */
+  /** True if the model has been loaded and can be unloaded in favour of another model. */
   readonly isEvictable: boolean;
-  /** The model will release its slot without an eviction, or its eviction has begun. */
+  /** True if the model will release its slot without an eviction, or if its eviction has begun. */
   readonly isLeaving: boolean;
   /** Called when the model has been given a slot, or when its eviction has begun or was withdrawn. */
   reconcile(): void;
@@ -48,7 +48,8 @@ export class ModelSlots {
   }
 
   /**
-   * Gives free slots to the first users in the queue. If more users wait, evicts a holder; otherwise withdraws the eviction.
+   * Gives free slots to the first users in the queue. If more users wait, evicts a holder. Otherwise, withdraws the eviction
+   * in progress.
    */
   review(): void {
     for (const user of this.#queue) {

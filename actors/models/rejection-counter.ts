@@ -3,7 +3,7 @@
 import { type Clock, realClock } from "../../runtime/clock.ts";
 import type { ErrorCode } from "../../runtime/errors.ts";
 
-/** Delay of the first log line, so that it includes a whole burst of rejections; then the minimum time between two lines. */
+/** Delay of the first log line, which then includes a whole burst of rejections, and minimum time between two later lines. */
 const firstLogMs = 1000;
 const logIntervalMs = 5000;
 
@@ -30,7 +30,7 @@ export class RejectionCounter {
     this.#clock = clock;
   }
 
-  /** Counts a request by its error code, if that is one of the two rejections. */
+  /** Counts a rejected request if its error is queue_full or queue_timeout. */
   note(code: ErrorCode): void {
     if (code === "queue_full") this.queueFull++;
     else if (code === "queue_timeout") this.queueTimeouts++;

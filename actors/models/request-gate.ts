@@ -1,6 +1,6 @@
 // RequestGate: admits the requests of one model. While the gate is open, requests enter and are counted until they leave. While
-// it is closed, they wait for the model to be loaded, up to max_queue requests (shared fairly between clients) and for
-// load_timeout_secs. ManagedModel opens and closes the gate.
+// it is closed, requests wait for the model to be loaded: at most max_queue requests, shared fairly between clients, each for
+// at most load_timeout_secs. ManagedModel opens and closes the gate.
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { QueueShares } from "../../runtime/queues/queue-shares.ts";
@@ -19,7 +19,7 @@ export interface GateOptions extends Pick<ServiceOptions, "loadTimeoutMs" | "idl
 
 interface Waiting {
   readonly client: string;
-  /** Ends the wait: null: the request enters; an error: it is rejected. */
+  /** Ends the wait. null: the request enters. An error: the request is rejected. */
   readonly settle: (error: ServerError | null) => void;
 }
 
@@ -37,7 +37,7 @@ export class RequestGate {
   #isOpen = false;
   #cancelIdleTimer = (): void => {};
 
-  /** `onChange`: called when a request has left or has stopped waiting, or when the gate has become idle. */
+  /** `onChange` is called when a request has left or has stopped waiting, or when the gate has become idle. */
   constructor(options: GateOptions, onChange: () => void) {
     this.#options = options;
     this.#onChange = onChange;
@@ -48,7 +48,7 @@ export class RequestGate {
     return this.#waiting.size > 0;
   }
 
-  /** Admits a request if the gate is open, and returns whether it is. leave() ends the request. */
+  /** Admits a request if the gate is open. Returns whether it was admitted. Call leave() when the request has ended. */
   tryEnter(): boolean {
     if (this.#isOpen) this.#use(1);
     return this.#isOpen;
@@ -122,7 +122,7 @@ export class RequestGate {
     }, idleUnloadMs);
   }
 
-  /** Displaces another client's newest request if that is fair. Throws queue_full if there is still no room. */
+  /** Makes room by rejecting the newest request of a client that has more waiting requests. Throws queue_full if it cannot. */
   #makeRoom(client: string): void {
     const { served, maxWaiting } = this.#options;
     const newestOf = (other: string) => [[...this.#waiting].filter((one) => one.client === other).slice(-1)].values();

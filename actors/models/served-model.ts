@@ -14,7 +14,7 @@ export interface ServedModel {
   readonly chatTemplate: string | null;
   readonly jinjaExplicit: string | null;
   readonly kind: PlaceKind;
-  /** Settings of the model's dynamic LoRA runtime; null: none. spec.adapters has the same limits. */
+  /** Settings of adapters that may be loaded at run time; null: unsupported. spec.adapters has the same limits. */
   readonly adapters: AdapterSettings | null;
   /**
    * Fixed adapter that every request uses; null: none. A model with a fixed adapter supports no others, so `adapters` is null.

@@ -1,4 +1,4 @@
-// Response store: stores responses in a key-value store. Runs on the state place; in tests, on the caller's thread. It
+// Response store: stores responses in a key-value store. Runs on the state thread; in tests, on the caller's thread. It
 // determines whether the process that generates a response still runs.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { joinBytes } from "../../runtime/bytes.ts";
@@ -39,8 +39,8 @@ export interface KeptHead extends Pick<StoredResponse, "previousId" | "isRunning
   /** Identity of the process that generates the response. */
   readonly owner: string;
   /**
-   * The entry is a tombstone: one server has deleted the response, but the server that generates or generated it may still
-   * write it. Such a write is dropped, so that it does not restore the response.
+   * True for a tombstone: one server has deleted the response, but the server that generates it may still write it. That write
+   * is dropped, so that it does not restore the response.
    */
   readonly isDeleted: boolean;
 }
@@ -198,7 +198,7 @@ export class ResponseStore implements StoredResponses {
     return this.#bytes(kept.parts[part], 0, bytesOf(kept, part));
   }
 
-  /** Returns bytes of a part. Its entry was read in this turn of the event loop, so the part still exists. */
+  /** Returns bytes of a part. The part exists, because its entry was read in the same turn of the event loop. */
   #bytes(part: Part | undefined, from: number, to: number): Uint8Array {
     if (from === to || part === undefined) return new Uint8Array(0);
     const bytes = this.#store.read(part.id, from, to);

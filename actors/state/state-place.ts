@@ -1,5 +1,5 @@
-// State place (a worker thread): runs the actors whose data outlives a request. Each actor has a store with a name. All stores
-// share one LMDB environment, or the memory of the place.
+// State place: the module of the state thread, which runs the actors whose data outlives a request. Each actor has a store with
+// a name. All stores share one LMDB environment, or the memory of the thread.
 import { join } from "node:path";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
@@ -14,12 +14,12 @@ import type { StatePlaceInit } from "../messages.ts";
 import { type KeptHead, ResponseStore } from "./response-store.ts";
 
 const SWEEP_MS = 10 * 60_000;
-/** Folder of the environment. The name is from when it contained only responses; it is kept for servers with existing data. */
+/** Folder of the LMDB environment. Its name is kept for servers with existing data, although it contains not only responses. */
 const folderName = "stored-responses";
 /** Name of the store whose tables have no name prefix. */
 const firstStore = "responses";
 
-/** Starts the place. Reports the removed store of an earlier release. */
+/** Starts the thread. Reports the store of an earlier release if it was removed. */
 export async function start(place: PlaceContext<StatePlaceInit>): Promise<null> {
   const { folder, responses, mailboxLimit } = place.init;
   const tables = folder === null ? new MemoryTables() : new LmdbTables(join(folder, folderName));
@@ -35,7 +35,7 @@ export async function start(place: PlaceContext<StatePlaceInit>): Promise<null> 
   return null;
 }
 
-/** Removes the store of an earlier release. null: nothing was removed. A failed removal is repeated at the next start. */
+/** Removes the store of an earlier release. null: nothing was removed. A failed removal is retried at the next start. */
 async function tryToRemoveEarlier(folder: string): Promise<RemovedStore | null> {
   try {
     return await removeEarlierStore(folder);

@@ -1,5 +1,5 @@
 // EndedTasks: digests of requests whose preparation took too much time or memory. If such a request is repeated, it is rejected
-// at once. The number of digests is bounded. A digest expires after 10 minutes, because the machine may only have been busy.
+// at once. The number of digests is limited. A digest expires after 10 minutes, as the machine may only have been busy.
 import { createHash } from "node:crypto";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { LruMap } from "../../runtime/collections.ts";
@@ -32,7 +32,7 @@ export class EndedTasks {
   }
 }
 
-/** Returns the digest of the request's inputs to a task of this kind; null: the request is too large. */
+/** Returns the digest of a task's kind and its inputs from the request; null: the request is too large. */
 export function requestDigest(kind: string, { model, prompt, grammar, tools }: GenerateRequest): string | null {
   const hash = createHash("sha256").update(`${kind} ${model}`);
   if (prompt.kind !== "sealed") return hash.update(JSON.stringify([prompt, grammar, tools])).digest("base64");

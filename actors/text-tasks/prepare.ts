@@ -15,7 +15,7 @@ import type { TextPhase } from "./text-phase.ts";
 export interface PreparedPrompt {
   readonly tokens: Int32Array;
   readonly grammar: GrammarSource | null;
-  /** Tokens that end a repeated run for the DRY penalty. */
+  /** Sequence breakers of the DRY penalty: a repeated sequence ends at these tokens. */
   readonly breakers: Int32Array;
   readonly reasoningBudget: ReasoningLimit | null;
   readonly answer: PreparedAnswer;

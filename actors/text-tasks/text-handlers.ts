@@ -57,7 +57,7 @@ type Handlers = {
   ) => TaskOutput | Promise<TaskOutput>;
 };
 
-/** Idle time after which a worker imports the body translators. The import takes 0.1 s, and most tasks need only the model. */
+/** Idle time before a worker imports the body translators. The import takes 0.1 s, and most tasks do not need it. */
 const restMs = 500;
 
 /** Returns the handlers. `loadTranslators` imports the translators at its first call. */

@@ -1,6 +1,6 @@
 // TextModel: the vocabulary, chat templates and limits of one model on a text worker. The tokenizer is implemented in
 // TypeScript, because the native tokenizer recurses on some prompts until the process crashes. If the engine has a tokenizer,
-// the two are compared when the model attaches.
+// the results of both are compared when the model is loaded.
 
 import { parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import type { ChatMessage, OpenRequest } from "../../engines/generation.ts";
@@ -18,10 +18,10 @@ import type { TextPhase } from "./text-phase.ts";
 
 /** Share of the context that a truncated prompt may fill if the request sets no max_tokens. */
 const truncatedPromptShare = 0.75;
-/** Number of leading characters to tokenize for the prompt's first token: more than any such token has. */
+/** Number of leading characters that are tokenized to find the prompt's first token. No such token is longer. */
 const openingCharacters = 256;
 
-/** Data of a model for text workers. It is read once, because the file may have been removed when a later worker starts. */
+/** Data of a model for text workers. It is read once, because the file may have been deleted when a later worker starts. */
 export interface TextSource extends Pick<ModelFiles, "head" | "template" | "templateCapabilities"> {
   readonly id: string;
   readonly ready: Pick<AttachedModel["ready"], "capacity" | "capabilities" | "probes"> & {
@@ -29,7 +29,7 @@ export interface TextSource extends Pick<ModelFiles, "head" | "template" | "temp
   };
 }
 
-/** How the output to a chat is parsed, by the format of its template. */
+/** How to parse the answer to a chat. It depends on the format of the chat template. */
 export interface ChatPlan {
   readonly format: ToolFormat;
   /** The prompt ends within reasoning. */
@@ -83,8 +83,8 @@ export class TextModel {
   }
 
   /**
-   * Returns the tokens of the request's prompt. Throws `context_length_exceeded`. If the number of bytes alone exceeds the
-   * limit, throws before rendering or tokenizing.
+   * Returns the tokens of the request's prompt. Throws `context_length_exceeded`. Throws it before rendering and tokenizing if
+   * the text has too many bytes for any tokenization.
    */
   prompt(request: OpenRequest, enter: (phase: TextPhase) => void = () => {}): PromptPlan {
     enter("messages");
@@ -135,7 +135,8 @@ export class TextModel {
   }
 
   /**
-   * Returns the token of a tag. The tag must be one token, because models merge the end of a longer tag with the text after it.
+   * Returns the token of a reasoning tag. The tag must be one token, because a model may merge the end of a longer tag with the
+   * text after it.
    */
   #tagToken(tag: string): number {
     const { vocabulary } = this;
@@ -249,7 +250,7 @@ function letterCount(text: string): number {
   return count;
 }
 
-/** Checks that the model has no more output weights than tokens, because a token without a text could be generated. */
+/** Checks that the model has as many output weights as tokens, because it could otherwise generate a token without a text. */
 function checkSize({ id, ready }: TextSource, { size }: Vocabulary): void {
   const { vocabSize } = ready.card;
   if (vocabSize === size) return;

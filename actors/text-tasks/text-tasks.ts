@@ -1,5 +1,5 @@
-// TextTasks: typed calls of the tasks that the generation place runs on its pool of text workers, with errors that a client can
-// understand. The generation place itself processes only the output of models, not clients' text.
+// TextTasks: typed calls of the tasks that the generation thread runs on its pool of text workers. Converts errors to ones that
+// a client can understand. The generation thread itself processes only the output of models, not clients' text.
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { type EndReason, TaskEnded } from "../../runtime/task/task.ts";
@@ -54,7 +54,7 @@ export class TextTasks {
     const { id, path, chatTemplate, jinjaExplicit } = model;
     const input: TextTaskTypes["read"]["input"] = { path, chatTemplate, jinjaExplicit };
     try {
-      // Each model counts as a separate client, so that a slow template does not delay other models.
+      // Each model counts as a separate client, so that a slow template does not delay the other models.
       const limitMs = this.#limits.loadSeconds * 1000;
       return (await this.#runner.run({ kind: "read", input, client: `model ${id}`, limitMs })) as ModelFiles;
     } catch (error) {
@@ -125,7 +125,7 @@ export class TextTasks {
     try {
       return await this.#run(kind, { key, request }, options);
     } catch (error) {
-      // The grammar costs the same with every prompt, so its digest omits the prompt.
+      // The cost of translating a grammar does not depend on the prompt, so the digest omits the prompt.
       if (error instanceof RefusedTask) {
         this.#endedTasks.add(error.phase === "grammar" ? digests.demand : digests.request, error);
       }

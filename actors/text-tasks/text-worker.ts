@@ -1,4 +1,4 @@
-// Module of a text worker thread. TextTasks runs tasks on these workers.
+// Module of a text worker thread, which runs the tasks of TextTasks.
 import type { StartTasks } from "../../runtime/task/task.ts";
 import type { TranslatorModule } from "../api/body-translators.ts";
 import { textHandlers } from "./text-handlers.ts";

@@ -1,7 +1,8 @@
 // Folder in which this process keeps prepared adapters. It is private to the user and removed at exit. The next start removes
 // folders of killed processes. Used by service-options.ts and bench.ts.
 //
-// The folder is not in a location where the system deletes old files, because a reload, perhaps weeks later, reads them again.
+// The folder is preferably in the cache, because the system deletes old files from its temporary folder, and a model that is
+// reloaded weeks later needs its adapters again.
 import assert from "node:assert";
 import { lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { hostname, tmpdir } from "node:os";

@@ -1,5 +1,5 @@
 // Engine choice for a model. The setting decides first. If it is automatic, the host and the file decide; if both engines are
-// possible, a trial picks the faster one. model-specs.ts answers questions lazily, only as far as the choice needs them.
+// possible, a trial picks the faster one. model-specs.ts supplies the facts as functions, because some are slow to determine.
 import type { EngineName } from "../../engines/engine.ts";
 import {
   describeFigures,

@@ -1,4 +1,5 @@
-// Setting legacy_lora and its order file: the adapters to merge into a model when it is loaded. Used by model-adapters.ts.
+// Setting legacy_lora: the adapters to merge into a model when it is loaded. An optional order file selects some of them. Used
+// by model-adapters.ts.
 import { readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { z } from "zod";
@@ -11,7 +12,7 @@ export interface LegacyAdapter {
 }
 
 const maxOrderBytes = 16 * 2 ** 20;
-/** Schema of the order file. Its other fields, such as the order of layers, are not used. */
+/** Schema of the order file. Its other fields are not used. */
 const orderType = z.object({
   order: z
     .array(z.string().trim().min(1))

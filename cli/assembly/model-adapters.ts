@@ -20,7 +20,7 @@ import type { Config, ModelConfig } from "../config/config.ts";
 import type { Progress } from "../progress.ts";
 import { legacyAdapters } from "./legacy-lora.ts";
 
-/** Values that all fetches and preparations need. */
+/** Values needed to fetch and prepare any adapter. */
 export interface AdapterSetting {
   readonly config: Config;
   /** Folder for prepared adapters. */
@@ -30,7 +30,7 @@ export interface AdapterSetting {
 }
 
 export type ModelAdapters = Pick<ServedModel, "adapters" | "ownAdapter"> & {
-  /** Adapter limits for which the engine reserves memory. */
+  /** Adapter limits for which the engine reserves memory; null: none. */
   readonly limits: AdapterLimits | null;
   /** X-LoRA: adapters that the engine weights for each token. */
   readonly mixture: MixtureSpec | null;

@@ -69,8 +69,8 @@ function kvBudget({ pagedAttn: { kvCache, gpuMemoryUtilization } }: Config): KvB
 }
 
 /**
- * Returns whether the KV cache is paged; null: the engine decides. A configured KV size means the size of a shared pool.
- * Without paging it would be split into equal shares, which would limit the length of each sequence.
+ * Returns whether the KV cache is paged; null: the engine decides. If a KV size is configured, the cache is paged, because it
+ * would otherwise be split into equal shares, which would limit the length of each sequence.
  */
 function pagedKv(config: Config): boolean | null {
   const { mode } = config.pagedAttn;
@@ -78,7 +78,7 @@ function pagedKv(config: Config): boolean | null {
   return isPoolBySize(config) ? true : null;
 }
 
-/** Checks whether the KV cache is paged only because its size is configured. */
+/** Returns whether the KV cache is paged only because its size is configured. */
 function isPoolBySize(config: Config): boolean {
   return config.pagedAttn.mode === "auto" && kvBudget(config) !== null;
 }

@@ -22,11 +22,11 @@ import { modelEngine, modelSpec, schedulerLimits } from "./model-specs.ts";
 import { withMtp } from "./mtp.ts";
 import { type DraftedModel, speculationOptions } from "./speculation.ts";
 
-/** Milliseconds in which the worker threads and processes must stop after the last generation. */
+/** Time in milliseconds for the worker threads and processes to stop after the last generation. */
 export const placeStopMs = 5000;
 
 const mailboxLimit = 4096;
-/** Number of unread events of a stream at which its sequences are paused. */
+/** Number of unread events of a stream at which its generation is paused. */
 const streamWindow = 256;
 /**
  * CPU cores per text worker. One worker prepares some hundred requests per second, which is more than the engine of a small
@@ -142,7 +142,7 @@ function isLlamaThread({ engine, kind }: ServedModel): boolean {
 
 /**
  * Error for two llama models in one process. llama.cpp has one log callback per process. While one model loads, log lines of
- * the other models would call into its thread.
+ * other models would call back into the wrong thread.
  */
 function sharedProcess(second: string): ServerError {
   const message =

@@ -8,7 +8,7 @@ import type { Config, ModelConfig } from "../config/config.ts";
 import type { Progress } from "../progress.ts";
 import { modelSpec } from "./model-specs.ts";
 
-/** KV memory of the draft model, as a fraction of the target model's KV memory. It is allocated in addition to it. */
+/** KV memory of the draft model, as a fraction of the target model's KV memory. It is allocated in addition. */
 const draftKvShare = 0.25;
 
 /** Target model. The draft model uses the same engine and the same thread or process, for the same number of sequences. */
@@ -55,8 +55,8 @@ async function draftModel(
 }
 
 /**
- * Returns the KV budget of the draft model, which needs less memory for the same tokens. A budget given as a fraction of all
- * memory belongs to the target model only.
+ * Returns the KV budget of the draft model. A budget in bytes is reduced, because the draft model needs less memory per token.
+ * A budget given as a fraction of all memory belongs to the target model only.
  */
 function draftBudget(budget: KvBudget | null): KvBudget | null {
   if (budget === null || "fraction" in budget) return null;

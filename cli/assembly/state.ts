@@ -1,5 +1,5 @@
-// State of the server, from the settings. It is kept in a folder, or in the memory of the state thread or process. If no folder
-// is configured, the server runs even if the default folder cannot be used.
+// Server state: opens the storage that the settings name, a folder or memory. If no folder is configured and the default folder
+// cannot be used, the state is kept in memory.
 import { isAbsolute, join, resolve } from "node:path";
 import { maxStoredBytes, type StoredResponses } from "../../actors/api/stored-responses.ts";
 import { StateClient } from "../../actors/front/state-client.ts";
@@ -18,7 +18,7 @@ export interface State {
   stop(deadlineMs: number): Promise<void>;
 }
 
-/** Opens the state. Throws config_invalid if the configured folder cannot be used. */
+/** Opens the storage. Throws config_invalid if the configured folder cannot be used. */
 export async function openState({ troupe }: Pick<Config, "troupe">, log: Logger): Promise<State> {
   const limits: StoreLimits = {
     maxEntries: troupe.maxStoredResponses,

@@ -1,5 +1,5 @@
-// Measurement of a loaded model through the real step loop: scheduler, forward pass, sampler, frames and detokenizer, in one
-// thread and without HTTP. Used by `troupe bench` and by the comparison with the C++ tools.
+// Measures a loaded model through the real step loop: scheduler, forward pass, sampler, frames and detokenizer, in one thread
+// and without HTTP. Used by `troupe bench` and by the comparison with the C++ tools.
 import { performance } from "node:perf_hooks";
 import {
   jobDefaults,
@@ -84,10 +84,10 @@ async function measurePooled(bench: Bench, { sequences, promptLength }: Workload
   return { tokensPerSecond: (sequences * promptLength * 1000) / ms, outsideShare: (ms - engineMs) / ms };
 }
 
-/** Creates a prompt. No two prompts share a prefix, because a prefix found in the prefix cache would take no time. */
+/** Creates a prompt. No two prompts share a prefix, because a prefix from the prefix cache would not be computed. */
 function nextPrompt({ vocabulary }: Bench, length: number): Int32Array {
   const shift = 31 * promptCount++;
-  // Control tokens are at both ends of a vocabulary, so both ends are skipped.
+  // The first and last ids of the vocabulary are skipped, because they may be control tokens.
   const first = Math.min(128, vocabulary.size >> 2);
   return Int32Array.from({ length }, (_, i) => (((i + shift) * 7919) % (vocabulary.size - 2 * first)) + first);
 }

@@ -33,7 +33,7 @@ export interface Config extends ValuesOf<Keys["general"]> {
   readonly bench: ValuesOf<Keys["bench"]>;
 }
 
-/** Model to load. Templates that are not set for the model come from the general keys. */
+/** Model to load. Templates that are not set for this model have the values of the general keys. */
 export interface ModelConfig extends ValuesOf<Keys["models"]> {
   readonly modelId: string;
   readonly format: ValuesOf<Keys["format"]>;
@@ -93,7 +93,7 @@ function givenSettings(request: ConfigRequest): GivenSettings {
   };
 }
 
-/** Returns the given values of each model, highest precedence first. Flags other than `-m` apply to every model. */
+/** Returns the settings of each model, highest precedence first. Flags other than `-m` apply to every model. */
 function modelSources(request: ConfigRequest, flags: GivenValues, file: FileValues | undefined): GivenValues[][] {
   const named = flags.get(modelIdEntry)?.value;
   const ofEvery = new Map([...flags].filter(([entry]) => entry !== modelIdEntry));
@@ -130,8 +130,8 @@ function checkedValue({ key, name: param }: KeyEntry, { value, name, place }: Gi
 }
 
 /**
- * Rejects the first setting of a feature that is not implemented. A planned key is accepted if its value describes what the
- * server does anyway.
+ * Rejects the first setting of a feature that is not implemented. The setting is accepted if its value describes the behaviour
+ * without the feature.
  */
 function refusePlanned(values: GivenValues): void {
   for (const [{ key }, { value, name, place }] of values) {
@@ -175,7 +175,7 @@ function resolveGroup<G extends GroupName>(group: G, command: Command, given: Gi
     const found = given.get(entry);
     values[field] = found === undefined ? (key.defaultOf?.[command] ?? key.default) : found.value;
   }
-  // The loop has set every implemented field of the group, as ValuesOf requires.
+  // The loop above has set every implemented field of the group, as ValuesOf requires.
   return values as ValuesOf<Keys[G]>;
 }
 

@@ -1,5 +1,5 @@
-// Reader of the three sources of settings (file, environment, flags). Each source becomes a map from key to given value.
-// Unknown names are rejected. config.ts, the only caller, checks the values.
+// Reads the three sources of settings (file, environment, flags). Converts each source to a map from keys to values. Rejects
+// unknown names. config.ts, the only caller, checks the values.
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
 import type { Command } from "./key.ts";
@@ -10,7 +10,7 @@ import { isTable, lineOf, type TomlFile } from "./toml.ts";
 /** Flags by their long names: text, `true` for a switch, or a list for a flag that may be repeated. */
 export type Flags = Readonly<Record<string, string | true | readonly string[]>>;
 
-/** Given value, and how messages refer to it: `--port`, or `port` at `troupe.toml:7`. */
+/** Value given by the user, and how messages refer to it: `--port`, or `port` at `troupe.toml:7`. */
 export interface Given {
   readonly value: unknown;
   readonly name: string;
@@ -56,7 +56,7 @@ export function givenByEnvironment(
   for (const entry of keyEntries) {
     const name = entry.key.environment;
     const raw = name === undefined ? undefined : environment[name];
-    // A variable is ignored if this command does not accept it, because, unlike a flag, it is set for all commands.
+    // A variable that this command does not accept is ignored, because variables, unlike flags, are set for all commands.
     if (name === undefined || raw === undefined || !appliesTo(entry, command)) continue;
     if (raw === "" && !entry.key.refusesEmpty) continue;
     values.set(entry, { value: entry.key.read(raw), name, place: "environment" });
@@ -142,7 +142,7 @@ function entryOfKey(section: string, name: string, value: unknown, place: string
   throw invalid(`${place}: unknown key "${name}"${where}${suggestion(name, known)}${elsewhere(name)}`);
 }
 
-/** Names the section to which a misplaced key belongs. */
+/** Returns the end of the error message, which names the section that a misplaced key belongs to. */
 function elsewhere(name: string): string {
   const found = keyEntries.find(({ names }) => names.includes(name));
   if (found === undefined) return "";

@@ -47,13 +47,13 @@ export interface Key<T = unknown> extends Kind<T> {
   readonly follows?: RegExp;
   /** Set if messages must not quote the value. */
   readonly secret?: true;
-  /** Set if the feature is in the contract but not implemented. The value is checked, then rejected. */
+  /** Set if the key is specified but its feature is not implemented. The value is checked, then rejected. */
   readonly planned?: true;
   /** Why a planned key will never be implemented; used in the error message. */
   readonly never?: string;
-  /** Values of a planned key that are accepted, because they describe what the server does anyway. */
+  /** Values of a planned key that are accepted, because the server behaves that way without the feature. */
   readonly holds?: readonly unknown[];
-  /** Values of an implemented key that are in the contract but not implemented. */
+  /** Values of an implemented key that are specified but not implemented. */
   readonly plannedValues?: readonly string[];
 }
 

@@ -17,7 +17,7 @@ export function multipleOf(step: number, minimum: number, maximum: number) {
   return { type, expects: `a multiple of ${step} from ${minimum} to ${maximum}`, shows: "N", read: asNumber };
 }
 
-/** Maximum delay of a timer; with a longer delay a timer fires at once. */
+/** Maximum delay of a Node.js timer in ms. A timer with a longer delay fires at once. */
 const maxTimerMs = 2 ** 31 - 1;
 
 export function milliseconds(minimum: number) {
@@ -42,7 +42,7 @@ export const fraction = {
 /** Switch that is off by default; the flag takes no value. */
 export const flagSwitch = { type: z.boolean(), expects: "true or false", shows: null, read: asBoolean };
 
-/** Switch in an environment variable; it also accepts `1`, `yes` and `On`. */
+/** Switch in an environment variable. In addition to `true` and `false`, texts such as `1`, `yes` and `On` are accepted. */
 export const environmentSwitch = {
   type: z.boolean(),
   expects: "one of 1, true, yes, on, 0, false, no, off",

@@ -1,10 +1,10 @@
-// Startup rules: which settings conflict, and which require each other. Planned keys are also checked, before they are
-// rejected. Called by config.ts with values that have valid types.
+// Startup rules: which settings conflict, and which require each other. Planned keys are checked too, before they are rejected.
+// Called by config.ts with values that have valid types.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Given, GivenValues } from "./given.ts";
 import { entryAt, type KeyEntry } from "./keys.ts";
 
-/** Given values: the shared ones, and the values of each model. */
+/** Settings given by the user: the shared ones, and those of each model. */
 export interface GivenSettings {
   readonly shared: GivenValues;
   readonly models: readonly GivenValues[];
@@ -99,7 +99,7 @@ export function checkRules({ shared, models }: GivenSettings): void {
   checkAdapter(shared.get(entryAt("general", "adapter")), models[0]?.get(lora));
 }
 
-/** Whether a value counts as unset: a switch that is off, or an empty list. */
+/** Returns whether a value counts as unset: a switch that is off, or an empty list. */
 function isOff(value: unknown): boolean {
   return value === false || (Array.isArray(value) && value.length === 0);
 }

@@ -45,8 +45,8 @@ const variants: Readonly<Record<string, ReplCommand["run"]>> = {
 const names = [...Object.keys(commands), ...Object.keys(variants)];
 
 /**
- * Checks whether a message is a command. Of the commands only /system accepts several lines; other text of several lines is a
- * message, even if it begins with a path such as /tmp.
+ * Returns whether a message is a command. Only /system accepts several lines. Any other text of several lines is a message,
+ * even if it begins with a path such as /tmp.
  */
 export function isCommand(text: string): boolean {
   return text.startsWith("/") && (!text.includes("\n") || split(text).name === "/system");

@@ -71,7 +71,7 @@ export interface AnswerEnd {
   readonly error: ErrorRecord | null;
 }
 
-/** Writers of an answer's text. Each resolves when its output can take more text. */
+/** Functions that write an answer's text. Each resolves when its output can take more text. */
 export interface AnswerWriters {
   readonly answer: (text: string) => Promise<void>;
   /** Writes reasoning text. */

@@ -1,5 +1,5 @@
-// Keyboard: filter between the terminal and readline, which reads the filter as if it were the terminal. It delivers pasted
-// text in one piece. While an answer is generated, it holds back all keys except ctrl-c.
+// Keyboard: input stream between the terminal and readline. It delivers pasted text in one piece. While an answer is generated,
+// it holds back all keys except ctrl-c.
 import { Readable } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 
@@ -18,7 +18,7 @@ export interface KeyHandlers {
 const pasteStart = "\x1b[200~";
 const pasteEnd = "\x1b[201~";
 const ctrlC = "\x03";
-/** Escape sequences that make the terminal mark the start and end of pastes (bracketed paste), or stop it. */
+/** Escape sequences that switch bracketed paste on and off. In this mode the terminal marks the start and end of pastes. */
 export const markPastes = { on: "\x1b[?2004h", off: "\x1b[?2004l" };
 /** Maximum characters held back, either of a paste without an end mark or of keys typed during a long answer. */
 const maxWaiting = 4 * 1024 * 1024;
@@ -62,7 +62,7 @@ export class Keyboard extends Readable {
     this.#source.setRawMode?.(isRaw);
   }
 
-  // Nothing to do, because #deliver pushes keys when they arrive.
+  // Empty, because #deliver pushes keys when they arrive.
   override _read(): void {}
 
   readonly #onData = (bytes: Buffer): void => {

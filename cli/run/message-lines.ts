@@ -1,5 +1,5 @@
-// Message lines: joins lines into a message. A line that ends in `\` continues on the next line. Lines between two """ form one
-// message, and so do the lines of one paste. Used by the REPL.
+// Message lines: joins lines into a message. A line that ends in `\` continues on the next line. Lines between two """ are one
+// message, and so are the lines of one paste. Used by the REPL.
 
 export interface WholeMessage {
   readonly text: string;

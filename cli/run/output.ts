@@ -35,7 +35,7 @@ export class Output {
     const shown = this.isTerminal ? withoutControls(text) : text;
     this.#isAtLineStart = shown === "" ? this.#isAtLineStart : shown.endsWith("\n");
     if (this.#stream.write(style(shown))) return;
-    // If this rejects, the same error has also aborted `gone`.
+    // A rejection is ignored, because the same error has also aborted `gone`.
     await once(this.#stream, "drain").catch(() => undefined);
   }
 

@@ -88,7 +88,7 @@ export class Repl {
       this.#answer.abort();
       return;
     }
-    // Commands are short and cannot be stopped.
+    // Commands are short and cannot be interrupted.
     if (this.#isBusy) return;
     const isNothingTyped = this.#editor.line === "" && this.#lines.isEmpty;
     if (isNothingTyped && this.#isLeaving) {

@@ -1,5 +1,5 @@
-// `troupe run`: composition root of the terminal chat, which needs no server. It loads the models, answers one message or runs
-// the REPL, and then shuts everything down in order.
+// `troupe run`: chat in the terminal, without a server. Loads the models, answers one message or runs the REPL, and then shuts
+// everything down in order.
 
 import type { Inference } from "../../actors/api/inference.ts";
 import { InferenceService } from "../../actors/front/inference-service.ts";

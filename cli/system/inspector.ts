@@ -1,5 +1,5 @@
-// System inspector: information and diagnosis for the server and `troupe doctor`, about operating system, engines and build.
-// The checks load native code and block a thread, so a server runs them in a child process.
+// System inspector: information about the operating system, the engines and the build, and a diagnosis, for the server and
+// `troupe doctor`. The checks load native code and block a thread, so a server runs them in a child process.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { type NativeHost, nativeHost } from "../../engines/llama/native/native-host.ts";
@@ -59,7 +59,7 @@ async function diagnoseInChild(init: CheckOptions): Promise<Diagnosis> {
   return place.ready;
 }
 
-/** Facts from files that do not change while the process runs; null: not read yet. */
+/** Information read once, because it does not change while the process runs; null: not read yet. */
 let lasting: Pick<SystemInfo, "physicalCores" | "build"> | null = null;
 
 async function systemInfo({ hubCache, engines }: CheckOptions, native: NativeHost): Promise<SystemInfo> {

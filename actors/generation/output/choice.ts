@@ -40,7 +40,7 @@ export class Choice {
   readonly #detokenizer: Detokenizer;
   readonly #stop: StopStrings | null;
   readonly #reader: OutputAssembler;
-  /** The choice takes no more tokens. */
+  /** True if the choice has ended and ignores further tokens. */
   #isOver = false;
   /** Called when all tool calls have been checked. */
   #onSettled: (() => void) | null = null;
@@ -107,7 +107,7 @@ export class Choice {
     else next();
   }
 
-  /** Passes on the text that cannot be part of a stop string. Returns the stop string found; null: none. */
+  /** Emits the text that cannot be part of a stop string. Returns the stop string found; null: none. */
   #read(text: string, isLast: boolean): string | null {
     if (this.#stop === null) {
       this.#reader.read(text);

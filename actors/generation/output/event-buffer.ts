@@ -8,7 +8,7 @@ export type ChoiceEvent = Extract<GenerateEvent, { readonly choice: number }>;
 
 type Piece = Extract<GenerateEvent, { readonly type: "text" | "reasoning" | "tool_arguments" }>;
 
-/** A piece of text with the later pieces that were joined to it. */
+/** A piece of text and the later pieces joined to it. */
 interface Growing<E> {
   readonly first: Piece & E;
   text: string;

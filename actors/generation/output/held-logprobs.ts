@@ -1,4 +1,4 @@
-// Held logprobs: a queue of the logprobs of a choice's latest tokens. Each waits until the text of its token has been read.
+// Held logprobs: queue of the logprobs of a choice's latest tokens. An entry waits until the text of its token is parsed.
 import { type LogprobRecords, recordHead } from "../../../engines/logprobs.ts";
 
 interface HeldToken {
@@ -21,7 +21,7 @@ export class HeldLogprobs {
 
   /** Adds a token whose text spans the characters `start` to `end`. Its logprobs are in the token frame at index `at`. */
   add(start: number, end: number, token: number, frame: Float32Array, at: number): void {
-    // If more tokens have left the queue than are in it, move the remaining ones to the front.
+    // If more tokens have left the queue than remain, move the remaining ones to the front of the arrays.
     if (this.#first > this.count) this.#compact();
     const from = this.#tokens.at(-1)?.recordEnd ?? 0;
     const recordEnd = from + recordHead + 2 * (frame[at + 1] as number);
@@ -57,7 +57,7 @@ export class HeldLogprobs {
     return { count, floats: this.#floats.slice(from, this.#left) };
   }
 
-  /** Number of floats, from the start, of the tokens that have left the queue. */
+  /** Number of floats at the start of #floats that belong to tokens that have left the queue. */
   get #left(): number {
     return this.#tokens[this.#first - 1]?.recordEnd ?? 0;
   }

@@ -10,9 +10,9 @@ export interface AssemblerOptions {
   readonly choice: number;
   /** null: all text is content. */
   readonly parser: OutputParser | null;
-  /** The output ends with its first complete tool call. */
+  /** True if the output ends with its first complete tool call. */
   readonly endsWithCall: boolean;
-  /** Returns why the arguments of a complete call do not match its tool; null: they match. Never rejects. null: no check. */
+  /** Returns why the arguments of a complete call do not match its tool, or null. Never rejects. Null: no checks. */
   readonly checkCall: ((name: string, args: string) => Promise<string | null>) | null;
   /** Returns the text of a tool call in the model's format. */
   readonly writeCall: (name: string, args: string) => string;
@@ -24,7 +24,7 @@ export interface AssemblerOptions {
 export class OutputAssembler {
   /** Number of complete tool calls. */
   wholeCalls = 0;
-  /** A tool call is being checked, so later parts wait. */
+  /** True while a tool call is being checked. Later parts wait. */
   isChecking = false;
   readonly #waiting: OutputPart[] = [];
   readonly #options: AssemblerOptions;
@@ -35,7 +35,7 @@ export class OutputAssembler {
   #callCount = 0;
   #call = { name: "", text: "" };
   readonly #ids = new Set<string>();
-  /** True at the start and after content. Tokens without text that follow then belong to the content. */
+  /** True at the start and after content. Then the logprobs of tokens without text are added to the content. */
   #isContent = true;
 
   constructor(options: AssemblerOptions) {
@@ -75,7 +75,7 @@ export class OutputAssembler {
   }
 
   #takeAll(parts: readonly OutputPart[]): void {
-    // One at a time, not spread into push(), because a long text may have too many parts for one call.
+    // The parts are added in a loop and not spread into push(), because a call has a limited number of arguments.
     for (const part of parts) {
       if (this.isChecking) this.#waiting.push(part);
       else this.#take(part);
@@ -99,7 +99,7 @@ export class OutputAssembler {
         emit({ type: "tool_call", choice, call: this.#callCount, id: this.#idOf(part.id), name: part.name });
         break;
       case "arguments":
-        // All but the last token are dropped, because the last one may also contain the start of content.
+        // Only content has logprobs. The last token is kept, because it may also contain the start of content.
         this.#held.drop(this.#held.count - 1);
         this.#call.text += part.text;
         emit({ type: "tool_arguments", choice, call: this.#callCount, text: part.text });

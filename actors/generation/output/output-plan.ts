@@ -1,5 +1,5 @@
-// Output plan: how to parse and check the text of each choice of a request. Created from the output of a text worker and the
-// parser of the model's format.
+// Output plan: how to parse and check the text of each choice of a request. It is built from the plain data that a text worker
+// returns.
 import { formatNamed } from "../../../engines/text/parse/choose-format.ts";
 import type { OutputParser } from "../../../engines/text/parse/tool-format.ts";
 import type { OutputChecks, PreparedAnswer } from "../../text-tasks/prepare.ts";
@@ -9,7 +9,7 @@ export interface OutputPlan {
   readonly createParser: (() => OutputParser) | null;
   /** Control tokens whose text is part of the output. */
   readonly shownTokens: ReadonlySet<number>;
-  /** The output ends with its first tool call. */
+  /** True if the output ends with its first tool call. */
   readonly endsWithCall: boolean;
   readonly checks: OutputChecks | null;
   /** Returns the text of a tool call in the model's format. */

@@ -1,4 +1,4 @@
-// Prompt logprobs: converts the records sent by the model's place to those of an event.
+// Prompt logprobs: converts the records that the model's worker sends to the records of an event.
 import { type LogprobRecords, recordHead } from "../../../engines/logprobs.ts";
 
 /** Returns one record per prompt token, including an empty one for the first token, which has no logprob and is not sent. */

@@ -8,12 +8,12 @@ import type { StreamClock } from "../stream-latency.ts";
 import type { PromptLogprobs } from "./prompt-logprobs.ts";
 import type { ReasoningBudget } from "./reasoning-budget.ts";
 
-/** Receiver of the tokens of the sequences that it has submitted. Subscribers are compared by identity. */
+/** Submits sequences and receives their tokens. Two subscribers are equal only if they are the same object. */
 export interface Subscriber {
   send(frame: TokenFrame): void;
 }
 
-/** Options of a running sequence: how its tokens are chosen, and who receives them. */
+/** Options of a running sequence: how its tokens are chosen, and which subscriber receives them. */
 export interface LiveOptions {
   readonly id: number;
   readonly subscriber: Subscriber;
@@ -26,14 +26,14 @@ export class GenerationSequence extends Sequence {
   readonly live: LiveOptions;
   /** Time when the sequence was first scheduled, in ms of performance.now(); 0: not yet. */
   startedMs = 0;
-  /** Tokens that must follow without sampling, from index forcedAt on. */
+  /** Tokens to append without sampling. Those before index `forcedAt` have been appended. */
   forced: Int32Array = new Int32Array(0);
   forcedAt = 0;
-  /** The tokens that the grammar forces after the last sampled token have been fetched from it. */
+  /** True if `forced` contains the tokens that the grammar requires after the last sampled token. */
   hasForced = false;
-  /** Tracks the output within the grammar; null: no grammar. Opened when the sequence is queued. */
+  /** Matches the output against the grammar; null: no grammar. Opened when the sequence is queued. */
   matcher: Matcher | null = null;
-  /** Measures the latencies of the sequence; null: they are not counted. */
+  /** Measures the token latencies of the sequence; null: they are not measured. */
   clock: StreamClock | null = null;
 
   constructor(options: SequenceOptions, live: LiveOptions) {

@@ -1,4 +1,4 @@
-// Prompt logprobs: collects the logprobs of one prompt while its tokens are fed. Tokens fed again overwrite theirs.
+// Prompt logprobs: collects the logprobs of one prompt while its tokens are computed. Tokens computed again overwrite theirs.
 import type { TokenLogprobs } from "../../../engines/decoding/sampler/sampler.ts";
 
 export class PromptLogprobs {

@@ -4,7 +4,7 @@ import type { ReasoningLimit } from "../../messages.ts";
 export class ReasoningBudget {
   readonly #budget: ReasoningLimit;
   #state: "beginning" | "thinking" | "over" = "beginning";
-  /** Number of output tokens, and the length of the part of the end tag that the output currently ends with. */
+  /** Number of output tokens, and the number of tokens of the end tag with which the output ends. */
   #seen = 0;
   #matched = 0;
 

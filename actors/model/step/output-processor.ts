@@ -1,6 +1,6 @@
 // Output processor: converts the output of a step, row by row, into tokens in the subscribers' frames or into pooled outputs.
-// A row with logits yields the next token of its sequence, or several if drafted tokens are accepted or a grammar forces
-// tokens. Allocates nothing per token.
+// A row with logits yields the next token of its sequence. It yields several tokens if drafted tokens are accepted or a grammar
+// forces tokens. Allocates nothing per token.
 import { performance } from "node:perf_hooks";
 import type { Batch, StepOutput } from "../../../engines/batch.ts";
 import type { Matcher } from "../../../engines/decoding/grammar/matcher.ts";
@@ -15,14 +15,15 @@ import type { StepStatistics } from "../step-statistics.ts";
 import type { Subscribers } from "../subscribers.ts";
 
 /**
- * Maximum time that all rows of a step together wait for their grammars, as a share of the step's forward pass. The limit is
- * at least leastWaitMs, the time that a grammar thread needs if the forward pass has displaced it from its core. Both values
- * are chosen by hand.
+ * Maximum time that a step waits for the token masks of its grammars, as a share of the step's forward pass. The limit is at
+ * least leastWaitMs, the time that a grammar thread needs if the forward pass has displaced it from its core. Both values are
+ * chosen by hand.
  */
 const waitShare = 0.25;
 const leastWaitMs = 5;
 /**
- * Maximum wait on engines that cannot truncate, because their sequences cannot skip a row. A longer wait fails the sequence.
+ * Maximum wait for a token mask if the engine cannot truncate its KV cache. Sequences then cannot skip a row, so a longer wait
+ * fails the sequence.
  */
 const longestWaitMs = 250;
 
@@ -40,7 +41,7 @@ export interface OutputProcessorParts {
 
 export class OutputProcessor {
   readonly #parts: OutputProcessorParts;
-  /** Time when this step stops waiting for grammars, and the later time for engines that cannot truncate. */
+  /** Time until which this step waits for token masks, and the later time for engines that cannot truncate. */
   #waitUntilMs = 0;
   #failAtMs = 0;
 
@@ -55,7 +56,7 @@ export class OutputProcessor {
     const now = performance.now();
     this.#waitUntilMs = now + Math.max(leastWaitMs, waitShare * engineMs);
     this.#failAtMs = now + longestWaitMs;
-    // Finished sequences are removed from the scheduler's lists but remain in `rows`.
+    // `rows` still contains sequences that have finished, although the scheduler's lists do not.
     for (let row = 0; row < rows.length; row++) {
       const sequence = rows[row] as GenerationSequence | PooledSequence;
       const position = batch.position[row] as number;
@@ -89,7 +90,7 @@ export class OutputProcessor {
       const { total: before, computed } = sequence;
       const finish = this.#takeTokens(sequence, row, batch, output, frame);
       const taken = sequence.total - before;
-      // The last prompt token will be fed again and counted then, so it is not counted now.
+      // A later step computes the last prompt token again and counts it, so this step does not count it.
       if (finish === "none" && sequence.computed < Math.min(computed, sequence.promptLength)) statistics.promptTokens--;
       statistics.tokens += taken;
       if (taken > 0) sequence.clock?.took(taken, performance.now());
@@ -195,7 +196,7 @@ export class OutputProcessor {
     throw new ServerError("unsupported", message, { param: matcher.param });
   }
 
-  /** Appends forced tokens while the frame has room. If logprobs are requested, appends only the one token that has logits. */
+  /** Appends forced tokens while the frame has room. If logprobs are requested, appends only the one that has logits. */
   #takeForced(sequence: GenerationSequence, logits: Float32Array, row: number, frame: FrameBuilder): Finish {
     const { sampler } = this.#parts;
     const { sampling } = sequence.live;

@@ -1,5 +1,5 @@
-// Pooled jobs: requests for pooled outputs. Passes their prompts to the scheduler as sequences, a few at a time, and collects
-// the vectors.
+// Pooled jobs: requests for pooled outputs (vectors). Passes their prompts to the scheduler as sequences, a few at a time, and
+// collects the vectors.
 
 import type { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
 import type { SequenceRequest } from "../../../engines/decoding/scheduler/sequence.ts";
@@ -27,7 +27,7 @@ interface PoolRun {
 export interface PoolOptions {
   /** Maximum number of sequences of one request in the scheduler at a time. */
   readonly window: number;
-  /** Called with the sequences that a pooled sequence has displaced from the queue. */
+  /** Called with the sequences that the scheduler removed from the full queue to make room for a pooled sequence. */
   readonly onDisplaced: (sequences: readonly (GenerationSequence | PooledSequence)[]) => void;
 }
 
@@ -97,8 +97,8 @@ export class PooledJobs {
   }
 
   /**
-   * Queues a sequence. Returns false if the queue is full but contains other sequences of the same run: when one of those
-   * finishes, there is room again.
+   * Queues a sequence. Returns false if the queue is full but contains other sequences of the same run, because the queue has
+   * room again when one of them finishes.
    */
   #tryAdd(sequence: PooledSequence, { live, request }: PoolRun): boolean {
     try {
@@ -122,7 +122,7 @@ export class PooledJobs {
         this.#advance(subscriber, id, run);
       },
       fail: (error) => {
-        // fail() is called for every displaced sequence of a run; the first call ends the run.
+        // fail() is called for every removed sequence of a run; the first call ends the run.
         if (run.live.has(sequence)) this.#finish(subscriber, id, run, fromErrorRecord(error));
       },
     };
@@ -153,7 +153,7 @@ export class PooledJobs {
   }
 }
 
-/** Adds the output of a row to the sum. A prompt that is fed again after a preemption starts again from zero. */
+/** Adds the output of a row to the sum. If a prompt is computed again after a preemption, its sum starts again from zero. */
 function addPooled(sum: Float32Array, values: Float32Array, position: number, pooling: Pooling | null): void {
   if (position === 0 || pooling === "last" || pooling === "rank") sum.set(values);
   else if (pooling === "mean") for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) + (values[i] as number);

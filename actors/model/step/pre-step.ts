@@ -1,4 +1,4 @@
-// Pre-step: before each step, decides which sequences skip it because their grammars are not ready, and which get a draft.
+// Pre-step: before each step, decides which sequences skip it because their token masks are not ready, and which get a draft.
 import type { Sampler } from "../../../engines/decoding/sampler/sampler.ts";
 import type { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
 import type { StepTimeModel } from "../../../engines/decoding/scheduler/step-time-model.ts";
@@ -34,7 +34,7 @@ export class PreStep {
     this.speculation = createSpeculation?.(scheduler.cost, foresee) ?? null;
   }
 
-  /** Whether any sequence waits for its grammar. */
+  /** Whether any sequence waits for the token mask of its grammar. */
   get awaitsGrammar(): boolean {
     for (const { blockedBy } of this.#matched) if (blockedBy.has("grammar")) return true;
     return false;
@@ -63,7 +63,7 @@ export class PreStep {
     this.speculation?.dispose();
   }
 
-  /** Drafts tokens for the sequences that decode in the next step. Drafts nothing if prompts need the rest of that step. */
+  /** Drafts tokens for the sequences that decode in the next step. Drafts nothing if prompts can fill that step. */
   #draft(speculation: Speculation): void {
     const drafted = this.#drafted;
     drafted.length = 0;

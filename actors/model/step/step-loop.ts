@@ -1,5 +1,5 @@
-// Step loop: messages -> schedule -> one forward pass -> sample -> frames -> one turn of the event loop. It alone uses the
-// model and the scheduler; nothing else runs on its thread.
+// Step loop. Each round handles messages, schedules a step, runs one forward pass, samples, and sends frames. Only this loop
+// uses the model and the scheduler; nothing else runs on its thread.
 import { performance } from "node:perf_hooks";
 import { Batch } from "../../../engines/batch.ts";
 import type { CompiledGrammar } from "../../../engines/decoding/grammar/matcher.ts";
@@ -29,11 +29,11 @@ export type { Subscriber } from "../sequence/generation-sequence.ts";
 export interface StepLoopOptions {
   readonly limits: SchedulerLimits;
   /**
-   * Minimum time in ms between two frames, unless one is urgent: the tokens of several short steps are sent together. While all
-   * cores compute, waking the readers costs more than a step's share of the time. 0: the tokens of each step are sent at once.
+   * Minimum time in ms between two frames, except urgent ones. The tokens of several short steps are sent together, because
+   * waking the readers is expensive while all cores compute. 0: the tokens of each step are sent at once.
    */
   readonly frameIntervalMs: number;
-  /** Absent: no drafts. */
+  /** Absent: no speculative decoding. */
   readonly createSpeculation?: CreateSpeculation;
   /** Called with each cached prefix that is about to be dropped. */
   readonly onEvict?: (prefix: CachedPrefix) => void;
@@ -56,7 +56,7 @@ export class StepLoop {
   readonly #batch: Batch;
   readonly #subscribers: Subscribers;
   readonly #wakeSignal = new WakeSignal();
-  /** The loop was stopped, or the engine has failed. */
+  /** True if the loop was stopped or the engine has failed. */
   #stopped = false;
 
   constructor(model: LoadedModel, options: StepLoopOptions) {
@@ -106,7 +106,7 @@ export class StepLoop {
     const opened: GenerationSequence[] = [];
     try {
       for (const job of jobs) opened.push(this.#open(subscriber, job));
-      // Matchers of displaced sequences are closed first, because there are only as many matchers as entries in the queue.
+      // Matchers of removed sequences are closed before new ones are opened, because the number of matchers is limited.
       this.#failDisplaced(this.#scheduler.add(opened));
       for (const sequence of opened) this.#openMatcher(sequence, grammars?.get(sequence.live.id) ?? null);
     } catch (error) {
@@ -116,7 +116,7 @@ export class StepLoop {
     this.#wakeSignal.wake();
   }
 
-  /** Returns the pooled outputs of all prompts, concatenated. cancel() with the id cancels the job, as it does a sequence. */
+  /** Returns the pooled outputs of all prompts, concatenated. cancel() with this id cancels the job. */
   async pool(subscriber: Subscriber, message: Parameters<PooledJobs["start"]>[1]): Promise<Float32Array> {
     this.#checkRunning();
     this.#advance();
@@ -131,8 +131,8 @@ export class StepLoop {
   }
 
   /**
-   * Adds a cached prefix from its exported bytes. Returns false if there is no room or the loop has ended.
-   * After its end, the engine may have been disposed.
+   * Adds a cached prefix from its exported bytes. Returns false if there is no room, or if the loop has ended, because then the
+   * engine may be disposed.
    */
   importPrefix(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
     return !this.#stopped && this.#scheduler.prefixes.import(adapter, tokens, bytes);
@@ -150,7 +150,7 @@ export class StepLoop {
       const sequence = this.#subscribers.find(subscriber, id);
       if (sequence) this.#end(sequence, how);
     }
-    // A cancelled sequence may have been paused and have held a slot that other sequences wait for.
+    // A paused sequence may hold a slot that other sequences wait for, so its cancellation wakes the loop.
     this.#wakeSignal.wake();
   }
 
@@ -204,7 +204,7 @@ export class StepLoop {
       started = performance.now();
       this.#advance(started);
       if (!this.#scheduler.schedule(this.#batch)) return false;
-      // A step with prompt tokens is long, so finished tokens are sent before it.
+      // A step with prompt tokens is long, so the tokens generated so far are sent before it.
       if (this.#scheduler.promptTokensInStep > 0) this.#subscribers.flush();
       const before = performance.now();
       const output = this.#model.step(this.#batch);
@@ -223,7 +223,7 @@ export class StepLoop {
     return true;
   }
 
-  /** Waits for a message, or until the next time at which the scheduler has something to do. */
+  /** Waits for a message, or until the time at which the scheduler next has something to do. */
   async #idle(): Promise<void> {
     this.#subscribers.flush();
     this.#scheduler.checkIntegrity();
@@ -259,7 +259,7 @@ export class StepLoop {
     this.#preStep.add(sequence);
   }
 
-  /** Fails sequences that another client's sequences displaced from the full queue. */
+  /** Fails sequences that the scheduler removed from the full queue in favour of another client's sequences. */
   #failDisplaced(displaced: readonly Scheduled[]): void {
     for (const sequence of displaced) {
       const reason = sequence.wasPreempted ? displacedWhilePreempted : displacedWhileWaiting;
@@ -313,7 +313,7 @@ function queueTimeout(waitedMs: number): ErrorRecord {
   return { code: "queue_timeout", message };
 }
 
-/** Waits for one turn of the event loop, so that messages are handled between steps. */
+/** Returns to the event loop once, so that messages are handled between steps. */
 function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

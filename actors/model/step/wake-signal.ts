@@ -1,6 +1,6 @@
 // Wake signal: lets a loop sleep until it is woken or a time has passed.
 
-/** Maximum delay of a timer in ms. No timer is set for longer waits. */
+/** Maximum delay of a timer in ms. For a longer wait no timer is set, so only wake() ends it. */
 const longestTimerMs = 2 ** 31 - 2;
 
 export class WakeSignal {

@@ -33,7 +33,7 @@ export const serverKeys = {
     ...folder,
     default: null,
     environment: "SERVICE_LORA_ADAPTER_ROOT",
-    // An error, because a variable that is empty by mistake must not give access to the entire disk.
+    // An empty variable is an error, because a mistake must not give access to the entire disk.
     refusesEmpty: true,
     only: "environment",
     help: "Folder to which adapters loaded by requests are restricted; unset = no restriction",
