@@ -30,14 +30,14 @@ const MAX_VALUES = 200_000;
  */
 export const MAX_BODY_READ_HERE = 64 * 1024;
 
-/** Maximum bytes of a small body. A longer body counts against the body budget until its request is answered. */
+/** Maximum bytes of a small body. A longer body counts against the body budget until the response ends. */
 const SMALL_BODY_BYTES = 256 * 1024;
 
 /** Fields that may name a model. */
 type ModelField = "model" | "model_id";
 type NamedModels = Readonly<Partial<Record<ModelField, unknown>>>;
 
-/** Models that JSON bodies name, by request. */
+/** Fields that name a model in the JSON body of each request. */
 const namedModels = new WeakMap<HttpRequest, NamedModels>();
 
 /**
@@ -48,7 +48,7 @@ export function namedModel(request: HttpRequest, field: ModelField = "model"): {
   return named === undefined ? null : { name: named[field] };
 }
 
-/** Records the model of a short body for `namedModel`, in case the request is rejected before its body is parsed. */
+/** Records the model of a short body for `namedModel`. Used for requests that are rejected before their body is parsed. */
 export function noteModel(request: HttpRequest): void {
   if (request.body.byteLength > MAX_BODY_READ_HERE) return;
   try {
@@ -116,7 +116,7 @@ export function parseJson(body: Uint8Array): unknown {
   }
 }
 
-/** Upper bound of the number of values, from the commas and opening brackets. Stops counting above the limit. */
+/** Returns an upper bound of the number of values by counting commas and opening brackets. Stops above the limit. */
 function valueCount(body: Uint8Array): number {
   let count = 1;
   for (let i = 0; i < body.length && count <= MAX_VALUES; i++) {

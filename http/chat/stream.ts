@@ -28,7 +28,7 @@ type TextField = "content" | "reasoning_content" | "refusal";
 /** Constant text of the chunks of one choice. */
 interface ChoiceFrame {
   readonly delta: string;
-  /** `delta`, extended to where the text of each field begins. */
+  /** Constant text before the value of each field: `delta` followed by the field's name. */
   readonly before: Readonly<Record<TextField, string>>;
   hasRole: boolean;
 }
@@ -87,7 +87,7 @@ export class ChatStream implements StreamCodec {
     }
   }
 
-  /** Encodes an event. Returns "" if the event has no output, or if its output waits for the next event. */
+  /** Encodes an event. Returns "" if the event has no output, or if its output is sent with a later event. */
   #chunk(event: GenerateEvent): string {
     switch (event.type) {
       case "begin":
@@ -124,7 +124,7 @@ export class ChatStream implements StreamCodec {
     return this.#tokens;
   }
 
-  /** Builds the constant text. Called when the adapter is known, before the first chunk. */
+  /** Builds the constant text. Call it before the first chunk, once the adapter is known. */
   #frame(choiceCount: number, adapterGeneration: string | null): void {
     const { id, created, model } = this.#completion;
     const fields = JSON.stringify({

@@ -10,7 +10,7 @@ const translator = askedTranslator(
   (body) => ({
     model: body.model,
     adapter: body.adapter,
-    /** Prefix of each text as JSON in UTF-8, which preserves lone surrogates. */
+    /** Prefix of each text, as a JSON string in UTF-8. The escapes of JSON preserve lone surrogates. */
     prefix: encoder.encode(JSON.stringify(body.echo ? body.prompt : "")),
     wantsLogprobs: typeof body.logprobs === "number",
   }),

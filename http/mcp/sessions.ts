@@ -21,7 +21,7 @@ export class Session {
   readonly #transport: PostTransport;
   readonly #server: Server;
   readonly #idleTimer: NodeJS.Timeout;
-  /** Requests whose response is not complete, including the open stream of a listening client. */
+  /** Number of requests whose response is not complete, including the open stream of a listening client. */
   #heldCount = 0;
 
   constructor(
@@ -47,7 +47,7 @@ export class Session {
     return this.#server.connect(this.#transport);
   }
 
-  /** Returns the response to a request. Hold the session until it is sent. Throws like PostTransport.answer. */
+  /** Returns the response to a request. Call `hold` first, and `release` after the response is sent. Throws invalid_value. */
   fetch(request: Request, parsedBody: unknown): Promise<Response> {
     return this.#transport.answer(request, parsedBody);
   }

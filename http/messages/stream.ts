@@ -40,7 +40,10 @@ export class MessageStream implements StreamCodec {
     return this.#isEnded;
   }
 
-  /** Text that keeps an idle connection open. Events may not precede message_start, so a comment line is sent before it. */
+  /**
+   * Text that keeps an idle connection open: a ping event. Before message_start it is a comment line, because message_start must
+   * be the first event.
+   */
   get keepAlive(): string {
     return this.#hasBegun ? PING : ": keep-alive\n\n";
   }
@@ -102,7 +105,7 @@ export class MessageStream implements StreamCodec {
   }
 
   #piece(kind: "thinking" | "text", text: string): string {
-    if (text === "") return ""; // an event with logprobs only
+    if (text === "") return ""; // the event has only logprobs
     const opened = this.#open === kind ? "" : this.#openBlock(kind, emptyBlocks[kind]);
     return opened + this.#delta + JSON.stringify(text) + DELTA_END;
   }
