@@ -137,8 +137,8 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
 }
 
 /**
-  * Returns true if a request is excluded from the metrics and, by default, from the access log. These are CORS preflights,
-  * requests for operations routes (health, metrics, documents), and wrong methods on paths that have only operations routes.
+ * Returns true if a request is excluded from the metrics and, by default, from the access log. These are CORS preflights,
+ * requests for operations routes (health, metrics, documents), and wrong methods on paths that have only operations routes.
  */
 function isQuiet({ method }: HttpRequest, matched: MatchedPath | undefined): boolean {
   if (method === "OPTIONS") return true;

@@ -63,8 +63,8 @@ export function expectation(issue: RawIssue): string | undefined {
 }
 
 /**
-  * Builds the error of an invalid body from its first issue. If that issue is about a union, the issue with the longest path
-  * among the union's branches is used.
+ * Builds the error of an invalid body from its first issue. If that issue is about a union, the issue with the longest path
+ * among the union's branches is used.
  */
 export function describeIssue(issues: readonly Issue[], knownFields: readonly string[]): ServerError {
   const { path, issue } = deepest({ path: [], issue: issues[0] as Issue });

@@ -20,8 +20,8 @@ export const ready: RouteHandler = (exchange, { inference, models }) => {
 };
 
 /**
-  * Returns the reasons why a request to a model would fail. A model that was unloaded without an error gives no reason, because
-  * the next request loads it.
+ * Returns the reasons why a request to a model would fail. A model that was unloaded without an error gives no reason, because
+ * the next request loads it.
  */
 function hindrances({ id, status, error }: ModelOutcome): readonly string[] {
   if (status === "reloading") return [`model "${id}" is being loaded`];

@@ -98,8 +98,8 @@ function inputSchema(path: string): Tool["inputSchema"] {
 }
 
 /**
-  * Returns the input schema of the chat tool. The permission "ask" is removed, because the server would ask for approval in the
-  * stream of the chat route, which the caller does not see.
+ * Returns the input schema of the chat tool. The permission "ask" is removed, because the server would ask for approval in the
+ * stream of the chat route, which the caller does not see.
  */
 function chatInput(): Tool["inputSchema"] {
   const schema = inputSchema(CHAT_PATH);

@@ -41,8 +41,8 @@ export class MessageStream implements StreamCodec {
   }
 
   /**
-   * Text that keeps an idle connection open: a ping event. Before message_start it is a comment line, because message_start must
-   * be the first event.
+   * Text that keeps an idle connection open: a ping event. Before message_start it is a comment line, because message_start
+   * must be the first event.
    */
   get keepAlive(): string {
     return this.#hasBegun ? PING : ": keep-alive\n\n";
