@@ -89,7 +89,7 @@ function operationObject(route: DescribedRoute, names: SchemaNames): ZodOpenApiO
   };
 }
 
-/** Describes the server address. Host and port are variables, because they depend on the server's settings. */
+/** Describes the server address. Host and port are variables in it, because they depend on the server's settings. */
 function serverOf(portSetting: string): oas31.ServerObject {
   return {
     url: `http://{host}:{${portSetting}}`,

@@ -38,7 +38,7 @@ export interface Schema {
 /** Maximum nesting of objects and arrays; limited because a schema may contain itself. */
 const MAX_DEPTH = 6;
 
-/** Returns the fields of a body. A field that several variants of an object share is listed once. */
+/** Returns the fields of a body. A field that occurs in several variants of an object is listed once. */
 export function fieldsOf(document: ApiDocument, schema: Schema): readonly Field[] {
   const fields = new Map<string, Field>();
   const components = (document.components?.schemas ?? {}) as Readonly<Record<string, Schema>>;

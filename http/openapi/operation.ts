@@ -1,4 +1,4 @@
-// API document of the API document's own route.
+// Description of GET /api-doc/openapi.json for the API document itself.
 import { z } from "zod";
 import { jsonAnswer, type Operation } from "../operation.ts";
 

@@ -73,7 +73,7 @@ export const responseTranslator: BodyTranslator<ResponseTranslation> = {
   },
 };
 
-/** Joins consecutive items into texts; references stay separate. */
+/** Joins consecutive items into one ItemTexts. References to stored items stay separate. */
 function inTexts(items: readonly (NamedItem | InputReference)[]): readonly (ItemTexts | InputReference)[] {
   const parts: (ItemTexts | InputReference)[] = [];
   let own: NamedItem[] = [];
