@@ -209,7 +209,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   }
 
   /**
-   * Yields versions of the final state to store, from the complete version to smaller versions. Each is built when it is needed.
+   * Yields versions of the final state to store. The first is complete, the next ones are smaller. Each is built when needed.
    */
   *ends(): Iterable<Promise<ResponseUpdate>> {
     const { state } = this.#fold;

@@ -253,8 +253,8 @@ const unexpected = { code: "internal", message: "internal error; details are in 
 
 /** Returns the state of a stored response as clients see it. */
 function shownState({ runner, status, isBackground, body, interrupted }: FoundResponse): ShownState {
-  // A response that runs in this process is in #running and does not get here. A stored response that is assigned to this process
-  // has therefore ended, but its final state could not be stored.
+  // A response that runs in this process is in #running, so its stored state is not read. A stored response that is assigned to
+  // this process has therefore ended, but its final state could not be stored.
   const isInterrupted = interrupted !== null && (runner === "nobody" || runner === "here");
   return isInterrupted
     ? { status: "incomplete", isBackground, spans: interrupted }

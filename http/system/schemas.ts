@@ -98,7 +98,7 @@ export function wireSystemInfo({ host, physicalCores, devices, build, hubCache, 
       git_revision: build.gitRevision ?? "unknown",
       cuda: build.cuda,
       metal: build.metal,
-      // Libraries that other builds of the contract's service use. This server uses its own kernels or those of llama.cpp.
+      // Libraries in the API contract that this server does not use. It uses its own kernels or those of llama.cpp.
       ...({
         cudnn: false,
         flash_attn: false,

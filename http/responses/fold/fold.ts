@@ -206,8 +206,8 @@ export class ResponseFold {
   }
 
   /**
-   * Returns the position and id of the next item. The id contains the id of the response, so that a reference to the item can be
-   * resolved.
+   * Returns the position and id of the next item. The item's id contains the response's id, so that a reference to the item can
+   * be resolved.
    */
   #nextPlace(prefix: string): ItemPlace {
     const index = this.#output.length;

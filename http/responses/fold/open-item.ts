@@ -133,7 +133,7 @@ export class OpenMessage extends OpenItem<MessageItem> {
   #head = "";
   /** Constant text that begins each delta with logprobs. #head begins the other deltas. */
   #headOfLogprobs = "";
-  /** Logprobs of the text part in progress. #logprobsLength is the JSON length of the logprobs of all the message's text parts. */
+  /** Logprobs of the text part in progress. #logprobsLength is the JSON length for all text parts of the message. */
   #logprobs = new LogprobList();
   #logprobsLength = 0;
 

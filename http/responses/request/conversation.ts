@@ -111,8 +111,8 @@ class MessageList {
   }
 
   /**
-   * Returns the message to which reasoning or text is added. If the current assistant message already has text or calls, this is
-   * a new message, because reasoning and text precede calls.
+   * Returns the message to which reasoning or text is added. This is a new message if the current assistant message already has
+   * text or calls, because reasoning and text precede calls.
    */
   #unsaid(): AssistantMessage {
     const message = this.#assistant;

@@ -51,9 +51,9 @@ export class EventLog implements ReadableLog {
   }
 
   /**
-   * Creates the reader of the client that created the response. It starts at the first event. Chunks that it has not read are kept
-   * even above the size limit, because the first events may already exceed the limit. They are kept only until the reader
-   * leaves; a client that stops reading is disconnected.
+   * Creates the reader of the client that created the response. It starts at the first event. Chunks that it has not read are
+   * kept even above the size limit, because the first events may already exceed the limit. The excess is dropped when the
+   * reader leaves. A client that stops reading is disconnected.
    */
   creatorReader(aborted: AbortSignal): LogReader {
     const reader = this.reader(-1, aborted);
@@ -133,7 +133,7 @@ export class EventLog implements ReadableLog {
 }
 
 /**
- * Throws not_found if the event that follows number `after` is no longer stored. `first` is the number of the first stored event.
+ * Throws not_found if the event that follows number `after` is no longer stored. `first`: number of the first stored event.
  */
 export function checkStart(after: number, first: number): void {
   if (after + 1 >= first) return;
