@@ -46,7 +46,7 @@ export interface Context {
   readonly log: Log;
   /** Like `inference.tokenTexts`, but the result holds no reference to a request, so it may outlive the request. */
   readonly tokenTexts: (model: string) => ShownTokens;
-  /** Budget for the memory of all answers in progress. */
+  /** Memory budget of all responses in progress. */
   readonly answerMemory: AnswerMemory;
   /** Running and stored responses. */
   readonly responses: Responses;

@@ -58,7 +58,7 @@ export function noteModel(request: HttpRequest): void {
   }
 }
 
-/** Records for `namedModel` the model of a body that another thread parsed. */
+/** Records the model of a body that another thread parsed, so that `namedModel` returns it. */
 export function nameModel(request: HttpRequest, model: unknown): void {
   namedModels.set(request, { model });
 }

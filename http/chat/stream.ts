@@ -1,5 +1,5 @@
 // Chat stream: encodes generation events as the server-sent chunks of a chat completion. Its only state is the position in the
-// stream. Hot path, one call per step and stream: constant text is built once and only the generated text is encoded.
+// stream. Hot path (one call per decode step and stream): constant text is built once, so only the generated text is encoded.
 
 import type { FinishReason, GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { LogprobRecords } from "../../engines/logprobs.ts";

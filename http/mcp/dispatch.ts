@@ -1,5 +1,5 @@
-// Dispatch: calls a route of the app inside the process, as if the request had come over a socket. The tool therefore has the
-// validation, limits, metrics and logs of the route.
+// Dispatch: calls a route of the app inside the process, as if the request had come over a socket. A tool call therefore gets
+// the validation, limits, metrics and logs of the route.
 import { ServerError } from "../../runtime/errors.ts";
 import type { App } from "../app.ts";
 import { errorBody, statusOf } from "../errors.ts";

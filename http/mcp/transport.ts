@@ -72,12 +72,12 @@ export class PostTransport extends WebStandardStreamableHTTPServerTransport {
     if (post.waiting.size === 0) this.#end(post);
   }
 
-  /** Closes the stream if a request was cancelled. Without a cancelled request the last response has closed it. */
+  /** Closes the stream if a request was cancelled. If no request was cancelled, the library has already closed the stream. */
   #end({ cancelled }: Post): void {
     for (const id of cancelled) {
       this.closeSSEStream(id);
-      // This response is not delivered, because the stream is closed. It makes the library forget the id, which it would
-      // otherwise keep until the session ends.
+      // This response is not delivered, because the stream is closed. It makes the library forget the id. Without it, the
+      // library would keep the id until the session ends.
       super.send({ jsonrpc: "2.0", id, result: {} }).catch(() => {});
     }
   }

@@ -1,5 +1,5 @@
 // Message stream: encodes generation events as named server-sent events. Its only state is the position in the stream. Hot
-// path, one call per step and stream: constant text is built once per block and only the generated text is encoded.
+// path (one call per decode step and stream): constant text is built once per block, so only the generated text is encoded.
 import type { GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { StreamCodec } from "../sse.ts";

@@ -49,7 +49,7 @@ export function openApiDocument(routes: readonly DescribedRoute[]): ApiDocument 
   );
 }
 
-/** Turns the support notes of a field into an extension, because JSON Schema has no keyword for them. */
+/** Renames `support` to the extension `x-support`, because JSON Schema has no such keyword. */
 function asExtension(schema: object): void {
   if (!("support" in schema)) return;
   Object.assign(schema, { "x-support": schema.support });

@@ -1,4 +1,4 @@
-// Description of GET /api-doc/openapi.json for the API document itself.
+// OpenAPI description of GET /api-doc/openapi.json.
 import { z } from "zod";
 import { jsonAnswer, type Operation } from "../operation.ts";
 

@@ -10,7 +10,7 @@ const CLIENT_SHARE = 1 / 2;
 
 const EMPTY = new Uint8Array(0);
 /**
- * Maximum number of chunks kept separately; more are joined. A client may send one byte per chunk, and each chunk costs about
+ * Number of chunks that are joined into one buffer. A client may send one byte per chunk, and each separate chunk costs about
  * 200 bytes more.
  */
 const LOOSE_CHUNKS = 1024;

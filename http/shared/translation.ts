@@ -28,7 +28,6 @@ export interface BodyTranslator<T extends Translation> {
   pack(translated: T): TaskOutput;
 }
 
-/** Translation of a generation request. */
 export interface AskedTranslation<Facts> extends Translation {
   readonly facts: Facts;
   readonly asked: AskedRequest;

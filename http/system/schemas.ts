@@ -1,4 +1,4 @@
-// JSON schemas of the facts about the machine and of the doctor's findings, for the routes and the command line.
+// JSON schemas of the system information and of the results of `doctor`, for the system routes and the command line.
 import { z } from "zod";
 import type { Diagnosis, EngineReport, SystemInfo } from "../../runtime/host/system.ts";
 

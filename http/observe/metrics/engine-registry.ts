@@ -1,5 +1,5 @@
 // Engine registry: a prom-client registry of engine metrics. prom-client's metric classes do their own counting and cannot be
-// set to existing histogram counts. Therefore these objects implement only the part of a metric that a registry calls.
+// set to existing histogram counts. Therefore this module creates plain objects with the methods that a registry calls.
 import { type Metric, type MetricValueWithName, Registry } from "prom-client";
 import type { EngineMetric, LatencyMetric } from "../../../actors/api/engine-metric.ts";
 

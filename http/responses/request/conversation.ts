@@ -29,7 +29,7 @@ export function conversation(instructions: string | null, items: readonly InputI
         break;
       default:
         if (item.role === "assistant") messages.say(text(item.content));
-        // `developer` is the newer name of `system`; few templates know it.
+        // `developer` is the newer name of `system`. It is replaced, because few chat templates know it.
         else messages.add(item.role === "developer" ? "system" : item.role, text(item.content));
     }
   }

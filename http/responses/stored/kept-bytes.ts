@@ -7,7 +7,7 @@ import { DONE } from "../fold/event-text.ts";
 
 /** An event ends with an empty line, which its data cannot contain. */
 const EVENT_END = Buffer.from("\n\n");
-/** Limits concurrent reads to four, because one turn of the event loop handles all slices that have arrived. */
+/** Limits concurrent reads to four. More slices that arrive at the same time would make a turn of the event loop too long. */
 const gate = new Gate(4);
 
 export function lengthOf(spans: readonly Span[]): number {

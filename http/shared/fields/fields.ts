@@ -1,5 +1,5 @@
 // Request fields that several text protocols share: their schemas, their translation to sampling parameters, and functions that
-// create rejected and ignored fields. The API document is generated from these schemas.
+// define rejected and ignored fields. The API document is generated from these schemas.
 import { z } from "zod";
 import type { Dry, Sampling } from "../../../engines/generation.ts";
 import { expected } from "../../issues.ts";
