@@ -16,12 +16,12 @@ const BACKSLASH = 0x5c;
 const decoder = new TextDecoder("utf-8", { fatal: true });
 const jsonType = /^application\/(?:json|[\w.-]+\+json)$/i;
 const utf8 = /^charset="?utf-?8"?$/i;
-/** Maximum length of a content type; a longer one is rejected unparsed. */
+/** Maximum length of a content type. A longer content type is rejected without parsing. */
 const MAX_TYPE_LENGTH = 200;
 
 /**
- * Maximum number of values in one body. A body may be one text of 50 MB, but 50 MB of `[0,0,…` or `[[[[…` would block this
- * thread for many seconds and fill the heap with values and validation issues.
+ * Maximum number of JSON values in one body. A body may contain a text of 50 MB. But 50 MB of `[0,0,…` or `[[[[…` would block
+ * this thread for many seconds and fill the heap with values and validation issues.
  */
 const MAX_VALUES = 200_000;
 

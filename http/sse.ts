@@ -8,8 +8,8 @@ import { drained, writePiece } from "./server/write-piece.ts";
 
 export interface StreamCodec {
   /**
-   * Returns the text of one batch of events; "" if there is nothing to send yet. Long text comes in pieces, all of which are
-   * consumed before the next batch.
+   * Returns the text of one batch of events; "" if there is nothing to send yet. A long text is returned in pieces. All pieces
+   * are consumed before the next batch.
    */
   encode(events: readonly GenerateEvent[]): string | Iterable<string>;
   /** Returns the text that ends a stream if an error occurs after its start. */
@@ -67,7 +67,7 @@ class SseWriter {
   readonly #limits: StreamLimits;
   readonly #timer: NodeJS.Timeout | undefined;
   #sink: StreamSink | null = null;
-  /** Whether the writer waits for the client or is in the middle of an event. No keep-alive is sent then. */
+  /** Whether the writer waits for the client or is in the middle of an event. If true, no keep-alive is sent. */
   #isBusy = false;
 
   constructor(exchange: Exchange, codec: StreamCodec, limits: StreamLimits) {

@@ -219,7 +219,7 @@ export class ChatStream implements StreamCodec {
 
 function choiceFrame(head: string, index: number): ChoiceFrame {
   const delta = `${head}{"index":${index},"delta":{`;
-  // `join` creates one flat string. A concatenated string would be traversed piece by piece for every chunk.
+  // `join` creates one flat string. V8 would traverse a concatenated string piece by piece for every chunk.
   const before = (field: TextField): string => [delta, `"${field}":`].join("");
   return {
     delta,

@@ -18,7 +18,7 @@ import { type Session, Sessions } from "./sessions.ts";
 export interface McpConfig {
   /** Address that the server listens on. */
   readonly host: string;
-  /** Additional host names, such as that of a proxy; web pages on these hosts may use the server. */
+  /** Additional host names of the server, for example the name of a proxy. Web pages on these hosts may use the server. */
   readonly allowedHosts: readonly string[];
   readonly maxSessions: number;
   readonly sessionIdleMs: number;

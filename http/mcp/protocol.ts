@@ -1,5 +1,5 @@
-// Protocol server: implements the MCP methods and offers the models as tools. It is stateless. Each session has one, and so has
-// each request without a session.
+// Protocol server: implements the MCP methods and offers the models as tools. It is stateless. A new server is created for each
+// session, and for each request without a session.
 import {
   type CallToolResult,
   ProtocolError,

@@ -11,7 +11,7 @@ import {
 } from "@modelcontextprotocol/server";
 import { ServerError } from "../../runtime/errors.ts";
 
-/** State of one POST: its requests that wait for a response, and the cancelled ones. */
+/** Requests of one POST: the ones that wait for a response, and the cancelled requests. */
 interface Post {
   readonly waiting: Set<RequestId>;
   readonly cancelled: RequestId[];

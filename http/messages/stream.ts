@@ -114,7 +114,7 @@ export class MessageStream implements StreamCodec {
     const closed = this.#closeBlock();
     const index = this.#blockCount++;
     this.#open = kind;
-    // `join` creates one flat string. A concatenated string would be traversed piece by piece for every delta.
+    // `join` creates one flat string. V8 would traverse a concatenated string piece by piece for every delta.
     this.#delta = [deltaBefore(index), deltaTypes[kind]].join("");
     const start = `event: content_block_start\ndata: {"type":"content_block_start","index":${index},"content_block":`;
     return `${closed}${start}${block}}\n\n`;

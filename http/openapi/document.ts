@@ -56,7 +56,7 @@ function asExtension(schema: object): void {
   delete schema.support;
 }
 
-/** Assigns an id to each schema without one, so that the schema appears once among the components. */
+/** Assigns an id to each schema that has none, so that the document contains the schema once, in its components. */
 class SchemaNames {
   readonly #named = new Map<z.ZodType, z.ZodType>();
 

@@ -109,8 +109,8 @@ async function answerBackground(
 }
 
 /**
- * Returns a function that runs the action at its first call and then drops the reference to it. Otherwise a background response
- * would keep the exchange in memory, although it outlives the exchange.
+ * Returns a function that runs the action once and then drops its reference to the action. Otherwise a background response
+ * would keep its exchange in memory after the exchange has ended.
  */
 function once(action: () => void): () => void {
   let pending: (() => void) | null = action;

@@ -145,14 +145,15 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     this.interrupt("incomplete");
   }
 
-  /** Stores a background response before it starts, so that it can be retrieved at once. Throws if the store rejects it. */
+  /** Stores a background response before it starts, so that clients can retrieve it. Throws if the store rejects it. */
   async queue(): Promise<void> {
     this.#takeEvents();
     await this.#add();
   }
 
   /**
-   * Applies the latest change to the log and the store and, when the response ends, releases the lease and notifies the owner.
+   * Adds new events to the log and saves the response if necessary. When the response has ended, it releases the lease and
+   * notifies the owner.
    */
   #step(): string | Iterable<string> {
     const isEnd = this.isEnded && !this.#hasEnded;

@@ -135,7 +135,7 @@ export class Responses implements RunOwner {
     const run = this.#running.get(id);
     run?.forget();
     this.#running.delete(id);
-    // Wait for a pending save, which would otherwise reach the store after the deletion.
+    // Wait for a pending save, because it must not reach the store after the deletion.
     await this.saver.settled(id);
     const wasKept = isResponseId(id) && (await this.#options.store.delete(id));
     if (run === undefined && !wasKept) throw unknownResponse(id);

@@ -15,13 +15,13 @@ export interface HttpRequest {
   readonly body: Uint8Array;
   /** Size of the received body. It stays set after `releaseBody`; 0 if the body was not read. */
   readonly bodyBytes: number;
-  /** Remote address of the connection; behind a proxy it is the proxy's address. */
+  /** Remote address of the connection. If the client uses a proxy, this is the proxy's address. */
   readonly address: string;
   /** Fires when the client disconnects before the end of the response. */
   readonly signal: AbortSignal;
   /**
-   * Empties `body` and returns its bytes to the body budget, except `keptBytes` for data derived from the body. These are
-   * returned when the response ends, or when a later call passes a smaller number.
+   * Empties `body` and returns its bytes to the body budget, except `keptBytes` for data derived from the body. The kept bytes
+   * are returned when the response ends, or when a later call passes a smaller number.
    */
   releaseBody(keptBytes?: number): void;
   /** Keeps the body counted in the budget until the returned function is called, even after the request has ended. */

@@ -16,8 +16,8 @@ export function engineRegistry(metrics: readonly EngineMetric[]): Registry {
 }
 
 /**
- * Returns the values of a histogram with cumulative buckets. The labels match those of the request metrics; a stream is always
- * a POST with status 200.
+ * Returns the values of a histogram with cumulative buckets. The labels are the same as in the request metrics. Method and
+ * status are constant, because a stream is always a POST with status 200.
  */
 function histogramValues({ name, bounds, samples }: LatencyMetric): MetricValueWithName<string>[] {
   return samples.flatMap(({ series, model, counts, sumSeconds }) => {

@@ -8,7 +8,7 @@ import type { HeldLogprobs } from "./held-logprobs.ts";
 /** Text that ends a stream, sent after the last event. */
 export const DONE = "data: [DONE]\n\n";
 
-/** Receiver of the events of a response, in order. */
+/** Receives the stream events of a response in order. */
 export interface ResponseEvents {
   /** Whether events are sent to a client. Sent events cannot be revoked. */
   readonly areSent: boolean;
@@ -24,7 +24,7 @@ export interface ResponseEvents {
   delta(head: string, text: string, logprobs?: HeldLogprobs): void;
 }
 
-/** Receiver that discards the events, for responses without a stream. */
+/** Discards the events. Used for responses without a stream. */
 export const noEvents: ResponseEvents = {
   areSent: false,
   event() {},

@@ -61,7 +61,7 @@ interface AssistantMessage {
   reasoning: string;
   content: string | null;
   readonly calls: ToolCall[];
-  /** Whether the content was truncated; the next text then continues it. */
+  /** Whether the content was truncated. If true, the next text is appended to it. */
   isCutOff: boolean;
 }
 

@@ -7,7 +7,7 @@ import { Gate } from "../../../runtime/queues/gate.ts";
 import type { Log } from "../../observe/log.ts";
 import { type AnswerLease, AnswerMemory } from "../../shared/answer/answer-memory.ts";
 
-/** Milliseconds before a failed save is retried. A failed store process or thread has restarted by then. */
+/** Milliseconds before a failed save is retried: enough time for a failed store thread or process to restart. */
 const RETRY_MS = 1000;
 /** Maximum number of long responses that are saved at the same time. */
 const LONG_SAVES = 2;
@@ -21,7 +21,7 @@ const MAX_WAITING_BYTES = 512 * 2 ** 20;
 export interface SavedResponse {
   readonly id: string;
   readonly client: string;
-  /** Whether the response is long. Only LONG_SAVES long responses are saved at once, because each is copied. */
+  /** Whether the response is long. Concurrent saves of long responses are limited, because each save makes a copy. */
   readonly isLong: boolean;
   /** Estimated bytes held until the response is saved. */
   readonly heldBytes: number;

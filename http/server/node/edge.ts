@@ -63,7 +63,7 @@ const connectionCount = new ConnectionCount(fullAtFiles());
 class Connection {
   /** Whether the connection is closing: nothing more is read, and its last response is in progress. */
   isRefused = false;
-  /** Replies in progress; more than one if the client pipelines requests. */
+  /** Replies in progress. There are several if the client pipelines requests. */
   readonly replies = new Set<NodeReply>();
 
   constructor(socket: Socket) {

@@ -2,7 +2,7 @@
 // counts logprobs and embeddings until the response is sent, and the earlier conversation of a response until it is parsed.
 import { ServerError } from "../../../runtime/errors.ts";
 
-/** Maximum bytes of all responses in progress; one client may use half of it. */
+/** Maximum bytes that all responses in progress may use. One client may use half of them. */
 export const MAX_ANSWER_BYTES = 256 * 2 ** 20;
 
 export class AnswerMemory {
@@ -42,7 +42,7 @@ export class AnswerMemory {
   }
 }
 
-/** Memory that is counted for one response. Freed when every holder has released the lease (reference count). */
+/** Memory counted for one response. It is returned to the limit when every holder has released the lease (reference count). */
 export class AnswerLease {
   readonly #take: (bytes: number) => void;
   #bytes = 0;

@@ -16,7 +16,7 @@ const MAX_MODEL_LENGTH = 4096;
 const MAX_BREAKERS = 64;
 /** Maximum number of biased tokens; limited because every choice of a request has a copy of the biases. */
 const MAX_BIASED_TOKENS = 4096;
-/** Maximum repetition penalty. A larger one overflows a logit to minus infinity, which bans the token. */
+/** Maximum repetition penalty. A larger penalty overflows a logit to minus infinity, which bans the token. */
 const MAX_REPETITION_PENALTY = 100;
 const defaultBreakers = ["\n", ":", '"', "*"];
 
