@@ -79,7 +79,7 @@ function fieldOf(property: Schema, path: string, isRequired: boolean, components
   return { path, types, default: value === undefined ? null : JSON.stringify(value), isRequired, support, description };
 }
 
-/** Describes a rejected or ignored variant under the path of its discriminating field. */
+/** Returns a rejected or ignored variant as a field. Its path is the path of the discriminator, for example `tools[].type`. */
 function refusedVariant(variant: Schema, path: string, components: Components): Field {
   const [name = "", schema = {}] = Object.entries(variant.properties ?? {})[0] ?? [];
   const { description = "", "x-support": support = "refused" } = variant;

@@ -3,7 +3,7 @@
 import { type Metric, type MetricValueWithName, Registry } from "prom-client";
 import type { EngineMetric, LatencyMetric } from "../../../actors/api/engine-metric.ts";
 
-/** Creates a registry that exports these values. */
+/** Creates a registry that exports the engine metrics. */
 export function engineRegistry(metrics: readonly EngineMetric[]): Registry {
   const registry = new Registry();
   for (const metric of metrics) {

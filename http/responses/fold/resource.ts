@@ -128,7 +128,7 @@ export function* responsePieces(head: ResponseHead, state: ResponseState): Gener
   yield* decodedPieces(head.settings);
 }
 
-/** Yields the JSON of a response up to its settings. */
+/** Yields the JSON of a response without its last part, the settings. */
 export function* bodyPieces(head: ResponseHead, state: ResponseState): Generator<string> {
   let held = "";
   for (const piece of jsonPieces(bodyOf(head, state))) {
