@@ -35,7 +35,7 @@ export interface AppOptions {
   /** Storage of responses; default: in memory. */
   readonly storedResponses?: StoredResponses;
   readonly config?: Partial<HttpConfig>;
-  /** Maximum bytes of all answers in progress; default: MAX_ANSWER_BYTES. */
+  /** Maximum memory in bytes for the logprobs and embeddings of all responses in progress; default: MAX_ANSWER_BYTES. */
   readonly maxAnswerBytes?: number;
   readonly system?: SystemInspector;
   /** Observers of inference requests and results, in addition to the access log and the metrics. */
@@ -44,7 +44,7 @@ export interface AppOptions {
 
 export interface App {
   readonly handle: EdgeHandler;
-  /** Rejects new inference with `draining` from now on. Running requests continue, and /health still responds. */
+  /** Rejects new inference requests with the error `draining`. Running requests continue, and /health still responds. */
   drain(): void;
   /** Interrupts all background responses that are running. */
   endBackground(): void;
@@ -137,8 +137,8 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
 }
 
 /**
- * Checks whether a request is not counted in the metrics and, by default, not in the access log: a CORS preflight, a request
- * for an operations route (health, metrics, documents), or a wrong method on a path that has only operations routes.
+ * Returns true if a request is excluded from the metrics and, by default, from the access log. These are CORS preflights,
+ * requests for operations routes (health, metrics, documents), and wrong methods on paths that have only operations routes.
  */
 function isQuiet({ method }: HttpRequest, matched: MatchedPath | undefined): boolean {
   if (method === "OPTIONS") return true;
@@ -153,7 +153,7 @@ function refuseDraining(exchange: Exchange): void {
   exchange.fail(new ServerError("draining", "the server is shutting down; send the request to another one"));
 }
 
-/** Runs a handler, synchronous or asynchronous, then finishes the exchange. */
+/** Runs a handler, which may be asynchronous, and then finishes the exchange. */
 function runHandler(route: Route, exchange: Exchange, context: Context): void {
   const failed = (thrown: unknown): void => {
     exchange.fail(thrown);
@@ -178,7 +178,7 @@ function refuseRoute(exchange: Exchange, methods: ReadonlyMap<string, Route> | u
   }
   const allowed = allow(methods);
   const message = `${path.slice(0, 200)} takes ${allowed.allow}, not ${method.slice(0, 20)}`;
-  // A client of this path expects the error format of the path's protocol.
+  // Clients of a path expect the error format of the path's protocol.
   const [format] = [...methods.values()].flatMap(({ errors }) => errors ?? []);
   exchange.fail(new ServerError("method_not_allowed", message), allowed, format);
 }

@@ -44,9 +44,9 @@ export interface Context {
   readonly lora: LoraAdapters | null;
   readonly config: HttpConfig;
   readonly log: Log;
-  /** Like `inference.tokenTexts`, but the result holds no data of an exchange, so it may outlive the exchange. */
+  /** Like `inference.tokenTexts`, but the result holds no reference to a request, so it may outlive the request. */
   readonly tokenTexts: (model: string) => ShownTokens;
-  /** Budget for the memory of all answers in progress. */
+  /** Memory budget of all responses in progress. */
   readonly answerMemory: AnswerMemory;
   /** Running and stored responses. */
   readonly responses: Responses;

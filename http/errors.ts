@@ -86,10 +86,10 @@ export function errorBody(error: ErrorRecord): string {
   return JSON.stringify({ error: { message, type: typeOf(statusOf(code)), param: param ?? null, code } });
 }
 
-/** The error format of a protocol. */
+/** Error format of one protocol. */
 export interface ErrorFormat {
   statusOf(code: ErrorCode): number;
-  /** Returns the name of an error code in this protocol; absent if the names are the same. */
+  /** Returns the name of an error code in this protocol. Absent if the protocol uses the codes as names. */
   nameOf?(code: ErrorCode): string;
   /** Builds the body of a failed response. */
   body(error: ErrorRecord, requestId: string): string;

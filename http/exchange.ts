@@ -12,7 +12,7 @@ import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "./server/
 export interface ExchangeObserver {
   /** Called when the route of the request is known. Its model is not known yet. */
   began?(exchange: Exchange): void;
-  /** Called when the request has ended, with or without a response. Must not throw. */
+  /** Called when the request has ended, whether or not a response was sent. Must not throw. */
   ended(exchange: Exchange): void;
 }
 
@@ -90,12 +90,11 @@ export class Exchange {
     return this.#sentBytes;
   }
 
-  /** Notifies the observers that the request begins. Call it once the route is known, before the handler runs. */
+  /** Notifies the observers that the request begins. Call it after the route is known and before the handler runs. */
   begin(): void {
     for (const observer of this.#options.observers) observer.began?.(this);
   }
 
-  /** Sets the route. */
   matched(route: DescribedRoute, parameters: PathParameters): void {
     this.route = route;
     this.parameters = parameters;
@@ -120,7 +119,7 @@ export class Exchange {
   /** Sends an error response. An error that is not a ServerError is logged, and the client sees the code `internal`. */
   fail(thrown: unknown, headers: ReplyHeaders = {}, format: ErrorFormat = this.#errors): void {
     this.#errors = format;
-    // The client has disconnected, which is also the most likely cause of the error.
+    // No response can be sent, because the client has disconnected. The disconnect is also the most likely cause of the error.
     if (this.request.signal.aborted) return;
     const error = thrown instanceof ServerError ? toErrorRecord(thrown) : this.unexpected(thrown);
     this.errorCode = error.code;

@@ -1,4 +1,4 @@
-// Issues: turns the validator's issues about a body into one ServerError. Error messages that a schema defines are kept.
+// Issues: converts validation issues of a request body to one ServerError. Error messages that a schema defines are kept.
 import type { z } from "zod";
 import { type ErrorCode, ServerError } from "../runtime/errors.ts";
 import { suggestion } from "../runtime/nearest.ts";
@@ -16,7 +16,7 @@ const typeNames: Readonly<Record<string, string>> = {
   record: "an object",
 };
 
-/** A short description of a value for an error message. */
+/** Returns a short description of a value for an error message. */
 function picture(value: unknown): string {
   if (value === undefined) return "nothing";
   if (typeof value === "string") return JSON.stringify(clip(value));
@@ -25,7 +25,7 @@ function picture(value: unknown): string {
   return String(value);
 }
 
-/** Shortens names and values that the client sent, so that an error does not return megabytes. */
+/** Shortens a name or value that the client sent, so that an error message is never megabytes long. */
 function clip(text: string): string {
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }
@@ -44,7 +44,7 @@ export function expectedVariant(what: string, field: string, values: readonly st
   };
 }
 
-/** Returns the error message of all other issues: what was expected and what was received. */
+/** Returns the error message of an issue whose schema defines none: what was expected and what was received. */
 export function expectation(issue: RawIssue): string | undefined {
   switch (issue.code) {
     case "invalid_type":
@@ -63,7 +63,8 @@ export function expectation(issue: RawIssue): string | undefined {
 }
 
 /**
- * Builds the error of an invalid body from its first issue. If that issue is a union, the issue with the longest path is used.
+ * Builds the error of an invalid body from its first issue. If that issue is about a union, the issue with the longest path
+ * among the union's branches is used.
  */
 export function describeIssue(issues: readonly Issue[], knownFields: readonly string[]): ServerError {
   const { path, issue } = deepest({ path: [], issue: issues[0] as Issue });
@@ -87,7 +88,7 @@ function deepest(from: { path: readonly PropertyKey[]; issue: Issue }): Located 
   if (from.issue.code !== "invalid_union") return here;
   let best: Located = here;
   for (const branch of from.issue.errors) {
-    // The value does not have the type of this branch, so the issues of the branch are meaningless.
+    // The value has a different type than this branch, so the branch's issues are meaningless.
     if (branch.some((issue) => issue.code === "invalid_type" && issue.path.length === 0)) continue;
     for (const inner of branch) {
       const found = deepest({ path: here.path, issue: inner });

@@ -16,12 +16,12 @@ const BACKSLASH = 0x5c;
 const decoder = new TextDecoder("utf-8", { fatal: true });
 const jsonType = /^application\/(?:json|[\w.-]+\+json)$/i;
 const utf8 = /^charset="?utf-?8"?$/i;
-/** Maximum length of a content type; a longer one is rejected unparsed. */
+/** Maximum length of a content type. A longer content type is rejected without parsing. */
 const MAX_TYPE_LENGTH = 200;
 
 /**
- * Maximum number of values in one body. A body may be one text of 50 MB, but 50 MB of `[0,0,…` or `[[[[…` would block this
- * thread for many seconds and fill the heap with values and validation issues.
+ * Maximum number of JSON values in one body. A body may contain a text of 50 MB. But 50 MB of `[0,0,…` or `[[[[…` would block
+ * this thread for many seconds and fill the heap with values and validation issues.
  */
 const MAX_VALUES = 200_000;
 
@@ -30,14 +30,14 @@ const MAX_VALUES = 200_000;
  */
 export const MAX_BODY_READ_HERE = 64 * 1024;
 
-/** Maximum bytes of a small body. A longer body counts against the body budget until its request is answered. */
+/** Maximum bytes of a small body. A longer body counts against the body budget until the response ends. */
 const SMALL_BODY_BYTES = 256 * 1024;
 
 /** Fields that may name a model. */
 type ModelField = "model" | "model_id";
 type NamedModels = Readonly<Partial<Record<ModelField, unknown>>>;
 
-/** Models that JSON bodies name, by request. */
+/** Fields that name a model in the JSON body of each request. */
 const namedModels = new WeakMap<HttpRequest, NamedModels>();
 
 /**
@@ -48,7 +48,7 @@ export function namedModel(request: HttpRequest, field: ModelField = "model"): {
   return named === undefined ? null : { name: named[field] };
 }
 
-/** Records the model of a short body for `namedModel`, in case the request is rejected before its body is parsed. */
+/** Records the model of a short body for `namedModel`. Used for requests that are rejected before their body is parsed. */
 export function noteModel(request: HttpRequest): void {
   if (request.body.byteLength > MAX_BODY_READ_HERE) return;
   try {
@@ -58,7 +58,7 @@ export function noteModel(request: HttpRequest): void {
   }
 }
 
-/** Records for `namedModel` the model of a body that another thread parsed. */
+/** Records the model of a body that another thread parsed, so that `namedModel` returns it. */
 export function nameModel(request: HttpRequest, model: unknown): void {
   namedModels.set(request, { model });
 }
@@ -116,7 +116,7 @@ export function parseJson(body: Uint8Array): unknown {
   }
 }
 
-/** Upper bound of the number of values, from the commas and opening brackets. Stops counting above the limit. */
+/** Returns an upper bound of the number of values by counting commas and opening brackets. Stops above the limit. */
 function valueCount(body: Uint8Array): number {
   let count = 1;
   for (let i = 0; i < body.length && count <= MAX_VALUES; i++) {

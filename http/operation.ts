@@ -1,5 +1,5 @@
-// Operation: describes a route in the API document, with its request, responses and errors. Every protocol folder describes its
-// routes; routes.ts collects the descriptions.
+// Operation: description of a route in the API document: its request, responses and errors. Every protocol folder describes its
+// own routes; routes.ts collects the descriptions.
 import type { z } from "zod";
 import type { ErrorCode } from "../runtime/errors.ts";
 
@@ -27,7 +27,7 @@ export interface Operation {
   readonly body?: z.ZodType;
   /** Successful responses by status. */
   readonly answers: Readonly<Record<number, readonly Content[]>>;
-  /** Name of the setting with the port, if the route is served on a separate port. */
+  /** Name of the setting that contains the port, if the route is served on a separate port. */
   readonly portSetting?: string;
   /** Errors in addition to those that every route of this kind has. */
   readonly errors: readonly ErrorCode[];

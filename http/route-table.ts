@@ -40,7 +40,7 @@ export class RouteTable {
 
   /**
    * Returns the methods and parameters of a path; undefined if the path is not served. A literal path takes precedence over a
-   * pattern, but only for the literal path's methods, because its last segment may also be a parameter of the pattern.
+   * pattern. For methods that the literal path lacks, the pattern applies, because the path may match both.
    */
   match(path: string, method: string): MatchedPath | undefined {
     const methods = this.#literal.get(path);
@@ -72,7 +72,7 @@ function parametersOf(pattern: readonly string[], segments: readonly string[]): 
   return parameters;
 }
 
-/** Decodes a path segment. A segment with an invalid encoding is returned unchanged. */
+/** Percent-decodes a path segment. A segment with an invalid encoding is returned unchanged. */
 function decoded(segment: string): string {
   try {
     return decodeURIComponent(segment);

@@ -5,20 +5,20 @@ import type { Operation } from "./operation.ts";
 /** Path parameters by name, for example `response_id` of `/v1/responses/{response_id}`. */
 export type PathParameters = Readonly<Record<string, string>>;
 
-/** A route as the API document describes it. */
+/** Description of a route, without its handler. The API document is generated from it. */
 export interface DescribedRoute {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
   /** Path; a segment in braces is a parameter: `/v1/responses/{response_id}`. */
   readonly path: string;
   /** Kind of route. Operations routes are served while the server drains, and are not in the access log by default. */
   readonly kind: "operations" | "inference" | "resource";
-  /** The resource was created by a model, so its requests are in the request log and in the traces, like inference. */
+  /** Set if a model generated the resource. The route's requests are then logged and traced like inference requests. */
   readonly isInferred?: true;
   /** Error format; default: commonErrors. */
   readonly errors?: ErrorFormat;
   /** Setting that enables the route. If the setting is off, the route responds with 404. */
   readonly setting?: "allowLoraUpdates";
-  /** Field that names the model, used for the metrics. Inference requests always use `model` in the body. */
+  /** Field that names the model, for the label of the metrics. Inference routes do not set it; they use `model` in the body. */
   readonly modelName?: ModelName;
   readonly operation: Operation;
 }

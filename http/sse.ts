@@ -8,8 +8,8 @@ import { drained, writePiece } from "./server/write-piece.ts";
 
 export interface StreamCodec {
   /**
-   * Returns the text of one batch of events; "" if there is nothing to send yet. Long text comes in pieces, all of which are
-   * consumed before the next batch.
+   * Returns the text of one batch of events; "" if there is nothing to send yet. A long text is returned in pieces. All pieces
+   * are consumed before the next batch.
    */
   encode(events: readonly GenerateEvent[]): string | Iterable<string>;
   /** Returns the text that ends a stream if an error occurs after its start. */
@@ -26,8 +26,8 @@ export interface StreamLimits {
 }
 
 /**
- * Sends a stream. Nothing is sent before the first event, so a request that the engine rejects still gets the status of its
- * error, which is thrown. After `keepAliveMs` without an event the stream begins with a comment line.
+ * Sends a stream. Nothing is sent before the first event, so that an error of the engine can be thrown and gets its own HTTP
+ * status. If no event comes within `keepAliveMs`, the stream begins with a comment line.
  */
 export async function streamEvents(
   exchange: Exchange,
@@ -67,7 +67,7 @@ class SseWriter {
   readonly #limits: StreamLimits;
   readonly #timer: NodeJS.Timeout | undefined;
   #sink: StreamSink | null = null;
-  /** Whether the writer waits for the client or is in the middle of an event. */
+  /** Whether the writer waits for the client or is in the middle of an event. If true, no keep-alive is sent. */
   #isBusy = false;
 
   constructor(exchange: Exchange, codec: StreamCodec, limits: StreamLimits) {
@@ -104,7 +104,7 @@ class SseWriter {
     this.#timer?.refresh();
   }
 
-  /** Writes pieces as fast as the client reads. An error disconnects the client, because an event may be half written. */
+  /** Writes pieces as fast as the client reads. On an error it disconnects the client, because an event may be half written. */
   async writePieces(pieces: Iterable<string>): Promise<void> {
     const { signal } = this.#exchange.request;
     const sink = this.begin();

@@ -32,7 +32,7 @@ export function contradiction(
 function chatMessage(message: WireMessage): ChatMessage {
   const { name } = message;
   return {
-    // `developer` is the newer name of `system`; few templates know it.
+    // `developer` is the newer name of `system`. It is replaced, because few chat templates know it.
     role: message.role === "developer" ? "system" : message.role,
     content: text(message.content),
     ...(typeof name === "string" ? { name } : {}),

@@ -56,7 +56,7 @@ const assistantContent = z.union([z.string(), z.array(assistantPart)], contentEr
 const name = z.string().max(MAX_NAME_LENGTH).nullish();
 const callId = z.string().min(1).max(MAX_CALL_ID_LENGTH);
 
-// Clients return messages of earlier responses, including fields that their libraries have added.
+// Clients send back messages of earlier responses, with fields that their libraries have added. These fields are ignored.
 const added = ignored(z.unknown(), "a field that client libraries add");
 
 const functionCall = z.strictObject({

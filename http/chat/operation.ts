@@ -1,4 +1,4 @@
-// API document of POST /v1/chat/completions.
+// OpenAPI description of POST /v1/chat/completions.
 import { z } from "zod";
 import { commonErrors } from "../errors.ts";
 import { modelErrors, type Operation, streamContent } from "../operation.ts";

@@ -1,5 +1,5 @@
 // Chat stream: encodes generation events as the server-sent chunks of a chat completion. Its only state is the position in the
-// stream. Hot path, one call per step and stream: constant text is built once and only the generated text is encoded.
+// stream. Hot path (one call per decode step and stream): constant text is built once, so only the generated text is encoded.
 
 import type { FinishReason, GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { LogprobRecords } from "../../engines/logprobs.ts";
@@ -28,7 +28,7 @@ type TextField = "content" | "reasoning_content" | "refusal";
 /** Constant text of the chunks of one choice. */
 interface ChoiceFrame {
   readonly delta: string;
-  /** `delta`, extended to where the text of each field begins. */
+  /** Constant text before the value of each field: `delta` followed by the field's name. */
   readonly before: Readonly<Record<TextField, string>>;
   hasRole: boolean;
 }
@@ -87,7 +87,7 @@ export class ChatStream implements StreamCodec {
     }
   }
 
-  /** Encodes an event. Returns "" if the event has no output, or if its output waits for the next event. */
+  /** Encodes an event. Returns "" if the event has no output, or if its output is sent with a later event. */
   #chunk(event: GenerateEvent): string {
     switch (event.type) {
       case "begin":
@@ -124,7 +124,7 @@ export class ChatStream implements StreamCodec {
     return this.#tokens;
   }
 
-  /** Builds the constant text. Called when the adapter is known, before the first chunk. */
+  /** Builds the constant text. Call it before the first chunk, once the adapter is known. */
   #frame(choiceCount: number, adapterGeneration: string | null): void {
     const { id, created, model } = this.#completion;
     const fields = JSON.stringify({
@@ -219,7 +219,7 @@ export class ChatStream implements StreamCodec {
 
 function choiceFrame(head: string, index: number): ChoiceFrame {
   const delta = `${head}{"index":${index},"delta":{`;
-  // `join` creates one flat string. A concatenated string would be traversed piece by piece for every chunk.
+  // `join` creates one flat string. V8 would traverse a concatenated string piece by piece for every chunk.
   const before = (field: TextField): string => [delta, `"${field}":`].join("");
   return {
     delta,

@@ -1,4 +1,4 @@
-// Body translator of POST /v1/chat/completions.
+// Translates the body of POST /v1/chat/completions to a generation request.
 import { askedTranslator } from "../shared/translation.ts";
 import { askedRequest, chatRequestSchema } from "./request.ts";
 

@@ -21,7 +21,7 @@ export class LegacyLogprobs {
   readonly #prefix: string;
   readonly #prompt: LogprobList;
   readonly #texts: ShownTokens | null;
-  /** Offset of the first token, see #offsets; computed once for all choices. */
+  /** Offset of the first token in the text, computed once for all choices by #offsets. */
   #start: number | null = null;
 
   /** `prefix`: the echoed prompt before the text of each choice. */
@@ -78,7 +78,7 @@ function* logprobs(places: Iterable<TokenPlace>): Generator<string> {
   for (const { floats, at, isFirst } of places) yield isFirst ? "null" : String(wireLogprob(floats[at + 1] as number));
 }
 
-/** Yields, for each token, the alternatives and the chosen token as an object that maps each token to its logprob. */
+/** Yields one object per token. It maps the chosen token and its alternatives to their logprobs. */
 function* alternatives(places: Iterable<TokenPlace>, texts: ShownTokens): Generator<string> {
   for (const { floats, at, isFirst } of places) {
     // Pairs of token and logprob.
@@ -101,7 +101,7 @@ function promptLength(prompt: LogprobList, texts: ShownTokens): number {
 }
 
 // Counts the code points that start in a token. Offsets count code points, and a token may hold only part of a code point.
-// Every byte that is not a UTF-8 continuation byte starts one.
+// Every byte that is not a UTF-8 continuation byte starts a code point.
 function characterStarts(bytes: Uint8Array): number {
   let count = 0;
   for (const byte of bytes) if ((byte & 0xc0) !== 0x80) count++;

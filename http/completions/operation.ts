@@ -1,4 +1,4 @@
-// API document of POST /v1/completions.
+// OpenAPI description of POST /v1/completions.
 import { jsonAnswer, modelErrors, type Operation } from "../operation.ts";
 import { completionRequestSchema } from "./request.ts";
 import { textCompletionSchema } from "./schemas.ts";

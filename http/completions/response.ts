@@ -42,7 +42,7 @@ function completionChoice(
 ): WireCompletionChoice {
   const texts = [prefix, choice.text];
   return {
-    // Serialising later avoids a copy of a long prefix for each choice.
+    // A long text is serialised lazily. This avoids one copy of the prefix for each choice.
     text: isLong ? writtenLater(() => textFragments(texts)) : texts.join(""),
     index,
     logprobs: logprobs?.of(choice.logprobs) ?? null,

@@ -1,4 +1,4 @@
-// Body translator of POST /v1/completions.
+// Translates the body of POST /v1/completions to a generation request.
 import { askedTranslator } from "../shared/translation.ts";
 import { askedRequest, completionRequestSchema } from "./request.ts";
 
@@ -10,7 +10,7 @@ const translator = askedTranslator(
   (body) => ({
     model: body.model,
     adapter: body.adapter,
-    /** Prefix of each text as JSON in UTF-8, which preserves lone surrogates. */
+    /** Prefix of each text, as a JSON string in UTF-8. The escapes of JSON preserve lone surrogates. */
     prefix: encoder.encode(JSON.stringify(body.echo ? body.prompt : "")),
     wantsLogprobs: typeof body.logprobs === "number",
   }),

@@ -1,4 +1,4 @@
-// API explorer: its operations for the API document.
+// OpenAPI description of the API explorer (GET /docs).
 import { z } from "zod";
 import type { Operation } from "../operation.ts";
 import { assetNames } from "./assets.ts";

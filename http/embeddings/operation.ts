@@ -1,4 +1,4 @@
-// API document of POST /v1/embeddings, and the schema of the response body that response.ts writes.
+// OpenAPI description of POST /v1/embeddings, and the schema of the response body that response.ts writes.
 import { z } from "zod";
 import { jsonAnswer, modelErrors, type Operation } from "../operation.ts";
 import { embeddingRequestSchema } from "./request.ts";

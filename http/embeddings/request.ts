@@ -7,7 +7,7 @@ import { commonFields, notBuiltYet } from "../shared/fields/fields.ts";
 const MAX_INPUTS = 2048;
 
 const text = z.string().min(1);
-// The maximum is not checked in this schema: the text worker checks that the vocabulary has the token.
+// No maximum, because the text worker checks that the token is in the vocabulary.
 const token = z.int().min(0);
 const entry = z.union([token, text, z.array(token).min(1)], {
   error: expected("a text, a token or an array of tokens"),

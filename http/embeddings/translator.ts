@@ -1,4 +1,4 @@
-// Body translator of POST /v1/embeddings.
+// Translates the body of POST /v1/embeddings to an embedding request.
 import { validate } from "../json.ts";
 import { ignoredFields } from "../shared/ignored.ts";
 import type { BodyTranslator, Translation } from "../shared/translation.ts";

@@ -1,4 +1,4 @@
-// API document of the health check, its alias and the readiness check.
+// OpenAPI description of the health check, its alias and the readiness check.
 import type { Operation } from "../operation.ts";
 
 const TEXT = "text/plain; charset=utf-8";

@@ -4,7 +4,7 @@ import type { ModelOutcome } from "../../actors/api/model-management.ts";
 import type { RouteHandler } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
 
-/** Retry-After in seconds: the time that a failed part needs to restart. */
+/** Retry-After in seconds: the time that a failed thread or process needs to restart. */
 const RETRY_AFTER_SECONDS = 2;
 
 export const health: RouteHandler = (exchange, { inference }) => {
@@ -20,8 +20,8 @@ export const ready: RouteHandler = (exchange, { inference, models }) => {
 };
 
 /**
- * Reasons why a request to a model would fail. A model that was unloaded without an error gives none: the next request loads
- * it.
+ * Returns the reasons why a request to a model would fail. A model that was unloaded without an error gives no reason, because
+ * the next request loads it.
  */
 function hindrances({ id, status, error }: ModelOutcome): readonly string[] {
   if (status === "reloading") return [`model "${id}" is being loaded`];

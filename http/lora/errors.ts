@@ -1,4 +1,4 @@
-// Error format of the LoRA routes: the common error body, with two additional types and some different names.
+// Error format of the LoRA routes: the common error body, but with only two values of `type` and some other error codes.
 import { z } from "zod";
 import { type ErrorCode, type ErrorRecord, errorCodes } from "../../runtime/errors.ts";
 import { statusOf as commonStatusOf, type ErrorFormat } from "../errors.ts";
@@ -41,10 +41,10 @@ function format(names: OwnNames, statuses: OwnStatuses): ErrorFormat {
   return { statusOf, nameOf, body, schema };
 }
 
-/** Error format of the routes with a body. */
+/** Error format of the routes that load and unload adapters. */
 export const loraErrors = format(ownNames, ownStatuses);
 
-/** Error format of the route with a query. */
+/** Error format of the route that lists adapters. An invalid query is the error `invalid_query`. */
 export const loraListErrors = format(
   { ...ownNames, invalid_value: INVALID_QUERY },
   { ...ownStatuses, invalid_value: 400 },

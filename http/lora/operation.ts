@@ -1,4 +1,4 @@
-// API document of the routes that load, list and unload LoRA adapters.
+// OpenAPI description of the routes that load, list and unload LoRA adapters.
 import { jsonAnswer, type Operation } from "../operation.ts";
 import { listAdaptersQuery, loadAdapterSchema, unloadAdapterSchema } from "./request.ts";
 import { loraAdapterListSchema, loraAdapterSchema } from "./response.ts";

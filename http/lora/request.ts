@@ -61,7 +61,7 @@ export const listAdaptersQuery = z.strictObject({
     .meta({ description: 'Id of the model; "default" is the default model.', default: "default" }),
 });
 
-/** Translates a load request. Throws on an invalid alias or path, or if the two policies contradict each other. */
+/** Translates a load request. Throws on an invalid alias or path, or if `replace` and `expectedGeneration` conflict. */
 export function toLoadRequest(body: z.output<typeof loadAdapterSchema>, modelId: string): LoadAdapterRequest {
   const replace = body.load_inplace ?? body.replace ?? false;
   const expectedGeneration = body.expected_generation ?? null;

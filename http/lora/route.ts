@@ -8,7 +8,7 @@ import { readJson } from "../json.ts";
 import { loadAdapterSchema, readListQuery, toLoadRequest, toUnloadRequest, unloadAdapterSchema } from "./request.ts";
 import { wireAdapter, wireListing } from "./response.ts";
 
-// Not tied to the request's abort signal, so that loading continues if the client disconnects.
+// The request's abort signal is not used, so that loading continues if the client disconnects.
 export const loadAdapter: RouteHandler = async (exchange, context) => {
   const body = readJson(exchange.request, loadAdapterSchema, context.log);
   const request = toLoadRequest(body, modelOf(exchange, context.inference, body.model));

@@ -7,7 +7,7 @@ import { drained } from "../server/write-piece.ts";
 import { isResponse } from "./messages.ts";
 
 const EVENT_STREAM = "text/event-stream";
-/** Accept header passed to the library, which requires both types. A client that accepts neither receives JSON. */
+/** Accept header passed to the library, which requires both types. A client that does not accept a stream receives JSON. */
 const BOTH = `application/json, ${EVENT_STREAM}`;
 
 const sentHeaders = /^(?:last-event-id|mcp-[a-z0-9-]+)$/;
@@ -17,7 +17,7 @@ const exposed = { "access-control-expose-headers": "x-request-id, mcp-session-id
 /** Converts a request without its body. */
 export function webRequest({ method, headers, signal }: HttpRequest): Request {
   const taken = [...headers].filter(([name]) => sentHeaders.test(name));
-  // The library checks the content type of a POST. The body has been parsed already, whatever its content type.
+  // The library accepts a POST only with this content type, but the body has already been checked and parsed.
   const kinds: [string, string][] =
     method === "POST"
       ? [

@@ -1,11 +1,11 @@
-// Dispatch: calls a route of the app inside the process, as if the request had come over a socket. The tool therefore has the
-// validation, limits, metrics and logs of the route.
+// Dispatch: calls a route of the app inside the process, as if the request had come over a socket. A tool call therefore gets
+// the validation, limits, metrics and logs of the route.
 import { ServerError } from "../../runtime/errors.ts";
 import type { App } from "../app.ts";
 import { errorBody, statusOf } from "../errors.ts";
 import type { HttpReply, HttpRequest, StreamSink } from "../server/edge.ts";
 
-/** Maximum characters of a collected response. Several copies of it exist while it becomes the result of a tool call. */
+/** Maximum characters of a collected response; limited because its conversion to a tool result makes several copies. */
 const MAX_BODY_LENGTH = 8 * 2 ** 20;
 
 /** Headers of the caller that are forwarded: its identity and its trace. */
@@ -78,7 +78,7 @@ function innerRequest({ path, body, caller, requestId }: InnerRequest, signal: A
   };
 }
 
-/** Creates the reply that receives the response. `wholeBody` holds the collected pieces of a streamed response. */
+/** Creates the reply object that receives the response. `wholeBody` returns the collected text of a streamed response. */
 function innerReply(
   onPiece: (text: string) => void,
   wholeBody: () => string,
@@ -111,7 +111,7 @@ const tooLong: InnerReply = {
   }),
 };
 
-/** Collector of the pieces of a streamed body. */
+/** Collects the pieces of a streamed body. */
 class WholeBody {
   readonly #onTooLong: () => void;
   #pieces: string[] = [];

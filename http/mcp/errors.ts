@@ -1,4 +1,4 @@
-// JSON-RPC errors: the format of errors that belong to no message, because the body could not be read or is rejected.
+// JSON-RPC errors without a message id: the format for bodies that could not be read or are rejected.
 import { z } from "zod";
 import type { ErrorCode } from "../../runtime/errors.ts";
 import { commonErrors, type ErrorFormat } from "../errors.ts";

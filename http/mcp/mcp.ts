@@ -1,5 +1,5 @@
-// MCP server: checks the requests on its port and passes each to its session, or handles it without a session. Created by cli/
-// in addition to the app, whose routes the tools call; it has a separate port.
+// MCP server: listens on a separate port, checks each request, and passes it to its session or handles it without a session.
+// Its tools call routes of the app. Created by cli/.
 import { ServerError } from "../../runtime/errors.ts";
 import { Exchange, type ExchangeOptions } from "../exchange.ts";
 import { readJsonValue } from "../json.ts";
@@ -18,7 +18,7 @@ import { type Session, Sessions } from "./sessions.ts";
 export interface McpConfig {
   /** Address that the server listens on. */
   readonly host: string;
-  /** Additional host names, such as that of a proxy; web pages on these hosts may use the server. */
+  /** Additional host names of the server, for example the name of a proxy. Web pages on these hosts may use the server. */
   readonly allowedHosts: readonly string[];
   readonly maxSessions: number;
   readonly sessionIdleMs: number;
@@ -39,7 +39,7 @@ const allow = { allow: "GET, POST, DELETE, OPTIONS" };
 const preflightHeaders = {
   ...allow,
   "access-control-allow-methods": "GET, POST, DELETE",
-  // All headers are allowed, because each revision of the protocol adds some. The origin has been checked before.
+  // All headers are allowed, because each revision of the protocol adds some. The origin has already been checked.
   "access-control-allow-headers": "*, Authorization",
 };
 
@@ -80,12 +80,11 @@ export class Mcp {
       .finally(() => exchange.finish());
   };
 
-  /** Closes the streams on which clients only listen. */
+  /** Closes the streams that clients opened only to listen for notifications. */
   drain(): void {
     this.#sessions.stopListening();
   }
 
-  /** Closes all sessions. */
   async close(): Promise<void> {
     await this.#sessionless.close();
     await this.#sessions.close();

@@ -1,4 +1,4 @@
-// Message checks: reads the facts that the server needs from JSON-RPC messages before the MCP library parses them.
+// Message checks: inspects JSON-RPC messages before the MCP library parses them.
 import { isInitializeRequest, isJSONRPCRequest } from "@modelcontextprotocol/server";
 import { ServerError } from "../../runtime/errors.ts";
 

@@ -1,4 +1,4 @@
-// API document of POST /mcp.
+// OpenAPI description of POST /mcp.
 import { z } from "zod";
 import type { Operation } from "../operation.ts";
 

@@ -1,5 +1,5 @@
-// Protocol server: implements the MCP methods and offers the models as tools. It is stateless. One is created for each session,
-// and one for each request without a session.
+// Protocol server: implements the MCP methods and offers the models as tools. It is stateless. A new server is created for each
+// session, and for each request without a session.
 import {
   type CallToolResult,
   ProtocolError,
@@ -17,7 +17,7 @@ const INSTRUCTIONS =
   "`model` selects a model; without it the default model answers.";
 
 /**
- * Limits on tool arguments. They are above what the schema of any tool accepts, because the tool's route has stricter limits.
+ * Limits on tool arguments. They may be generous, because the route that a tool calls has stricter limits.
  */
 const argumentBounds = { depth: 128, values: 200_000 };
 const TOO_DEEP = tooLarge("arguments", argumentBounds);
@@ -51,7 +51,7 @@ function modelServer(version: string, tools: ToolBox, exchangeOf: ExchangeFinder
       arguments: given as Arguments,
       caller: exchange.request,
       requestId: exchange.id,
-      // The result cannot be sent to a client that has disconnected.
+      // The call also ends when the client disconnects, because its result can no longer be sent.
       signal: AbortSignal.any([mcpReq.signal, exchange.request.signal]),
       onProgress: progress(context),
     });
@@ -60,13 +60,13 @@ function modelServer(version: string, tools: ToolBox, exchangeOf: ExchangeFinder
   return server;
 }
 
-/** null if the caller has not asked for progress. */
+/** Returns the progress callback of a tool call; null if the caller has not asked for progress. */
 function progress({ mcpReq }: ServerContext): OnProgress | null {
   const progressToken = mcpReq._meta?.progressToken;
   if (progressToken === undefined) return null;
   return (characters, message) => {
     const params = { progressToken, progress: characters, message };
-    // The signal tells when the caller has disconnected.
+    // Failures are ignored here. If the caller has disconnected, the signal aborts the tool call.
     mcpReq.notify({ method: "notifications/progress", params }).catch(() => {});
   };
 }

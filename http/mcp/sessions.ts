@@ -1,5 +1,5 @@
 // Sessions of the protocol's 2025 revisions. `initialize` begins a session; DELETE or a long idle time ends it. The number of
-// sessions is limited. At the limit, the client with the most sessions loses its least recently used one.
+// sessions is limited. At the limit, the least recently used session of the client with the most sessions is closed.
 import { randomUUID } from "node:crypto";
 import type { Server } from "@modelcontextprotocol/server";
 import { ServerError } from "../../runtime/errors.ts";
@@ -21,7 +21,7 @@ export class Session {
   readonly #transport: PostTransport;
   readonly #server: Server;
   readonly #idleTimer: NodeJS.Timeout;
-  /** Requests whose response is not complete, including the open stream of a listening client. */
+  /** Number of requests whose response is not complete, including the open stream of a listening client. */
   #heldCount = 0;
 
   constructor(
@@ -47,7 +47,7 @@ export class Session {
     return this.#server.connect(this.#transport);
   }
 
-  /** Returns the response to a request. Hold the session until it is sent. Throws like PostTransport.answer. */
+  /** Returns the response to a request. Call `hold` first, and `release` after the response is sent. Throws invalid_value. */
   fetch(request: Request, parsedBody: unknown): Promise<Response> {
     return this.#transport.answer(request, parsedBody);
   }
@@ -86,7 +86,7 @@ export class Sessions {
     this.#options = options;
   }
 
-  /** Returns a session. Throws `not_found` for an unknown id; the client then begins a new session. */
+  /** Returns a session. Throws `not_found` for an unknown id, which tells the client to begin a new session. */
   find(id: string): Session {
     const session = this.#open.get(id);
     if (session === undefined) throw new ServerError("not_found", "Session not found; begin a new one by initialize");
@@ -96,7 +96,7 @@ export class Sessions {
   }
 
   /**
-   * Opens a session that `client` then initializes. Throws `queue_full` if the limit is reached and all sessions are in use.
+   * Opens a session, which `client` must initialize. Throws `queue_full` if the limit is reached and all sessions are in use.
    */
   async open(client: string): Promise<Session> {
     if (this.#open.size >= this.#options.maxSessions) this.#makeRoom();
@@ -106,7 +106,7 @@ export class Sessions {
     return session;
   }
 
-  /** Closes the streams on which clients only listen, so that idle clients keep no connection open. */
+  /** Closes the streams that clients opened only to listen, so that idle clients keep no connection open. */
   stopListening(): void {
     for (const session of this.#open.values()) session.stopListening();
   }

@@ -11,7 +11,7 @@ import { dispatch, type InnerReply, type InnerRequest } from "./dispatch.ts";
 
 export type Arguments = Readonly<Record<string, unknown>>;
 
-/** Tool call: arguments and caller. */
+/** Arguments and caller of a tool call. */
 export interface Call extends Omit<InnerRequest, "path" | "body" | "onPiece"> {
   readonly arguments: Arguments;
   readonly onProgress: OnProgress | null;
@@ -59,7 +59,6 @@ export interface ToolBoxOptions {
   readonly inference: Inference;
 }
 
-/** The tools of the models. */
 export class ToolBox {
   readonly #app: App;
   readonly #inference: Inference;
@@ -99,8 +98,8 @@ function inputSchema(path: string): Tool["inputSchema"] {
 }
 
 /**
- * Returns the input schema of chat. The permission "ask" is removed, because the question would be sent in a stream that the
- * caller does not see.
+ * Returns the input schema of the chat tool. The permission "ask" is removed, because the server would ask for approval in the
+ * stream of the chat route, which the caller does not see.
  */
 function chatInput(): Tool["inputSchema"] {
   const schema = inputSchema(CHAT_PATH);

@@ -11,7 +11,7 @@ import {
 } from "@modelcontextprotocol/server";
 import { ServerError } from "../../runtime/errors.ts";
 
-/** State of one POST: its requests that wait for a response, and the cancelled ones. */
+/** Requests of one POST: the ones that wait for a response, and the cancelled requests. */
 interface Post {
   readonly waiting: Set<RequestId>;
   readonly cancelled: RequestId[];
@@ -72,12 +72,12 @@ export class PostTransport extends WebStandardStreamableHTTPServerTransport {
     if (post.waiting.size === 0) this.#end(post);
   }
 
-  /** Closes the stream if a request was cancelled. Without a cancelled request the last response has closed it. */
+  /** Closes the stream if a request was cancelled. If no request was cancelled, the library has already closed the stream. */
   #end({ cancelled }: Post): void {
     for (const id of cancelled) {
       this.closeSSEStream(id);
-      // This response is not delivered, because the stream is closed. It makes the library forget the id, which it would
-      // otherwise keep until the session ends.
+      // This response is not delivered, because the stream is closed. It makes the library forget the id. Without it, the
+      // library would keep the id until the session ends.
       super.send({ jsonrpc: "2.0", id, result: {} }).catch(() => {});
     }
   }

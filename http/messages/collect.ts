@@ -66,7 +66,7 @@ class Blocks {
   }
 
   say(text: string): void {
-    if (text === "") return; // an event with logprobs only
+    if (text === "") return; // the event has only logprobs
     const last = this.content.at(-1);
     if (last?.type === "text") last.text += text;
     else this.content.push({ type: "text", text });

@@ -13,7 +13,7 @@ const errorTypes = [
   "overloaded_error",
 ] as const;
 
-/** Field name used by the shared code, and the name of the same field in this protocol. */
+/** Field name in the code that all protocols share, and the name of the same field in this protocol. */
 const OUR_BUDGET = "reasoning_budget";
 const THEIR_BUDGET = "thinking.budget_tokens";
 

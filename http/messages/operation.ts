@@ -1,4 +1,4 @@
-// API document of the messages routes.
+// OpenAPI description of the messages routes.
 import { z } from "zod";
 import { jsonAnswer, modelErrors, type Operation, streamContent } from "../operation.ts";
 import { messagesErrors } from "./errors.ts";

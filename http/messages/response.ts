@@ -141,6 +141,6 @@ const stopReasons = {
   stop: "end_turn",
   length: "max_tokens",
   tool_calls: "tool_use",
-  // A client that receives this did not cancel the request, so the model's turn is over.
+  // A client that cancels receives no response. For other clients, a cancelled generation looks like a normal end.
   cancelled: "end_turn",
 } as const satisfies Record<FinishReason, Stop["stop_reason"]>;

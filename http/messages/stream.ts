@@ -1,5 +1,5 @@
 // Message stream: encodes generation events as named server-sent events. Its only state is the position in the stream. Hot
-// path, one call per step and stream: constant text is built once per block and only the generated text is encoded.
+// path (one call per decode step and stream): constant text is built once per block, so only the generated text is encoded.
 import type { GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { StreamCodec } from "../sse.ts";
@@ -40,7 +40,10 @@ export class MessageStream implements StreamCodec {
     return this.#isEnded;
   }
 
-  /** Text that keeps an idle connection open. Events may not precede message_start, so a comment line is sent before it. */
+  /**
+   * Text that keeps an idle connection open: a ping event. Before message_start it is a comment line, because message_start
+   * must be the first event.
+   */
   get keepAlive(): string {
     return this.#hasBegun ? PING : ": keep-alive\n\n";
   }
@@ -102,7 +105,7 @@ export class MessageStream implements StreamCodec {
   }
 
   #piece(kind: "thinking" | "text", text: string): string {
-    if (text === "") return ""; // an event with logprobs only
+    if (text === "") return ""; // the event has only logprobs
     const opened = this.#open === kind ? "" : this.#openBlock(kind, emptyBlocks[kind]);
     return opened + this.#delta + JSON.stringify(text) + DELTA_END;
   }
@@ -111,7 +114,7 @@ export class MessageStream implements StreamCodec {
     const closed = this.#closeBlock();
     const index = this.#blockCount++;
     this.#open = kind;
-    // `join` creates one flat string. A concatenated string would be traversed piece by piece for every delta.
+    // `join` creates one flat string. V8 would traverse a concatenated string piece by piece for every delta.
     this.#delta = [deltaBefore(index), deltaTypes[kind]].join("");
     const start = `event: content_block_start\ndata: {"type":"content_block_start","index":${index},"content_block":`;
     return `${closed}${start}${block}}\n\n`;

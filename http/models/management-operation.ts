@@ -1,4 +1,4 @@
-// API document of the routes that load and unload models, and the schemas of their requests and responses.
+// OpenAPI description of the routes that load and unload models, and the schemas of their requests and responses.
 import { z } from "zod";
 import { commonErrors, type ErrorFormat } from "../errors.ts";
 import { jsonAnswer, type Operation } from "../operation.ts";
@@ -24,8 +24,8 @@ export const managedModelSchema = z
 export type WireManagedModel = z.output<typeof managedModelSchema>;
 
 /**
- * Error format of the management routes. Errors of loading or unloading a model have the same shape as successes; all other
- * errors have the common error body.
+ * Error format of the management routes. Errors of loading or unloading a model have the same shape as successful responses.
+ * All other errors have the common error body.
  */
 export const managementErrors: ErrorFormat = {
   ...commonErrors,

@@ -1,4 +1,4 @@
-// API document of the model list and of a single model, and the schema of a model entry.
+// OpenAPI description of the model list and of a single model, and the schema of a model entry.
 import { z } from "zod";
 import { jsonAnswer, type Operation } from "../operation.ts";
 

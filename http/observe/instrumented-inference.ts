@@ -1,5 +1,5 @@
-// Instrumented inference: records the outcome of a generation in its exchange by observing the events on their way to the
-// protocol code, so no protocol has to report it. The app creates one per request around its Inference.
+// Instrumented inference: wraps Inference for one request. It observes the events of a generation and records the outcome in
+// the exchange, so the protocol code does not have to report it. Created by the app.
 
 import type { BodyToTranslate } from "../../actors/api/body-translators.ts";
 import type { EngineMetric } from "../../actors/api/engine-metric.ts";

@@ -8,7 +8,7 @@ import type { Exchange, ExchangeObserver } from "../exchange.ts";
 import { namedModel } from "../json.ts";
 import type { Log } from "./log.ts";
 
-/** Maximum bytes logged of one body; the bytes beyond it are only counted. */
+/** Maximum bytes logged of one body. Further bytes are only counted. */
 export const maxLoggedBytes = 4 * 2 ** 20;
 /** Maximum bytes kept of all bodies in progress, requests and responses together. */
 const maxHeldBytes = 256 * 2 ** 20;
@@ -55,7 +55,7 @@ export class RequestLog implements ExchangeObserver {
     return Uint8Array.from(body.subarray(0, Math.min(maxLoggedBytes, Math.max(maxHeldBytes - this.#heldBytes, 0))));
   }
 
-  /** Keeps a piece of a response, either completely or not at all. */
+  /** Keeps a piece of a response body if all of it is within the limits, else only counts its bytes. */
   #keep(copy: ExchangeCopy, body: string | Uint8Array): void {
     const bytes = Buffer.byteLength(body);
     const fits = copy.bytes + bytes <= maxLoggedBytes && this.#heldBytes + bytes <= maxHeldBytes;

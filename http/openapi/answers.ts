@@ -16,7 +16,7 @@ const ofBodies: readonly ErrorCode[] = [
 ];
 const ofQueries: readonly ErrorCode[] = ["invalid_value"];
 const ofInference: readonly ErrorCode[] = ["draining"];
-/** Errors that do not depend on the operation; listed under `default` for each. */
+/** Errors that any request may get; listed under `default` in every operation. */
 const ofOtherRequests: readonly ErrorCode[] = [
   "method_not_allowed",
   "body_too_large",
@@ -36,7 +36,7 @@ export const headerComponents: Record<string, oas31.HeaderObject> = {
 };
 
 const requestIdHeader = { $ref: "#/components/headers/RequestId" };
-/** Header of responses that tell the client to retry later. */
+/** Retry-After header, for responses that tell the client to retry later. */
 export const retryAfterHeader = { "retry-after": { $ref: "#/components/headers/RetryAfter" } };
 
 /** Returns the headers that every response of a route has. */

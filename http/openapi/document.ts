@@ -49,14 +49,14 @@ export function openApiDocument(routes: readonly DescribedRoute[]): ApiDocument 
   );
 }
 
-/** Turns the support notes of a field into an extension, because JSON Schema has no keyword for them. */
+/** Renames `support` to the extension `x-support`, because JSON Schema has no such keyword. */
 function asExtension(schema: object): void {
   if (!("support" in schema)) return;
   Object.assign(schema, { "x-support": schema.support });
   delete schema.support;
 }
 
-/** Assigns an id to each schema without one, so that the schema appears once among the components. */
+/** Assigns an id to each schema that has none, so that the document contains the schema once, in its components. */
 class SchemaNames {
   readonly #named = new Map<z.ZodType, z.ZodType>();
 
@@ -89,7 +89,7 @@ function operationObject(route: DescribedRoute, names: SchemaNames): ZodOpenApiO
   };
 }
 
-/** Describes the server address. Host and port are variables, because they depend on the server's settings. */
+/** Describes the server address. Host and port are variables in it, because they depend on the server's settings. */
 function serverOf(portSetting: string): oas31.ServerObject {
   return {
     url: `http://{host}:{${portSetting}}`,

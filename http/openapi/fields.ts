@@ -38,7 +38,7 @@ export interface Schema {
 /** Maximum nesting of objects and arrays; limited because a schema may contain itself. */
 const MAX_DEPTH = 6;
 
-/** Returns the fields of a body. A field that several variants of an object share is listed once. */
+/** Returns the fields of a body. A field that occurs in several variants of an object is listed once. */
 export function fieldsOf(document: ApiDocument, schema: Schema): readonly Field[] {
   const fields = new Map<string, Field>();
   const components = (document.components?.schemas ?? {}) as Readonly<Record<string, Schema>>;
@@ -79,7 +79,7 @@ function fieldOf(property: Schema, path: string, isRequired: boolean, components
   return { path, types, default: value === undefined ? null : JSON.stringify(value), isRequired, support, description };
 }
 
-/** Describes a rejected or ignored variant under the path of its discriminating field. */
+/** Returns a rejected or ignored variant as a field. Its path is the path of the discriminator, for example `tools[].type`. */
 function refusedVariant(variant: Schema, path: string, components: Components): Field {
   const [name = "", schema = {}] = Object.entries(variant.properties ?? {})[0] ?? [];
   const { description = "", "x-support": support = "refused" } = variant;

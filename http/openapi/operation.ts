@@ -1,4 +1,4 @@
-// API document of the API document's own route.
+// OpenAPI description of GET /api-doc/openapi.json.
 import { z } from "zod";
 import { jsonAnswer, type Operation } from "../operation.ts";
 

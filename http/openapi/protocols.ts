@@ -9,7 +9,7 @@ import { type ApiDocument, openApiDocument } from "./document.ts";
 import { type Field, fieldsOf, type Schema } from "./fields.ts";
 import { missingFields, SharedFields } from "./shared-fields.ts";
 
-/** Maximum number of types and literals listed for one field. */
+/** Maximum number of types and literal values listed for one field. */
 const MAX_TYPES = 8;
 
 const introduction = `# Protocols
@@ -147,8 +147,8 @@ function errors(routes: readonly DescribedRoute[], common: readonly ErrorCode[])
 }
 
 /**
- * Describes how a format writes an error code; null if it does so like the common error body. Example: `invalid_json` is 400
- * `malformed_json`.
+ * Describes the status and name that a protocol uses for an error code, for example "`invalid_json` is 400 `malformed_json`".
+ * Returns null if the common error body uses the same.
  */
 function difference(format: ErrorFormat, name: ErrorCode): string | null {
   const shown = format.nameOf?.(name) ?? name;

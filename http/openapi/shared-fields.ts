@@ -1,4 +1,4 @@
-// Shared fields: fields that several endpoints describe in the same words. docs/protocols.md lists them once.
+// Shared fields: fields that have the same description in several endpoints. docs/protocols.md lists them once.
 import type { Field } from "./fields.ts";
 
 type Fields = readonly Field[];

@@ -50,7 +50,7 @@ export const createResponse: RouteHandler = async (exchange, context) => {
   }
 };
 
-/** Responds to a client that waits. A disconnect ends the generation. */
+/** Generates a response while the client waits. If the client disconnects, the generation ends. */
 async function answerWaiting(
   exchange: Exchange,
   { inference, config, responses }: Context,
@@ -109,8 +109,8 @@ async function answerBackground(
 }
 
 /**
- * Returns a function that runs the action at its first call and then drops it. A background response outlives its exchange and
- * would otherwise keep it in memory.
+ * Returns a function that runs the action once and then drops its reference to the action. Otherwise a background response
+ * would keep its exchange in memory after the exchange has ended.
  */
 function once(action: () => void): () => void {
   let pending: (() => void) | null = action;

@@ -1,4 +1,4 @@
-// API document of the responses routes.
+// OpenAPI description of the responses routes.
 import { z } from "zod";
 import { jsonAnswer, modelErrors, type Operation, streamContent } from "../operation.ts";
 import { deletedSchema, inputItemListSchema, responseEventSchema, responseSchema } from "./fold/resource-schema.ts";

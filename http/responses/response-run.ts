@@ -1,5 +1,5 @@
-// Response run: one response in progress, with its fold, its events, and its writes to the store. Created by responses.ts.
-// Driven by the loop that sends a client's stream, or in the background by Responses.pump.
+// Response run: one response in progress, with its output, its stream events, and its writes to the store. `encode` is called
+// by the loop that responds to the client or, in the background, by Responses.pump. Created by responses.ts.
 import {
   type ItemTexts,
   maxStoredBytes,
@@ -34,7 +34,7 @@ const deletedError: ErrorRecord = { code: "cancelled", message: "the response wa
 
 export interface ResponsePlan {
   readonly head: ResponseHead;
-  /** Digest that identifies the client, see clientOf. */
+  /** Digest that identifies the client; computed by clientOf. */
   readonly client: string;
   readonly previousId: string | null;
   /** Input items of the request. */
@@ -49,7 +49,7 @@ export interface ResponsePlan {
 
 export interface RunOwner {
   readonly saver: ResponseSaver;
-  /** Called when the run has ended and its last write is in progress. */
+  /** Called when the run has ended, while its last write to the store is in progress. */
   ended(run: ResponseRun): void;
 }
 
@@ -63,7 +63,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   readonly #text: EventText | null;
   readonly #fold: ResponseFold;
   readonly #stop = new AbortController();
-  /** Whether the store accepted the response while it was running; null: not tried. */
+  /** Whether the store accepted the response while it was running; null: the response was not sent to the store. */
   #wasAdded: Promise<boolean> | null = null;
   #hasEnded = false;
   #isForgotten = false;
@@ -131,28 +131,29 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     this.#stop.abort();
   }
 
-  /** Handles deletion of the response: stops the generation and stores nothing more. */
+  /** Called when the response is deleted. Stops the generation and stores nothing more. */
   forget(): void {
     this.#isForgotten = true;
     if (this.isBackground) this.interrupt("cancelled");
     else this.#stop.abort();
   }
 
-  /** Handles a client that has disconnected. A response whose id no client has seen is not stored. */
+  /** Called when the client has disconnected. A response whose id no client has seen is not stored. */
   abandon(): void {
     if (this.isEnded) return;
     if (this.#wasAdded === null) this.#isForgotten = true;
     this.interrupt("incomplete");
   }
 
-  /** Stores a background response before it starts, so that it can be retrieved at once. Throws if the store rejects it. */
+  /** Stores a background response before it starts, so that clients can retrieve it. Throws if the store rejects it. */
   async queue(): Promise<void> {
     this.#takeEvents();
     await this.#add();
   }
 
   /**
-   * Applies the latest change to the log and the store and, when the response ends, releases the lease and notifies the owner.
+   * Adds new events to the log and saves the response if necessary. When the response has ended, it releases the lease and
+   * notifies the owner.
    */
   #step(): string | Iterable<string> {
     const isEnd = this.isEnded && !this.#hasEnded;
@@ -172,7 +173,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return text;
   }
 
-  /** Returns the text of the events since the last call, followed by `end`. Also appends the events to the log. */
+  /** Returns the text of the events added since the last call, followed by `end`. Appends the events to the log. */
   #takeEvents(end = ""): string | Iterable<string> {
     if (this.#text === null) return "";
     const chunks = this.#text.take();
@@ -209,7 +210,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   }
 
   /**
-   * Yields versions of the final state to store, from the complete one to smaller ones. Each is built only when it is needed.
+   * Yields versions of the final state to store. The first is complete, the next ones are smaller. Each is built when needed.
    */
   *ends(): Iterable<Promise<ResponseUpdate>> {
     const { state } = this.#fold;

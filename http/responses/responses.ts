@@ -1,5 +1,5 @@
-// Responses: manages running responses and gives access to stored ones. Each response has one owner at a time, so no change is
-// lost. Created by the app; used by the routes of this folder.
+// Responses: manages running responses and reads stored responses. While a response runs, only its ResponseRun changes it, so
+// no change is lost. Created by the app; used by the routes of this folder.
 import type {
   FoundResponse,
   ItemPage,
@@ -35,7 +35,7 @@ export interface ResponsesOptions {
   readonly maxWaitingBytes?: number;
 }
 
-/** Stored text that has not been read yet. */
+/** Stored text that is read on demand. */
 export interface KeptText {
   readonly bytes: number;
   /** Reads the text. Throws not_found if it is no longer stored. */
@@ -63,7 +63,7 @@ export class Responses implements RunOwner {
     this.saver = new ResponseSaver(store, log, { retryMs: saveRetryMs, maxWaitingBytes });
   }
 
-  /** Begins a response whose client waits and drives its generation. */
+  /** Begins a response. The caller passes the generation events to the returned run. */
   begin(plan: ResponsePlan): ResponseRun {
     const run = new ResponseRun(plan, this);
     // A response that is not stored cannot be retrieved, not even while it runs.
@@ -90,8 +90,8 @@ export class Responses implements RunOwner {
   }
 
   /**
-   * Runs a generation that no client drives. Never rejects. It holds no reference to the request, because the request may be
-   * long.
+   * Processes the generation events of a background response. Never rejects. It holds no reference to the request, because the
+   * request may be long.
    */
   async pump(run: ResponseRun, events: AsyncIterable<readonly GenerateEvent[]>): Promise<void> {
     try {
@@ -121,7 +121,7 @@ export class Responses implements RunOwner {
       const found = await this.#found(id);
       const spans = shownState(found).spans;
       const first = await keptSlice(store, spans, 0);
-      // The response has ended at another server in the meantime, so look it up again.
+      // Another server has stored the response's final state since the lookup, so look it up again.
       if (first === null) continue;
       yield first;
       yield* keptBytes(store, spans, first.byteLength);
@@ -135,7 +135,7 @@ export class Responses implements RunOwner {
     const run = this.#running.get(id);
     run?.forget();
     this.#running.delete(id);
-    // Wait for a pending save, which would otherwise reach the store after the deletion.
+    // Wait for a pending save, because it must not reach the store after the deletion.
     await this.saver.settled(id);
     const wasKept = isResponseId(id) && (await this.#options.store.delete(id));
     if (run === undefined && !wasKept) throw unknownResponse(id);
@@ -159,8 +159,8 @@ export class Responses implements RunOwner {
   }
 
   /**
-   * Returns the events of a background response with a stream, starting after event number `after`. These are the stored
-   * events, or the event log if more events may follow. Throws not_found.
+   * Returns the events with a sequence number above `after` of a streamed background response. The result is the event log if
+   * more events may follow, else the stored events. Throws not_found.
    */
   async events(id: string, after: number): Promise<EventLog | AsyncIterable<Piece>> {
     const run = this.#running.get(id);
@@ -199,7 +199,7 @@ export class Responses implements RunOwner {
   async history(id: string): Promise<readonly ItemTexts[]> {
     if (!isResponseId(id)) throw unknownResponse(id, "previous_response_id");
     await this.saver.settled(id);
-    // Collected before the read, because a response that ends during the read may have been read in its earlier state.
+    // The ids are collected before the read, because the store may return a response as running that ends during the read.
     const generated = new Set([...this.#running.keys(), ...this.saver.pendingIds()]);
     const turns = await this.#options.store.history(id);
     const running = turns.find(
@@ -253,8 +253,8 @@ const unexpected = { code: "internal", message: "internal error; details are in 
 
 /** Returns the state of a stored response as clients see it. */
 function shownState({ runner, status, isBackground, body, interrupted }: FoundResponse): ShownState {
-  // If the response was running in this process, it would be in #running. A response that is assigned to this process is
-  // therefore not running: its final state could not be stored.
+  // A response that runs in this process is in #running, so its stored state is not read. A stored response that is assigned to
+  // this process has therefore ended, but its final state could not be stored.
   const isInterrupted = interrupted !== null && (runner === "nobody" || runner === "here");
   return isInterrupted
     ? { status: "incomplete", isBackground, spans: interrupted }

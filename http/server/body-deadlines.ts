@@ -1,5 +1,5 @@
-// Deadlines of arriving bodies: a body must be complete in time and must not stall. One timer checks all bodies, so a request
-// whose body arrives together with its head needs no timer.
+// Deadlines of request bodies: a body must be complete in time and must not stall. One timer checks all bodies, so a body that
+// arrives together with the request's head costs no timer.
 import { ServerError } from "../../runtime/errors.ts";
 
 /** A body stalls if fewer than LEAST_BYTES bytes arrive within STILL_LIMIT_MS. */
@@ -14,7 +14,7 @@ export type OnLate = (refusal: ServerError) => void;
 export class ArrivingBody {
   readonly startedAt = performance.now();
   readonly onLate: OnLate;
-  /** Time in ms when the last LEAST_BYTES bytes had arrived. */
+  /** Time in ms at which the last LEAST_BYTES bytes were complete. */
   movedAt = this.startedAt;
   #bytesSince = 0;
 

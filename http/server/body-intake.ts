@@ -44,7 +44,7 @@ export abstract class EdgeRequest implements HttpRequest {
     };
   }
 
-  /** Runs the action once nothing holds the body. */
+  /** Runs the action when no caller of `holdBody` holds the body any more. */
   whenLetGo(action: () => void): void {
     if (this.#holds === 0) action();
     else this.#onLetGo = action;
@@ -59,7 +59,7 @@ export abstract class EdgeRequest implements HttpRequest {
 
 /** Reply of an HTTP front end that can close the connection after its response. */
 export interface EdgeReply extends HttpReply {
-  /** Whether to close the connection after the response; nothing more is read from the connection. */
+  /** Whether to close the connection after the response. If true, nothing more is read from the connection. */
   closesConnection: boolean;
 }
 
@@ -75,8 +75,8 @@ export class BodyIntake {
   }
 
   /**
-   * Starts a request whose head has arrived. Returns the Reception of its body. Returns null if no body is read; the handler
-   * has then been called.
+   * Starts a request whose head has arrived. Returns the Reception of its body. Returns null if no body is read. In this case
+   * the handler has already been called.
    */
   begin(request: EdgeRequest, reply: EdgeReply): Reception | null {
     if (!bringsBody(request.headers)) {

@@ -1,5 +1,5 @@
-// Body limits: on one body, on all bodies of one client in memory, and on all bodies in memory. Each HTTP front end passes
-// chunks to a BodyReader. A body over a limit is rejected because of its content-length, or at the first byte over the limit.
+// Body limits: maximum bytes of one body, of all bodies of one client, and of all bodies in memory. A body is rejected if its
+// content-length is above the first limit, or at the first byte above any limit.
 import { ServerError } from "../../runtime/errors.ts";
 
 /** Maximum bytes of one body, from the API contract. */
@@ -10,14 +10,14 @@ const CLIENT_SHARE = 1 / 2;
 
 const EMPTY = new Uint8Array(0);
 /**
- * Maximum number of chunks kept separately; more are joined. A client may send one byte per chunk, and each chunk costs about
+ * Number of chunks that are joined into one buffer. A client may send one byte per chunk, and each separate chunk costs about
  * 200 bytes more.
  */
 const LOOSE_CHUNKS = 1024;
 
 /**
- * Budget of the body bytes that one server holds. A body counts from arrival until it is parsed; a part of a large body may
- * count longer.
+ * Budget of the body bytes that one server holds. A body counts from its arrival until its bytes are released, usually when it
+ * has been parsed.
  */
 export class BodyBudget {
   readonly limitBytes: number;
@@ -31,7 +31,7 @@ export class BodyBudget {
     this.clientLimitBytes = Math.max(Math.floor(limitBytes * CLIENT_SHARE), Math.min(limitBytes, MAX_BODY_BYTES));
   }
 
-  /** Counts bytes for a client; returns an error if they exceed a limit. */
+  /** Counts bytes for a client. Returns an error if they exceed a limit, else null. */
   take(client: string, bytes: number): ServerError | null {
     const ofClient = (this.#usedByClient.get(client) ?? 0) + bytes;
     if (ofClient > this.clientLimitBytes) {

@@ -5,7 +5,7 @@ import { openFileLimit } from "../../runtime/host/open-files.ts";
 /** Files reserved for models, threads, stores and logs. */
 const RESERVED_FILES = 128;
 
-/** Minimum limit of open files: the reserved files, and the same number for connections. */
+/** Minimum open-file limit of the process (ulimit -n): the reserved files, and the same number for connections. */
 export const MIN_OPEN_FILES = 2 * RESERVED_FILES;
 
 /** Number of open files above which connections are rejected. */

@@ -1,5 +1,5 @@
-// Edge (HTTP front end): the interface between sockets and handlers, with requests, replies, bodies in pieces, and the
-// listening server. Implemented by uws/ and node/, and by tests without sockets. It does not interpret paths.
+// Edge (HTTP front end): interface between sockets and request handlers. Implemented by uws/ and node/, and by tests without
+// sockets. An edge does not interpret paths.
 import type { ServerError } from "../../runtime/errors.ts";
 
 export interface HttpRequest {
@@ -15,13 +15,13 @@ export interface HttpRequest {
   readonly body: Uint8Array;
   /** Size of the received body. It stays set after `releaseBody`; 0 if the body was not read. */
   readonly bodyBytes: number;
-  /** Remote address of the connection; behind a proxy it is the proxy's address. */
+  /** Remote address of the connection. If the client uses a proxy, this is the proxy's address. */
   readonly address: string;
   /** Fires when the client disconnects before the end of the response. */
   readonly signal: AbortSignal;
   /**
-   * Returns the bytes to the body budget and empties `body`. `keptBytes` bytes stay counted, for data derived from the body.
-   * They are returned when the response ends, or when a later call passes a smaller number.
+   * Empties `body` and returns its bytes to the body budget, except `keptBytes` for data derived from the body. The kept bytes
+   * are returned when the response ends, or when a later call passes a smaller number.
    */
   releaseBody(keptBytes?: number): void;
   /** Keeps the body counted in the budget until the returned function is called, even after the request has ended. */
@@ -41,7 +41,8 @@ export interface StreamSink {
   /** Writes a piece. Returns false if the client reads too slowly (back pressure); wait for `drained` before the next write. */
   write(piece: string | Uint8Array): boolean;
   /**
-   * Keeps the idle timeout from closing the connection of a slow client. Call it every few seconds while waiting for `drained`.
+   * Restarts the connection's idle timeout. Call it every few seconds while waiting for `drained`, because a slow client's
+   * connection would otherwise be closed.
    */
   keepOpen(): void;
   /** Resolves when writing may continue or the client has disconnected. */
@@ -52,7 +53,7 @@ export interface StreamSink {
 }
 
 /**
- * Handles a request. If `refusal` is set, it is the reason why the body was not read, and the body is empty. Must not throw.
+ * Handles a request. If `refusal` is not null, it is the error to send; the body was not read and is empty. Must not throw.
  */
 export type EdgeHandler = (request: HttpRequest, reply: HttpReply, refusal: ServerError | null) => void;
 

@@ -9,9 +9,9 @@ export const MAX_HEADER_BYTES = 16 * 1024;
 const methodToken = /^[A-Za-z][A-Za-z0-9_-]*$/;
 const digits = /^[0-9]+$/;
 
-/** Returns an error if the end of a request is ambiguous, else null. After an error the caller must close the connection. */
+/** Returns an error if the end of a request is ambiguous, else null. After an error, the caller must close the connection. */
 export function framingFault({ method, headers }: Pick<HttpRequest, "method" | "headers">): ServerError | null {
-  // If a parser mistakes body bytes for a request line, they rarely start with a valid method.
+  // Detects body bytes that are parsed as a request by mistake, because they rarely start with a valid method.
   if (!methodToken.test(method)) return fault("a method of letters", method);
   const host = headers.get("host");
   if (host?.includes(",")) return fault("one host", host);

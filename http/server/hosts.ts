@@ -7,8 +7,8 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { HttpRequest } from "./edge.ts";
 
 /**
- * Host names of a server. Any IP address is accepted, but a name only if it is known, because an attacker can point a domain
- * name at any address.
+ * Host names of a server. A request may use any IP address but only known names, because an attacker can point a domain name
+ * at any address.
  */
 export class KnownHosts {
   readonly #names: ReadonlySet<string>;

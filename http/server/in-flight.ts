@@ -1,5 +1,5 @@
-// Requests in flight: the unanswered requests of a server. Used by both HTTP front ends for a graceful close, which is complete
-// when `close` was called and the last request has ended.
+// Requests in flight: the unanswered requests of a server. Both HTTP front ends use this class for a graceful close, which is
+// complete when the last request has ended.
 
 interface Abortable {
   abort(): void;
@@ -14,7 +14,7 @@ export class InFlight {
     this.#settle = resolve;
   });
 
-  /** Whether `close` was called; a response should then close its connection. */
+  /** Whether `close` was called. If true, a response should close its connection. */
   get isClosing(): boolean {
     return this.#isClosing;
   }

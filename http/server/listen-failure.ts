@@ -23,7 +23,7 @@ function probe(host: string, port: number): Promise<string> {
   return new Promise((resolve) => {
     const socket = createServer();
     socket.once("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
-    // If this succeeds, the port has become free in the meantime. The caller's attempt failed because it was in use.
+    // If listening succeeds here, the port has just become free. The caller's attempt failed because the port was in use.
     socket.listen(port, host, () => socket.close(() => resolve("EADDRINUSE")));
   });
 }

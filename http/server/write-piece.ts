@@ -1,11 +1,11 @@
-// Writer of long responses: writes as fast as the client reads, and lets other work of the thread run between two pieces.
+// Writer of long responses: writes as fast as the client reads, and lets other work on the thread run between two pieces.
 import type { StreamSink } from "./edge.ts";
 
 export type Piece = string | Uint8Array;
 
 /**
- * Interval in ms at which keepOpen is called for a stalled reader. uWS closes a connection that is idle for 8 s, but
- * `readerStallMs` decides how long a reader may stall.
+ * Interval in ms at which keepOpen is called for a stalled reader. Without it, uWS would close the connection after 8 idle
+ * seconds, even if `readerStallMs` is longer.
  */
 const keepOpenMs = 4000;
 
@@ -25,8 +25,8 @@ export async function drained(sink: StreamSink, readerStallMs: number): Promise<
 }
 
 /**
- * Lets one writer continue per turn of the event loop. Without it, a hundred responses that are ready at the same time would
- * all be written in one turn.
+ * Lets one writer continue per turn of the event loop. Otherwise a hundred responses that are ready at the same time would all
+ * be written in one turn.
  */
 class Turns {
   #waiting: (() => void)[] = [];

@@ -1,4 +1,4 @@
-// Body translators that the text workers load, one per inference route; see TranslatorModule.
+// Body translators of all inference routes. The text workers load this module; its interface is TranslatorModule.
 import type { BodyTranslators } from "../../actors/api/body-translators.ts";
 import type { TaskOutput } from "../../runtime/task/task.ts";
 import { chatTranslator } from "../chat/translator.ts";

@@ -10,7 +10,7 @@ interface ChoosingBody {
   readonly adapter?: z.output<typeof adapterField>;
 }
 
-/** Resolves the model, records it in the exchange, and resolves the adapter, if any. Throws model_not_found. */
+/** Resolves the model and the adapter, if any, and records the model in the exchange. Throws model_not_found. */
 export function chosenModel(exchange: Exchange, inference: Inference, body: ChoosingBody): ResolvedModel {
   const { id, adapter: named } = inference.resolveModel(body.model ?? undefined);
   exchange.model = id;

@@ -1,4 +1,4 @@
-// Ignored fields: logs that a request set a field that has no effect, once per field and process. The metadata of the schemas
+// Ignored fields: logs, once per field and process, that a request set a field without effect. The metadata of the schemas
 // marks these fields.
 import { z } from "zod";
 import type { Log } from "../observe/log.ts";
@@ -11,11 +11,11 @@ export interface IgnoredField {
   readonly description: string;
 }
 
-/** Reports the ignored fields that a valid value sets. Built once per schema. */
+/** Calls `found` for each ignored field that a valid value sets. Built once per schema. */
 type Search = (value: unknown, found: (field: IgnoredField) => void) => void;
 
 const searches = new WeakMap<Schema, Search>();
-/** Messages already logged, by logger. They are constants of the schemas, so clients cannot make the set grow. */
+/** Messages already logged, by logger. Messages are constants in the schemas, so clients cannot make the set grow. */
 const toldBy = new WeakMap<Log, Set<string>>();
 
 /** Returns the ignored fields that a body sets. */
@@ -39,8 +39,8 @@ export function tellIgnored(fields: readonly IgnoredField[], log: Log): void {
 }
 
 /**
- * Builds the search for a schema; null if the schema has no ignored fields. `around` lists the enclosing schemas, which ends
- * the recursion if a schema contains itself.
+ * Builds the search function of a schema; null if the schema has no ignored fields. `around` lists the enclosing schemas, so
+ * that the recursion ends if a schema contains itself.
  */
 function searchOf(schema: Schema, path: string, around: readonly Schema[]): Search | null {
   const meta = z.globalRegistry.get(schema);
@@ -80,7 +80,7 @@ function searchOfArray({ element }: z.ZodArray, path: string, inside: readonly S
   };
 }
 
-/** Builds a search that visits only the variant that the value has. */
+/** Builds a search function that checks only the variant of the union that the value has. */
 function searchOfVariants(union: z.ZodDiscriminatedUnion, path: string, inside: readonly Schema[]): Search | null {
   const { discriminator } = union.def;
   const byTag = new Map<unknown, Search>();

@@ -1,4 +1,4 @@
-// Origin of a generation request: model, client and time. Every route that generates reads them from its exchange.
+// Origin of a generation request: its model, adapter, client and time of arrival.
 import type { ResolvedModel } from "../../actors/api/inference.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import type { Exchange } from "../exchange.ts";
@@ -6,7 +6,7 @@ import { clientOf } from "../server/client.ts";
 
 export type Origin = Pick<GenerateRequest, "model" | "adapter" | "client" | "series" | "receivedAt">;
 
-/** Returns the origin. `model`: the resolved model and adapter of the request. */
+/** Returns the origin of a request. `model`: the resolved model and adapter. */
 export function originOf(exchange: Exchange, model: ResolvedModel, isStreamed: boolean): Origin {
   return {
     model: model.id,

@@ -1,5 +1,5 @@
-// Parses the body of an inference request: a short one on this thread, a long one on a text worker, so that no body blocks this
-// thread.
+// Parses the body of an inference request: a short body on this thread, a long body on a text worker, because parsing it would
+// block this thread.
 import type { Context } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
 import { checkContentType, MAX_BODY_READ_HERE, nameModel, readJsonValue } from "../json.ts";
@@ -23,8 +23,8 @@ export async function readRequest<T extends Translation>(
   }
   checkContentType(request);
   const message = { client: clientOf(request), protocol: translator.name, body: ownMemory(body), parameters };
-  // The bytes stay counted in the budget until the request releases them, because first the text worker and then the
-  // translation holds them.
+  // The bytes stay counted in the body budget, because the text worker holds the body and the route later holds its
+  // translation.
   request.releaseBody(body.byteLength);
   const letGo = request.holdBody();
   const translated = (await inference.translate(message, request.signal).finally(letGo)) as T;

@@ -1,6 +1,6 @@
-// Translation: turns a request body into facts for the route and a request for the model. It is a pure function of the body and
-// runs on this thread or on a text worker. The text worker seals the content, so that other threads can pass it on without
-// parsing.
+// Translation: converts a request body to facts for the route and a request for the model. It is a pure function of the body
+// and runs on the main thread or on a text worker. The text worker serialises (seals) the prompt, the grammar and the tools, so
+// that threads can pass them on as bytes.
 import type { z } from "zod";
 import { movedWith, sealContent } from "../../actors/api/sealed-content.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
@@ -12,7 +12,7 @@ import type { Origin } from "./origin.ts";
 /** Request for the model without the fields that come from its exchange. */
 export type AskedRequest = Omit<GenerateRequest, keyof Origin>;
 
-/** Part that all translations have in common. Plain data. */
+/** Part that all translations have in common. Plain data, so that it can be sent to another thread. */
 export interface Translation {
   /** Field `model` of the body. */
   readonly model: string | null | undefined;
@@ -24,11 +24,10 @@ export interface BodyTranslator<T extends Translation> {
   readonly name: string;
   /** Translates a body; `value` is the parsed JSON. Throws a ServerError that names the invalid field. */
   translate(value: unknown, parameters: unknown): T;
-  /** Converts the translation to the output of a text worker task. */
+  /** Converts the translation to the output of a text worker's task. */
   pack(translated: T): TaskOutput;
 }
 
-/** Translation of a generation request. */
 export interface AskedTranslation<Facts> extends Translation {
   readonly facts: Facts;
   readonly asked: AskedRequest;
@@ -55,7 +54,7 @@ export function askedTranslator<Schema extends z.ZodObject, Facts>(
   };
 }
 
-/** Returns the request with its content sealed. */
+/** Returns the request with its prompt, grammar and tools serialised (sealed). */
 export function sealed(asked: AskedRequest): AskedRequest {
   const { prompt, grammar, tools } = asked;
   if (prompt.kind === "sealed") return asked;

@@ -1,4 +1,4 @@
-// API document of the system routes.
+// OpenAPI description of the system routes.
 import { jsonAnswer, type Operation } from "../operation.ts";
 import { diagnosisSchema, systemInfoSchema } from "./schemas.ts";
 

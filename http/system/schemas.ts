@@ -1,4 +1,4 @@
-// JSON schemas of the facts about the machine and of the doctor's findings, for the routes and the command line.
+// JSON schemas of the system information and of the results of `doctor`, for the system routes and the command line.
 import { z } from "zod";
 import type { Diagnosis, EngineReport, SystemInfo } from "../../runtime/host/system.ts";
 
@@ -98,7 +98,7 @@ export function wireSystemInfo({ host, physicalCores, devices, build, hubCache, 
       git_revision: build.gitRevision ?? "unknown",
       cuda: build.cuda,
       metal: build.metal,
-      // Libraries that other builds of the contract's service use. This server uses its own kernels or those of llama.cpp.
+      // Libraries in the API contract that this server does not use. It uses its own kernels or those of llama.cpp.
       ...({
         cudnn: false,
         flash_attn: false,

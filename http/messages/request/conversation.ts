@@ -4,7 +4,7 @@ import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { AssistantContent, ToolResult, UserContent, WireMessage, WireText } from "./content.ts";
 
-/** Prefix of the text of a tool result with `is_error`, because chat templates have no field for it. */
+/** Text before a tool result with `is_error`, because chat templates have no error field. */
 const FAILED = "The tool failed: ";
 
 interface Draft {

@@ -1,5 +1,5 @@
-// Tools and tool choice of a messages request: the schemas and their translation to ToolUse. Tools that run on the vendor's
-// servers are rejected with an error that names them.
+// Tools and tool choice of a messages request: the schemas and their translation to ToolUse. Tools that run on the API
+// vendor's servers are rejected with an error that names them.
 import { z } from "zod";
 import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";

@@ -1,4 +1,4 @@
-// Body translators of POST /v1/messages and POST /v1/messages/count_tokens.
+// Translates the bodies of POST /v1/messages and POST /v1/messages/count_tokens to generation requests.
 import { askedTranslator } from "../../shared/translation.ts";
 import { askedRequest, countRequestSchema, messagesRequestSchema } from "./request.ts";
 

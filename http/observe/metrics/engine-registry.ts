@@ -1,9 +1,9 @@
 // Engine registry: a prom-client registry of engine metrics. prom-client's metric classes do their own counting and cannot be
-// set to existing histogram counts. Therefore these objects implement only the part of a metric that a registry calls.
+// set to existing histogram counts. Therefore this module creates plain objects with the methods that a registry calls.
 import { type Metric, type MetricValueWithName, Registry } from "prom-client";
 import type { EngineMetric, LatencyMetric } from "../../../actors/api/engine-metric.ts";
 
-/** Creates a registry that exports these values. */
+/** Creates a registry that exports the engine metrics. */
 export function engineRegistry(metrics: readonly EngineMetric[]): Registry {
   const registry = new Registry();
   for (const metric of metrics) {
@@ -16,8 +16,8 @@ export function engineRegistry(metrics: readonly EngineMetric[]): Registry {
 }
 
 /**
- * Returns the values of a histogram with cumulative buckets. The labels match those of the request metrics; a stream is always
- * a POST with status 200.
+ * Returns the values of a histogram with cumulative buckets. The labels are the same as in the request metrics. Method and
+ * status are constant, because a stream is always a POST with status 200.
  */
 function histogramValues({ name, bounds, samples }: LatencyMetric): MetricValueWithName<string>[] {
   return samples.flatMap(({ series, model, counts, sumSeconds }) => {

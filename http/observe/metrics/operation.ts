@@ -1,4 +1,4 @@
-// API document of the metrics.
+// OpenAPI description of GET /metrics.
 import type { Operation } from "../../operation.ts";
 
 export const metricsOperation: Operation = {

@@ -80,7 +80,7 @@ export class Tracing implements ExchangeObserver {
     clearTimeout(timer);
   }
 
-  /** Creates one span per stage, whichever thread or process ran the stage. */
+  /** Creates one span for each stage of a generation. The stages may run in different threads or processes. */
   #stages(parent: Context, { startedAt, queuedAt, scheduledAt, firstTokenAt, endedAt }: Timeline): void {
     const stages = [
       ["template+tokenise", startedAt, queuedAt],

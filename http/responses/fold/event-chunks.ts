@@ -6,12 +6,12 @@ import { gathered, PIECE_LENGTH, textPieces } from "../../shared/answer/json-pie
 const EVENT_END = "\n\n";
 
 export interface EventChunk {
-  /** Number of the chunk's first event, and of the event after its last. */
+  /** Sequence numbers of the chunk's first event (`first`) and of the event after the chunk's last event (`next`). */
   readonly first: number;
   readonly next: number;
   /** Length in characters; estimated for a long event. */
   readonly length: number;
-  /** Returns the text of the chunk's events numbered above `after`. */
+  /** Returns the text of the chunk's events with a sequence number above `after`. */
   after(after: number): string | Iterable<string>;
 }
 
@@ -65,8 +65,8 @@ export class LongEvent implements EventChunk {
 }
 
 /**
- * Returns the events of the chunks numbered above `after`, followed by `end`. The result is one string if it is short. If it is
- * long, its pieces are generated while they are sent, so that no reader needs a copy of a long log.
+ * Returns the text of the events with a sequence number above `after`, followed by `end`. A short result is one string. The
+ * pieces of a long result are generated while they are sent, so that no reader needs a copy of a long log.
  */
 export function textOf(chunks: readonly EventChunk[], after = -1, end = ""): string | Iterable<string> {
   let text = "";

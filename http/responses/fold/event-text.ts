@@ -5,10 +5,10 @@ import { jsonLength } from "../../shared/answer/logprobs.ts";
 import { type EventChunk, LongEvent, TextChunk } from "./event-chunks.ts";
 import type { HeldLogprobs } from "./held-logprobs.ts";
 
-/** Text that ends a stream after its last event. */
+/** Text that ends a stream, sent after the last event. */
 export const DONE = "data: [DONE]\n\n";
 
-/** Receiver of the events of a response, in order. */
+/** Receives the stream events of a response in order. */
 export interface ResponseEvents {
   /** Whether events are sent to a client. Sent events cannot be revoked. */
   readonly areSent: boolean;
@@ -19,12 +19,12 @@ export interface ResponseEvents {
   event(type: string, fields: object, length?: number): void;
   /** Adds an event that contains the response as JSON. `length` is the estimated number of characters of a long response. */
   lifecycle(type: string, response: string | (() => Iterable<string>), length: number): void;
-  /** Returns the text with which all deltas of one content part begin; pass it to `delta`. */
+  /** Returns the constant text that begins every delta of one content part. Pass it to `delta` as `head`. */
   deltaHead(type: string, fields: object): string;
   delta(head: string, text: string, logprobs?: HeldLogprobs): void;
 }
 
-/** Receiver that discards the events, for responses without a stream. */
+/** Discards the events. Used for responses without a stream. */
 export const noEvents: ResponseEvents = {
   areSent: false,
   event() {},
@@ -36,7 +36,7 @@ export const noEvents: ResponseEvents = {
 export class EventText implements ResponseEvents {
   readonly areSent = true;
   #nextSequence = 0;
-  /** Chunks before #text; the last of them is a long event. */
+  /** Chunks of the events before #text. The last chunk is a long event. */
   #chunks: EventChunk[] = [];
   /** Number of the first event in #text. */
   #first = 0;

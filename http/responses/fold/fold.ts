@@ -89,7 +89,7 @@ export class ResponseFold {
     return this.length === 0 ? [responseText(this.#head, this.state)] : responsePieces(this.#head, this.state);
   }
 
-  /** Current state. If `length` is 0, its contents may still change, so serialise it at once. */
+  /** Current state. Serialise it at once if `length` is 0, because its contents may still change. */
   get state(): ResponseState {
     return {
       status: this.#status,
@@ -102,7 +102,7 @@ export class ResponseFold {
     };
   }
 
-  /** Adds a generation event. Throws queue_full if the logprobs exceed the memory limit. */
+  /** Adds a generation event to the response. Throws queue_full if the logprobs exceed the memory limit. */
   take(event: GenerateEvent): void {
     if (this.#isEnded) return;
     if (event.type === "error") {
@@ -114,7 +114,7 @@ export class ResponseFold {
     switch (event.type) {
       case "begin":
       case "prompt":
-        break; // the protocol has no field for the rest of these events
+        break; // the protocol has no stream event for these
       case "reasoning":
         this.#reasoning().append(event.text);
         break;
@@ -191,8 +191,8 @@ export class ResponseFold {
   }
 
   /**
-   * Ends an invalid call. The text generated so far is kept: as the arguments if events have announced the call, else as
-   * message text.
+   * Ends an invalid tool call. The text generated so far is kept. It becomes the call's arguments if events have announced the
+   * call, else message text.
    */
   #failCall(text: string): void {
     if (this.#open?.kind !== "call") return;
@@ -206,8 +206,8 @@ export class ResponseFold {
   }
 
   /**
-   * Returns the position of the next item. Its id contains the id of the response, so that a reference to the item can be
-   * resolved.
+   * Returns the position and id of the next item. The item's id contains the response's id, so that a reference to the item can
+   * be resolved.
    */
   #nextPlace(prefix: string): ItemPlace {
     const index = this.#output.length;

@@ -1,5 +1,5 @@
-// Open item: the output item in progress, with one class per kind. Each change updates the item's state and adds the matching
-// event. An item's contents change only here. Called by fold.ts.
+// Open item: the output item in progress, with one class per kind of item. Each change updates the item and adds the matching
+// stream event. Called by fold.ts.
 import { LogprobList } from "../../../engines/logprobs.ts";
 import { jsonLength, wireTokenLogprobs } from "../../shared/answer/logprobs.ts";
 import type { ResponseEvents } from "./event-text.ts";
@@ -131,7 +131,7 @@ export class OpenMessage extends OpenItem<MessageItem> {
   /** Text part in progress; null if there is none. */
   #text: OutputText | null = null;
   #head = "";
-  /** Start of the deltas that have logprobs. */
+  /** Constant text that begins each delta with logprobs. #head begins the other deltas. */
   #headOfLogprobs = "";
   /** Logprobs of the text part in progress. #logprobsLength is the JSON length for all text parts of the message. */
   #logprobs = new LogprobList();

@@ -65,11 +65,11 @@ export interface ResponseHead {
   readonly createdAt: number;
   readonly model: string;
   /**
-   * Settings of the request that the response repeats, as UTF-8. This is the end of the response's JSON text and begins with a
-   * comma.
+   * Settings of the request that the response repeats, as UTF-8. The text begins with a comma and is the last part of the
+   * response's JSON.
    */
   readonly settings: Uint8Array;
-  /** Functions that belong to a namespace, by the name that the model sees. */
+  /** Functions of namespaces. The key is the name that the model sees. */
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
 }
 
@@ -81,7 +81,7 @@ export interface ResponseState {
   readonly incomplete: IncompleteReason | null;
   readonly output: readonly OutputItem[];
   readonly usage: Usage | null;
-  /** Generation of the adapter; null until it is known, and if there is no adapter. */
+  /** Version of the LoRA adapter; null until it is known, and if the request uses no adapter. */
   readonly adapterGeneration: string | null;
 }
 
@@ -128,7 +128,7 @@ export function* responsePieces(head: ResponseHead, state: ResponseState): Gener
   yield* decodedPieces(head.settings);
 }
 
-/** Yields the JSON of a response up to its settings. */
+/** Yields the JSON of a response without its last part, the settings. */
 export function* bodyPieces(head: ResponseHead, state: ResponseState): Generator<string> {
   let held = "";
   for (const piece of jsonPieces(bodyOf(head, state))) {
@@ -155,7 +155,7 @@ function bodyOf(head: ResponseHead, state: ResponseState): object {
   };
 }
 
-/** Returns the state of a response whose server stopped before the response was finished. */
+/** Returns the state of a response that was still in progress when its server stopped. */
 export function interruptedState(state: ResponseState): ResponseState {
   return { ...state, status: "incomplete", incomplete: "interrupted" };
 }
@@ -180,8 +180,8 @@ export function withoutLogprobs(output: readonly OutputItem[]): readonly OutputI
 }
 
 /**
- * Returns the state of a response that cannot be stored completely. It keeps only the response's existence, its settings and
- * the reason.
+ * Returns the state to store for a response that cannot be stored completely. The state has no output, only the reason as an
+ * error.
  */
 export function notKeptState(state: ResponseState, why: keyof typeof notKept): ResponseState {
   return { ...state, status: "failed", completedAt: null, incomplete: null, error: notKept[why], output: [] };

@@ -29,7 +29,7 @@ export function conversation(instructions: string | null, items: readonly InputI
         break;
       default:
         if (item.role === "assistant") messages.say(text(item.content));
-        // `developer` is the newer name of `system`; few templates know it.
+        // `developer` is the newer name of `system`. It is replaced, because few chat templates know it.
         else messages.add(item.role === "developer" ? "system" : item.role, text(item.content));
     }
   }
@@ -61,7 +61,7 @@ interface AssistantMessage {
   reasoning: string;
   content: string | null;
   readonly calls: ToolCall[];
-  /** Whether the content was truncated; the next text then continues it. */
+  /** Whether the content was truncated. If true, the next text is appended to it. */
   isCutOff: boolean;
 }
 
@@ -99,7 +99,7 @@ class MessageList {
     message.isCutOff = false;
   }
 
-  /** Appends text of a truncated call to the current assistant message. */
+  /** Appends the text of a truncated call to the current assistant message, or to a new one if the current one has calls. */
   mumble(text: string): void {
     const message = this.#assistant?.calls.length === 0 ? this.#assistant : this.#begin();
     message.content = (message.content ?? "") + text;
@@ -111,8 +111,8 @@ class MessageList {
   }
 
   /**
-   * Returns the message to which reasoning or text is added. This is the current assistant message if it has neither text nor
-   * calls, or a new one, because reasoning and text precede calls.
+   * Returns the message to which reasoning or text is added. This is a new message if the current assistant message already has
+   * text or calls, because reasoning and text precede calls.
    */
   #unsaid(): AssistantMessage {
     const message = this.#assistant;
@@ -147,7 +147,7 @@ function calledName({ name, namespace }: Extract<InputItem, { readonly type: "fu
 
 function text(content: Content): string {
   if (typeof content === "string") return content;
-  // A refusal is text that a server wrote, not the model, so it is omitted.
+  // A refusal is omitted, because the server wrote it, not the model.
   return content.flatMap((part) => (part.type === "refusal" ? [] : [part.text])).join("\n");
 }
 

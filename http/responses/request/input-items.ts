@@ -40,7 +40,7 @@ const refusedItems = [
 
 const id = z.string().max(MAX_ID_LENGTH).nullish();
 const status = z.enum(["in_progress", "completed", "incomplete"]).nullish();
-// Clients return items of earlier responses, including fields that their libraries have added.
+// Clients send back items of earlier responses, with fields that their libraries have added. These fields are ignored.
 const added = ignored(z.unknown(), "a field that client libraries add");
 const phase = ignored(z.string(), "the prompt does not contain it");
 const caller = ignored(z.unknown(), "only the model calls tools");

@@ -9,9 +9,9 @@ import type { InputItem, NamedItem } from "./input-items.ts";
 import { itemText, joinedItemTexts } from "./item-texts.ts";
 import type { ResponseRequestBody } from "./request.ts";
 
-/** Maximum number of responses that the references of one input may name. */
+/** Maximum number of different responses that the item references of one request may name. */
 const MAX_REFERRED = 256;
-/** Maximum bytes of referenced items: the same as for a body that contains the items themselves. */
+/** Maximum bytes of the referenced items, the same as for a body that contains the items. */
 const MAX_REFERRED_BYTES = MAX_BODY_BYTES;
 
 const prefixes = { message: "msg", function_call: "fc", function_call_output: "fco", reasoning: "rs" } as const;
@@ -106,7 +106,7 @@ function named(item: InputItem, responseId: string, index: number): NamedItem {
     return { ...item, id };
   }
   const { role, content } = item;
-  // String content becomes a list with one part, because responses return content only as a list of parts.
+  // String content becomes a list with one part, because a response always shows content as a list of parts.
   const part = { type: role === "assistant" ? "output_text" : "input_text", text: content } as const;
   const parts = typeof content === "string" ? [{ ...part, text: content }] : content;
   return { ...item, type: "message", id, status: item.status ?? "completed", content: parts };

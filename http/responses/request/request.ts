@@ -30,7 +30,7 @@ const MAX_ID_LENGTH = 256;
 
 const summaries = ["auto", "concise", "detailed"] as const;
 
-/** Accepted values of `include`; only the one for logprobs has an effect. */
+/** Accepted values of `include`. Only the value for logprobs has an effect. */
 const includable = [
   "file_search_call.results",
   "web_search_call.results",

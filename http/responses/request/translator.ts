@@ -1,5 +1,4 @@
-// Body translator of POST /v1/responses: translates a body to the response's settings, the input items, and the request for the
-// model.
+// Translates the body of POST /v1/responses to the response's settings, the input items, and a generation request.
 import type { z } from "zod";
 import { movedWith } from "../../../actors/api/sealed-content.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
@@ -22,7 +21,7 @@ export interface ResponseFacts {
   readonly isStored: boolean;
   readonly isBackground: boolean;
   readonly isStreamed: boolean;
-  /** See ResponseHead.settings. */
+  /** Settings of the request that the response repeats, as JSON text in UTF-8. */
   readonly settings: Uint8Array;
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
 }
@@ -73,7 +72,7 @@ export const responseTranslator: BodyTranslator<ResponseTranslation> = {
   },
 };
 
-/** Joins consecutive items into texts; references stay separate. */
+/** Joins consecutive items into one ItemTexts. References to stored items stay separate. */
 function inTexts(items: readonly (NamedItem | InputReference)[]): readonly (ItemTexts | InputReference)[] {
   const parts: (ItemTexts | InputReference)[] = [];
   let own: NamedItem[] = [];

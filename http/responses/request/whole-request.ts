@@ -17,7 +17,7 @@ import type { InputItem } from "./input-items.ts";
 import { joinedTexts, parsedItems } from "./item-texts.ts";
 import type { ResponseTranslation } from "./translator.ts";
 
-/** Name of the text worker task `goOn`. */
+/** Name under which text workers run the task `goOn`. */
 export const goOnName = "conversation";
 
 type Content = Pick<AskedRequest, "prompt" | "grammar" | "tools">;
@@ -29,8 +29,8 @@ interface WholeRequest {
 }
 
 /**
- * Completes a request with its stored items. `lease` counts their bytes. Throws not_found, conflict, invalid_value or
- * queue_full.
+ * Completes a request with its stored items. `lease` counts the bytes of the items. Throws not_found, conflict, invalid_value
+ * or queue_full.
  */
 export async function wholeRequest(
   exchange: Exchange,
@@ -55,7 +55,7 @@ export async function wholeRequest(
   return { asked: { ...asked, prompt: whole, grammar: null, tools: null }, input };
 }
 
-/** Text worker task: adds these items to a request's content as its conversation, and seals the content. */
+/** Task of a text worker: adds the items to the prompt as its conversation, and serialises (seals) the content. */
 export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
   const { prompt, grammar, tools } = parameters as Content;
   const opened = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };

@@ -1,5 +1,5 @@
-// Event log: the events of a background response as text, for readers that connect and disconnect. Its size is limited: of a
-// very long stream it keeps only the end and the events that its creator has not read yet.
+// Event log: the events of a background response as text, for clients that connect and disconnect. Its size is limited, so it
+// drops the oldest events. Events that the client that created the response has not read yet are kept.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
 import type { EventChunk } from "../fold/event-chunks.ts";
@@ -17,10 +17,10 @@ export class EventLog implements ReadableLog {
   #droppedCount = 0;
   #length = 0;
   #isClosed = false;
-  /** Reader of the client that created the response. Chunks that it has not read are not dropped. */
+  /** Reader of the client that created the response. Chunks that this reader has not read are not dropped. */
   #creator: LogReader | null = null;
 
-  /** `lease`: lease on the memory of long events; null: none. */
+  /** `maxLength`: maximum characters of the log. `lease`: counts the memory of long events; null: not counted. */
   constructor(maxLength: number = MAX_LENGTH, lease: AnswerLease | null = null) {
     this.#maxLength = maxLength;
     this.#lease = lease;
@@ -39,7 +39,7 @@ export class EventLog implements ReadableLog {
     this.#wake();
   }
 
-  /** Returns the chunks to store. */
+  /** Returns the newest chunks that are within the size limit, for the store. */
   kept(): readonly EventChunk[] {
     return this.#chunks.slice(this.#droppable(this.#chunks.length));
   }
@@ -51,9 +51,9 @@ export class EventLog implements ReadableLog {
   }
 
   /**
-   * Creates the reader of the client that created the response; it starts at the first event. Chunks that it has not read are
-   * kept until it leaves, because the first events may already exceed the limit. They are not kept forever, because a client
-   * that stops reading is disconnected.
+   * Creates the reader of the client that created the response. It starts at the first event. Chunks that it has not read are
+   * kept even above the size limit, because the first events may already exceed the limit. The excess is dropped when the
+   * reader leaves. A client that stops reading is disconnected.
    */
   creatorReader(aborted: AbortSignal): LogReader {
     const reader = this.reader(-1, aborted);
@@ -118,8 +118,8 @@ export class EventLog implements ReadableLog {
   }
 
   /**
-   * Number of chunks to drop so that the rest is within the size limit, at most `limit`. The last chunk is never dropped,
-   * however long it is.
+   * Returns the number of chunks to drop, at most `limit`, so that the rest is within the size limit. The last chunk is never
+   * dropped.
    */
   #droppable(limit: number): number {
     let count = 0;
@@ -133,8 +133,7 @@ export class EventLog implements ReadableLog {
 }
 
 /**
- * Throws not_found if the first event after number `after` is no longer stored. `first` is the number of the first stored
- * event.
+ * Throws not_found if the event that follows number `after` is no longer stored. `first`: number of the first stored event.
  */
 export function checkStart(after: number, first: number): void {
   if (after + 1 >= first) return;

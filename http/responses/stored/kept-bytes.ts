@@ -7,7 +7,7 @@ import { DONE } from "../fold/event-text.ts";
 
 /** An event ends with an empty line, which its data cannot contain. */
 const EVENT_END = Buffer.from("\n\n");
-/** At most four slices are read at once, because one turn of the event loop handles all slices that have arrived. */
+/** Limits concurrent reads to four. More slices that arrive at the same time would make a turn of the event loop too long. */
 const gate = new Gate(4);
 
 export function lengthOf(spans: readonly Span[]): number {
@@ -37,13 +37,13 @@ export async function allKeptBytes(store: StoredResponses, spans: readonly Span[
   return joinBytes(slices);
 }
 
-/** Yields the stored events without the first `count`, then the text that ends the stream. */
+/** Yields the stored events after the first `count` events, then the text that ends the stream. */
 export async function* eventsAfter(
   slices: AsyncIterable<Uint8Array>,
   count: number,
 ): AsyncGenerator<Uint8Array | string> {
   let skipped = 0;
-  /** Last byte of the previous slice, because the two bytes that end an event may be split between slices. */
+  /** Last byte of the previous slice. It is kept because the two bytes that end an event may be in two slices. */
   let held: Uint8Array = new Uint8Array(0);
   for await (const slice of slices) {
     const bytes = skipped < count ? joinBytes([held, slice]) : slice;

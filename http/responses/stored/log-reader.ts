@@ -1,12 +1,12 @@
-// Log reader: reads an event log and passes the events to the loop that sends streams. An empty batch tells the loop that the
-// log has more events. Created by event-log.ts.
+// Log reader: reads an event log for the loop that sends streams (sse.ts). An empty batch tells the loop to call `encode` for
+// new events. Created by event-log.ts.
 import type { ErrorRecord } from "../../../runtime/errors.ts";
 import type { StreamCodec } from "../../sse.ts";
 import { type EventChunk, textOf } from "../fold/event-chunks.ts";
 import { DONE } from "../fold/event-text.ts";
 import { wireError } from "../fold/resource.ts";
 
-/** Part of the event log that readers use. */
+/** Interface of the event log for its readers. */
 export interface ReadableLog {
   /** Number of the first chunk that is still kept. */
   readonly firstChunk: number;
@@ -90,7 +90,7 @@ export class LogReader implements StreamCodec {
   }
 }
 
-/** Wake-up signal for one waiter. A ring without a waiter wakes the next waiter at once. */
+/** Wake-up signal for one waiter. If it rings while nothing waits, the next wait returns at once. */
 class Bell {
   #hasRung = false;
   #wake: (() => void) | null = null;

@@ -1,5 +1,5 @@
-// Response saver: writes responses to the store. Tracks the writes in progress. Handles a store that rejects a response, does
-// not respond, or has evicted the response. Used by responses.ts.
+// Response saver: writes responses to the store and tracks the writes in progress. Handles a store that rejects a response,
+// does not respond, or has evicted the response. Used by responses.ts.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ResponseUpdate, StoredResponse, StoredResponses } from "../../../actors/api/stored-responses.ts";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -7,30 +7,30 @@ import { Gate } from "../../../runtime/queues/gate.ts";
 import type { Log } from "../../observe/log.ts";
 import { type AnswerLease, AnswerMemory } from "../../shared/answer/answer-memory.ts";
 
-/** Milliseconds before a failed save is retried. A failed store process or thread has restarted by then. */
+/** Milliseconds before a failed save is retried: enough time for a failed store thread or process to restart. */
 const RETRY_MS = 1000;
 /** Maximum number of long responses that are saved at the same time. */
 const LONG_SAVES = 2;
 /**
- * Maximum bytes of all responses that wait to be saved. One client may use half of it, which equals its limit of background
- * requests.
+ * Maximum bytes of all responses that wait to be saved. One client may use half of these bytes, which equals
+ * MAX_BACKGROUND_BYTES.
  */
 const MAX_WAITING_BYTES = 512 * 2 ** 20;
 
-/** Response that has ended and is to be saved. */
+/** Response that has ended and must be saved. */
 export interface SavedResponse {
   readonly id: string;
   readonly client: string;
-  /** Whether the response is long. Few long responses are saved at once, since the stored form is built during the save. */
+  /** Whether the response is long. Concurrent saves of long responses are limited, because each save makes a copy. */
   readonly isLong: boolean;
   /** Estimated bytes held until the response is saved. */
   readonly heldBytes: number;
   /**
-   * Yields the complete final state, then smaller versions in case it is too large. Each may reject with the same errors as
-   * `add`.
+   * Yields the complete final state, then smaller versions in case the store rejects it as too large. Each promise may reject
+   * with the same errors as `add`.
    */
   ends(): Iterable<Promise<ResponseUpdate>>;
-  /** Returns the smallest final state, used if the response may not wait to be saved. */
+  /** Returns the smallest final state. It is stored if the waiting responses hold too many bytes. */
   shortEnd(): Promise<ResponseUpdate>;
   /** Returns the complete record of an update. */
   added(update: ResponseUpdate): StoredResponse;
@@ -115,9 +115,9 @@ export class ResponseSaver {
     } catch (error) {
       this.#notKept(response, error);
       if (isTooLarge(error)) return;
-      // The wait is outside the gate, so that other responses are saved during it.
+      // The wait is outside the limit on concurrent saves, so other responses can be saved during it.
       await sleep(this.#retryMs);
-      // A second failure is not logged. If the response was stored while it ran, it then appears as interrupted.
+      // A second failure is not logged. A response that was stored while it ran is then shown as interrupted.
       await save().catch(() => {});
     }
   }

@@ -12,12 +12,12 @@ import { InFlight } from "../in-flight.ts";
 import { listenFailure } from "../listen-failure.ts";
 import { NodeReply } from "./reply.ts";
 
-/** Length of the kernel's queue of new connections; large enough for a burst of connections. */
+/** Length of the kernel's queue of new connections; large enough for a burst. */
 const LISTEN_BACKLOG = 4096;
 
 /** Maximum time a connection may wait for a request's headers or for its next request; the same as in uWebSockets.js. */
 const IDLE_LIMIT_MS = 10_000;
-/** Interval in which node checks IDLE_LIMIT_MS. */
+/** Interval at which node checks connections for IDLE_LIMIT_MS. */
 const CHECK_EVERY_MS = 1000;
 
 const limits = {
@@ -63,7 +63,7 @@ const connectionCount = new ConnectionCount(fullAtFiles());
 class Connection {
   /** Whether the connection is closing: nothing more is read, and its last response is in progress. */
   isRefused = false;
-  /** Replies in progress; more than one if the client pipelines requests. */
+  /** Replies in progress. There are several if the client pipelines requests. */
   readonly replies = new Set<NodeReply>();
 
   constructor(socket: Socket) {
@@ -74,7 +74,6 @@ class Connection {
   }
 }
 
-/** HTTP front end on node:http. */
 export const nodeEdge: OpenEdge = async (handler, options) => {
   const { host, port } = options;
   const inFlight = new InFlight();
@@ -151,7 +150,7 @@ function versionFault({ httpVersion }: IncomingMessage): ServerError | null {
 
 /** Responds to input that is not a request or arrives too slowly, and closes the connection. */
 function answerUnreadable(error: NodeJS.ErrnoException, socket: Duplex): void {
-  // If a response has begun on the connection, the client would read this one as a part of it.
+  // If a response has already begun on the connection, the client would read the error response as a part of it.
   const isFree = socket.writable && (socket as Socket).bytesWritten === 0;
   if (isFree && error.code !== "ECONNRESET") socket.end(unreadableAnswer(refusalOf(error)), () => socket.destroy());
   else socket.destroy();

@@ -72,7 +72,7 @@ export class NodeReply implements EdgeReply, StreamSink {
     this.#response.destroy();
   }
 
-  /** Called when the connection is closed, because node notifies only the response in progress. */
+  /** Called when the connection is closed. Needed because node notifies only one of several pipelined responses. */
   connectionClosed(): void {
     if (this.#isDone) return;
     this.#isDone = true;

@@ -1,5 +1,5 @@
-// HTTP front end on uWebSockets.js: listens, converts a request to an HttpRequest, closes. A uWS request object is valid only
-// during its callback, so everything is copied from it first. `onAborted` is registered in the same callback.
+// HTTP front end on uWebSockets.js (uWS). A uWS request object is valid only during its callback, so the callback first copies
+// everything to an HttpRequest. It also registers `onAborted`, which uWS requires in the same callback.
 
 import { BodyIntake, EdgeRequest } from "../body-intake.ts";
 import type { EdgeServer, OpenEdge } from "../edge.ts";
@@ -9,7 +9,7 @@ import { ListenGate } from "./listen-gate.ts";
 import type { Native, NativeApp, NativeRequest, NativeResponse } from "./native.ts";
 import { UwsReply } from "./reply.ts";
 
-/** Delay before the sockets are closed, because uWS flushes its own buffer after end() and does not report when it is done. */
+/** Delay before sockets are closed, because uWS flushes its buffer after end() and does not report when the flush is done. */
 const FLUSH_MS = 100;
 
 class UwsRequest extends EdgeRequest {
@@ -52,8 +52,7 @@ export function uwsEdge(native: Native): OpenEdge {
       const ours = new UwsRequest(response, request, inFlight);
       const refusal = ours.headerBytes > MAX_HEADER_BYTES ? headersTooLarge() : framingFault(ours);
       // A rejected request is answered after this callback. If the response ended within the callback, uWS would process the
-      // next request before the connection closes. While the response is open, uWS does not process another request of the
-      // connection.
+      // connection's next request before the connection closes. While a response is open, the next request waits.
       if (refusal !== null) setImmediate(() => intake.refuse(ours, ours.reply, refusal));
       else readBody(response, ours, intake);
     });

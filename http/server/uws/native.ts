@@ -41,8 +41,8 @@ export interface Native {
 export type NativePackage = "uws" | "uws-compat";
 
 /**
- * Loads a package's binary for this platform. Throws the loader's error if none fits. For uws-compat it loads the binary
- * directly, because the package's entry point would silently fall back to a slow imitation.
+ * Loads a package's binary for this platform. Throws the loader's error if no binary fits. For uws-compat the binary is loaded
+ * directly, because the package's entry point would silently fall back to a slow substitute.
  */
 export function loadNative(name: NativePackage): Native {
   const require = createRequire(import.meta.url);

@@ -38,7 +38,7 @@ export class UwsReply implements EdgeReply, StreamSink {
     return this.#isDone;
   }
 
-  /** Created on first use, because most small requests never need it. */
+  /** Abort signal, created on first use because most small requests do not need it. */
   get signal(): AbortSignal {
     this.#aborter ??= new AbortController();
     if (this.#isGone) this.#aborter.abort();
@@ -49,7 +49,7 @@ export class UwsReply implements EdgeReply, StreamSink {
     if (this.#isDone) return;
     this.#response.cork(() => {
       this.#writeHead(status, headers);
-      // In older releases endWithoutBody(length) leaves the response unfinished, so HEAD sends no length.
+      // HEAD sends no content-length, because in older releases endWithoutBody(length) leaves the response unfinished.
       if (this.closesConnection && this.#isHead) this.#response.end("", true);
       else if (this.#isHead || status === 204) this.#response.endWithoutBody();
       else this.#response.end(body, this.closesConnection || this.#inFlight.isClosing);
@@ -76,8 +76,8 @@ export class UwsReply implements EdgeReply, StreamSink {
     return this.#isWritable;
   }
 
-  // While corked, uWS reports a full socket one write late, because it writes only when uncorked. A stream therefore buffers at
-  // most two batches here.
+  // A corked write reports a full socket one write late, because uWS writes to the socket only when it uncorks. A stream may
+  // therefore have up to two batches in the buffer.
   readonly #flush = (): void => {
     this.#writeHeadOnce();
     if (!this.#isHead) this.#isWritable = this.#response.write(this.#pending);
@@ -102,7 +102,7 @@ export class UwsReply implements EdgeReply, StreamSink {
     if (this.#isDone) return;
     this.#response.cork(() => {
       this.#writeHeadOnce();
-      // Closing through uWS here would lose the last chunk, which is still corked.
+      // `end` must not also close the connection here, because the last chunk is still corked and would be lost.
       this.#response.end();
     });
     this.#finish();

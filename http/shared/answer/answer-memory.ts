@@ -1,8 +1,8 @@
-// Answer memory: limits the bytes that requests hold on this thread in addition to their bodies, in total and per client. It
-// counts logprobs and embeddings until the response is sent, and an earlier conversation until it is parsed.
+// Answer memory: limits the memory that requests use on this thread in addition to their bodies, in total and per client. It
+// counts logprobs and embeddings until the response is sent, and the earlier conversation of a response until it is parsed.
 import { ServerError } from "../../../runtime/errors.ts";
 
-/** Maximum bytes of all responses in progress; one client may use half of it. */
+/** Maximum bytes that all responses in progress may use. One client may use half of them. */
 export const MAX_ANSWER_BYTES = 256 * 2 ** 20;
 
 export class AnswerMemory {
@@ -42,7 +42,7 @@ export class AnswerMemory {
   }
 }
 
-/** Memory of one response, with a reference count. */
+/** Memory counted for one response. It is returned to the limit when every holder has released the lease (reference count). */
 export class AnswerLease {
   readonly #take: (bytes: number) => void;
   #bytes = 0;

@@ -24,7 +24,7 @@ export interface AnswerChoice {
 
 export interface Answer {
   readonly choices: readonly AnswerChoice[];
-  /** Tokens of the prompt, if the request asked for their logprobs. */
+  /** Logprobs of the prompt's tokens; empty if the request did not ask for them. */
   readonly prompt: LogprobList;
   /** Serialiser of the tokens; null if there are no logprobs. */
   readonly tokens: TokenJson | null;
@@ -37,7 +37,7 @@ export interface Answer {
 
 export interface CollectOptions {
   readonly choiceCount: number;
-  /** Number of characters that are put before the text of each choice. */
+  /** Number of characters that the route puts before the text of each choice. */
   readonly prefixLength: number;
   /** Returns the token texts of the model; called only if there are logprobs. */
   readonly texts: () => ShownTokens;

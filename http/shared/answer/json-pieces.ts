@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { joinBytes } from "../../../runtime/bytes.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 
-/** Minimum characters of a piece, except the last. A piece has at most twice this number, unless one fragment is longer. */
+/** Minimum characters of each piece except the last. The maximum is twice this number, unless one fragment is longer. */
 export const PIECE_LENGTH = 2 ** 16;
 
 /** JSON text that is generated when it is written. */
@@ -94,7 +94,7 @@ function* listFragments(list: readonly unknown[]): Generator<string> {
   yield before === "[" ? "[]" : "]";
 }
 
-/** Yields one JSON string of several texts. Each text must end with a complete character. */
+/** Yields the parts of one JSON string that contains several texts. Each text must end with a complete character. */
 export function* textFragments(texts: readonly string[]): Generator<string> {
   yield '"';
   for (const text of texts) for (const piece of textPieces(text)) yield JSON.stringify(piece).slice(1, -1);
@@ -118,7 +118,7 @@ export function* decodedPieces(utf8: Uint8Array): Generator<string> {
   }
 }
 
-/** Returns a cut position: `at`, or `at - 1` if `at` is inside a surrogate pair, whose halves would be escaped separately. */
+/** Returns `at`, or `at - 1` if `at` is inside a surrogate pair. If a pair is cut, JSON escapes its halves separately. */
 export function cutAt(text: string, at: number): number {
   const last = text.charCodeAt(at - 1);
   return at < text.length && last >= 0xd800 && last < 0xdc00 ? at - 1 : at;

@@ -50,8 +50,8 @@ export class TokenJson {
   static readonly #known = new WeakMap<ShownTokens, TokenJson>();
   readonly #texts: ShownTokens;
   /**
-   * Cache of serialised tokens, indexed by the low bits of the token id. A slot has the id, and the JSON before and after the
-   * logprob.
+   * Cache of serialised tokens, indexed by the low bits of the token id. Each entry has the token id, the JSON text before the
+   * logprob, and the JSON text after it.
    */
   readonly #ids = new Int32Array(keptTokens).fill(-1);
   readonly #before: string[] = new Array(keptTokens).fill("");
@@ -74,7 +74,7 @@ export class TokenJson {
     return this.#texts;
   }
 
-  /** Returns the token of the record at `at`, with its alternatives. */
+  /** Returns the JSON of the token in the record at `at`, with its alternatives. */
   token(floats: Float32Array, at: number): string {
     const end = at + recordLength(floats, at);
     let top = "";
@@ -84,14 +84,14 @@ export class TokenJson {
     return `${this.#pair(floats, at)},"top_logprobs":[${top}${top === "" ? "]}" : "}]}"}`;
   }
 
-  /** Yields every token in blocks of records. */
+  /** Yields the JSON of every token in the blocks. */
   *each(blocks: Iterable<Float32Array>): Generator<string> {
     for (const floats of blocks) {
       for (let at = 0; at < floats.length; at += recordLength(floats, at)) yield this.token(floats, at);
     }
   }
 
-  /** Returns a short list of tokens as one text. */
+  /** Returns the JSON array of a short list of tokens. */
   list({ floats }: LogprobRecords): string {
     let tokens = "";
     for (let at = 0; at < floats.length; at += recordLength(floats, at)) {
@@ -100,7 +100,7 @@ export class TokenJson {
     return `[${tokens}]`;
   }
 
-  /** Returns a token and its logprob, which are adjacent in `floats`, without the closing bracket. */
+  /** Returns the JSON of a token and its logprob, which are adjacent in `floats`. The closing bracket is not included. */
   #pair(floats: Float32Array, at: number): string {
     const slot = this.#slot(floats[at] as number);
     return `${this.#before[slot]}${wireLogprob(floats[at + 1] as number)}${this.#after[slot]}`;

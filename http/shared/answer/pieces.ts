@@ -1,5 +1,5 @@
-// Pieces: the body of a large response, written as fast as its client reads. The server therefore holds little more than the
-// piece in transit, however many large responses there are.
+// Pieces: sends the body of a large response as fast as its client reads. Each response therefore needs little more memory than
+// the piece being sent.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Exchange } from "../../exchange.ts";
 import type { ReplyHeaders } from "../../server/edge.ts";
@@ -13,9 +13,9 @@ export type Pieces = AsyncIterable<Piece> | Iterable<Piece>;
 const MAX_WRITE = 256 * 1024;
 
 /**
- * Sends a 200 response in pieces. Nothing is sent before the second piece is ready, so an earlier error is thrown and gets its
- * own status. A later error closes the connection, which tells the client that the body is incomplete. A client that reads
- * nothing for `readerStallMs` is disconnected.
+ * Sends a 200 response in pieces. Nothing is sent before the second piece is ready. An error before this point is thrown, so
+ * the response has the status of the error. A later error closes the connection, which tells the client that the body is
+ * incomplete. A client that reads nothing for `readerStallMs` is disconnected.
  */
 export async function sendPieces(
   exchange: Exchange,
@@ -27,7 +27,7 @@ export async function sendPieces(
   try {
     const first = await writes.next();
     const second = first.done ? first : await writes.next();
-    // If there is only one piece, the response has a content-length.
+    // A single piece is sent at once, with a content-length.
     if (second.done) exchange.send(200, headers, first.done ? "" : first.value);
     else await stream(exchange, headers, [first.value ?? "", second.value], writes, readerStallMs);
   } finally {

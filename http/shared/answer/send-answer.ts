@@ -7,8 +7,8 @@ import { jsonPieces } from "./json-pieces.ts";
 import { sendPieces } from "./pieces.ts";
 
 /**
- * Sends the complete result of a generation. About `prefixLength` characters are put before the text of each choice. Errors are
- * thrown before anything is sent.
+ * Sends the complete result of a generation. `prefixLength` is the approximate number of characters that the route puts before
+ * the text of each choice. Errors are thrown before anything is sent.
  */
 export async function sendAnswer(
   exchange: Exchange,

@@ -1,5 +1,5 @@
 // Request fields that several text protocols share: their schemas, their translation to sampling parameters, and functions that
-// create rejected and ignored fields. The API document is generated from these schemas.
+// define rejected and ignored fields. The API document is generated from these schemas.
 import { z } from "zod";
 import type { Dry, Sampling } from "../../../engines/generation.ts";
 import { expected } from "../../issues.ts";
@@ -12,11 +12,11 @@ const MAX_PRIORITY = 1000;
 const MAX_STOP_STRINGS = 16;
 const MAX_STOP_LENGTH = 1024;
 const MAX_MODEL_LENGTH = 4096;
-/** Maximum number of DRY sequence breakers; limited because each is searched in every token of the vocabulary. */
+/** Maximum number of DRY sequence breakers; limited because each breaker is searched for in every token of the vocabulary. */
 const MAX_BREAKERS = 64;
 /** Maximum number of biased tokens; limited because every choice of a request has a copy of the biases. */
 const MAX_BIASED_TOKENS = 4096;
-/** Maximum repetition penalty. A larger one overflows a logit to minus infinity, which bans the token. */
+/** Maximum repetition penalty. A larger penalty overflows a logit to minus infinity, which bans the token. */
 const MAX_REPETITION_PENALTY = 100;
 const defaultBreakers = ["\n", ":", '"', "*"];
 
@@ -29,8 +29,8 @@ export function notBuiltYet(what: string, isNeutral?: (value: unknown) => boolea
 }
 
 /**
- * Creates a field that this endpoint will never support. `message` says why, and what to send instead. Values are accepted as
- * in notBuiltYet.
+ * Creates a field that this endpoint will never support. `message` says why, and what to send instead. Null and values for
+ * which `isNeutral` returns true are accepted.
  */
 export function refused(message: string, isNeutral: (value: unknown) => boolean = () => false) {
   return z
@@ -61,7 +61,7 @@ export function ignored<Schema extends z.ZodType>(schema: Schema, why: string) {
   return schema.nullish().meta({ support: "ignored", description: `Ignored: ${why}` });
 }
 
-/** Creates a schema issue that becomes the error code `unsupported`. `field` names the invalid field inside the value. */
+/** Creates a validation issue with the error code `unsupported`. `field` names the invalid field inside the value. */
 export function refusalIssue(message: string, field?: string) {
   const params = { code: "unsupported", ...(field === undefined ? {} : { field }) };
   return { code: "custom" as const, message, params };

@@ -31,5 +31,5 @@ export const openAiFields = {
   prompt_cache_options: ignored(z.record(z.string(), z.unknown()), CACHED_ANYWAY),
 } as const;
 
-/** Cache field of a content part. */
+/** Field of a content part that asks for prompt caching; ignored. */
 export const cacheHint = ignored(z.unknown(), CACHED_ANYWAY);

@@ -11,7 +11,7 @@ export const effortField = effortSchema
   .nullish()
   .meta({ description: "Reasoning effort, for models that support it; `none` is `off`, `max` is `xhigh`." });
 
-/** Thinking settings of a request; an absent field is not set. */
+/** Thinking settings of a request. */
 export interface AskedThinking {
   readonly effort?: Effort | null | undefined;
   readonly isOn?: boolean | null | undefined;

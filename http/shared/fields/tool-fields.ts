@@ -96,8 +96,8 @@ export function nameOf(named: Named): string {
 const modes = z.enum(["none", "auto", "required"]);
 
 /**
- * Creates the fields of the tool choice. `choice` is the schema of the object form. It is the first in the union, so that its
- * error is the one reported for an object.
+ * Creates the fields of the tool choice. `choice` is the schema of the object form. It is the first member of the union, so
+ * that the error for an invalid object comes from this schema.
  */
 export function choiceFields<Choice extends z.ZodType>(choice: Choice) {
   return {

@@ -10,7 +10,7 @@ export interface ToolChoice {
 
 export const anyTool: ToolChoice = { mode: "auto", names: null };
 
-/** Returns the tools that may be called; null if none may. The prompt contains only these tools. */
+/** Returns the tools that may be called; null if no tool may be called. The prompt contains only these tools. */
 export function toolUse(specs: readonly ToolSpec[], { mode, names }: ToolChoice, parallel: boolean): ToolUse | null {
   const usable = mode === "none" ? [] : specs.filter(({ name }) => names === null || names.includes(name));
   return usable.length === 0 ? null : { specs: usable, required: mode === "required", parallel };
