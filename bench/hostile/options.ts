@@ -18,7 +18,7 @@ export interface HostileOptions {
   readonly nodeFlags: readonly string[];
   /** Heap limit of the server; null for Node's default. */
   readonly heapMiB: number | null;
-  /** HTTP edges to test. A probe that does not depend on the edge, or on the engine, runs on the first one only. */
+  /** HTTP implementations to test. A probe that depends neither on them nor on the engine runs only on the first of each. */
   readonly edges: readonly EdgeName[];
   readonly engines: readonly EngineName[];
   /** Parts of probe names; null selects all probes. */

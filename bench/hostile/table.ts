@@ -22,7 +22,7 @@ export interface Line {
   readonly measured: Measurement;
 }
 
-/** Weaknesses that the numbers in the first column stand for. */
+/** Tested weaknesses. The first column of the table shows their numbers. */
 const findings: readonly string[] = [
   "grammars of long names and many texts",
   "grammars of many parts",
