@@ -145,7 +145,7 @@ describe("a trial of the engines", () => {
     assert.equal(trials(), 4);
   });
 
-  // The first blocks of all sequences are on the same thread.
+  // With these settings the first KV blocks of all sequences are on the same thread.
   for (const settings of [
     { threads: 3, pagedKv: false },
     { threads: 2, blockTokens: 256 },

@@ -126,7 +126,7 @@ for (const edge of loadableEdges()) {
 describe("a server with a small heap", () => {
   it("lives through whole answers with many logprobs, several at once", async () => {
     const flags = ["-m", await tinyModel(), "--threads", "1", "--max-seqs", "64", "--max-model-len", "700"];
-    // As objects these tokens take about 200 MB.
+    // As JavaScript objects the tokens of the response would take about 200 MB, more than this heap.
     const server = await startServer(flags, { NODE_OPTIONS: "--max-old-space-size=96" });
     try {
       const body = { messages: "hi", n: 32, max_tokens: 600, ignore_eos: true, logprobs: true, top_logprobs: 20 };

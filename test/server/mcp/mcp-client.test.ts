@@ -98,7 +98,7 @@ for (const edge of loadableEdges()) {
         choices: { message: { tool_calls: { function: object }[] } }[];
       };
       assert.deepEqual(choices[0]!.message.tool_calls[0]!.function, { name: "add", arguments: '{"a":1}' });
-      // For clients that read only texts.
+      // The text content repeats the result for clients that read only texts.
       const [said] = result.content;
       assert.deepEqual(JSON.parse(said?.type === "text" ? said.text : ""), {
         tool_calls: choices[0]!.message.tool_calls,
