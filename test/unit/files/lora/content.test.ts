@@ -1,4 +1,4 @@
-// Adapters that cannot be taken: each is refused by name, and nothing is left behind.
+// Adapters that cannot be used: each is rejected with an error that names the cause, and no file remains.
 import assert from "node:assert/strict";
 import { existsSync, readdirSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
@@ -29,7 +29,7 @@ before(() => writeSmallModel(modelPath));
 interface Refusal {
   readonly what: string;
   readonly code?: ErrorCode;
-  /** What the message names. */
+  /** Words that the message must contain. */
   readonly names: RegExp;
 }
 
@@ -134,7 +134,7 @@ const tensors: readonly (Refusal & { readonly tensors: readonly Tensor[]; readon
   },
 ];
 
-/** The same of another rank. */
+/** Returns the same tensor with another rank. */
 function widened({ name, shape: [first, second] }: Tensor, rank: number): Tensor {
   return name.includes("lora_A") ? tensor(name, [rank, second!], 1) : tensor(name, [first!, rank], 1);
 }

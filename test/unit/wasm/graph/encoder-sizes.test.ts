@@ -87,7 +87,7 @@ describe("the sizes of an encoder", () => {
         };
         const at = layOut(plan, divideGraph(plan), kernels, 0);
         const planned = passBytes(spec, shape, threads) / threads;
-        // Rounded up to a page, and without the page list.
+        // The page list is not included, and the memory is rounded up to a page.
         const taken = at.wasmPages * 65_536 - at.kv - 65_536 - at.pageListBytes;
         assert.ok(taken <= planned, `${weights}, ${threads} threads: ${taken} bytes of ${planned}`);
       }
