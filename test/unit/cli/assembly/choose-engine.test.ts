@@ -161,8 +161,8 @@ describe("auto", () => {
       (await chooseEngine(host({ trial: { wasm, llama } }).questions)).engine;
     const readsFast: EngineFigures = { ...slow, prompt: 400 };
     const writesFast: EngineFigures = { ...slow, oneRow: 20, sixteenRows: 100 };
-    // One engine needs 0.01 s to read and 0.06 s to write a token, the other 0.04 s and 0.03 s. Both take equally long for 400
-    // prompt tokens, so a small difference decides.
+    // Four prompt tokens and one output token take 0.01 + 0.06 s on one engine and 0.04 + 0.03 s on the other. The sums are
+    // equal, so a small difference decides.
     assert.equal(await engineFor({ ...readsFast, prompt: 410 }, writesFast), "wasm");
     assert.equal(await engineFor({ ...readsFast, prompt: 390 }, writesFast), "llama");
   });

@@ -14,7 +14,7 @@ import { lookupOnly } from "../../../fixtures/speculative-decoding.ts";
 import { Frames, job } from "../../actors/generation/rig.ts";
 
 const vocabSize = 5;
-/** Probabilities of each token by the token before it: `truth` for the model, and another table for the heads. */
+/** Probabilities of each token by the token before it: `truth` for the model, `belief` for the heads. */
 const truth = [
   [0.5, 0.2, 0.1, 0.1, 0.1],
   [0.05, 0.6, 0.2, 0.1, 0.05],

@@ -29,7 +29,7 @@ before(() => writeSmallModel(modelPath));
 interface Refusal {
   readonly what: string;
   readonly code?: ErrorCode;
-  /** Words that the message must contain. */
+  /** Pattern that the error message must match. */
   readonly names: RegExp;
 }
 

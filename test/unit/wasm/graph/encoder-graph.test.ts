@@ -97,7 +97,7 @@ describe("the graph of an encoder", () => {
 
   it("is rejected for scores without a scoring head", async () => {
     await assert.rejects(encoderGraph(bert, { pooling_type: 4 }), {
-      // Not an invalid file: another engine may support this pooling.
+      // The file is not invalid: another engine may still generate text with it.
       code: "unsupported",
       message: /cls\.output/,
     });

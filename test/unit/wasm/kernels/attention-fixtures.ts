@@ -16,7 +16,7 @@ interface Shape {
   readonly blockTokens: number;
 }
 
-/** Tokens 0..before + n of a sequence. The last n tokens are queries; all tokens have keys and values. */
+/** Sequence of `before` + n tokens: the queries of the last n tokens, and the keys and values of all. */
 export interface Case {
   readonly shape: Shape;
   readonly n: number;
