@@ -13,9 +13,7 @@ export function firstDifference(a: readonly number[], b: readonly number[]): num
   return null;
 }
 
-/**
- * Returns the lead of the likeliest next token over the second likeliest after `tokens`, as a share of the range of all logits.
- */
+/** Returns the difference between the two largest logits after `tokens`, as a share of the range of all logits. */
 export function leadOfLikeliest(model: LoadedModel, tokens: Int32Array): number {
   const batch = new Batch(1, chunkTokens);
   let logits = new Float32Array(0);

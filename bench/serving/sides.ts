@@ -87,7 +87,7 @@ function settingsOf({ model, threads }: SideOptions, { sequences, tokensEach }: 
   return { model, threads, sequences, context: sequences * tokensEach };
 }
 
-/** Starts the servers, runs `work` while all are up, and stops them. The first of `starts` comes first. */
+/** Starts the servers in the order of `starts`, runs `work` while all are up, and stops them. */
 export async function withSides<T>(
   starts: readonly SideStart[],
   work: (sides: readonly [Side, ...Side[]]) => Promise<T>,

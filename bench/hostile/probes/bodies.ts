@@ -15,7 +15,7 @@ const legalBytes = 49_000_000;
 /** Maximum size of a request body in the HTTP contract. */
 const largestBytes = 50 * 1024 * 1024;
 const heldBodies = 8;
-/** Bytes of the memory for bodies that stay free: room for one request of the bystander or one filler request. */
+/** Bytes left free in the server's memory for request bodies: room for one request of the bystander or one filler request. */
 const spareBytes = 100;
 const fillers = 8;
 const fillingMs = 20;

@@ -18,7 +18,7 @@ const restMs = 5000;
 const patienceMs = 60_000;
 /** Maximum extra time to the bystander's first token, compared with the time before the attack. */
 const longestDelayMs = 500;
-/** Maximum wait for the response to a new schema. The engine compiles it for 250 ms on a separate core. */
+/** Maximum wait for the response to a new schema. The engine needs 250 ms on a separate core to compile the schema. */
 const longestNewSchemaMs = 5000;
 const errorLevel = 50;
 /** One of this many cases is a chat template. */

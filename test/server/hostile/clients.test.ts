@@ -37,7 +37,7 @@ describe("a server among hostile clients", () => {
   }
 
   it("takes a prompt that just fits, and refuses one token more", async () => {
-    // The byte 1 is in no merge, so each is one token.
+    // No merge contains the byte 1, so each such byte is one token.
     const ask = (tokens: number) => post("completions", { prompt: "\u0001".repeat(tokens), max_tokens: 1 });
     const fits = await ask(context - 1);
     assert.equal(fits.status, 200, fits.text);

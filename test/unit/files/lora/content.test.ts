@@ -129,7 +129,7 @@ const tensors: readonly (Refusal & { readonly tensors: readonly Tensor[]; readon
     tensors: [...queryPair(4), ...inModule("model.layers.0.self_attn.k_proj", 8, 16).map((one) => widened(one, 4))],
     config: { r: 4, lora_alpha: 4 },
     code: "lora_byte_limit_exceeded",
-    // 2 bytes * rank 4 * (16 + 16 + 8 + 16)
+    // The adapter's size is 2 bytes * rank 4 * (16 + 16 + 8 + 16).
     names: /448 bytes; at most 447/,
   },
 ];
