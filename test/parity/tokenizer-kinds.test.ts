@@ -26,7 +26,7 @@ import {
 
 const parts = Object.values(texts).flatMap((text) => text.match(/\s+|\S+\s?/gu) ?? []);
 
-/** Includes invalid UTF-8 and lone surrogates. Both tokenizers get U+FFFD for them. */
+/** Random texts. Some contain invalid UTF-8 or lone surrogates, for which both tokenizers get U+FFFD. */
 const anyText = fc
   .array(
     fc.oneof(

@@ -71,7 +71,7 @@ describe("a server among hostile clients", () => {
       });
       await Promise.all(clients);
     }
-    // If a sequence were left in each slot, no response would come in time.
+    // If the disconnected clients still held the slots, no response would come in time.
     const late = AbortSignal.timeout(5000);
     await Promise.all(
       Array.from({ length: slots }, () => post("chat/completions", { messages: "hi", max_tokens: 2 }, late)),

@@ -87,7 +87,7 @@ describe("the sizes of an encoder", () => {
         };
         const at = layOut(plan, divideGraph(plan), kernels, 0);
         const planned = passBytes(spec, shape, threads) / threads;
-        // The page list is not included, and the memory is rounded up to a page.
+        // The plan counts neither the page list nor the rounding up to a whole page, so both are subtracted.
         const taken = at.wasmPages * 65_536 - at.kv - 65_536 - at.pageListBytes;
         assert.ok(taken <= planned, `${weights}, ${threads} threads: ${taken} bytes of ${planned}`);
       }
