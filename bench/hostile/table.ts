@@ -1,4 +1,4 @@
-// Table of the probes' results: one row for each probe on each HTTP edge and engine.
+// Table of the probes' results: one row for each probe on each HTTP server implementation and engine.
 
 import type { Costs, Measurement, Watched } from "./measure.ts";
 import type { Probe } from "./probe.ts";

@@ -1,5 +1,5 @@
-// First difference of two greedy generations: the gap between the logits of the two likeliest tokens at that point. Rounding
-// can only change the order of nearly equal logits.
+// Computes the gap between the two largest logits at the first different token of two greedy generations. Rounding can only
+// change the order of nearly equal logits.
 import { Batch } from "../../engines/batch.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 

@@ -1,5 +1,5 @@
-// Responses of tens of megabytes. Every HTTP edge sends them in pieces at the pace of the reader. The real command sends them
-// with a small heap and does not run out of memory.
+// Responses of tens of megabytes. Every HTTP server implementation sends them in pieces at the pace of the reader. The real
+// command sends them with a small heap and does not run out of memory.
 import assert from "node:assert/strict";
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import { after, describe, it } from "node:test";

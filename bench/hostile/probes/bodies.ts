@@ -39,7 +39,7 @@ export const bodyProbes: readonly Probe[] = [
     finding: 9,
     concerns: ["edge"],
     async run(rig) {
-      // The node edge accepts 16 KB of headers in total.
+      // Node's HTTP server accepts 16 KB of headers in total.
       const spaces = " ".repeat(rig.options.edge === "node" ? 15_000 : headerLength);
       const headers = { "content-type": `application/json${spaces}x` };
       const replies: Reply[] = [];

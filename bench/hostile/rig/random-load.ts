@@ -32,7 +32,7 @@ interface Sent {
   readonly reply: Reply;
 }
 
-/** Runs on the first of the chosen HTTP edges and engines. */
+/** Runs on the first of the chosen HTTP server implementations and on the first engine. */
 export async function runRandom(options: HostileOptions, count: number): Promise<string> {
   const [edge, engine] = [options.edges[0] ?? "node", options.engines[0] ?? "wasm"];
   // Generated before the measurement: generating takes minutes.

@@ -1,5 +1,5 @@
-// Hostile or careless clients, against the whole server with a tiny model and against each HTTP edge separately. The server
-// sends each one error object, stays within its limits, and serves the next client.
+// Hostile or careless clients, tested on the whole server with a tiny model and on each HTTP server implementation. The server
+// sends each client one error object, stays within its limits, and serves the next client.
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { after, before, describe, it } from "node:test";

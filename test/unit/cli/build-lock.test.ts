@@ -1,4 +1,4 @@
-// Build at the start: which locks of other starts it waits for. Runs the real troupe.mjs in a small separate tree, whose build
+// Tests when a start waits for the build lock of another start. Runs the real troupe.mjs in a small separate tree, whose build
 // writes one file.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
