@@ -130,7 +130,7 @@ describe("where a model runs", () => {
   });
 });
 
-/** Reads a report. Waits until the file is complete, because it exists before that. */
+/** Reads a report. Waits until the file is complete, because it is created before its content is written. */
 async function readReport(path: string): Promise<{ sharedObjects: string[] }> {
   for (let tries = 0; tries < 400; tries++) {
     await sleep(25);

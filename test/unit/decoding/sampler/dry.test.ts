@@ -20,8 +20,7 @@ function read(penalty: DryPenalty): Record<number, number> {
 }
 
 /**
- * Definition of the penalty: returns, for each earlier position, how many tokens before it are equal to the end of the
- * sequence.
+ * Computes by the definition of DRY, for each earlier position, how many tokens before it are equal to the end of the sequence.
  */
 function definition(tokens: readonly number[], breakers: readonly number[]): Record<number, number> {
   const longest: Record<number, number> = {};

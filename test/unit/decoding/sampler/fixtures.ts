@@ -46,7 +46,7 @@ export function maskOf(vocabSize: number, tokens: Iterable<number>): Int32Array 
   return mask;
 }
 
-/** Returns a repeatable source of uniform numbers that is independent of the sampler's generator. */
+/** Returns a seeded source of uniform numbers that does not use the sampler's generator. */
 export function createUniform(seed: number): () => number {
   let state = seed;
   return () => {

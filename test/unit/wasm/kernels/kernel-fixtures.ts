@@ -1,4 +1,5 @@
-// Fixtures of the kernel tests: a loader of variants, and memory for the kernels' arguments.
+// Fixtures of the kernel tests: a loader of kernel variants (such as "plain" and "relaxed"), and memory for the kernels'
+// arguments.
 import assert from "node:assert/strict";
 import { Random } from "../../../../engines/decoding/sampler/random.ts";
 import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports.ts";
