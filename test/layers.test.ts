@@ -1,5 +1,5 @@
-// Import rules, checked on the sources: which folder may import which, which folder alone may import a library, and that no
-// imports form a circle. A rule is a function of one file. Each rule is also tested on a file that breaks it.
+// Import rules, checked on the sources: which folders a folder may import, which single folder may import a library, and that
+// no imports are circular. A rule is a function of one file. Each rule is also tested on a file that breaks it.
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, posix, relative, sep } from "node:path";
@@ -13,20 +13,20 @@ interface SourceFile {
   readonly code: string;
   /** Imported modules: a path relative to the root, or the name of a package or of a Node module. Type imports included. */
   readonly imports: readonly string[];
-  /** Imports that TypeScript resolves: those without the modules that a worker or child process runs. */
+  /** Imports that TypeScript resolves: all except the modules that a worker or child process runs. */
   readonly linked: readonly string[];
 }
 
-/** The violations in a file; empty if it keeps the rule. */
+/** Returns the violations in a file; empty if there are none. */
 type Rule = (file: SourceFile) => readonly string[];
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
 const layers = ["runtime", "engines", "actors", "http"];
 const topFolders = [...layers, "cli", "test", "bench"];
-/** Files of one folder, unless ARCHITECTURE.md says why it has more. */
+/** Maximum number of files in a folder, unless ARCHITECTURE.md says why the folder has more. */
 const mostFiles = 12;
 
-/** Packages that one folder alone may import. */
+/** Packages that only one folder may import, with that folder. */
 const owners: Readonly<Record<string, string>> = {
   "uWebSockets.js": "http/server/uws",
   "uws-compat": "http/server/uws",
@@ -49,7 +49,7 @@ const owners: Readonly<Record<string, string>> = {
 /** Folders of http/ that are not wire protocols or resources. Protocols may import them. */
 const sharedHttpFolders = ["server", "shared", "observe"];
 
-/** The only files of shared folders that know all protocols: the table of body translators, by protocol. */
+/** The only files of shared folders that may import all protocols: the table of body translators, by protocol. */
 const protocolTables = ["http/shared/body-translators.ts"];
 
 const rules: Readonly<Record<string, Rule>> = {
@@ -83,7 +83,7 @@ const rules: Readonly<Record<string, Rule>> = {
     const forbidden = room === null ? [] : (forbiddenRooms[room] ?? []);
     return imports.filter((name) => {
       const other = engineRoomOf(name);
-      // Grammar threads read the tokenizer: a mask is made of the texts of tokens.
+      // Grammar threads read the tokenizer, because a token mask is computed from the texts of the tokens.
       if (room === "decoding" && other === "text") return !path.startsWith("engines/decoding/grammar/");
       return other !== null && forbidden.includes(other);
     });
@@ -108,14 +108,17 @@ const rules: Readonly<Record<string, Rule>> = {
   },
 };
 
-/** Rooms of engines/ that each room must not import. Their common contract lies at the root of engines/. */
+/**
+ * For each folder of engines/, the other folders that it must not import. Their common interfaces are files at the root of
+ * engines/.
+ */
 const forbiddenRooms: Readonly<Record<string, readonly string[]>> = {
   text: ["decoding", "llama", "wasm", "trial"],
   decoding: ["llama", "wasm", "trial"],
   files: ["text", "decoding", "llama", "wasm", "trial"],
 };
 
-/** `text` for engines/text/tokenizer/x.ts; null outside engines/ and for the files at its root. */
+/** Returns the folder below engines/, such as `text` for engines/text/tokenizer/x.ts; null for files at its root or outside. */
 function engineRoomOf(path: string): string | null {
   const [, room = null] = /^engines\/([^/]+)\//.exec(path) ?? [];
   return room;
@@ -125,13 +128,13 @@ function folderOf(path: string): string {
   return path.includes("/") ? path.slice(0, path.indexOf("/")) : "";
 }
 
-/** `chat` for http/chat/route.ts; null outside http/ and for the files at its root. */
+/** Returns the folder below http/, such as `chat` for http/chat/route.ts; null for files at its root or outside. */
 function httpFolderOf(path: string): string | null {
   const [, folder = null] = /^http\/([^/]+)\//.exec(path) ?? [];
   return folder;
 }
 
-/** The package a specifier belongs to: `koffi/x` is koffi's, `@a/b/c` is @a/b's. */
+/** Returns the package of an imported module: `koffi` for `koffi/x`, `@a/b` for `@a/b/c`. */
 function packageOf(name: string): string {
   return name
     .split("/")
@@ -140,7 +143,7 @@ function packageOf(name: string): string {
 }
 
 function readSource(path: string, text: string): SourceFile {
-  // A "//" inside a string is preceded by a colon, as in an address.
+  // A `//` after a colon is part of an address in a string and begins no comment.
   const code = text.replace(/\/\*[\s\S]*?\*\//g, "").replace(/(^|[^:"'`])\/\/.*$/gm, "$1");
   const linked = [
     ...code.matchAll(/\b(?:import|export)\b[^"'`;()]*?\bfrom\s*["']([^"']+)["']/g),
@@ -148,14 +151,14 @@ function readSource(path: string, text: string): SourceFile {
     ...code.matchAll(/\b(?:import|require|resolve)\s*\(\s*["'`]([^"'`]+)["'`]/g),
   ].map(([, specifier = ""]) => specifier);
   const started = [
-    // The module that a worker or child process runs.
+    // Modules that workers and child processes run.
     ...code.matchAll(/\bnew URL\(\s*["'`](\.[^"'`]+)["'`]\s*,\s*import\.meta\.url/g),
   ].map(([, specifier = ""]) => specifier);
   const resolve = (name: string) => (name.startsWith(".") ? posix.join(posix.dirname(path), name) : name);
   return { path, code, imports: [...linked, ...started].map(resolve), linked: linked.map(resolve) };
 }
 
-/** The first circle of imports found, as the paths along it; empty if there is none. */
+/** Returns the paths of the first circular import; empty if there is none. */
 function findCircle(sources: readonly SourceFile[]): string[] {
   const linkedOf = new Map(sources.map(({ path, linked }) => [path, linked]));
   const done = new Set<string>();
@@ -179,7 +182,7 @@ function findCircle(sources: readonly SourceFile[]): string[] {
   return [];
 }
 
-/** Folders with more files than a reader takes in at a glance, and that ARCHITECTURE.md does not name. */
+/** Returns the folders with more than `mostFiles` files that ARCHITECTURE.md does not name. */
 function crowdedFolders(): string[] {
   const architecture = readFileSync(join(root, "ARCHITECTURE.md"), "utf8");
   const folders = topFolders.flatMap((folder) => [
@@ -197,13 +200,14 @@ function crowdedFolders(): string[] {
 function readSources(folder: string): SourceFile[] {
   return readdirSync(join(root, folder), { encoding: "utf8", recursive: true }).flatMap((name) => {
     const path = `${folder}/${name.split(sep).join("/")}`;
-    // The kernels are AssemblyScript, another language with the same file ending; this file quotes violations.
+    // Excludes the kernels, because they are AssemblyScript with the same file ending, and this file, because it quotes
+    // violations.
     const isSource = path.endsWith(".ts") && !path.includes("/kernel/") && path !== "test/layers.test.ts";
     return isSource ? [readSource(path, readFileSync(join(root, path), "utf8"))] : [];
   });
 }
 
-/** A file that breaks each rule, and what is then complained of. */
+/** For each rule, files that break it and the expected complaints. */
 const violations: Readonly<Record<string, readonly [path: string, text: string, complaint: string][]>> = {
   "imports point down: http, actors, engines, runtime; only test and bench import cli, and nothing imports them": [
     ["cli/a.ts", 'import { b } from "../bench/b.ts";', "bench/b.ts"],

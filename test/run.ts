@@ -1,5 +1,6 @@
-// Test runner: `run.js [RING[/FOLDER]…]` runs the named rings, or folders of rings; all rings by default. Rings run cheapest
-// first. Failures are printed as they come, then the slowest tests, and as the last line `N passed, N failed`.
+// Test runner: `run.js [RING[/FOLDER]…]` runs the named rings (groups of tests, such as `unit`) or folders of rings; all rings
+// by default. The cheapest ring runs first. Prints failures immediately, then the slowest tests, and `N passed, N failed` as
+// the last line.
 import { existsSync, readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { basename, join, resolve } from "node:path";
@@ -11,7 +12,7 @@ import { fileURLToPath } from "node:url";
 interface Ring {
   /** Folder of its test files; the ring `layers` is one file. */
   readonly path: string;
-  /** A file that takes longer is killed and counts as failed. */
+  /** Maximum duration of a test file. A file that takes longer is killed and counts as failed. */
   readonly fileLimitMs: number;
   readonly concurrency: number;
 }
@@ -20,7 +21,7 @@ const minute = 60_000;
 const rings: Readonly<Record<string, Ring>> = {
   layers: { path: "layers.test.ts", fileLimitMs: minute, concurrency: 1 },
   unit: { path: "unit", fileLimitMs: 2 * minute, concurrency: Math.max(1, availableParallelism()) },
-  // These start workers and processes and measure times: one file after the other.
+  // The files of these rings start workers and processes and measure times, so they run one after another.
   threads: { path: "threads", fileLimitMs: 5 * minute, concurrency: 1 },
   parity: { path: "parity", fileLimitMs: 10 * minute, concurrency: 1 },
   server: { path: "server", fileLimitMs: 10 * minute, concurrency: 1 },
@@ -30,7 +31,7 @@ const slowestShown = 5;
 const builtTests = fileURLToPath(new URL(".", import.meta.url));
 const sourceTests = join(builtTests, "..", "..", "test");
 
-/** What node reports of a test, as far as it is used here. */
+/** Fields of node's test events that are used here. */
 interface TestOutcome {
   readonly name: string;
   readonly file?: string | undefined;
@@ -50,7 +51,7 @@ interface Tally {
   readonly durations: { readonly name: string; readonly ms: number }[];
 }
 
-/** The compiled test files of a ring. Found from the sources, since dist/ keeps files whose source is gone. */
+/** Returns the compiled test files of a ring. Lists the sources, because dist/ keeps files whose source was deleted. */
 function filesOf(ring: Ring): string[] {
   const source = join(sourceTests, ring.path);
   if (!existsSync(source)) return [];
@@ -77,19 +78,19 @@ async function runRing(name: string, ring: Ring, tally: Tally): Promise<void> {
     for await (const event of eventsOf(files, ring)) {
       if (event.type === "test:pass" || event.type === "test:fail")
         count(event.type === "test:pass", event.data, tally);
-      // The totals node prints for each file would only hide ours.
+      // Hides the totals that node prints for each file, because only the total of all files matters.
       const isTotal = event.type === "test:diagnostic" && event.data.nesting === 0;
       if (!isTotal) yield event;
     }
   };
-  // Piped into it once a ring, stdout would gather listeners until node warns of a leak.
+  // Does not pipe into stdout: one pipe per ring would add listeners until node warns of a leak.
   await pipeline(counted, new spec(), async (printed) => {
     for await (const text of printed) process.stdout.write(text);
   });
   process.stdout.write(`${name}: ${((performance.now() - startMs) / 1000).toFixed(0)} s\n`);
 }
 
-/** The events of the files in their order, while `concurrency` of them run. */
+/** Yields the events in the order of the files, while `concurrency` files run at once. */
 async function* eventsOf(files: readonly string[], ring: Ring): AsyncGenerator<TestEvent> {
   const waiting = [...files];
   const running: Promise<TestEvent[]>[] = [];
@@ -104,7 +105,10 @@ async function* eventsOf(files: readonly string[], ring: Ring): AsyncGenerator<T
   }
 }
 
-/** Runs one file in a process of its own. `run` has a time limit too, but newer versions of node do not kill by it. */
+/**
+ * Runs one file in a separate process. Does not use the time limit of `run`, because newer versions of node do not kill the
+ * process.
+ */
 async function runFile(file: string, limitMs: number): Promise<TestEvent[]> {
   const events: TestEvent[] = [];
   const limit = AbortSignal.timeout(limitMs);
@@ -113,7 +117,7 @@ async function runFile(file: string, limitMs: number): Promise<TestEvent[]> {
   return events;
 }
 
-/** Suites count through their tests; a file stands for itself only where it has none. */
+/** Counts tests but not suites. A file counts as one test only if it contains no tests. */
 function count(passed: boolean, data: TestOutcome, tally: Tally): void {
   const { details, file, name } = data;
   const isOfChildrenAlone = details.type === "suite" && (passed || failureType(details.error) === "subtestsFailed");
@@ -130,7 +134,9 @@ function failureType(error: Error | undefined): unknown {
   return error !== undefined && "failureType" in error ? error.failureType : undefined;
 }
 
-/** The part of a ring that an argument names: `server`, or `server/edge` for one of its folders. Null if there is none. */
+/**
+ * Returns the part of a ring that an argument names: `server`, or `server/edge` for one of its folders; null if there is none.
+ */
 function selected(argument: string): [name: string, ring: Ring] | null {
   const name = argument.split("/")[0] as string;
   const ring = rings[name];

@@ -1,5 +1,5 @@
-// Adapters of `bench adapters`: random LoRA adapters from fixed seeds, written to a temporary folder on first use. Their effect
-// is weak, so the model still writes readable text.
+// Generates random LoRA adapters from fixed seeds for `bench adapters` and writes them to a temporary folder on first use.
+// Their weights are small, so the model still writes readable text.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

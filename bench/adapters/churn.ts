@@ -28,12 +28,12 @@ interface Seen {
   whole: number;
   /** Requests rejected because their alias named no adapter at that moment. */
   absent: number;
-  /** Responses that name several generations, or whose text differs from that of the generation they name. */
+  /** Responses that name several adapter generations, or whose text differs from the text of the named generation. */
   mixed: number;
   readonly failures: string[];
 }
 
-/** Makes `changes` changes one after another while `clients` clients stream. */
+/** Loads, replaces and unloads adapters `changes` times in total while `clients` clients stream. */
 export async function churnTable(options: SideOptions, files: AdapterFiles, changes: number): Promise<string> {
   const folders = await files.take(contents, "attention");
   // The server process inherits this variable.
@@ -66,7 +66,7 @@ export async function churnTable(options: SideOptions, files: AdapterFiles, chan
   }
 }
 
-/** Returns the response of each adapter generation on an idle server, by generation. */
+/** Returns the response text of each adapter generation, generated on an idle server. */
 async function textsByGeneration(url: string, folders: readonly AdapterFile[]): Promise<Map<string, string>> {
   const texts = new Map<string, string>();
   for (const { folder } of folders) {

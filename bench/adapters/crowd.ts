@@ -13,7 +13,7 @@ export interface CrowdLoad {
   readonly answers: readonly Answer[];
   readonly tokensPerSecond: number;
   readonly firstTextMs: number;
-  /** Over the pauses between two texts of all streams. */
+  /** 99th percentile of the pauses between two texts of a stream, over all streams. */
   readonly gapP99Ms: number;
 }
 

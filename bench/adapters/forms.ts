@@ -1,4 +1,4 @@
-// Comparison of loads that differ only in their adapters, on one server, in alternating rounds with the same texts.
+// Compares loads that differ only in their adapters. All loads run on one server, in alternating rounds with the same texts.
 
 import { SizedPrompts } from "../serving/client/sized-prompts.ts";
 import { inRounds, ours, type SideOptions, withSides } from "../serving/sides.ts";
@@ -18,7 +18,6 @@ export interface Form {
   readonly aliases: readonly string[];
 }
 
-/** Returns the rounds of each form. */
 export async function compareForms(
   name: string,
   options: SideOptions,

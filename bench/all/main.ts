@@ -69,7 +69,10 @@ export async function main(argv: readonly string[]): Promise<void> {
   }
 }
 
-/** Runs a benchmark in a child process, which ends with this one, and returns its output. Throws `internal` if it fails. */
+/**
+ * Runs a benchmark in a child process and returns its output. The child ends if this process ends. Throws `internal` if the
+ * benchmark fails.
+ */
 async function outputOf(args: readonly string[]): Promise<string> {
   const child = spawn(process.execPath, ["--expose-gc", bench, ...args], { stdio: ["ignore", "pipe", "inherit"] });
   const stop = () => child.kill("SIGTERM");

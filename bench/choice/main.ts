@@ -31,7 +31,7 @@ const sequences = 32;
 const contextEach = 2048;
 /** Number of timed starts of each kind; the result is their median. */
 const timedStarts = 3;
-/** Number of requests in a round. A few per client would last only half a second. */
+/** Number of requests in a round. A round of a few requests per client would last only half a second. */
 const embeddingRequests = 256;
 
 interface Subject {
@@ -42,7 +42,10 @@ interface Subject {
 interface Choice {
   /** Engines chosen; more than one if the trials disagreed. */
   readonly engines: readonly EngineName[];
-  /** Seconds that the choice adds to a start with an empty cache; `laterSeconds`: to a start with a recorded choice. */
+  /**
+   * Seconds that the choice adds to the first start, which has an empty cache. `laterSeconds` is for later starts, which reuse
+   * the recorded choice.
+   */
   readonly firstSeconds: number;
   readonly laterSeconds: number;
 }

@@ -71,7 +71,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   );
 }
 
-/** Runs the programs. If two of them measure the same value, the program named first counts. */
+/** Runs the programs. If two programs report the same measure, the result of the first one is used. */
 async function measurePeers(programs: readonly string[], sizes: Sizes): Promise<Speeds> {
   const speeds = new Map<string, number>();
   for (const program of programs) {
@@ -122,7 +122,8 @@ function linesOf(rounds: readonly OurRound[], peers: readonly Speeds[]): string[
 }
 
 /**
- * Returns the median of the ratios within each round, because both programs of a round were measured one right after the other.
+ * Computes the speed ratio of each round and returns the median. The two speeds of a round were measured one right after the
+ * other.
  */
 function medianRatio(ours: readonly number[], theirs: readonly number[]): number {
   return median(ours.map((speed, round) => speed / (theirs[round] ?? Number.NaN)));

@@ -22,7 +22,7 @@ interface Patient {
   readonly model: string;
 }
 
-/** Faults. The server must recover from each; from a removed file once the file is back. */
+/** Faults from which the server must recover. It recovers from a removed file only after the file is back. */
 const faults: Readonly<Record<string, (patient: Patient) => Promise<void>>> = {
   async "engine killed"({ server, model }) {
     const pid = server.enginePidOf(model);
@@ -43,7 +43,7 @@ const faults: Readonly<Record<string, (patient: Patient) => Promise<void>>> = {
   },
 };
 
-/** Runs on the first of the chosen HTTP edges and engines. */
+/** Runs on the first of the chosen HTTP server implementations and on the first engine. */
 export async function runFaults(options: HostileOptions, rounds: number): Promise<string> {
   const [edge, engine] = [options.edges[0] ?? "node", options.engines[0] ?? "wasm"];
   const rig = new Rig({ ...options, edge, engine });
@@ -90,7 +90,7 @@ export async function runFaults(options: HostileOptions, rounds: number): Promis
 
 interface Round {
   readonly name: string;
-  /** Time until the model worked again; null if it did not within the limit. */
+  /** Time until the model worked again; null if it did not recover within the limit. */
   readonly backMs: number | null;
   readonly failedRoutes: number;
 }

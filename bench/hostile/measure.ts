@@ -10,7 +10,7 @@ import { Rig, type RigOptions } from "./rig/rig.ts";
 import type { HostileServer } from "./rig/server.ts";
 
 const memoryPollMs = 250;
-/** Minimum rest. Damage left by an attack shows soon after it. */
+/** Minimum rest after an attack. Lasting damage is visible within this time. */
 const shortestRestMs = 500;
 const usualLimitMs = 60_000;
 const quietTries = 20;
@@ -28,7 +28,7 @@ export interface MeasureOptions extends RigOptions {
 
 export interface Bars {
   readonly frontMs: number;
-  /** Limit of the bystander's first token: `firstTokenFactor` x its quiet time + `firstTokenMs`. */
+  /** Limit of the bystander's time to first token: `firstTokenFactor` x the time before the attack + `firstTokenMs`. */
   readonly firstTokenFactor: number;
   readonly firstTokenMs: number;
   /** Limit of memory after the rest, as a multiple of memory before the attack. */
@@ -82,7 +82,7 @@ async function measureAlone(probe: LoneProbe, rig: Rig, { longestMs }: MeasureOp
   return { outcome, costs: null, breaches: outcome.isHeld ? [] : ["attacker"] };
 }
 
-/** Server with a bystander that has measured it at rest. The rig closes the server. */
+/** Server under attack and its bystander, which has already measured the server at rest. The rig closes the server. */
 export class WatchedServer {
   readonly #server: HostileServer;
   readonly #bystander: Bystander;
@@ -142,17 +142,14 @@ export class WatchedServer {
   }
 }
 
-/**
- * Sends requests until the server's memory is that of a server in use: the first requests take longer and load code that stays
- * loaded.
- */
+/** Sends requests before the measurement, because the first requests take longer and load code that stays in memory. */
 async function warmUp(rig: Rig): Promise<void> {
   const grammar = { grammar: { type: "lark", value: 'start: "a" | "b"' } };
   const chats = Array.from({ length: warmUpChats }, (_, i) => rig.chat({ messages: `${i}: hello`, max_tokens: 16 }));
   await Promise.all([...chats, rig.chat(grammar)]);
 }
 
-/** Observes for `ms`, and repeats this until each kind of chat was completed at least once. */
+/** Observes in periods of `ms` until each kind of chat has completed at least once. */
 async function watchQuiet(bystander: Bystander, ms: number, hasSchema = false): Promise<Observations> {
   for (let tries = 1; ; tries++) {
     await sleep(ms);

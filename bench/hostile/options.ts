@@ -18,12 +18,15 @@ export interface HostileOptions {
   readonly nodeFlags: readonly string[];
   /** Heap limit of the server; null for Node's default. */
   readonly heapMiB: number | null;
-  /** HTTP edges to test. A probe that does not depend on the edge, or on the engine, runs on the first one only. */
+  /**
+   * HTTP server implementations to test. A probe whose result does not depend on the implementation runs only on the first one;
+   * the same applies to engines.
+   */
   readonly edges: readonly EdgeName[];
   readonly engines: readonly EngineName[];
   /** Parts of probe names; null selects all probes. */
   readonly probes: readonly string[] | null;
-  /** Runs every probe on every edge and engine. */
+  /** Runs every probe on every HTTP server implementation and engine. */
   readonly all: boolean;
   /** Number of random texts to send instead of the probes; null runs the probes. */
   readonly random: number | null;

@@ -17,7 +17,7 @@ interface CommonProbe {
   readonly name: string;
   /** Number of the tested weakness, shown in the results. */
   readonly finding: number;
-  /** Whether the probe depends on the HTTP edge or the engine. If not, it runs on the first one only. */
+  /** Settings that affect the result. The probe runs with every choice of these and with the first choice of the others. */
   readonly concerns: readonly ("edge" | "engine")[];
   /** Engines to which the probe applies; all by default. */
   readonly engines?: readonly EngineName[];
@@ -33,7 +33,7 @@ export interface ServerProbe extends CommonProbe {
   readonly settings?: (rig: Rig) => ServerChanges | Promise<ServerChanges>;
   /** Attacks constrained decoding, so the bystander also sends requests with schemas. */
   readonly hasSchema?: boolean;
-  /** The bystander's thresholds do not apply, for example because it cannot connect during the attack. */
+  /** Exempts the bystander from the thresholds, for example because it cannot connect during the attack. */
   readonly isBystanderExempt?: boolean;
   /** Prepares the attack before the measurement starts. */
   prepare?(rig: Rig): Promise<void>;

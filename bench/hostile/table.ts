@@ -1,4 +1,4 @@
-// Table of the probes' results: one row for each probe on each HTTP edge and engine.
+// Table of the probes' results: one row for each probe on each HTTP server implementation and engine.
 
 import type { Costs, Measurement, Watched } from "./measure.ts";
 import type { Probe } from "./probe.ts";
@@ -22,7 +22,7 @@ export interface Line {
   readonly measured: Measurement;
 }
 
-/** Weaknesses that the numbers in the first column stand for. */
+/** Tested weaknesses. The first column of the table shows their numbers. */
 const findings: readonly string[] = [
   "grammars of long names and many texts",
   "grammars of many parts",

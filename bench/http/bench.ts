@@ -1,6 +1,6 @@
-// `bench http`: cost of the main thread without an engine's cost. The real front, generation thread, step loop and HTTP edge
-// serve a model without weights at a fixed rate. The front runs on this process's main thread; the clients run in a separate
-// process.
+// `bench http`: cost of the main thread, without the cost of an engine. The real front, generation thread, step loop and HTTP
+// server serve a model without weights at a fixed rate. The front runs on this process's main thread; the clients run in a
+// separate process.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";

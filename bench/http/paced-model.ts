@@ -8,7 +8,7 @@ import { idleCapabilities, idleKv } from "../idle-kv.ts";
 /** Few tokens, so that sampling costs nothing. In most vocabularies the first ones are short pieces of text. */
 const vocabSize = 512;
 const firstTextToken = 300;
-/** Maximum delay that later steps catch up. A step that begins later does not catch up, so the rate is a ceiling. */
+/** Maximum delay that later steps make up for. Longer delays are not made up for, so the rate is a ceiling. */
 const forgivenMs = 50;
 const noPooled = new Float32Array(0);
 
@@ -27,8 +27,8 @@ export class PacedModel implements LoadedModel {
   #dueMs = 0;
 
   /**
-   * Sets the rate of all sequences together. With fewer sequences fewer tokens are made, because each sequence has a fixed
-   * share.
+   * `tokensPerSecond` is the total rate of a full batch. Each sequence has a fixed share of it, so fewer sequences generate
+   * fewer tokens.
    */
   constructor(tokensPerSecond: number, capacity: Capacity) {
     this.capacity = capacity;
@@ -61,7 +61,7 @@ export class PacedModel implements LoadedModel {
 
   dispose(): void {}
 
-  /** Makes one token the likeliest of output `output`, and returns it. */
+  /** Makes one token the most probable in output `output`, and returns that token. */
   #choose(batch: Batch, row: number, output: number): number {
     const position = (batch.position[row] ?? 0) + (batch.length[row] ?? 0);
     const token = firstTextToken + ((position * 7 + (batch.slot[row] ?? 0)) % (vocabSize - firstTextToken));

@@ -8,7 +8,7 @@ const pageBytes = 65_536;
 /** Address of the first matrix. The kernels' constants are below it. */
 const matricesAt = pageBytes;
 
-/** Offsets of the 16-bit floats in a block. Types not listed have one float, at the start. */
+/** Byte offsets of the 16-bit floats in a block, by tensor type. Types not listed have one float, at offset 0. */
 const floatsAt: Readonly<Record<string, readonly number[]>> = {
   Q4_1: [0, 2],
   Q5_1: [0, 2],
@@ -19,7 +19,7 @@ const floatsAt: Readonly<Record<string, readonly number[]>> = {
   Q6_K: [208],
   MXFP4: [],
 };
-/** Exponent of MXFP4's scales, which are powers of two: 1/8. */
+/** Biased exponent of the MXFP4 scales: 2^(124 - 127) = 1/8. */
 const smallExponent = 124;
 
 export interface MatrixShape {

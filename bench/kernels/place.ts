@@ -15,7 +15,9 @@ export interface KernelBenchInit {
   readonly rounds: number;
   readonly millisecondsEach: number;
   readonly threads: number;
-  /** Barrier of two words, initially zero: the number of threads that have arrived, and the number of completed meetings. */
+  /**
+   * Barrier of two words, initially zero: the number of threads that have arrived, and the number of times all have arrived.
+   */
   readonly meeting: SharedArrayBuffer;
 }
 

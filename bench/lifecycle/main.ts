@@ -13,7 +13,7 @@ interface Scenario {
   readonly engine: RigOptions["engine"];
   readonly times: number;
   readonly isDeath: boolean;
-  /** Performs the action on the first model. Settles when that model answers again, with the milliseconds it took. */
+  /** Performs the action on the first model. Resolves with the milliseconds until that model answers again. */
   readonly act: (rig: Rig, round: number) => Promise<number>;
 }
 

@@ -21,7 +21,9 @@ interface Subject {
   readonly mmap: boolean;
 }
 
-/** Ways to load. The others are compared with the first. A mapped file is neither read nor copied before it is used. */
+/**
+ * Ways to load a model. The first is the baseline of the others. A mapped file is neither read nor copied before it is used.
+ */
 const subjects: Readonly<Record<string, Subject>> = {
   llama: { engine: "llama", mmap: true },
   "llama-read": { engine: "llama", mmap: false },

@@ -1,4 +1,4 @@
-// Program of `bench load` for one load, in a separate process: its duration, and memory before the load and after the model has
+// Process of `bench load` that loads one model. Reports the load time, and the memory before the load and after the model has
 // been used.
 import { performance } from "node:perf_hooks";
 import { setFlagsFromString } from "node:v8";

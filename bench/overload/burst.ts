@@ -1,5 +1,5 @@
-// Scenario `burst`: many more simultaneous clients than slots. If the queue holds them all, none may fail. If it does not,
-// exactly the excess is rejected, immediately, and the others get the throughput of 32 clients.
+// Scenario `burst`: many more simultaneous clients than slots. If the queue has room for all of them, no request may fail.
+// Otherwise exactly the excess is rejected, immediately, and the accepted clients get the throughput of 32 clients.
 import { median } from "../../cli/bench/report.ts";
 import { percentiles } from "../serving/client/statistics.ts";
 import { type Answer, ask } from "./client.ts";

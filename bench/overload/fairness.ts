@@ -1,6 +1,6 @@
 // Scenario `fairness`: one client has a long backlog, another sends occasional requests. The second client must wait only for
-// the next free slot, not for the backlog. A run in which both use the first client's key shows the waits of first come, first
-// served.
+// the next free slot, not for the backlog. For comparison, both clients also use the same key, which gives the waits of first
+// come, first served.
 import { setTimeout as pause } from "node:timers/promises";
 import { median } from "../../cli/bench/report.ts";
 import { mean } from "../serving/client/statistics.ts";
@@ -47,7 +47,7 @@ async function askBesideBacklog(server: Server): Promise<Finding[]> {
 interface Beside {
   readonly backlog: readonly Answer[];
   readonly probes: readonly Answer[];
-  /** Mean time between two ends of responses in the backlog, while all slots were taken. */
+  /** Mean time between the ends of two successive backlog responses while all slots were in use. */
   readonly releaseMs: number;
   readonly stepMs: number;
 }
@@ -60,7 +60,7 @@ async function besideBacklog(server: Server, load: Workload, key: string, count:
     ended.push(answer.endMs);
     return answer;
   });
-  // When the first slot is freed, the server has accepted the whole backlog; from then on slots become free one by one.
+  // The server has accepted the whole backlog when the first slot is freed. Later slots become free one by one.
   await msUntil(() => ended.length > 0, 60_000);
   const asked: Answer[] = [];
   for (const question of load.questions(count)) {
@@ -73,7 +73,9 @@ async function besideBacklog(server: Server, load: Workload, key: string, count:
   return { backlog: answers, probes: asked, releaseMs: meanRelease(ended), stepMs: median(answers.map(stepOf)) };
 }
 
-/** Returns the mean time between two ends of responses, while others waited for the slot. */
+/**
+ * Returns the mean time between the ends of two successive responses. Ignores the last ends, when no request waited for a slot.
+ */
 function meanRelease(ended: readonly number[]): number {
   const saturated = ended.slice(0, ended.length - slots + 1);
   return ((saturated.at(-1) ?? 0) - (saturated[0] ?? 0)) / (saturated.length - 1);

@@ -1,9 +1,9 @@
 // Scenario `hangups`: a third of many clients disconnect, some in mid-stream and some while they wait in the queue. This
 // happens twice. No slot, queue entry or memory may leak.
 //
-// Leaks are detected from outside. The engine must become idle. Then, with all slots and queue entries free, a burst has
-// slightly more clients than both hold, and exactly the excess must be rejected. Each leaked sequence would cause one more
-// rejection.
+// Leaks are detected from outside. First the engine must become idle, so that all slots and queue entries are free. Then
+// slightly more clients than slots and queue entries send requests, and exactly the excess must be rejected. Each leaked
+// sequence would cause one more rejection.
 import { setTimeout as sleep } from "node:timers/promises";
 import { clients } from "./burst.ts";
 import { type Answer, ask, type HangUp } from "./client.ts";

@@ -15,15 +15,15 @@ const standing = 50;
 const readers = 8;
 const requestsEach = 8;
 /**
- * Choices of a stalled request. A token takes about 1.6 KB, so two choices of `longAnswer` tokens exceed the 4 MB that Linux
- * buffers for a connection.
+ * Number of choices (`n`) of a stalled request. A token takes about 1.6 KB, so two choices of `longAnswer` tokens exceed the 4
+ * MB that Linux buffers for a connection.
  */
 const standingChoices = 2;
 const longAnswer = 1900;
 /**
- * The first client that stalls must still be connected when the last one has stalled, and while the readers are measured. If
- * Linux buffers 4 MB for a connection, that takes about 120,000 tokens. With net.ipv4.tcp_wmem and tcp_rmem of 64 KiB it takes
- * seconds.
+ * Seconds after which the server disconnects a client that does not read. Until all clients have stalled and the readers have
+ * been measured, the server must not disconnect the first stalled client. If Linux buffers 4 MB for a connection, stalling all
+ * clients takes about 120,000 tokens. If net.ipv4.tcp_wmem and tcp_rmem are 64 KiB, it takes seconds.
  */
 const stalledReaderSecs = 120;
 const settleLimitMs = 90_000;

@@ -1,5 +1,5 @@
-// First difference of two greedy generations: the gap between the logits of the two likeliest tokens at that point. Rounding
-// can only change the order of nearly equal logits.
+// Computes the gap between the two largest logits at the first different token of two greedy generations. Rounding can only
+// change the order of nearly equal logits.
 import { Batch } from "../../engines/batch.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 
@@ -13,9 +13,7 @@ export function firstDifference(a: readonly number[], b: readonly number[]): num
   return null;
 }
 
-/**
- * Returns the lead of the likeliest next token over the second likeliest after `tokens`, as a share of the range of all logits.
- */
+/** Returns the difference between the two largest logits after `tokens`, as a share of the range of all logits. */
 export function leadOfLikeliest(model: LoadedModel, tokens: Int32Array): number {
   const batch = new Batch(1, chunkTokens);
   let logits = new Float32Array(0);

@@ -22,7 +22,7 @@ const leadAtMost = 0.02;
 
 const limits: SchedulerLimits = {
   maxBatchTokens: 4096,
-  // With either engine, the results of so short a chunk do not depend on the other sequences of the batch.
+  // With chunks of this length, the results of both engines do not depend on the other sequences of the batch.
   maxPrefillChunkTokens: 32,
   maxDecodeStepsBeforePrefill: 8,
   prefixCacheEntries: 16,
@@ -44,7 +44,7 @@ interface Shape {
   readonly length: number;
   /** Capacity of the cache as a share of the tokens of all sequences. */
   readonly share: number;
-  /** Runs every response again without other sequences, not only those that differ. */
+  /** Repeats every prompt without other sequences. By default only prompts whose responses differ are repeated. */
   readonly allAlone: boolean;
 }
 

@@ -15,7 +15,7 @@ import { answered, ratioAtLeast, ratioAtMost, shown, toldRounds } from "../servi
 import { inRounds, ours, peers, type Side, type SideOptions, withSides } from "../serving/sides.ts";
 
 const turns = 20;
-/** Tokens of the words of a turn. With the template's tokens and the response, a turn has about 150 tokens. */
+/** Tokens in the words of one user message. With the template's tokens and the response, a turn has about 150 tokens. */
 const wordTokens = 68;
 const answerTokens = 64;
 const sizes = { sequences: 1, tokensEach: 8192 };

@@ -135,7 +135,7 @@ function sequences({ promptTokens, newTokens }: Workload): () => Sequence {
     });
 }
 
-/** Returns the milliseconds of a step for a model that is fast enough to use every slot. */
+/** Returns the duration of a step in milliseconds. Each row costs so little that the scheduler always uses every slot. */
 function modelMs({ rowCount, tokenCount }: Batch): number {
   return 5 + 0.02 * rowCount + 0.02 * (tokenCount - rowCount);
 }

@@ -1,5 +1,5 @@
-// Simulation of drafting: tokens with drafts divided by tokens without, if the step time model decides the depth of drafts. The
-// step time model and the depth plan are the real ones. Steps take the times measured on engines.
+// Simulates speculative decoding: computes the speed with drafts divided by the speed without drafts. The step time model and
+// the plan for the draft length are the real code. The step durations were measured on engines.
 import { table } from "../../cli/bench/report.ts";
 import { StepTimeModel } from "../../engines/decoding/scheduler/step-time-model.ts";
 import { DepthPlan } from "../../engines/decoding/speculation/depth.ts";
@@ -45,8 +45,8 @@ const engines: Readonly<Record<string, readonly (readonly [tokens: number, ms: n
 };
 
 /**
- * Table with a row for each engine and a column for each chance that a drafted token is right. A cell is the geometric mean
- * over all loads.
+ * Table with a row for each engine and a column for each probability that a drafted token is accepted. Each cell is the
+ * geometric mean of the speed ratios over all loads.
  */
 export function draftsTable(): string {
   const rows = Object.entries(engines).map(([name, points]) => {
@@ -63,8 +63,8 @@ export function draftsTable(): string {
 }
 
 /**
- * Returns the tokens per millisecond of up to 2 x `load` sequences. Their number changes every `stepsPerLoad` steps. One step
- * in a hundred is disturbed.
+ * Simulates up to 2 x `load` sequences and returns the tokens per millisecond. The number of sequences changes every
+ * `stepsPerLoad` steps. One step in a hundred is disturbed.
  */
 function tokensPerMs(load: number, chance: number, stepMs: (tokens: number) => number, room: number): number {
   const random = seeded(7);

@@ -1,5 +1,5 @@
-// Simulation of slot shares: how long other clients wait for a first token while one client holds all slots, under different
-// slot_share_secs, and how many tokens that costs the first client. The scheduler is real. The model only advances a clock.
+// Simulation of slot shares with different slot_share_secs. Measures how long other clients wait for a first token while one
+// client holds all slots, and how many tokens the first client loses. The scheduler is real; the model only advances a clock.
 
 import { table } from "../../cli/bench/report.ts";
 import { Batch } from "../../engines/batch.ts";
@@ -146,7 +146,7 @@ class TimedKv implements KvCache {
   readonly #tokens = new Map<SavedKv, number>();
   #spentMs = 0;
 
-  /** Returns the milliseconds since the last call. */
+  /** Returns the simulated copy time since the last call, in milliseconds. */
   takeMs(): number {
     const spentMs = this.#spentMs;
     this.#spentMs = 0;

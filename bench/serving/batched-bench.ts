@@ -16,7 +16,7 @@ export interface BoundShape {
   readonly newTokens: number;
 }
 
-/** Returns the new tokens per second, over the time of prompts and responses together. */
+/** Returns the output tokens per second. The time includes prefill and decode. */
 export async function boundRate(options: BoundOptions, shape: BoundShape): Promise<number> {
   const { program, modelFile, threads, context } = options;
   const { sequences, promptTokens, newTokens } = shape;

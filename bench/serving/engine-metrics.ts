@@ -1,4 +1,4 @@
-// Reader of a server's /metrics page; empty if the server has none.
+// Reads a server's /metrics page. The result is empty if the server has none.
 
 /** Values by metric name with labels. */
 export type EngineMetrics = ReadonlyMap<string, number>;

@@ -19,7 +19,7 @@ export function answered(what: string, answers: readonly Answer[]): Finding {
   return failed ? { ...finding, measured: `${finding.measured}; "${failed.error?.slice(0, 60)}"` } : finding;
 }
 
-/** Checks that the median of two servers' ratios, paired by round, is at most `most`. */
+/** Checks that the median of ours / theirs, computed for each round, is at most `most`. */
 export function ratioAtMost(what: string, ours: readonly number[], theirs: readonly number[], most: number): Finding {
   const ratios = pairedRatios(ours, theirs);
   return { ...atMost(what, median(ratios), most), measured: shown(ratios, 3) };

@@ -75,7 +75,7 @@ export function ours(options: SideOptions, sizes: Sizes, label = "ours", flags: 
   return { label, start: () => startTroupe(settings) };
 }
 
-/** Returns llama-server with its store of past prompts on; empty if the options name none. */
+/** Returns llama-server with its store of past prompts enabled; an empty list if the options name no llama-server. */
 export function peers(options: SideOptions, sizes: Sizes, flags: readonly string[] = []): SideStart[] {
   const { peerProgram, peerFlags } = options;
   if (peerProgram === null) return [];
@@ -87,7 +87,7 @@ function settingsOf({ model, threads }: SideOptions, { sequences, tokensEach }: 
   return { model, threads, sequences, context: sequences * tokensEach };
 }
 
-/** Starts the servers, runs `work` while all are up, and stops them. The first of `starts` comes first. */
+/** Starts the servers in the order of `starts`, runs `work` while all are up, and stops them. */
 export async function withSides<T>(
   starts: readonly SideStart[],
   work: (sides: readonly [Side, ...Side[]]) => Promise<T>,
@@ -111,8 +111,8 @@ export async function withSides<T>(
 
 /**
  * Measures every server with each input. Returns each server's measurements in the order of the inputs. Each round begins with
- * a different server, so that no server always comes first. Each measurement begins after the threads of the previous server
- * have stopped spinning.
+ * a different server, so that no server is always first. A pause precedes each measurement, because the threads of the previous
+ * server spin for some time.
  */
 export async function inRounds<S extends { readonly label: string }, Input, T>(
   name: string,

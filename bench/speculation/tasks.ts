@@ -1,5 +1,5 @@
-// Tasks of `bench speculation`. One asks for a file again with a name changed, which is mostly a copy. The others ask for
-// stories, which repeat little.
+// Tasks of `bench speculation`. One task asks for a file with one name changed, so the response is mostly a copy of the prompt.
+// The other tasks ask for stories, which contain few repetitions.
 import type { ChatMessage } from "../serving/client/ask.ts";
 
 const file = `import { readFile, writeFile } from "node:fs/promises";
@@ -89,7 +89,7 @@ function showAgain(change: string): readonly ChatMessage[] {
   ];
 }
 
-/** Renames a name that is in many lines. The next task renames one that occurs only near the end. */
+/** Renames a name that occurs in many lines. `renameFunction` renames a name that occurs only near the end. */
 const renameClass = showAgain("Basket renamed to Cart");
 const renameFunction = showAgain("the function dearest renamed to priciest");
 

@@ -1,6 +1,6 @@
 // Schemas of `bench structured`. They do not limit the length of a response, so responses are as long as free text.
 
-/** List of records with texts, numbers and a choice. It is longer than any response here. */
+/** List of records with texts, numbers and a choice. No response of the benchmark reaches the end of the list. */
 export const endlessList = listOf("people", ["junior", "senior", "lead"]);
 
 /** Returns a schema whose names and choices differ from those of all other serial numbers. */

@@ -121,7 +121,8 @@ describe("a trial of the engines", () => {
     const bytes = statSync(path).size;
     for (const { prompt, oneRow, sixteenRows, weightBytes } of [figures.wasm, figures.llama]) {
       assert.ok(prompt > 0 && (oneRow ?? 0) > 0 && (sixteenRows ?? 0) > 0);
-      // The file also contains a vocabulary. llama.cpp may store a matrix twice, once in the layout of its kernels.
+      // Loaded weights and file differ in size: the file also contains a vocabulary, and llama.cpp may store a matrix twice,
+      // once in the layout of its kernels.
       assert.ok(weightBytes > bytes / 4 && weightBytes < 2 * bytes, `${weightBytes} bytes of weights in ${bytes}`);
     }
     const written = statSync(kept.path).mtimeMs;
@@ -145,7 +146,7 @@ describe("a trial of the engines", () => {
     assert.equal(trials(), 4);
   });
 
-  // The first blocks of all sequences are on the same thread.
+  // With these settings the first KV blocks of all sequences are on the same thread.
   for (const settings of [
     { threads: 3, pagedKv: false },
     { threads: 2, blockTokens: 256 },

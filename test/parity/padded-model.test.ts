@@ -1,5 +1,5 @@
-// Padded model, from which quantized copies are made, compared with its original, both as floats. If it computed a different
-// function, measurements of its copies would mean less.
+// Padded model compared with its original, both as floats. They must compute the same function, because quantized copies of the
+// padded model are tested instead of copies of the original.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Engine } from "../../engines/engine.ts";

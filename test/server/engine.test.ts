@@ -13,7 +13,7 @@ import { type RunningServer, runCommand, startServer } from "../fixtures/serve.t
 const messages = [{ role: "user" as const, content: "Write one sentence about the sea." }];
 const greedy = { model: "default", temperature: 0, max_tokens: 24 };
 
-/** Far longer than a cancelled request may continue. */
+/** Time limit that is far longer than a cancelled request may continue. */
 const soonMs = 2000;
 
 const clientOf = ({ url }: RunningServer) => new OpenAI({ baseURL: `${url}/v1`, apiKey: "any", maxRetries: 0 });
@@ -130,7 +130,7 @@ describe("where a model runs", () => {
   });
 });
 
-/** Reads a report. The file exists before it is complete, so this waits. */
+/** Reads a report. Waits until the file is complete, because it is created before its content is written. */
 async function readReport(path: string): Promise<{ sharedObjects: string[] }> {
   for (let tries = 0; tries < 400; tries++) {
     await sleep(25);

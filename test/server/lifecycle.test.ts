@@ -10,7 +10,7 @@ import { realModel } from "../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
 import { ask, expectWhole, openStream, post, recoveryMs, until } from "../fixtures/streams.ts";
 
-/** Repetitions of each kind of death and change. */
+/** Number of engine deaths, and of model changes, of each kind. */
 const count = Number(process.env.LIFECYCLE_COUNT ?? 3);
 
 /**
@@ -19,7 +19,7 @@ const count = Number(process.env.LIFECYCLE_COUNT ?? 3);
  */
 const deathsInARow = 2;
 
-// Separate processes, which can be killed.
+// Each engine runs in a separate process, so that the test can kill it.
 const flags = ["--max-model-len", "2048", "--max-seqs", "8", "--isolate", "true"];
 
 describe("a server with two models", () => {
@@ -47,7 +47,7 @@ describe("a server with two models", () => {
     return { code: response.status, body: (await response.json()) as { model_id: string; status: string } };
   }
 
-  /** Process ids and load times of all places of a model so far. */
+  /** Returns the process ids and load times of all places of a model so far. */
   function placesOf(model: string): { pid: number; loadMs: number }[] {
     const loaded = /model loaded.*model=(\S+) loadMs=(\d+) enginePid=(\d+)/g;
     return [...server.output().matchAll(loaded)]

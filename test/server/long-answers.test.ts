@@ -1,5 +1,5 @@
-// Responses of tens of megabytes. Every HTTP edge sends them in pieces at the pace of the reader. The real command sends them
-// with a small heap and does not run out of memory.
+// Responses of tens of megabytes. Every HTTP server implementation sends them in pieces at the pace of the reader. The real
+// command sends them with a small heap and does not run out of memory.
 import assert from "node:assert/strict";
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import { after, describe, it } from "node:test";
@@ -126,7 +126,7 @@ for (const edge of loadableEdges()) {
 describe("a server with a small heap", () => {
   it("lives through whole answers with many logprobs, several at once", async () => {
     const flags = ["-m", await tinyModel(), "--threads", "1", "--max-seqs", "64", "--max-model-len", "700"];
-    // As objects these tokens take about 200 MB.
+    // As JavaScript objects the tokens of the response would take about 200 MB, more than this heap.
     const server = await startServer(flags, { NODE_OPTIONS: "--max-old-space-size=96" });
     try {
       const body = { messages: "hi", n: 32, max_tokens: 600, ignore_eos: true, logprobs: true, top_logprobs: 20 };

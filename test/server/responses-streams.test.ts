@@ -1,5 +1,5 @@
-// Streams of POST /v1/responses from the real command, read whole and checked strictly. However a run ends, its stream has
-// exactly one end, and GET returns the same result.
+// Streams of POST /v1/responses from the real command, read whole and checked strictly. Each stream must have exactly one end,
+// however the run ends, and GET must return the same result.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { realModel } from "../fixtures/models/models.ts";

@@ -85,7 +85,7 @@ describe("models of the wasm engine that are loaded and unloaded", () => {
     assert.equal(end?.type === "done" && end.usage.completionTokens, maxTokens);
   }
 
-  /** Each transition of a model starts from the status that the previous one led to. */
+  /** Asserts that each transition of a model starts from the status in which the previous one ended. */
   function expectConnected(): void {
     for (const model of models) {
       const own = moves.filter((move) => move.model === model);
@@ -143,7 +143,7 @@ describe("models of the wasm engine that are loaded and unloaded", () => {
     const texts = front.tokenTexts(a);
     await front.unload(a);
     assert.throws(() => front.tokenTexts(a), { code: "model_failed" });
-    // A response in progress still uses them.
+    // A response in progress still uses the token texts.
     assert.equal(typeof texts.tokenText(1), "string");
     await front.reload(a);
     assert.equal(front.tokenTexts(a).tokenText(5), texts.tokenText(5));

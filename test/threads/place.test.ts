@@ -1,4 +1,4 @@
-// Places (worker threads and child processes): one set of tests runs for both kinds. Tests of only one kind follow.
+// Places (worker threads and child processes). The first tests run for both kinds; the later tests are for one kind only.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -313,7 +313,7 @@ describe("a child process", () => {
   });
 });
 
-/** A zombie process counts as gone. */
+/** Returns whether a process runs. A zombie process does not count. */
 function isRunning(pid: number | undefined): boolean {
   const { stdout } = spawnSync("ps", ["-o", "stat=", "-p", String(pid)], { encoding: "utf8" });
   return /^[^Z\s]/.test(stdout);

@@ -139,7 +139,7 @@ describe("text tasks on text workers", () => {
     ];
     const calling = { kind: "chat", messages, templateArguments: {} } as const;
     for (const request of [asks("", { prompt: calling }), asks(long), asks("\ue000".repeat(2 ** 24))]) {
-      // Sealed, as the content of a body of that length is when it arrives.
+      // Seals the content, as the server does with the content of a body of that length.
       const sealed = { ...request, prompt: sealContent(request as OpenRequest) };
       const preparing = assert.rejects(tasks.prepare(key, sealed, signal), { code: "context_length_exceeded" });
       const waited = await longestWait(tasks, key, preparing);
@@ -169,7 +169,7 @@ describe("text tasks on text workers", () => {
   });
 
   it("refuse a model whose template never returns, and serve the others meanwhile", async () => {
-    await sleep(1500); // until the worker is there that takes the place of the one ended before
+    await sleep(1500); // until a new worker has replaced the one that was ended
     const chatTemplate = join(folder, "endless.jinja");
     writeFileSync(chatTemplate, endless);
     const reading = assert.rejects(tasks.read({ id: "bad", path, chatTemplate, jinjaExplicit: null }), {
@@ -194,7 +194,7 @@ describe("text tasks on text workers", () => {
     const bomb = await tasks.open(await source(`{% if 'bomb' in messages[0].content %}${endless}{% endif %}${chatMl}`));
     rmSync(path);
     await assert.rejects(source(), { code: "model_file_invalid" });
-    // Each ends a worker, and a new worker replaces it.
+    // Each request ends a worker, and a new worker replaces it.
     const bombs = ["bomb 1", "bomb 2"].map((text) => tasks.prepare(bomb, asks(text, { client: text }), signal));
     for (const one of bombs) await assert.rejects(one, { code: "unsupported" });
     for (let i = 0; i < 5; i++) assert.ok((await tasks.prepare(key, asks("hi"), signal)).tokens.length > 0);

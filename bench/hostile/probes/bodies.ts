@@ -15,7 +15,7 @@ const legalBytes = 49_000_000;
 /** Maximum size of a request body in the HTTP contract. */
 const largestBytes = 50 * 1024 * 1024;
 const heldBodies = 8;
-/** Memory left free: enough for one request of the bystander or one filler request. */
+/** Bytes left free in the server's memory for request bodies: room for one request of the bystander or one filler request. */
 const spareBytes = 100;
 const fillers = 8;
 const fillingMs = 20;
@@ -39,7 +39,7 @@ export const bodyProbes: readonly Probe[] = [
     finding: 9,
     concerns: ["edge"],
     async run(rig) {
-      // The node edge accepts 16 KB of headers in total.
+      // Node's HTTP server accepts 16 KB of headers in total.
       const spaces = " ".repeat(rig.options.edge === "node" ? 15_000 : headerLength);
       const headers = { "content-type": `application/json${spaces}x` };
       const replies: Reply[] = [];
@@ -66,7 +66,7 @@ export const bodyProbes: readonly Probe[] = [
   }),
 ];
 
-/** Sends a body that is within all limits twice. */
+/** Probe that sends the same body twice. The body is within all limits. */
 function bodyProbe(name: string, body: () => string): ServerProbe {
   return {
     name,
@@ -100,7 +100,7 @@ async function holdBodies(rig: Rig): Promise<Outcome> {
       await Promise.all([reply, sleep(fillingMs)]);
     }
   };
-  // Several run at once, so that one always claims the memory that the bystander's request frees.
+  // Several fillers run at once, so that one of them always claims the memory that the bystander's request frees.
   void Promise.all(Array.from({ length: fillers }, fill));
   await sleep(heldMs);
   return namedRepliesWithin(0, sent);

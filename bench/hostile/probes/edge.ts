@@ -1,4 +1,5 @@
-// Probes of the HTTP edges: malformed HTTP, idle and slow connections, log output that nothing reads, operating system limits.
+// Probes of the HTTP server implementations ("edges"): malformed HTTP, idle and slow connections, log output that nothing
+// reads, operating system limits.
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { namedOrClosed, namedReplies, type Outcome, type Probe } from "../probe.ts";

@@ -7,7 +7,7 @@ const ambiguousCount = 4;
 /** Suppresses the end-of-generation tokens of the real model and of the tiny models. */
 const neverEnd = { "0": -100, "2": -100 };
 const abandonedCount = 5;
-/** Time in which a grammar is translated and queued. */
+/** Time after which the client disconnects. By then its grammar has been translated and queued for compilation. */
 const patienceMs = 500;
 const matchedMs = 20_000;
 const watchedMs = 15_000;

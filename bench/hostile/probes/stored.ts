@@ -121,7 +121,7 @@ function storeLarge(rig: Rig, bytes: number): Promise<Reply> {
   return rig.post("/v1/responses", { input, max_output_tokens: 1, truncation: "auto" });
 }
 
-/** Runs `once` `times` times, several at once. */
+/** Calls `once` `times` times in total, with several calls in progress at once. */
 async function inTurns(times: number, once: () => Promise<void>): Promise<void> {
   let left = times;
   const turns = Array.from({ length: readers }, async () => {

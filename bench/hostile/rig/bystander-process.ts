@@ -93,7 +93,7 @@ function nameOf(error: unknown): string {
   return code ?? message.split(":")[0] ?? "failed";
 }
 
-/** Uses one connection, as a load balancer does. */
+/** Health checks reuse one connection, as those of a load balancer do. */
 const healthClient = new HttpClient(url);
 const healthRequest = Buffer.from(`GET /health HTTP/1.1\r\nhost: ${url.host}\r\n\r\n`);
 
@@ -119,7 +119,7 @@ let count = 0;
 /** Every chat begins differently, so that the prefix cache does not help. */
 const words = () => ({ messages: `${++count}: say something.` });
 
-/** Returns a schema. Without `number` it is a new one, which has to be compiled. */
+/** Returns the schema of this number; by default a new schema, which the server must compile. */
 function schema(number = ++count) {
   const name = `field${number}`;
   const object = { type: "object", properties: { [name]: { type: "integer" } }, required: [name] };

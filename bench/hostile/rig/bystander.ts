@@ -1,5 +1,5 @@
-// Bystander: a well-behaved client, and how long it waits while another client attacks. It runs in a separate process because
-// the attackers keep this event loop busy.
+// Bystander: a well-behaved client whose waiting times show what an attack costs the other clients. It runs in a separate
+// process because the attackers keep the event loop of this process busy.
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { median } from "../../../cli/bench/report.ts";

@@ -16,12 +16,12 @@ import { StolenTime } from "./stolen-time.ts";
 const attackers = 3;
 const restMs = 5000;
 const patienceMs = 60_000;
-/** Maximum delay of the bystander's first token beyond its quiet time. */
+/** Maximum extra time to the bystander's first token, compared with the time before the attack. */
 const longestDelayMs = 500;
-/** Maximum wait for the response to a new schema. The engine compiles it for 250 ms on a separate core. */
+/** Maximum wait for the response to a new schema. The engine needs 250 ms on a separate core to compile the schema. */
 const longestNewSchemaMs = 5000;
 const errorLevel = 50;
-/** One case in this many is a chat template. */
+/** One of this many cases is a chat template. */
 const casesPerTemplate = 4;
 
 type RandomText = HostileCase & { readonly number: number };
@@ -32,7 +32,7 @@ interface Sent {
   readonly reply: Reply;
 }
 
-/** Runs on the first of the chosen HTTP edges and engines. */
+/** Runs on the first of the chosen HTTP server implementations and on the first engine. */
 export async function runRandom(options: HostileOptions, count: number): Promise<string> {
   const [edge, engine] = [options.edges[0] ?? "node", options.engines[0] ?? "wasm"];
   // Generated before the measurement: generating takes minutes.

@@ -11,9 +11,8 @@ import type { ServerChanges } from "./server.ts";
 import { HostileServer } from "./server.ts";
 
 /**
- * Flags of every server. The KV cache has room for a few long sequences only, because the llama engine needs a long time to
- * allocate more. There is one compute thread, so that waits are caused by the server and not by a machine whose cores are all
- * busy.
+ * Flags of every server. The KV cache is small because the llama engine needs a long time to allocate a large one. One compute
+ * thread leaves cores free, so that waits are caused by the server and not by a machine without free cores.
  */
 const usualFlags = ["--kv-cache", "32768tokens", "--threads", "1"];
 
@@ -82,7 +81,7 @@ export class Rig {
     this.#attack = new AbortController();
   }
 
-  /** Runs `work` after the servers have stopped, in reverse order of these calls. */
+  /** Registers `work` to run after the servers have stopped. The last registered work runs first. */
   atEnd(work: () => void | Promise<void>): void {
     this.#atEnd.unshift(work);
   }

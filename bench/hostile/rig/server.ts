@@ -119,7 +119,7 @@ export class HostileServer {
     );
   }
 
-  /** Memory of all processes of the server, without pages of files. */
+  /** Memory of all processes of the server in MiB, without file-backed pages. */
   ownMiB(): number {
     return family([this.pid]).reduce((sum, pid) => sum + ownKiB(pid), 0) / 1024;
   }

@@ -1,12 +1,11 @@
-// Meter of stolen time: processor time that the host withheld from this virtual machine. Nothing on this machine can prevent
-// it.
+// Meter of stolen time: CPU time that the hypervisor withheld from this virtual machine.
 import { readFileSync } from "node:fs";
 
 const pollMs = 100;
 const windowMs = 1000;
-/** Unit of /proc/stat. */
+/** Unit of the times in /proc/stat, in milliseconds. */
 const tickMs = 10;
-/** Index of the stolen time in the first line of /proc/stat, after its name. */
+/** Index of the stolen time in the first line of /proc/stat; index 0 is the name `cpu`. */
 const stolenField = 8;
 
 export class StolenTime {

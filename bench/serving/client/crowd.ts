@@ -1,4 +1,4 @@
-// Crowd: clients that start at once, each with a separate list of questions sent one after another, and the results.
+// Crowd: clients that start at the same time, each with a separate list of questions. Also computes the results.
 import { performance } from "node:perf_hooks";
 import { type Answer, ask, firstTextPercentiles, isWhole, type Question, sumOf } from "./ask.ts";
 

@@ -40,8 +40,8 @@ export class HttpClient {
 
   /**
    * Sends one whole request and settles when its response is complete. Only one request may run at a time. Some servers close a
-   * connection after a stream without announcing it. In that case the request is sent once more on a new connection, and this
-   * time is included.
+   * connection after a stream without announcing it. In that case the request is sent once more on a new connection, and the
+   * measured time includes both attempts.
    */
   async exchange(request: Buffer, sink: AnswerSink): Promise<void> {
     const isReused = this.#socket !== null;

@@ -26,7 +26,9 @@ export interface PromptShape {
   readonly wordCount: number;
   /** Number of words at the start that are equal in all prompts of a round. */
   readonly sharedCount: number;
-  /** Spread of the lengths of prompts and responses: they are uniform within this share of the mean. 0: all equal. */
+  /**
+   * Spread of prompt and response lengths: the lengths are uniformly distributed within this share of the mean. 0: all equal.
+   */
   readonly spread: number;
 }
 

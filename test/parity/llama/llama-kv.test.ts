@@ -1,5 +1,5 @@
-// KV cache of the llama engine: what it stores of sequences and frees again. The same checks run for both memory layouts, on a
-// generated model. A sequence's logits must not depend on how its tokens came into the cache.
+// KV cache of the llama engine: storing and freeing the KV of sequences. The same checks run for both memory layouts, on a
+// generated model. A sequence's logits must not depend on how its tokens were fed or copied into the cache.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { Batch } from "../../../engines/batch.ts";
@@ -55,7 +55,10 @@ function fill(model: LoadedModel, slot: number, to: number, text = 0): void {
   for (let from = 0; from < to; from += 32) feed(model, { slot, from, to: Math.min(from + 32, to), text });
 }
 
-/** Sums in a different order differ in their last bits. Logits differ by several units. */
+/**
+ * Maximum difference of logits that count as equal. A different order of sums changes only the last bits, but logits of
+ * different texts differ by several units.
+ */
 const tolerance = 1e-3;
 
 function assertSame(actual: readonly number[] | undefined, expected: readonly number[]): void {

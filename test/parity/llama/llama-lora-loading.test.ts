@@ -171,7 +171,8 @@ describe("adapters of the llama engine", () => {
     const { memory } = new TurnLock(0);
     const { release, path: file } = library;
     const init: AdapterWorkerInit = { release, library: file, model: koffi.address(model), lock: memory };
-    // Each message of the worker is replaced by a word of the lock: whether the worker holds it, or waits for it, at that time.
+    // The source replaces each message of the worker by the state of the lock at that time: whether the worker holds the lock
+    // or waits for it.
     const source = `
       const { parentPort, workerData } = require("node:worker_threads");
       const post = parentPort.postMessage.bind(parentPort);

@@ -171,7 +171,7 @@ describe("an adapter of a model with prediction heads", () => {
 
 /** Returns the step loop's tokens for two prompts with an adapter that is loaded only for them; 0 = none. */
 async function generated(model: LoadedModel, adapter: number, path: string, isDrafting: boolean): Promise<number[][]> {
-  // Step times with which drafting always pays.
+  // Step times for which drafting always saves time.
   const cost = { decodeMs: (tokens: number) => 20 + 0.01 * tokens, mostDecodeTokens: 1000 } as StepTimeModel;
   const options = { ...lookupOnly, promptLookup: false, mtpTokens: 4 };
   const loop = new StepLoop(model, {

@@ -1,5 +1,5 @@
-// Prediction heads run by llama.cpp, on a generated model. The texts equal those without heads, whatever the drafts and however
-// a sequence came into its slot. The drafts equal those of a head that has read the whole text at once.
+// Prediction heads run by llama.cpp, on a generated model. The output must equal the output without heads, for all drafts and
+// for all ways in which a slot gets its tokens. The drafts must equal those of a head that was fed the whole text at once.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -214,8 +214,8 @@ describe("an assistant that reads its model's KV cache", () => {
 describe("what prediction heads have read", () => {
   const vocabSize = 320;
   /**
-   * Logits differ by several units. Sums in a different order differ in their last bits, and three passes add up these
-   * differences.
+   * Maximum difference of logits that count as equal. A different order of sums changes only the last bits, and three passes
+   * add up these differences. Logits of different texts differ by several units.
    */
   const tolerance = 5e-3;
   const [text = []] = promptsOf(1, 400);

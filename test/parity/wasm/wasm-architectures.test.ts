@@ -14,7 +14,7 @@ import { tinyArchitectures, tinyWindow, writeTinyArchitecture } from "../../fixt
 
 /** Maximum error as a share of the range of the logits. */
 const largestError = 0.003;
-/** Longer than a pass of the engine and than any window. */
+/** Prompt that is longer than one pass of the engine and longer than any sliding window. */
 const longPrompt: Feed = { slot: 6, from: 0, to: 5 * tinyWindow };
 const steps = [...mixedSteps, [longPrompt], [{ slot: 6, from: longPrompt.to, to: longPrompt.to + 1 }]];
 const settings: readonly Pick<ModelSpec, "kvType" | "threads">[] = [
@@ -64,7 +64,7 @@ describe("the KV cache of a model with sliding windows", () => {
       const path = join(directory, "model.gguf");
       await writeTinyArchitecture(path, name, { seed: 8 });
       const model = await wasmEngine.load(specOf(path, { maxSequences: 5, extraLogitsRows: 8, threads: 3 }), () => {});
-      // Exceeds a window by more than a page.
+      // More tokens than a sliding window plus a page.
       const cut = 96;
       const end = 110;
       const goOn = (slot: number) => feedInChunks(model, { slot, from: cut, to: end, text: 1 });

@@ -1,5 +1,5 @@
-// Damaged model files: thousands, of every architecture, against the checks of the wasm engine. WASM_FUZZ_ROUNDS sets
-// their number, WASM_FUZZ_SEED the seed.
+// Opens thousands of damaged model files of every architecture, to test the checks of the wasm engine. WASM_FUZZ_ROUNDS sets
+// the number of files, WASM_FUZZ_SEED the seed.
 import assert from "node:assert/strict";
 import { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ import { writeTinyEncoder } from "../../fixtures/models/tiny-encoder.ts";
 
 const rounds = Number(process.env.WASM_FUZZ_ROUNDS ?? 5_000);
 const seed = Number(process.env.WASM_FUZZ_SEED ?? 1);
-/** CPU time instead of wall-clock time, so that a busy machine fails no round. */
+/** Maximum CPU time of a round. Wall-clock time would depend on how busy the machine is. */
 const maxRoundMs = 150;
 const maxGrowthBytes = 192 * 1024 * 1024;
 /** One of this many readable files is also loaded. */
@@ -34,7 +34,7 @@ function seededRandom(from: number): Random {
   };
 }
 
-/** The plan of a small model with a short context, as every thread would get it. */
+/** Returns the partition plan of a small model with a short context. */
 function planOf({ table, graph, shape }: WasmModelFile, threads: number): PartitionPlan {
   const sizes = {
     passTokens: 64,
@@ -65,7 +65,7 @@ describe("a damaged model file of any architecture", () => {
   });
   after(() => rmSync(directory, { recursive: true, force: true }));
 
-  /** Null if the file is rejected properly; throws on any other failure. */
+  /** Reads the file. Returns null if the reader rejects it properly; throws on any other failure. */
   async function read(file: WholeFile): Promise<WasmModelFile | null> {
     try {
       return await readModel(path);
@@ -86,7 +86,7 @@ describe("a damaged model file of any architecture", () => {
   it(`is read or rejected, quickly and in little memory, ${rounds} times`, async () => {
     const kernels = instantiateKernels(await loadKernels(), createMemory(1));
     const random = seededRandom(seed);
-    // Overwritten repeatedly: creating a file takes longer than everything measured here.
+    // The same file is overwritten in each round, because creating a file takes longer than the measured work.
     const descriptor = openSync(path, "r+");
     const peakBefore = process.resourceUsage().maxRSS;
     let readable = 0;

@@ -1,5 +1,5 @@
-// Pooled outputs of the wasm engine against those of llama.cpp: encoders of every architecture and pooling, and
-// generating models whose files name a pooling.
+// Pooled outputs of the wasm engine compared with those of llama.cpp, for encoders of every architecture and pooling, and for
+// generative models whose files specify a pooling.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -22,7 +22,7 @@ const sentenceCount = 200;
 const leastCosine = 0.999;
 const [clsToken, sepToken] = [2, 3];
 
-/** Texts as tokens, of every length from one token to the whole context, most of them short. */
+/** Returns texts as tokens. Their lengths range from one token to the whole context; most texts are short. */
 function sentences(tokenize: (text: string) => Int32Array, contextLength: number): Int32Array[] {
   let state = 1;
   const below = (count: number) => {
@@ -38,7 +38,7 @@ function sentences(tokenize: (text: string) => Int32Array, contextLength: number
   });
 }
 
-/** The pooled output of each sentence, with as many sentences per step as fit. */
+/** Returns the pooled output of each sentence. Each step contains as many sentences as fit. */
 function poolAll(model: LoadedModel, all: readonly Int32Array[]): Float32Array[] {
   const { maxSequences, maxBatchTokens } = model.capacity;
   const { pooledLength } = model.capabilities;
@@ -78,7 +78,9 @@ function assertSameVectors(actual: readonly Float32Array[], expected: readonly F
   assert.ok(Math.min(...actual.slice(1).map((vector) => cosine(vector, actual[0]!))) < 0.95, "all are the same");
 }
 
-/** `tolerance` is a share of the largest score; the differences between scores must agree too. */
+/**
+ * Asserts that the scores agree, and that the differences between scores agree. `tolerance` is a share of the largest score.
+ */
 function assertSameScores(actual: readonly Float32Array[], expected: readonly Float32Array[], tolerance: number): void {
   const largest = Math.max(...expected.map((scores) => Math.max(...scores.map(Math.abs))));
   const errors = actual.map((scores, i) => Math.max(...scores.map((score, k) => Math.abs(score - expected[i]![k]!))));
@@ -88,7 +90,7 @@ function assertSameScores(actual: readonly Float32Array[], expected: readonly Fl
   assert.ok(correlation >= 0.998, `correlated by ${correlation}`);
 }
 
-/** The first score of each text, minus their mean. */
+/** Returns the first score of each text, minus the mean over all texts. */
 function centred(scores: readonly Float32Array[]): Float32Array {
   const mean = scores.reduce((sum, [score]) => sum + score!, 0) / scores.length;
   return Float32Array.from(scores, ([score]) => score! - mean);
@@ -110,7 +112,7 @@ describe("pooled outputs of the wasm engine against llama.cpp's", () => {
     }
   }
 
-  /** Sentences, llama.cpp's outputs for them, and the wasm engine's with `threads` threads. */
+  /** Returns the sentences, llama.cpp's outputs for them, and the outputs of the wasm engine with `threads` threads. */
   async function compare(path: string, threads: number, changes: Partial<ModelSpec> = {}) {
     const spec = specOf(path, { maxSequences: 12, threads: 1, ...changes });
     const { expected, all, declared } = await withModel(llamaEngine, spec, (model) => {
@@ -209,7 +211,7 @@ describe("pooled outputs of the wasm engine against llama.cpp's", () => {
     const path = join(directory, "reranker.gguf");
     await writeTinyReranker(path, 5);
     const { actual, expected, declared, own } = await compare(path, 1, { kvType: "f32" });
-    // llama.cpp sums attention in 16 bits: the more tokens, the larger its error.
+    // llama.cpp sums attention in 16 bits, so its error grows with the number of tokens.
     assertSameScores(actual, expected, 5e-3);
     assert.deepEqual([own.capabilities.pooling, own.capabilities.pooledLength], ["rank", rerankerScores]);
     assert.equal(declared.capabilities.pooledLength, rerankerScores);

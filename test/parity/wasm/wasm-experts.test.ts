@@ -1,5 +1,5 @@
-// Mixture-of-experts parity with llama.cpp, on generated models whose routers send tokens to chosen experts. No choice is so
-// close to a tie that rounding decides it.
+// Mixture-of-experts parity with llama.cpp, on generated models whose routers send tokens to chosen experts. Rounding cannot
+// change a choice, because no two experts have nearly equal scores.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -25,7 +25,7 @@ interface Case {
   readonly threads: readonly number[];
 }
 
-/** `used` different experts of the first `count`, varying by token. */
+/** Returns `used` different experts of the first `count`. The choice depends on the token. */
 const spread = (count: number, used: number) => (token: number) =>
   Array.from({ length: used }, (_, rank) => (token * 5 + Math.trunc(token / 3) + rank) % count);
 
@@ -64,7 +64,7 @@ describe("a mixture of experts against llama.cpp's", () => {
   });
   after(() => rmSync(directory, { recursive: true, force: true }));
 
-  /** The largest error of each row of each step, by number of threads. */
+  /** Returns the largest error of each row of each step, by number of threads. */
   async function errors({ name, architecture, options, picks, threads }: Case): Promise<number[][]> {
     const path = join(directory, `${name}-${options?.weights ?? ""}.gguf`.replaceAll(" ", "-"));
     await writeTinyArchitecture(path, architecture, { seed: 31, ...options });
@@ -124,7 +124,7 @@ describe("a mixture of experts against llama.cpp's", () => {
 
   for (const { name, ...rest } of cases.slice(0, 2)) {
     for (const weights of ["Q8_0", "Q4_1"] as const) {
-      // Both engines round activations to 8 bits in different ways. On a model as narrow as this, that causes most of the 1 %
+      // Both engines round activations to 8 bits in different ways. In a model this narrow, the rounding causes most of the 1 %
       // error.
       it(`gives the same logits within the error of rounded activations: ${name}, ${weights}`, async () => {
         const [found = []] = await errors({ name, ...rest, options: { weights }, threads: [2] });

@@ -26,12 +26,12 @@ type Targets = NonNullable<LoraOptions["targets"]>;
 
 const limits = { maxAdapters: 4, maxRank: 256, maxBytes: 2 ** 30 };
 const text = Int32Array.from({ length: 24 }, (_, i) => 300 + ((i * i * 31 + i * 7) % 9000));
-/** Tokens of the prompt; the rest is fed one by one. */
+/** Number of prompt tokens. The other tokens are fed one by one. */
 const prompt = 16;
 
-/** Largest error as a share of the range of the reference logits. */
+/** Maximum error as a share of the range of the reference logits. */
 const bound = 0.002;
-/** Minimum change by the adapter for the comparison to be meaningful. */
+/** Minimum change by the adapter. With a smaller change the comparison would show nothing. */
 const leastChange = 0.05;
 
 const cases: Readonly<Record<string, Omit<LoraOptions, "modelPath" | "seed">>> = {
@@ -41,7 +41,7 @@ const cases: Readonly<Record<string, Omit<LoraOptions, "modelPath" | "seed">>> =
   "one target, rank 64": { rank: 64, targets: ["down_proj"] },
 };
 
-/** The logits after the prompt and after every following token. */
+/** Returns the logits after the prompt and after every later token. */
 function generate(model: LoadedModel, adapter: number): Float32Array[] {
   const { vocabSize } = model.card;
   const tokens = text.map((token) => token % vocabSize);

@@ -15,18 +15,18 @@ import { specOf } from "../../fixtures/models/models.ts";
 const folder = temporaryFolder();
 const limits = { maxAdapters: 4, maxRank: 256, maxBytes: 2 ** 30 };
 const text = Int32Array.from({ length: 20 }, (_, i) => 300 + ((i * i * 31 + i * 7) % 9000));
-/** Tokens of the prompt; the rest is fed one by one. */
+/** Number of prompt tokens. The other tokens are fed one by one. */
 const prompt = 14;
-/** Resulting weight of each adapter. */
+/** Final weight of each adapter. */
 const weights = [0.75, 0.25, -0.5];
 const globalWeight = 0.5;
 
-/** Largest error as a share of the range of the reference logits. */
+/** Maximum error as a share of the range of the reference logits. */
 const bound = 0.002;
-/** Minimum change by the adapters for the comparison to be meaningful. */
+/** Minimum change by the adapters. With a smaller change the comparison would show nothing. */
 const leastChange = 0.05;
 
-/** The logits after the prompt and after every following token. */
+/** Returns the logits after the prompt and after every later token. */
 function generate(model: LoadedModel): Float32Array[] {
   const batch = new Batch(1, text.length);
   const feed = (from: number, to: number): Float32Array => {
@@ -49,7 +49,7 @@ function largestShare(actual: readonly Float32Array[], expected: readonly Float3
   return Math.max(...shares);
 }
 
-/** A classifier with the same output for every token and layer. */
+/** Returns the mixture with a classifier that gives the same output for every token and layer. */
 function constant(spec: MixtureSpec): MixtureSpec {
   const classifier = spec.classifier.map((layer) => ({
     ...layer,

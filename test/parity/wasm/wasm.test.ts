@@ -21,7 +21,7 @@ describe("the wasm engine against llama.cpp on the real model", () => {
     const windowTokens = tokenCount > shortText ? longWindow : shortWindow;
     const sizes = { maxSequences: chunkTokens, maxBatchTokens: chunkBatchTokens, maxModelLength: windowTokens };
     const [path, referencePath] = await Promise.all([quantizedModel(type), referenceModel(type)]);
-    // With several threads, the two engines would slow each other down when they alternate.
+    // The engines run in turn. With several threads, they would slow each other down.
     const reference = await llamaEngine.load(specOf(referencePath, { ...sizes, kvType: "f16", threads: 1 }), () => {});
     const subject = await wasmEngine.load(specOf(path, sizes), () => {});
     try {
@@ -33,17 +33,26 @@ describe("the wasm engine against llama.cpp on the real model", () => {
     }
   }
 
-  // Over few tokens, and looser than over the whole text (`bench parity`): with quantised activations, llama.cpp itself
-  // with another KV type or other kernels changes its most likely token at 4 of 100 positions.
+  // Bounds for a few tokens. They are looser than the bounds for the whole text (`bench parity`). With quantized activations,
+  // llama.cpp itself changes its most likely token at 4 of 100 positions if the KV type or the kernels change.
   const quantised = { perplexity: 0.02, sameTop: 0.92, kl: 0.01 };
-  /** For two windows of 32 tokens: two block formats differ by no more than this; a wrong scale by far more. */
+  /**
+   * Bounds for two windows of 32 tokens. Two block formats differ by no more than this; a wrong scale causes a far larger
+   * difference.
+   */
   const few = { perplexity: 0.08, sameTop: 0.87, kl: 0.01 };
-  /** A model this small predicts so little that all rounding matters: llama.cpp's own gives a KL of 0.14. */
+  /** Bounds for 2-bit weights. A model this small is sensitive to all rounding: llama.cpp's own rounding gives a KL of 0.14. */
   const twoBits = { perplexity: 0.1, sameTop: 0.85, kl: 0.04 };
   const exact = { perplexity: 0.005, sameTop: 0.985, kl: 0.0005 };
-  /** Covered by Q4_K_M and IQ4_NL, and separately in `bench parity`: making them takes llama.cpp a minute. */
+  /**
+   * Types that are skipped, because llama.cpp needs a minute to make their files. Q4_K_M and IQ4_NL cover them here, and `bench
+   * parity` tests each of them.
+   */
   const covered: ReadonlySet<QuantizedType> = new Set(["Q4_K", "Q6_K", "IQ4_XS"]);
-  /** With 3 bits the model predicts the first tokens of a window so poorly that 64 of them do not test the kernels. */
+  /**
+   * Number of tokens for some types. With 3 bits the model predicts the first tokens of a window so poorly that 64 tokens do
+   * not test the kernels.
+   */
   const lengths: Readonly<Partial<Record<QuantizedType, number>>> = { Q3_K: 256 };
   const cases: readonly (readonly [QuantizedType, Form, number, typeof exact])[] = [
     ["F16", "chunks", 128, exact],
@@ -84,7 +93,9 @@ describe("the wasm engine against llama.cpp on generated models", () => {
     "a factor for each rotated pair": { frequencyFactors: Array.from({ length: 16 }, (_, i) => 1 + i / 4) },
     "a number of rows that is no multiple of 16": { feedForward: 160, vocabularySize: 509 },
   };
-  /** Largest error by type of the KV cache: that of an 8-bit mantissa, and the remainder without one. */
+  /**
+   * Maximum error by KV cache type. `auto` stores KV with an 8-bit mantissa. With `f32` only the other rounding errors remain.
+   */
   const bounds = { auto: 0.003, f32: 0.001 } as const;
   for (const [shape, options] of Object.entries(shapes)) {
     for (const weights of ["F32", "F16"] as const) {
@@ -135,7 +146,7 @@ describe("the KV cache of the wasm engine", () => {
     for (let slot = 0; slot < model.capacity.maxSequences; slot++) model.kv.release(slot);
   }
 
-  /** Logits of `text` after `to` tokens, computed from an empty cache. */
+  /** Returns the logits of `text` after `to` tokens, computed from an empty cache. */
   function fresh(text: number, to: number): Float32Array {
     const logits = feedInChunks(model, { slot: 31, from: 0, to, text });
     model.kv.release(31);
@@ -150,7 +161,7 @@ describe("the KV cache of the wasm engine", () => {
       model.kv.release(0);
       model.kv.restore(1, saved, kept);
       const before = kept - (kept % chunkTokens);
-      // The comparison cuts chunks at the same positions.
+      // The expected logits are computed with chunks that end at the same positions.
       const expected = () => {
         feedInChunks(model, { slot: 2, from: 0, to: before, text: 0 });
         if (kept > before) feed(model, [{ slot: 2, from: before, to: kept, text: 0 }]);
@@ -181,7 +192,7 @@ describe("the KV cache of the wasm engine", () => {
     const ends = [40, 127, 128];
     const first = ends.map((to, slot) => feedInChunks(small, { slot, from: 0, to }));
     for (let round = 0; round < 10; round++) {
-      // In the middle of a prompt or at its end, in another order each time.
+      // Releases the slots in a different order in each round, in the middle of a prompt or at its end.
       for (const slot of [0, 1, 2].map((i) => (i + round) % 3)) small.kv.release(slot);
       const again = ends.map((to, i) => feedInChunks(small, { slot: (i + round) % 3, from: 0, to, text: i }));
       assert.deepEqual(again, first);

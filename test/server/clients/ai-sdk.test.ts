@@ -84,7 +84,7 @@ for (const [name, model] of Object.entries(providers)) {
     });
 
     it("streams a call piece by piece", async () => {
-      // Large enough a limit for its last call to be complete.
+      // The limit is large enough for the last call to be complete.
       const options = { ...base(), maxOutputTokens: 4 * maxTokens };
       const stream = streamText({ ...options, prompt: toolQuestion, tools, toolChoice: "required" });
       let pieces = 0;

@@ -1,4 +1,4 @@
-// The official OpenAI client against the HTTP server with a fake inference, on every HTTP edge that loads here.
+// Tests the official OpenAI client with a fake inference, on every HTTP server implementation that loads here.
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -92,7 +92,7 @@ describe("a process that ends", () => {
     const child = spawn(process.execPath, [file], { stdio: ["ignore", "ignore", "pipe"] });
     let text = "";
     if (isRead) {
-      // Starts late, when the pipe has been full for a while.
+      // Starts to read late, when the pipe has been full for a while.
       await sleep(300);
       child.stderr.on("data", (data) => {
         text += data;

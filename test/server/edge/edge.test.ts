@@ -1,4 +1,5 @@
-// Equal behaviour over a real socket on every HTTP edge that loads here: streams, aborts, back pressure, limits, closing.
+// Tests on a real socket that all HTTP server implementations ("edges") behave equally: streams, aborts, back pressure, limits,
+// closing.
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import { after, describe, it } from "node:test";

@@ -1,5 +1,5 @@
-// Request framing on raw sockets, on each HTTP edge that loads here. A request whose end is ambiguous is rejected, and the
-// bytes after it are not read. Also tests how long a request may take to arrive.
+// Request framing on raw sockets, on each HTTP server implementation ("edge") that loads here. A request whose end is ambiguous
+// is rejected, and the bytes after it are not read. Also tests how long a request may take to arrive.
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { after, describe, it } from "node:test";
@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { listen } from "../../../http/server/listen.ts";
 import { loadableEdges, recordingLog, startServer, type TestServer } from "../../fixtures/http-server.ts";
 
-/** Time to wait for a response that must not come, and for one that must. */
+/** Wait for a response that must not come. PATIENT_MS is the wait for a response that must come. */
 const QUIET_MS = 150;
 const PATIENT_MS = 5000;
 
@@ -68,7 +68,7 @@ const unclear: Readonly<Record<string, string>> = {
   "another version": "GET /health HTTP/2.0\r\nHost: x\r\n\r\n",
 };
 
-/** Requests that the parsers of all edges accept, or may accept, so troupe's code must reject them. */
+/** Requests that the HTTP parsers of all implementations accept, or may accept, so troupe's code must reject them. */
 const refusedByUs = ["xchunked", "another coding before chunked", "chunked in capitals", "two hosts"];
 
 interface Connection {

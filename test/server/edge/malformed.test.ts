@@ -1,5 +1,5 @@
-// Table of invalid bodies, sent over a real socket to each HTTP edge that loads here. Each row gives the status, the field
-// named in the error, and words of the message.
+// Table of invalid request bodies, sent over a real socket to each HTTP server implementation that loads here. Each row gives
+// the status, the field named in the error, and words of the message.
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { loadableEdges, startServer } from "../../fixtures/http-server.ts";

@@ -1,5 +1,5 @@
-// Hostile or careless clients, against the whole server with a tiny model and against each HTTP edge separately. The server
-// sends each one error object, stays within its limits, and serves the next client.
+// Hostile or careless clients, tested on the whole server with a tiny model and on each HTTP server implementation. The server
+// sends each client one error object, stays within its limits, and serves the next client.
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { after, before, describe, it } from "node:test";
@@ -37,7 +37,7 @@ describe("a server among hostile clients", () => {
   }
 
   it("takes a prompt that just fits, and refuses one token more", async () => {
-    // The byte 1 is in no merge, so each is one token.
+    // No merge contains the byte 1, so each such byte is one token.
     const ask = (tokens: number) => post("completions", { prompt: "\u0001".repeat(tokens), max_tokens: 1 });
     const fits = await ask(context - 1);
     assert.equal(fits.status, 200, fits.text);
@@ -71,7 +71,7 @@ describe("a server among hostile clients", () => {
       });
       await Promise.all(clients);
     }
-    // If a sequence were left in each slot, no response would come in time.
+    // If the disconnected clients still held the slots, no response would come in time.
     const late = AbortSignal.timeout(5000);
     await Promise.all(
       Array.from({ length: slots }, () => post("chat/completions", { messages: "hi", max_tokens: 2 }, late)),

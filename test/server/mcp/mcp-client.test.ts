@@ -1,4 +1,5 @@
-// The MCP server on real sockets with a fake inference, tested with the official client on every HTTP edge that loads here.
+// Tests the MCP server with the official client and a fake inference, on real sockets of every HTTP server implementation that
+// loads here.
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { Client, type ProgressCallback, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
@@ -98,7 +99,7 @@ for (const edge of loadableEdges()) {
         choices: { message: { tool_calls: { function: object }[] } }[];
       };
       assert.deepEqual(choices[0]!.message.tool_calls[0]!.function, { name: "add", arguments: '{"a":1}' });
-      // For clients that read only texts.
+      // The text content repeats the result for clients that read only texts.
       const [said] = result.content;
       assert.deepEqual(JSON.parse(said?.type === "text" ? said.text : ""), {
         tool_calls: choices[0]!.message.tool_calls,

@@ -64,7 +64,7 @@ describe("a server whose model is being loaded", () => {
 });
 
 describe("a server told to stop", () => {
-  // The fallback edge closes idle connections, so there is no client left to send an error to.
+  // Node's HTTP server closes idle connections, so no client is left to send an error to.
   const skip = loadableEdges()[0] === "node" ? "only the node edge loads here" : false;
 
   it("tells a client on an open connection 503 and Retry-After, and finishes what runs", { skip }, async () => {

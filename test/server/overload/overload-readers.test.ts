@@ -49,7 +49,7 @@ async function assertWhole(socket: Socket): Promise<void> {
 
 const tokenCount = (text: string) => text.split('"top_logprobs":[').length - 1;
 
-// Runs on all edges at once, because the tests mostly wait.
+// Runs the tests of all HTTP server implementations at the same time, because the tests mostly wait.
 describe("a reader that stands still for less than stalled_reader_secs", { concurrency: true }, () => {
   // By default uWebSockets.js closes a connection whose client reads nothing for 8 to 12 seconds.
   const standingMs = 16_000;

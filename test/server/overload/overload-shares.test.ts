@@ -6,7 +6,7 @@ import OpenAI from "openai";
 import { tinyModel } from "../../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 
-/** Several times slot_share_secs. */
+/** Number of tokens whose generation takes several times slot_share_secs. */
 const long = 8000;
 const slots = 2;
 

@@ -19,7 +19,7 @@ const bodyOf = (maxTokens: number): Body => ({
   ignore_eos: true,
 });
 
-/** Far longer than any of these tests takes. */
+/** Number of tokens whose generation takes far longer than any of these tests. */
 const endless = 15_000;
 
 async function start(...flags: string[]): Promise<RunningServer> {
@@ -152,7 +152,7 @@ describe("a queue with a time limit", () => {
       for await (const _ of stream) tokens++;
     })();
     while (tokens === 0) await sleep(5);
-    // The queue holds one request. If the second one may wait, the first one's queue entry has been freed.
+    // The queue holds one request. A second request can wait only if the queue entry of the first one has been freed.
     for (let turn = 0; turn < 2; turn++) {
       const refusal = await refusalOf(client.chat.completions.create(bodyOf(5)));
       assertRefusal(refusal, 503, "queue_timeout");

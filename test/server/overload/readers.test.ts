@@ -156,7 +156,7 @@ describe("clients that hang up", () => {
   }
 
   before(async () => {
-    // With a prefix cache, prompts sent before would be done at once.
+    // With a prefix cache, repeated prompts would need no prefill.
     const limits = ["--max-seqs", String(slots), "--prefix-cache-n", "0"];
     server = await startServer(["-m", await tinyModel(), ...flags, ...limits]);
     client = clientOf(server);

@@ -59,7 +59,7 @@ interface Rig {
   readonly host: PatientHost;
   readonly vocabulary: Vocabulary;
   readonly ends: readonly number[];
-  /** Tokens of a text by their bytes, one character each. */
+  /** Tokens by their bytes. Each byte is one character of the key. */
   readonly tokens: ReadonlyMap<string, number>;
 }
 

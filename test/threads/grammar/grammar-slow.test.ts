@@ -49,7 +49,7 @@ async function start(test: TestContext, options: Partial<GrammarHostOptions> = {
   return { host, vocabulary, ends, workers };
 }
 
-/** So ambiguous that the third long token of an output takes seconds to follow. */
+/** Grammar that is so ambiguous that matching the third long token of an output takes seconds. */
 const ambiguous: GrammarSource = {
   kind: "ebnf",
   grammar: "root ::= r\nr ::= r r r | r r | [a-z ]",
@@ -57,7 +57,7 @@ const ambiguous: GrammarSource = {
 };
 const words: GrammarSource = { kind: "ebnf", grammar: 'root ::= ([a-z]{2,6} " "){40} "end"' };
 
-/** A model that always prefers the longest token. */
+/** Returns a model that always prefers the longest token. */
 function longestFirst({ vocabulary }: Rig): LoadedModel {
   const lengths = Float32Array.from({ length: vocabulary.size }, (_, token) => vocabulary.piece(token).length);
   const model = createFakeEngine({ vocabSize: vocabulary.size, sequenceTokens: 1 << 15, maxSequences: 8 });
@@ -69,7 +69,7 @@ function longestFirst({ vocabulary }: Rig): LoadedModel {
   return { ...model, step };
 }
 
-/** Follows words with random tokens to their end. */
+/** Feeds random tokens of words to the matcher until the text ends. */
 async function followWords(rig: Rig, matcher: Matcher, seed: number): Promise<string> {
   const uniform = createUniform(seed);
   const pieces: Uint8Array[] = [];
@@ -85,7 +85,7 @@ async function followWords(rig: Rig, matcher: Matcher, seed: number): Promise<st
   }
 }
 
-/** Follows the ambiguous grammar until it fails; returns why. */
+/** Feeds tokens to the ambiguous grammar until the matcher fails. Returns the error. */
 async function followToFailure(rig: Rig, matcher: Matcher): Promise<ServerError> {
   for (;;) {
     await answered(matcher);
@@ -97,7 +97,7 @@ async function followToFailure(rig: Rig, matcher: Matcher): Promise<ServerError>
   }
 }
 
-/** Follows the ambiguous grammar until a token mask takes a second. */
+/** Feeds tokens to the ambiguous grammar until a token mask takes a second. */
 async function followUntilSlow(rig: Rig, matcher: Matcher): Promise<void> {
   for (;;) {
     const untilMs = performance.now() + 1000;

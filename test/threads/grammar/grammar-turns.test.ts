@@ -17,7 +17,7 @@ import { anAsker, answered } from "../../fixtures/text/grammars.ts";
 
 interface Rig {
   readonly host: GrammarHost;
-  /** Grammar threads that have not ended, and the ready ones among them. */
+  /** `workers`: grammar threads that have not ended. `ready`: the threads among them that are ready. */
   readonly workers: ReadonlySet<Worker>;
   readonly ready: ReadonlySet<Worker>;
 }
@@ -57,7 +57,7 @@ const schema = (name: string): GrammarSource =>
     field: "response_format",
   }).source;
 
-/** Takes longer with more parts: 60 take some 20 s. */
+/** Returns a grammar whose compile time grows with `parts`: some 20 s for 60 parts. */
 function slowGrammar(parts: number, mark = ""): GrammarSource {
   const text = Array.from({ length: parts }, (_, i) => `[a-z ]{1,${i + 2}} "${mark}${i}"`).join(" ");
   return { kind: "ebnf", grammar: `root ::= ${text}`, param: "grammar" };
@@ -65,7 +65,7 @@ function slowGrammar(parts: number, mark = ""): GrammarSource {
 
 const isCode = (code: string) => (error: unknown) => error instanceof ServerError && error.code === code;
 
-/** How long a compilation takes, in ms. */
+/** Returns the duration of a compilation in ms. */
 async function timeOf(compiling: Promise<CompiledGrammar>): Promise<number> {
   const started = performance.now();
   await compiling;
@@ -178,7 +178,7 @@ describe("grammar threads that the system cannot start", () => {
     }
     recover();
     const compiling = rig.host.compile(schema("one"), anAsker());
-    // Its thread has been started, but no spare one.
+    // The thread of this compilation has been started, but no spare thread.
     exhaust();
     const one = await compiling;
     const matcher = one.open();
@@ -220,7 +220,7 @@ describe("grammars that wait to be compiled", () => {
     const rig = await start(test, await tinyModel(), { maxMatchers: 40 });
     const refused: string[] = [];
     const greedy = Array.from({ length: 40 }, async (_, i) => {
-      // Half of them ask for the same grammar.
+      // Half of the requests use the same grammar.
       const name = i % 2 === 0 ? "same" : `greedy${i}`;
       await rig.host.compile(schema(name), anAsker("greedy")).catch((error: unknown) => {
         assert.ok(full(error));
@@ -266,7 +266,7 @@ describe("grammars that wait to be compiled", () => {
   });
 });
 
-/** Waits until at most this number of threads is left; idle threads end some seconds after the last work. */
+/** Waits until at most `count` threads are left. Idle threads end some seconds after their last work. */
 async function untilAtMost({ workers }: Rig, count: number): Promise<void> {
   for (let i = 0; i < 100 && workers.size > count; i++) await sleep(100);
   assert.ok(workers.size <= count, `${workers.size} threads are left of ${count}`);

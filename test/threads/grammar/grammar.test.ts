@@ -44,7 +44,7 @@ const ebnf = (grammar: string): GrammarSource => ({ kind: "ebnf", grammar });
 const schemaOf = (schema: object): GrammarSource =>
   translateGrammar({ kind: "json_schema", schema, field: "grammar" }).source;
 
-/** Takes longer with more parts: 20 parts take some seconds with a real vocabulary. */
+/** Returns a grammar whose compile time grows with `parts`: some seconds for 20 parts with a real vocabulary. */
 const slowGrammar = (parts: number): GrammarSource =>
   ebnf(`root ::= ${Array.from({ length: parts }, (_, i) => `[a-z ]{1,${i + 2}} "${i}"`).join(" ")}`);
 
@@ -61,7 +61,7 @@ function tokensIn(mask: Int32Array): number[] {
   return tokens;
 }
 
-/** The tokens' bytes, one character each. */
+/** Returns the bytes of the tokens. Each byte is one character. */
 function bytesOf(vocabulary: Vocabulary, tokens: Iterable<number>): string {
   return [...tokens].map((token) => Buffer.from(vocabulary.piece(token)).toString("latin1")).join("");
 }
@@ -70,12 +70,12 @@ const binary = (text: string) => Buffer.from(text, "utf8").toString("latin1");
 const textOf = (bytes: string) => Buffer.from(bytes, "latin1").toString("utf8");
 
 interface Step {
-  /** Bytes so far, the currently forced ones included. */
+  /** Bytes of the output so far, including the bytes that are forced now. */
   readonly bytes: string;
   readonly allowed: readonly number[];
 }
 
-/** Follows the matcher to an end, choosing with `choose`; returns the bytes of the whole output. */
+/** Feeds the matcher with tokens chosen by `choose` until the text ends. Returns the bytes of the whole output. */
 function walk(rig: Rig, matcher: Matcher, choose: (step: Step) => number, mostTokens = 400): string {
   let bytes = "";
   for (let count = 0; count < mostTokens; count++) {
@@ -91,7 +91,7 @@ function walk(rig: Rig, matcher: Matcher, choose: (step: Step) => number, mostTo
 
 const isModelFailed = (error: unknown) => error instanceof ServerError && error.code === "model_failed";
 
-/** Texts with common prefixes, some of which end within a character, and with characters that JSON and grammars must quote. */
+/** Texts with common prefixes. Some end within a character, and some contain characters that JSON and grammars must escape. */
 const fragments = [
   "a",
   "b",
@@ -264,7 +264,7 @@ describe("a grammar that fails", () => {
 
   it("is given up when it takes too long", async (test) => {
     const rig = await start(test, (await realModel()).path, { compileLimitMs: 200 });
-    // The limit counts from the start of the thread, which takes longer.
+    // Starts the thread before the measurement. The limit includes the start of a thread, which takes longer.
     await rig.host.compile(oneOf(["first"]));
     const refused = { code: "invalid_value", param: "grammar", message: /more than 0.2 s/ };
     await assert.rejects(rig.host.compile({ ...slowGrammar(100), param: "grammar" }), refused);
@@ -277,7 +277,7 @@ describe("a grammar that fails", () => {
     good.allowed();
     for (const token of encode("12")) good.accept(token);
     const before = tokensIn(good.allowed().mask);
-    // From the second token on, the text is forced and never ends.
+    // After the first token, the grammar forces a text that never ends.
     const endless = (await rig.host.compile(ebnf('root ::= [xy] rest\nrest ::= "a" rest'))).open();
     endless.allowed();
     endless.accept(encode("x")[0]!);
@@ -393,7 +393,7 @@ describe("the grammar host", () => {
   });
 });
 
-/** Ends a worker without letting the event loop deliver its exit. */
+/** Terminates a worker without letting the event loop deliver its exit event. */
 function terminateUnheard(worker: Worker): void {
   void worker.terminate();
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);

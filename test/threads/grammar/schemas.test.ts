@@ -14,7 +14,7 @@ import { RandomTexts, seeded } from "../../fixtures/schemas/random-text.ts";
 
 const walks = 3;
 const maxSteps = 400;
-/** From this length on a walk prefers tokens that end something. */
+/** Numbers of steps after which a random text prefers tokens that close something. */
 const openSteps = [8, 40, 120];
 
 const encoder = new TextEncoder();
@@ -49,7 +49,7 @@ const words = [
   "international",
   "abcdefghijklmnopqrst",
 ];
-/** Every single byte, and texts that cross the borders between the parts of a JSON text. */
+/** Texts of the tokens: every single byte, and texts that extend over the borders between parts of a JSON text. */
 const pieces: readonly Uint8Array[] = [
   ...Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte)),
   ...[...closers, ...words].map((word) => encoder.encode(word)),
@@ -103,7 +103,7 @@ describe("a model that writes what a schema's grammar allows", () => {
   }
 });
 
-/** Walks over tokens of whole characters: a token is allowed exactly if the text can continue or end after it. */
+/** Follows random tokens of whole characters. A token must be allowed exactly if the text can continue or end after it. */
 async function assertMasks(engine: GrammarEngine, compiled: Compiled, seed: number, isFine: (text: string) => boolean) {
   const matcher = await engine.match(compiled);
   const random = seeded(seed);
@@ -129,7 +129,7 @@ function textOf(token: number): string {
   return Buffer.from(pieces[token] as Uint8Array).toString();
 }
 
-/** Whole characters that need no escape in a string. */
+/** Tokens of whole characters that need no escape in a JSON string. */
 const plainTokens = pieces.flatMap((_, token) => {
   const text = textOf(token);
   return token === end || /[\\\ufffd\p{Cc}]/u.test(text) ? [] : [token];
@@ -244,7 +244,7 @@ async function walked(engine: GrammarEngine, { name, schema }: NamedSchema, { so
 
 type Compiled = Awaited<ReturnType<GrammarEngine["compile"]>>;
 
-/** A text of random tokens; null if it does not end in time. */
+/** Returns a text of random tokens; null if it does not end in time. */
 async function walk(engine: GrammarEngine, compiled: Compiled, seed: number): Promise<string | null> {
   const matcher = await engine.match(compiled);
   const random = seeded(seed + 1);
@@ -271,7 +271,7 @@ function allowedTokens(mask: Int32Array): number[] {
 function choose(allowed: readonly number[], random: () => number, isLate: boolean): number {
   if (isLate && allowed.includes(end)) return end;
   const preferred = isLate ? allowed.filter((token) => closing.has(token)) : [];
-  // Most single bytes begin a non-ASCII character. Texts of only such characters would prove little.
+  // Prefers ASCII. Most single bytes begin a non-ASCII character, and texts of only such characters would test little.
   const plain = allowed.filter((token) => token < 0x7f || token > 0xff);
   const from =
     preferred.length > 0 && random() < 0.9 ? preferred : plain.length > 0 && random() < 0.95 ? plain : allowed;

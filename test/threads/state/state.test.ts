@@ -57,7 +57,7 @@ async function read(store: StoredResponses, spans: readonly Span[] | undefined):
   return slice === null ? null : Buffer.from(slice).toString();
 }
 
-/** Writes a database with these tables, and the count of entries as an earlier version did. */
+/** Writes a database with these tables and a count of entries, in the form of an earlier version. */
 async function writeEarlier(folder: string, names: readonly string[], entries: number): Promise<void> {
   const tables = new LmdbTables(folder);
   for (const name of names) tables.table(name);
@@ -65,7 +65,7 @@ async function writeEarlier(folder: string, names: readonly string[], entries: n
   await tables.close();
 }
 
-/** Some turns of the event loop. */
+/** Waits for `count` turns of the event loop. */
 async function turns(count: number): Promise<void> {
   for (let i = 0; i < count; i++) await new Promise(setImmediate);
 }
@@ -170,14 +170,15 @@ describe("the state place", () => {
     const other = await killable(init);
     const mine = stateFront(init);
     await mine.start();
-    // Deleted while running, then ended twice; and deleted after its end, which is then written again.
+    // The first response is deleted while it runs, and then ends twice. The second one is deleted after its end, and then its
+    // end is written again.
     for (const id of ["running", "ended"]) {
       await other.responses.ask("add", stored(id, { isRunning: true }));
       if (id === "ended") assert.equal(await other.responses.ask("update", stored(id)), "updated");
       assert.equal(await mine.delete(id), true);
       for (let i = 0; i < 2; i++) assert.equal(await other.responses.ask("update", stored(id)), "deleted", id);
     }
-    // Added only when it ended.
+    // This response is added only when it ends.
     await other.responses.ask("add", stored("late"));
     assert.equal(await mine.delete("late"), true);
     for (const id of ["running", "ended", "late"]) {

@@ -1,4 +1,4 @@
-// Proof that processes with the same folder share a store: compare-and-set between them, and one watching the changes of
+// Processes with the same folder share a store: compare-and-set between processes, and one process that watches the changes of
 // another.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";

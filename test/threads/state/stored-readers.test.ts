@@ -138,7 +138,7 @@ describe("readers of the events of a running response", () => {
       await sleep(500);
       const watch = new Watch();
       const reading = lengthsOf(`${url}/${name}?stream=true`, count);
-      // They read the stored events, then wait for the end.
+      // The readers get the stored events, then wait for the end of the response.
       await sleep(2000);
       end();
       const lengths = await reading;

@@ -6,7 +6,7 @@ import type { LoadedModel } from "../../../engines/engine.ts";
 import type { ServerError } from "../../../runtime/errors.ts";
 import { assertNear, blockTokens, feed, load, logits, maxSequences, otherFrom, otherText, text } from "./wasm-steps.ts";
 
-/** A row for which the pool of 256 tokens has no room left. */
+/** Feeds a row for which the pool of 256 tokens has no room left. */
 function feedUnreserved(model: LoadedModel): void {
   const batch = new Batch(1, 256);
   batch.addRow(3, text, 0, 128, 1, 0);
@@ -67,7 +67,7 @@ describe("the KV pool of the wasm engine", () => {
     const bytes = model.kv.export(saved);
     model.kv.drop(saved);
     model.kv.release(0);
-    // Meanwhile other sequences use the pages.
+    // Other sequences use the pages in the meantime.
     logits(model, { slot: 2, from: 0, to: 200, tokens: otherText });
     for (const tokens of [100, 90, 64]) {
       const imported = model.kv.import(bytes, tokens);

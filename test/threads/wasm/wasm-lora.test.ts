@@ -20,7 +20,7 @@ import { assertNear } from "./wasm-steps.ts";
 
 const limits: AdapterLimits = { maxAdapters: 16, maxRank: 64, maxBytes: 2 ** 24 };
 const maxSequences = 6;
-/** More tokens than fit into one pass. */
+/** Number of prompt tokens: more than fit into one forward pass. */
 const promptTokens = 100;
 const text = Int32Array.from({ length: 128 }, (_, i) => 3 + ((i * i * 31 + i * 7) % 500));
 
@@ -49,7 +49,7 @@ before(async () => {
 });
 after(() => rmSync(folder, { recursive: true }));
 
-/** A model with adapter i of `adapters` under the id i + 1. */
+/** Loads a model that has adapter i of `adapters` under the id i + 1. */
 async function load(test: TestContext, threads: number, count = adapters.length): Promise<WasmModel> {
   const sizes = { maxSequences, maxBatchTokens: maxSequences * promptTokens, extraLogitsRows: 200 };
   const spec = specOf(modelPath, { threads, ...sizes, kvType: "f32", adapters: limits });
@@ -72,7 +72,7 @@ interface Row {
   readonly logitsCount?: number;
 }
 
-/** One step; the logits after each row. */
+/** Runs one step and returns the logits after each row. */
 function step(model: LoadedModel, rows: readonly Row[]): Float32Array[] {
   const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
   for (const { slot, from, to, adapter, logitsCount = 1 } of rows) {
@@ -87,7 +87,8 @@ function step(model: LoadedModel, rows: readonly Row[]): Float32Array[] {
 }
 
 /**
- * The logits after a prompt and after some tokens fed one by one, for all ids in the same steps, each in its own slot.
+ * Returns the logits after a prompt and after some tokens fed one by one. All ids run in the same steps, each in a separate
+ * slot.
  */
 function generate(model: LoadedModel, ids: readonly number[], tokens = promptTokens): Float32Array[][] {
   const feed = (from: number, to: number) =>
@@ -181,7 +182,7 @@ describe("adapters of the wasm engine", () => {
     }
     await loading;
     assert.ok(steps > 2, "steps ran while adapters were loaded");
-    // The remaining adapters are at addresses that unloaded ones had: ids 15 and 21 are adapters 0 and 1.
+    // The remaining adapters are at addresses of unloaded adapters. Ids 15 and 21 are adapters 0 and 1.
     assert.deepEqual(generate(model, [15, 21]), generate(await load(test, 2), [1, 2]));
   });
 

@@ -8,7 +8,7 @@ import { readTensorTable } from "../../../engines/files/gguf/tensors.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";
 import { assertNear, load, logits, maxSequences, otherFrom, otherText, type Row, step } from "./wasm-steps.ts";
 
-/** The rows of the model file's output matrix, in F32. */
+/** Returns the rows of the model file's output matrix, in F32. */
 async function outputMatrix(): Promise<Float32Array> {
   const path = await tinyModel();
   const tensor = (await readTensorTable(path)).tensors.get("output.weight");
@@ -69,7 +69,7 @@ describe("the outputs of the wasm engine", () => {
     model.kv.release(0);
   });
 
-  /** Pooled output of a row of a step. */
+  /** Returns the pooled output of a row of a step. */
   function pooledOf({ pooled, pooledRow }: StepOutput, row: number): Float32Array {
     const { pooledLength } = model.capabilities;
     const first = (pooledRow[row] ?? -1) * pooledLength;

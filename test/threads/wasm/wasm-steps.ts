@@ -1,4 +1,4 @@
-// Fixtures of tests of the wasm engine on real threads: a tiny model, two texts, and feeding rows of them.
+// Fixtures of tests of the wasm engine on real threads: a tiny model, two texts, and functions that feed rows of the texts.
 import assert from "node:assert/strict";
 import { Batch, type StepOutput } from "../../../engines/batch.ts";
 import type { LoadedModel, ModelSpec } from "../../../engines/engine.ts";
@@ -7,7 +7,7 @@ import { specOf, tinyModel } from "../../fixtures/models/models.ts";
 
 export const blockTokens = 16;
 export const maxSequences = 4;
-/** More tokens than fit one pass. */
+/** Text with more tokens than fit into one forward pass. */
 export const text = Int32Array.from({ length: 256 }, (_, i) => 3 + ((i * i * 31 + i * 7) % 500));
 export const otherText = text.map((token) => 3 + ((token + 17) % 500));
 
@@ -25,7 +25,7 @@ export async function load(changes: Partial<ModelSpec> = {}): Promise<LoadedMode
   return wasmEngine.load(specOf(await tinyModel(), spec), () => undefined);
 }
 
-/** One step with KV reserved for it. */
+/** Reserves KV for one step and runs it. */
 export function step(model: LoadedModel, rows: readonly Row[]): StepOutput {
   const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
   for (const { slot, from, to, tokens = text, logitsCount = 0, isPooled = false } of rows) {
@@ -36,7 +36,7 @@ export function step(model: LoadedModel, rows: readonly Row[]): StepOutput {
   return model.step(batch);
 }
 
-/** The logits of each output token of one row. */
+/** Returns the logits of each output token of one row. */
 export function logits(model: LoadedModel, row: Row): Float32Array[] {
   const { logitsCount = 1 } = row;
   const { logits: all, logitsRow } = step(model, [{ ...row, logitsCount }]);
@@ -45,14 +45,14 @@ export function logits(model: LoadedModel, row: Row): Float32Array[] {
   return Array.from({ length: logitsCount }, (_, i) => all.slice((first + i) * vocabSize, (first + i + 1) * vocabSize));
 }
 
-/** Feeds tokens 0..ends.at(-1) of a text, one row up to each end; returns the logits after the last. */
+/** Feeds tokens 0..ends.at(-1) of a text, one row up to each end. Returns the logits after the last token. */
 export function feed(model: LoadedModel, slot: number, tokens: Int32Array, ends: readonly number[]): Float32Array[] {
   let last: Float32Array[] = [];
   for (const [i, to] of ends.entries()) last = logits(model, { slot, from: ends[i - 1] ?? 0, to, tokens });
   return last;
 }
 
-/** `text` up to a token, then the other text. */
+/** Returns `text` up to token `at`, followed by the other text. */
 export function otherFrom(at: number): Int32Array {
   return text.map((token, i) => (i < at ? token : (otherText[i] as number)));
 }

@@ -1,4 +1,5 @@
-// Fixtures of X-LoRA tests of the wasm engine: a tiny model, X-LoRAs for it, feeding texts, and the reference results.
+// Fixtures of X-LoRA tests of the wasm engine: a tiny model, X-LoRAs for it, functions that feed texts, and the reference
+// results.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
@@ -17,10 +18,10 @@ import { assertNear } from "./wasm-steps.ts";
 const folder = temporaryFolder();
 export const modelPath = join(folder, "tiny.gguf");
 export const limits = { maxAdapters: 16, maxRank: 64, maxBytes: 2 ** 24 };
-/** More tokens than fit into one pass. */
+/** Text with more tokens than fit into one forward pass. */
 export const text = Int32Array.from({ length: 80 }, (_, i) => 3 + ((i * i * 31 + i * 7) % 500));
 export const otherText = text.map((token) => 3 + ((token + 17) % 500));
-/** Largest difference from the reference logits, as a share of their range. */
+/** Maximum difference from the reference logits, as a share of their range. */
 const bound = 5e-4;
 
 await writeTinyModel(modelPath, { seed: 7, heads: 4, kvHeads: 2, feedForward: 96 });
@@ -59,11 +60,11 @@ export interface Row {
   readonly from: number;
   readonly to: number;
   readonly tokens?: Int32Array;
-  /** 1 if absent. */
+  /** Number of last tokens whose logits are returned; default 1. */
   readonly logitsCount?: number;
 }
 
-/** One step; the logits of each row's last tokens. */
+/** Runs one step and returns the logits of each row's last tokens. */
 export function step(model: WasmModel, rows: readonly Row[]): Float32Array[][] {
   const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
   for (const { slot, from, to, tokens = text, logitsCount = 1 } of rows) {
@@ -79,7 +80,7 @@ export function step(model: WasmModel, rows: readonly Row[]): Float32Array[][] {
   );
 }
 
-/** The logits after a prompt, fed in two chunks, and after each following token. */
+/** Returns the logits after a prompt, which is fed in two chunks, and after each later token. */
 export function generate(model: WasmModel, tokens: Int32Array, prompt: number, slot = 0, chunk = 5): Float32Array[] {
   step(model, [{ slot, from: 0, to: chunk, tokens, logitsCount: 0 }]);
   const logits = step(model, [{ slot, from: chunk, to: prompt, tokens }]).flat();

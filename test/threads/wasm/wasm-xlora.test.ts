@@ -138,7 +138,7 @@ describe("an X-LoRA of the wasm engine", () => {
       const { truncate, copyPrefix, saveState } = model.capabilities;
       assert.deepEqual([truncate, copyPrefix, saveState], [false, false, false]);
 
-      // The slot starts again; a prompt that ends with a chunk of one token does not count as generated tokens.
+      // The slot is used again. The last chunk of the prompt has one token, which must not count as a generated token.
       model.kv.release(0);
       assert.deepEqual(generate(model, tokens, 9, 0), alone);
       assertAllNear(
@@ -157,7 +157,7 @@ describe("an X-LoRA of the wasm engine", () => {
     model.kv.release(1);
     generate(model, text.subarray(0, 14), 9);
     step(model, [{ slot: 1, from: 0, to: 5, tokens: otherText, logitsCount: 0 }]);
-    // Rows with kept weights before others, and between them a prompt that spans two passes.
+    // Rows with kept weights come before other rows, and a prompt that spans two passes is between them.
     for (let i = 0; i < 6; i++) {
       const from = i === 0 ? 5 : 71 + i;
       const [own, other] = step(model, [

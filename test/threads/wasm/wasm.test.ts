@@ -1,4 +1,4 @@
-// Threads of the wasm engine: any number of them computes the same results, and the end of a thread is always noticed.
+// Threads of the wasm engine: any number of threads computes the same results, and the end of a thread is always noticed.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -22,7 +22,7 @@ async function load(test: TestContext, changes: Partial<ModelSpec> = {}): Promis
   return model;
 }
 
-/** An encoder, and a text that takes it a while. */
+/** Loads an encoder, and returns it with a text that takes long to compute. */
 async function loadEncoder(test: TestContext, abortFlag: SharedArrayBuffer | null) {
   const folder = mkdtempSync(join(tmpdir(), "troupe-long-pass-"));
   test.after(() => rmSync(folder, { recursive: true }));
@@ -113,7 +113,7 @@ describe("the wasm engine's threads", () => {
     const abortFlag = new SharedArrayBuffer(1);
     const { model, batch } = await loadEncoder(test, abortFlag);
     const waits = "const { workerData: [flag, go] } = require('node:worker_threads');";
-    // The step has begun by then.
+    // This code waits until the step has begun.
     const sets = "const word = new Int32Array(go); Atomics.wait(word, 0, 0); Atomics.wait(word, 0, 1, 50);";
     const aborts = "new Uint8Array(flag)[0] = 1;";
     const go = new SharedArrayBuffer(4);

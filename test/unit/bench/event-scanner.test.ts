@@ -10,7 +10,7 @@ const text = (content: string) =>
 const usage = 'data: {"choices":[],"usage":{"prompt_tokens":31,"completion_tokens":3,"total_tokens":34}}\n\n';
 const done = "data: [DONE]\n\n";
 
-/** What a scanner makes of pieces that arrive at 1, 2, 3 … ms. */
+/** Returns the results of a scanner for pieces that arrive at 1, 2, 3 … ms. */
 function scan(pieces: readonly string[]) {
   const gapsMs: number[] = [];
   const scanner = new EventScanner(gapsMs);

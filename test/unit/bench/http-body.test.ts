@@ -3,7 +3,9 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { BodyReader, type Framing } from "../../../bench/serving/client/http-body.ts";
 
-/** Reads a body cut at these places; returns what it holds and after which piece it was complete, -1 = never. */
+/**
+ * Reads a body that is cut at these positions. Returns its content, and the index of the piece that completed it; -1 = never.
+ */
 function read(framing: Framing, wire: string, cuts: readonly number[] = []) {
   let body = "";
   const sink = {

@@ -13,7 +13,7 @@ afterEach(() => {
   for (const cleanup of cleanups.splice(0)) cleanup();
 });
 
-/** A server that does `onRequest` with each request, and a client of it. */
+/** Creates a server that calls `onRequest` for each request, and a client connected to it. */
 async function pair(onRequest: (socket: Socket, connection: number) => void) {
   let connections = 0;
   const server = createServer((socket) => {

@@ -96,7 +96,7 @@ describe("the arrivals of a load", () => {
     const average = mean(gaps);
     const deviation = Math.sqrt(mean(gaps.map((gap) => (gap - average) ** 2)));
     assert.ok(Math.abs(average - 50) < 2, `mean gap ${average} ms`);
-    // The deviation of an exponential distribution is its mean.
+    // The standard deviation of an exponential distribution equals its mean.
     assert.ok(Math.abs(deviation - 50) < 3, `deviation ${deviation} ms`);
   });
 

@@ -1,5 +1,5 @@
-// The start's own build: which locks of other starts it waits for. Runs the real troupe.mjs in a small tree of its own, whose
-// build writes one file.
+// Tests when a start waits for the build lock of another start. Runs the real troupe.mjs in a small separate tree, whose build
+// writes one file.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process";
 import { describe, it } from "node:test";
 import { completionScript } from "../../../cli/completions.ts";
 
-/** Shells that are installed here; bash always is where the tests run. */
+/** Shells that may be installed here. Bash is always installed where the tests run. */
 const parsers = { bash: "bash", zsh: "zsh", fish: "fish" } as const;
 
 function isInstalled(shell: string): boolean {
@@ -15,7 +15,7 @@ function isInstalled(shell: string): boolean {
   }
 }
 
-/** What bash offers after these words, the last of which is being typed. */
+/** Returns what bash offers after these words. The last word is still being typed. */
 function offered(...words: string[]): string[] {
   const script = `${completionScript("bash")}
 COMP_WORDS=(troupe ${words.map((word) => `'${word}'`).join(" ")})

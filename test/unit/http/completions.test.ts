@@ -62,7 +62,7 @@ describe("POST /v1/completions", () => {
       const of = { token: Buffer.from(bytes).toString(), bytes, logprob };
       return { ...of, top: [of] };
     };
-    // "é", then the two halves of "ü", then "!".
+    // The tokens are "é", the two halves of "ü", and "!".
     const tokens = [token([195, 169], -1), token([195], -2), token([188], -3), token([33], -4)];
     inference.script = () => [[text("éü!", 0, tokens)], [finish("length"), done]];
     const { choices } = await complete({ logprobs: 1 });

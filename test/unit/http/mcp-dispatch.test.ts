@@ -1,4 +1,4 @@
-// A route's answer as a tool call takes it: whole, though it comes in pieces, up to a length.
+// Response of a route as the result of a tool call: it is joined from pieces, up to a maximum length.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../http/app.ts";

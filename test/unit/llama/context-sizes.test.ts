@@ -46,7 +46,7 @@ describe("the sizes of a llama.cpp context", () => {
     });
     assert.deepEqual([capacity.sequenceTokens, capacity.kvBlocks, contextTokens], [1024, 32, 1024]);
     assert.equal(kvCacheBytes, 1024 * tokenBytes);
-    // One beyond the slots: exports go through it.
+    // One more sequence than slots, because exports use it.
     assert.equal(sequences, 5);
   });
 
@@ -72,7 +72,7 @@ describe("the sizes of a llama.cpp context", () => {
     assert.deepEqual([short.mode, short.capacity.sequenceTokens, short.passTokens], ["none", 2048, 2048]);
     const long = sizes({ maxModelLength: 100, maxBatchTokens: 4096 }, encoder);
     assert.deepEqual([long.capacity.sequenceTokens, long.passTokens, long.kvCacheBytes], [100, 512, 0]);
-    // Positions behind the last trained one have no embedding.
+    // Positions after the last trained one have no embedding.
     assert.equal(sizes({ maxModelLength: 9999, maxBatchTokens: 9999 }, encoder).capacity.sequenceTokens, 2048);
     assert.equal(sizes({ maxSequences: 12 }, encoder).passTokens, 516);
   });

@@ -4,7 +4,7 @@ import type { NativeBatchView } from "../../../engines/llama/native/memory/nativ
 import { NativeContext, type NativeHandles } from "../../../engines/llama/native/native-context.ts";
 import type { TurnLock } from "../../../engines/llama/native/turn-lock.ts";
 
-/** A context that takes notes of its locks and its passes; a pass has the status that it is given. */
+/** Returns a context that records its locks and passes. Each pass ends with the given status. */
 function createContext(status = 0) {
   const notes: string[] = [];
   const lockOf = (name: string) => ({

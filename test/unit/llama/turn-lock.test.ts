@@ -7,7 +7,10 @@ import { type Side, TurnLock } from "../../../engines/llama/native/turn-lock.ts"
 
 const module = new URL("../../../engines/llama/native/turn-lock.js", import.meta.url).href;
 
-/** A thread that has a side of the lock, the other one by default; `body` is what it does with `lock` and the numbers shared with it. */
+/**
+ * Starts a thread on one side of the lock; by default on the other side. `body` is its code, which uses `lock` and the shared
+ * `numbers`.
+ */
 function otherSide(
   t: TestContext,
   lock: TurnLock,
@@ -32,9 +35,9 @@ async function until(numbers: Int32Array, index: number, value = 1): Promise<voi
   while (Atomics.load(numbers, index) !== value) await turn();
 }
 
-/** Waits until the other side has asked for the lock, which this one holds. */
+/** Waits until the other side has requested the lock while this side holds it. */
 function untilAsked(lock: TurnLock): Promise<void> {
-  // The word that names the side that waits.
+  // This word contains the side that waits.
   return until(new Int32Array(lock.memory), 2);
 }
 
@@ -43,7 +46,7 @@ describe("a lock that two threads take turns with", { timeout: 10_000 }, () => {
     const lock = new TurnLock(0);
     const numbers = sharedNumbers(2);
     const rounds = 5000;
-    // Adding in two steps loses something wherever both are at it.
+    // Adds in two steps. Additions would be lost if both sides ran at the same time.
     const add = "for (let i = 0; i < 5000; i++) { lock.acquire(); numbers[0] = numbers[0] + 1; lock.release(); }";
     const ended = otherSide(t, lock, numbers, `Atomics.store(numbers, 1, 1); ${add}`);
     await until(numbers, 1);
@@ -76,7 +79,7 @@ describe("a lock that two threads take turns with", { timeout: 10_000 }, () => {
     Atomics.store(new Int32Array(lock.memory), 0, 1);
     const second = otherSide(t, lock, numbers, "lock.acquire(); Atomics.store(numbers, 1, 1); lock.release();");
     await untilAsked(lock);
-    // Asleep, by now: that is what it must be woken from.
+    // After this time the other side is asleep, and must be woken.
     await sleep(20);
     assert.equal(numbers[1], 0);
     const first = otherSide(t, lock, numbers, "lock.acquire(); Atomics.store(numbers, 0, 1); lock.release();", 0);

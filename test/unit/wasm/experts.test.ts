@@ -25,7 +25,7 @@ before(async () => {
   }
 });
 
-/** The shape of the file's model, with some keys changed or (null) removed. */
+/** Returns the shape of the file's model, with some keys changed or (null) removed. */
 function shapeOf(name: TinyArchitecture, changes: Readonly<Record<string, number | null>> = {}): Hyperparameters {
   const table = tables.get(name)!;
   const fields = new Map(table.fields);
@@ -37,7 +37,7 @@ function shapeOf(name: TinyArchitecture, changes: Readonly<Record<string, number
   return readHyperparameters(findArchitecture(architecture), { ...table, fields }, noFactors);
 }
 
-/** The graph of the file, with one more tensor. */
+/** Returns the graph of the file with one more tensor. */
 function graphOf(name: TinyArchitecture, added: Partial<TensorInfo> = {}) {
   const table = tables.get(name)!;
   const [first] = table.tensors.values();

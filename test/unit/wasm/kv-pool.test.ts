@@ -4,7 +4,7 @@ import { type KvPool, kvPool } from "../../../engines/decoding/kv/kv-budget.ts";
 import type { ModelSpec } from "../../../engines/engine.ts";
 import { specOf } from "../../fixtures/models/models.ts";
 
-/** 1000 bytes per token. */
+/** Shape with 1000 bytes of KV per token. */
 const shape = { layers: 5, elementsPerLayer: 100, bytesPerElement: 2, trainedContext: 8192 };
 
 function pool(changes: Partial<ModelSpec>, threads = 1): KvPool {

@@ -13,7 +13,7 @@ const folder = mkdtempSync(join(tmpdir(), "troupe-wasm-load-"));
 after(() => rmSync(folder, { recursive: true }));
 let copies = 0;
 
-/** A copy of the tiny model, with bytes of one tensor overwritten. */
+/** Returns a copy of the tiny model with overwritten bytes in one tensor. */
 async function damaged(name: string, bytes: Uint8Array, at: (tensor: TensorInfo) => number): Promise<string> {
   const path = join(folder, `${copies++}.gguf`);
   copyFileSync(await tinyModel(), path);

@@ -19,7 +19,7 @@ function matrix(name: string, rows: number): Matrix {
   return { name, tensor, firstRow: 0, rows, columns: 64, bias: null };
 }
 
-/** The thread that computes each column of the joined rows; fails if two do. */
+/** Returns the thread that computes each column of the joined rows. Fails if two threads compute a column. */
 function owners(shares: readonly Share[]): number[] {
   const owner: number[] = [];
   shares.forEach(({ pieces }, thread) => {
@@ -84,7 +84,7 @@ describe("dividing matrices between threads", () => {
 });
 
 describe("the sites of adapters", () => {
-  /** The layers' steps that have sites, each with the matrices of its two sites. */
+  /** Returns the steps of the layers that have sites, each with the matrices of its two sites. */
   async function sitesIn(
     name: TinyArchitecture,
   ): Promise<readonly (readonly [DividedStep, AdapterSite, AdapterSite])[]> {

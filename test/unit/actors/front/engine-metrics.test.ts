@@ -24,7 +24,7 @@ describe("the engine's metrics", () => {
       for (const { labels, value } of samples) values.set(`${name}${Object.values(labels)}`, value);
     }
     const expected = {
-      // Twice: 64 of the first prompt, one of the second, and five tokens each.
+      // Two runs, each with 64 tokens of the first prompt, one token of the second, and five output tokens for both.
       service_tokens_processed_total: 2 * (64 + 1 + 10),
       service_prefix_cache_lookups_total: 2 * 2,
       service_prefix_cache_hits_total: 2,
@@ -38,7 +38,7 @@ describe("the engine's metrics", () => {
       service_sequences_completed_totallength: 2 * 2,
       service_sequences_completed_totalcanceled: 2,
       service_sequences_completed_totalerror: 0,
-      // 68 tokens of the copy that is kept, in blocks of 16.
+      // The copy that is kept has 68 tokens, in blocks of 16.
       service_kv_cache_blocks_used: 2 * 5,
       service_kv_cache_blocks_total: 2 * 32,
       service_speculative_drafts_total: 0,

@@ -24,7 +24,7 @@ function served(id: string): ServedModel {
   };
 }
 
-/** A front whose model is not loaded: it has not been started. */
+/** Returns a front that has not been started, so its model is not loaded. */
 function createFront(changes: Partial<ServiceOptions> = {}): InferenceService {
   return new InferenceService({
     models: [served("tiny")],

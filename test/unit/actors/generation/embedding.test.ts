@@ -1,4 +1,4 @@
-// Embeddings from the generation actor down to a model that only takes notes.
+// Embeddings, from the generation actor to a model that only records its jobs.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { MessageChannel } from "node:worker_threads";
@@ -16,7 +16,7 @@ import { attachment, createServer, crossed, embedInputs, readAll, tinyTokenizer 
 interface Asked {
   readonly id: number;
   readonly job: PoolJob;
-  /** Answers with a vector (first token, second value, length) a prompt. */
+  /** Answers each prompt with a vector: its first token, `second`, its length. */
   answer(second?: number): void;
   refuse(error: Error): void;
 }

@@ -1,4 +1,4 @@
-// What a run asks the model for, and what it makes of several choices, of the prompt's logprobs and of cached tokens.
+// Requests that a run sends to the model, and its handling of several choices, prompt logprobs and cached tokens.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { BestOf } from "../../../../actors/generation/output/best-of.ts";
@@ -12,7 +12,7 @@ async function startRun(t: TestContext, changes: Partial<OpenRequest>, window = 
   t.after(rig.close);
   void rig.start();
   await crossed();
-  /** Feeds a choice its text, a character a token of that logprob, to its end. */
+  /** Feeds a choice its whole text, one token per character, each with this logprob. */
   const say = (choice: number, text: string, logprob: number, last = rowFinishedLength) => {
     const tokens = [...text].map((character) => rig.vocabulary.encode(character)[0]!);
     tokens.forEach((token, i) => {

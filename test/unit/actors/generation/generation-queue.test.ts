@@ -43,7 +43,7 @@ describe("the queue of runs", () => {
     run.ended(0, false);
     run.ended(0, false);
     queue.enter("few", 2);
-    // Two wait of each: none has more than the other would have.
+    // Two requests of each client wait. If one more were dropped for "few", "few" would have more than the other client.
     assert.throws(() => queue.enter("few", 1), queueFull);
   });
 
@@ -54,7 +54,7 @@ describe("the queue of runs", () => {
     run.ended(0, true);
     queue.enter("few", 1);
     queue.enter("few", 1);
-    // Three of "many" wait: one of them gives way to the second of "few", none to a third.
+    // Three requests of "many" wait. One of them is dropped for the second request of "few", but none for the third.
     assert.throws(() => queue.enter("few", 1), queueFull);
   });
 

@@ -23,7 +23,7 @@ async function createRounds() {
       },
       ...options,
     });
-  /** Feeds a text to the sequence opened last, a character a token, to its end. */
+  /** Feeds a whole text to the sequence opened last, one token per character. */
   const feed = (text: string, last: number) => {
     const tokens = [...text].map((character) => vocabulary.encode(character)[0]!);
     tokens.forEach((token, i) => {

@@ -15,7 +15,10 @@ import { attachment, request } from "./rig.ts";
 const folder = mkdtempSync(join(tmpdir(), "thinking-test-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** A model of that template whose last control tokens are the tags, or whose vocabulary spells them. */
+/**
+ * Returns a model with this template. Its last control tokens are the tags, or its vocabulary spells the tags with several
+ * tokens.
+ */
 async function thinkingModel(chatTemplate: string, hasTags = true): Promise<TextModel> {
   const { port1, port2 } = new MessageChannel();
   const path = join(folder, `${hasTags}-${chatTemplate.length}.gguf`);
@@ -37,7 +40,7 @@ const chat = (changes: Partial<OpenRequest> = {}) =>
     ...changes,
   });
 
-/** Templates that show past thinking, and end the prompt as said. */
+/** Returns a template that shows past thinking and ends the prompt with `end`. */
 const template = (end: string) => `${chatMl}{# <think> </think> #}{{ '${end}' }}`;
 
 describe("a bound of the thinking", () => {

@@ -13,7 +13,7 @@ async function startRun(t: TestContext, changes: Partial<OpenRequest> = {}, wind
   void rig.start();
   await crossed();
   const [byte] = rig.vocabulary.encode("a");
-  /** Feeds each character as a token; `last` is added to the flags of the last one. */
+  /** Feeds each character as a token. Adds `last` to the flags of the last token. */
   const feed = (choice: number, text: string, last = 0, elapsed = 100) => {
     const tokens = [...text].map((character) => byte! + character.charCodeAt(0) - "a".charCodeAt(0));
     tokens.forEach((token, i) => {
@@ -21,10 +21,10 @@ async function startRun(t: TestContext, changes: Partial<OpenRequest> = {}, wind
       rig.sinks[choice]!.onToken(token, flags, elapsed + i, null, 0);
     });
   };
-  /** Feeds a token with logprobs: its own, and one other. */
+  /** Feeds a token with two logprobs: of the token itself and of one other token. */
   const feedLogprob = (letter: string, logprob: number, last = 0) => {
     const [token] = rig.vocabulary.encode(letter);
-    // Another record before it: `at` counts.
+    // Another record comes first, to test that the offset `at` is used.
     const record = Float32Array.of(-9, 0, logprob, 1, token!, logprob);
     rig.sinks[0]!.onToken(token!, rowHasToken | last, 100, record, 2);
   };
@@ -110,7 +110,7 @@ describe("a run", () => {
   it("refuses a prompt that does not fit without asking the model", async (t) => {
     for (const [maxTokens, param, message] of [
       [510, "prompt", /prompt is .*; model "tiny" takes 512, including max_tokens 510/],
-      // Whatever the prompt is.
+      // This limit does not depend on the prompt.
       [1000, "max_tokens", /max_tokens: expected fewer than the 512 tokens model "tiny" takes in all, got 1000/],
     ] as const) {
       const { reader, told, closed, ends } = await startRun(t, { maxTokens });

@@ -1,5 +1,5 @@
-// Builders for tests of the actors: jobs and consumers for the step loop, one generation whose model only records, and a whole
-// generation place linked to a real step loop over the fake engine.
+// Builders for tests of the actors: jobs and consumers for the step loop, a generation whose model only records, and a
+// generation place that is linked to a real step loop over the fake engine.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -81,7 +81,7 @@ export function request(changes: Partial<OpenRequest> = {}): OpenRequest {
   };
 }
 
-/** A consumer that keeps its frames. */
+/** Consumer that stores its frames. */
 export class Frames {
   readonly all: TokenFrame[] = [];
 
@@ -99,12 +99,12 @@ export class Frames {
   }
 }
 
-/** Turns the loop until what was sent has crossed, been handled and been answered. */
+/** Waits until sent messages have arrived, been handled and been answered. */
 export async function crossed(): Promise<void> {
   for (let i = 0; i < 12; i++) await settled();
 }
 
-/** A text model of the tiny vocabulary, as an attach makes it. */
+/** Returns a text model with the tiny vocabulary, as attaching a model creates it. */
 export async function attachment(
   port: MessagePort,
   { capacity, capabilities }: Pick<FakeEngine, "capacity" | "capabilities">,
@@ -126,7 +126,7 @@ export async function attachment(
   };
 }
 
-/** Of text tasks that run on the thread of the test. */
+/** Settings of text tasks that run on the thread of the test. */
 export const textTasks: TextTaskSettings = {
   translators: "",
   quickWorkers: 1,
@@ -136,7 +136,7 @@ export const textTasks: TextTaskSettings = {
   heapMiB: 1024,
 };
 
-/** Texts to embed, or tokens. */
+/** Returns the inputs of an embedding request: texts or tokens. */
 export function embedInputs(inputs: readonly string[] | readonly (readonly number[])[]): EmbedInputs {
   return askedEmbeddings({ input: inputs as string[] }).inputs;
 }
@@ -158,7 +158,7 @@ function tinyFile(): Promise<string> {
   return file;
 }
 
-/** The text side of a model as an attach makes it. */
+/** Returns the text part of a model, as attaching a model creates it. */
 export async function openText(engine: Pick<FakeEngine, "capacity" | "capabilities">): Promise<TextModel> {
   const { port1, port2 } = new MessageChannel();
   const message = await attachment(port1, engine);
@@ -172,7 +172,10 @@ interface Told {
   readonly paused?: boolean;
 }
 
-/** A model that only records. The test plays the engine: it feeds tokens to `sinks`, one for each sequence opened. */
+/**
+ * Creates a model that only records. The test plays the engine: it feeds tokens to `sinks`, which has one entry for each opened
+ * sequence.
+ */
 export async function createModel() {
   const text = await openText(createFakeEngine({ sequenceTokens: 512 }));
   const told: Told[] = [];
@@ -204,7 +207,7 @@ export async function createModel() {
   return { model, told, asked, sinks, answer, closed, vocabulary: text.vocabulary };
 }
 
-/** A generation on such a model and its stream, as the actor joins them. */
+/** Creates a generation on a model that only records, and its stream, connected as by the actor. */
 export async function createRun(
   changes: Partial<OpenRequest> = {},
   options: { window?: number; adapter?: LeasedAdapter } = {},
@@ -213,7 +216,7 @@ export async function createRun(
   const { left, right } = portPair();
   const hubOptions = { channel: eventChannel, window: options.window ?? 64 };
   const reader = new StreamHub(right, hubOptions).reader<GenerationEvent>(1);
-  /** How often the stream was ended. */
+  /** Number of times that the stream was ended. */
   const ends = { count: 0 };
   const hub = new StreamHub(left, hubOptions);
   const stop = new AbortController();
@@ -238,7 +241,7 @@ export async function createRun(
     onPrepared: () => stream.prepared(),
     emit: (event) => stream.write(event),
   });
-  /** Settles when the stream is ended, or will be once its reader has room. */
+  /** Runs the generation. Settles when the stream has been ended, or will be ended as soon as its reader has room. */
   const start = () => stream.endWith(run.run());
   const close = () => {
     left.close();
@@ -247,14 +250,14 @@ export async function createRun(
   return { start, cancel, reader, ends, close, ...recorded };
 }
 
-/** The events of a stream, without `prepared`. */
+/** Returns the events of a stream, without `prepared`. */
 export async function readAll(reader: AsyncIterable<readonly GenerationEvent[]>): Promise<GenerateEvent[]> {
   const events: GenerateEvent[] = [];
   for await (const batch of reader) for (const event of batch) if (event.type !== "prepared") events.push(event);
   return events;
 }
 
-/** A generation place and a model place as their modules set them up, over the fake engine and real links, in one thread. */
+/** Creates a generation place and a model place as their modules do, over the fake engine and real links, in one thread. */
 export async function createServer(options: { engine?: FakeEngineOptions; limits?: Partial<SchedulerLimits> } = {}) {
   const front = portPair();
   const streamWindow = 64;
@@ -286,7 +289,7 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
   );
   const modelEnd = new PortEndpoint(port2, { peer: "generation" });
   modelSystem.attach(modelEnd);
-  // The front's own link, beside the one of the generation place.
+  // The front's own link to the model, in addition to the link of the generation place.
   const toModel = portPair();
   modelSystem.attach(toModel.left);
   const modelRef = frontSystem.ref<ModelProtocol>("model", toModel.right);

@@ -1,4 +1,4 @@
-// The adapters of a model that change during requests, during a load, or with the model's place.
+// Adapters of a model that change during requests, during a load, or when the model's place ends.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import type { AdapterLease } from "../../../../actors/lora-registry/model-adapters.ts";
@@ -166,7 +166,7 @@ describe("replacing and unloading", () => {
 });
 
 describe("a model that is loaded again", () => {
-  /** Two adapters; the first can no longer be loaded. */
+  /** Restarts a model with two adapters. The first adapter can no longer be loaded. */
   async function restartWithout(context: TestContext, error: ServerError, change: (rig: Rig) => void = () => {}) {
     const rig = await createAdapters(context);
     await rig.load("style", "/a");

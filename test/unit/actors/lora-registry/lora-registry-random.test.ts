@@ -1,4 +1,4 @@
-// The adapters of a model under random loads, replacements, unloads, requests, crashes and orders of answers: checks the
+// Adapters of a model under random loads, replacements, unloads, requests, crashes and orders of answers. The test checks the
 // invariants after each operation.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
@@ -16,12 +16,12 @@ const operation = fc.record({
   path: fc.constantFrom(...paths),
   /** Index of an existing adapter or alias. */
   at: fc.nat(),
-  /** With the present version as expected_generation. */
+  /** Whether the request names the present version as expected_generation. */
   isConditional: fc.boolean(),
 });
 type Operation = typeof operation extends fc.Arbitrary<infer T> ? T : never;
 
-/** The server that the operations act on. */
+/** Creates the server that the operations act on. */
 async function createRun() {
   const rig = await createAdapters(null, { limits });
   rig.outside.isManual = true;
@@ -86,7 +86,7 @@ async function createRun() {
     }
   }
 
-  /** Answers all pending calls, until there are none. */
+  /** Answers all pending calls until none are left. */
   async function settle(): Promise<void> {
     await rest();
     while (unsettled.size > 0 || rig.outside.pending.length > 0) {

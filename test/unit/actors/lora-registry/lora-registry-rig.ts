@@ -1,5 +1,5 @@
 // Rig for tests of a model's adapters: a model that records its adapters, and a preparation that derives an adapter from its
-// path. Both answer at once, or at the test's command.
+// path. Both answer immediately, or when the test settles the call.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -17,13 +17,13 @@ import type { Ref } from "../../../../runtime/actor/ref.ts";
 import { type ErrorCode, ServerError } from "../../../../runtime/errors.ts";
 import { recordingLog } from "../../../fixtures/http-server.ts";
 
-/** A call to the outside that waits for its answer. */
+/** Call to the fake model or preparation that has no answer yet. */
 export interface Pending {
   readonly what: string;
   settle(error?: Error): void;
 }
 
-/** Answers calls at once, or keeps them until the test settles them. */
+/** Answers calls immediately, or keeps them until the test settles them. */
 export class Outside {
   isManual = false;
   readonly pending: Pending[] = [];
@@ -57,12 +57,12 @@ export class Outside {
   }
 }
 
-/** Runs the event loop until only calls to the outside or the disk are pending. */
+/** Runs the event loop until only disk operations and calls that the test must settle are pending. */
 export async function rest(): Promise<void> {
   await setImmediate();
 }
 
-/** Waits a short time until the check passes, for effects on disk. */
+/** Repeats the check for a short time until it passes, because effects on disk take time. */
 export async function eventually(check: () => void): Promise<void> {
   const giveUpAt = performance.now() + 2000;
   for (;;) {
@@ -75,12 +75,12 @@ export async function eventually(check: () => void): Promise<void> {
   }
 }
 
-/** A place of the model. */
+/** Fake place (worker thread or process) of the model. */
 export class FakeModel implements Ref<ModelProtocol> {
   readonly place = "model:tiny";
   readonly name = "model";
   readonly held = new Map<number, string>();
-  /** Paths of the adapters it holds or held, by id. */
+  /** Paths of the adapters that are or were loaded, by id. */
   readonly paths = new Map<number, string>();
   readonly asked: string[] = [];
   /** Ids of the adapters that were loaded after their call had timed out. */
@@ -142,7 +142,7 @@ function gone(): ServerError {
   return new ServerError("peer_gone", "the model is gone");
 }
 
-/** Hash of the adapter at a path like "/a?bytes=100&rank=4#x"; text from "#" on does not count. */
+/** Returns the hash of the adapter at a path such as "/a?bytes=100&rank=4#x". The text from "#" on is ignored. */
 export function generationOf(path: string): string {
   return createHash("sha256")
     .update(path.split("#")[0] as string)
@@ -166,7 +166,7 @@ process.once("exit", () => {
   for (const folder of folders) rmSync(folder, { recursive: true, force: true });
 });
 
-/** A loaded model "tiny" with adapters. */
+/** Creates a loaded model "tiny" with adapters. */
 export async function createAdapters(context: Pick<TestContext, "after"> | null, options: RigOptions = {}) {
   const folder = mkdtempSync(join(tmpdir(), "troupe-adapters-"));
   const remove = () => rmSync(folder, { recursive: true, force: true });
@@ -180,10 +180,10 @@ export async function createAdapters(context: Pick<TestContext, "after"> | null,
     outside,
     log,
     preparing,
-    /** The place that is being attached is being stopped. */
+    /** Whether the place that is being attached is being stopped. */
     isEnding: false,
     model: new FakeModel(outside),
-    /** The error of whileLoaded; null: it runs the task. */
+    /** Error of whileLoaded; null runs the task. */
     unavailable: null as ServerError | null,
     prepare(options: PrepareOptions, signal: AbortSignal): Promise<PreparedAdapter> {
       preparing.push(options);
@@ -197,7 +197,7 @@ export async function createAdapters(context: Pick<TestContext, "after"> | null,
       adapters.load({ model: "tiny", alias, path, replace: false, expectedGeneration: null, ...more }),
     unload: (alias: string, expectedGeneration: string | null = null) =>
       adapters.unload({ model: "tiny", alias, expectedGeneration }),
-    /** The place dies and a new one is attached. */
+    /** Ends the model's place and attaches a new one. */
     async restart(): Promise<void> {
       rig.model.die();
       rig.model = new FakeModel(outside);
@@ -237,7 +237,7 @@ function prepareFake({ source, folder }: PrepareOptions): PreparedAdapter {
   return { generation, path, rank: Number(settings.get("rank") ?? 8), bytes: Number(settings.get("bytes") ?? 100) };
 }
 
-/** For assert.rejects and assert.throws. */
+/** Returns a check of an error's code and parameter for assert.rejects and assert.throws. */
 export function withCode(code: ErrorCode, param?: string, text = /./) {
   return (error: unknown) => {
     assert.ok(error instanceof ServerError, String(error));

@@ -1,4 +1,4 @@
-// Adapter fixtures: a step loop over the fake engine, and the tokens expected from it.
+// Adapter fixtures: a step loop over the fake engine, and the tokens that it must generate.
 import assert from "node:assert/strict";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import { Speculation } from "../../../../engines/decoding/speculation/speculation.ts";
@@ -29,7 +29,7 @@ export function createLoop(
   return { engine, loop, load, host: adapters, frames: new Frames() };
 }
 
-/** The tokens of a prompt that runs alone. */
+/** Returns the tokens of a prompt that runs without other sequences. */
 export function expected(prompt: Int32Array, count: number, adapter: number): number[] {
   const tokens = [...prompt];
   while (tokens.length < prompt.length + count) tokens.push(fakeNextToken(tokens, vocabSize, adapter));
@@ -42,7 +42,7 @@ export const tokensOf = (frames: Frames, id: number) =>
 export const gone = (error: unknown) =>
   error instanceof ServerError && error.code === "model_failed" && error.retryable;
 
-/** Follows a promise, to see whether it has settled. */
+/** Observes whether a promise has settled. */
 export function watch(promise: Promise<unknown>) {
   const seen = { settled: false };
   promise.then(

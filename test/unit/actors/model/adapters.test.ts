@@ -26,7 +26,7 @@ describe("adapters in the step loop", () => {
         const { adapters, prefixCache } = loop.snapshot();
         assert.equal(adapters.loaded, 3);
         assert.equal(adapters.switches > 0, adaptersPerStep === 1);
-        // The next one with the same adapter reuses the cached prefix.
+        // The next sequence with the same adapter reuses the cached prefix.
         assert.ok(prefixCache.hits >= 4, JSON.stringify(prefixCache));
       });
     }

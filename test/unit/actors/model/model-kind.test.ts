@@ -1,4 +1,4 @@
-// checkKind: a loaded model of another kind than the settings require is refused.
+// checkKind: rejects a loaded model whose kind differs from the kind that the settings require.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { checkKind } from "../../../../actors/model/model-kind.ts";

@@ -15,7 +15,7 @@ import { Frames, job } from "../generation/rig.ts";
 
 const vocabSize = 64;
 
-/** Drafts `depth` tokens each step, every third of them wrong. */
+/** Drafter of `depth` tokens in each step. Every third token is wrong. */
 class FlawedOracle {
   readonly statistics = { drafts: 0, proposed: 0, accepted: 0, dropped: 0, acceptedAt: new Int32Array(8) };
   readonly #depth: number;
@@ -85,7 +85,7 @@ describe("drafted tokens in the step loop", () => {
   });
 });
 
-/** A grammar that allows even tokens only, and after each one 7 forces 10, 12, 14. */
+/** Grammar that allows only even tokens, and forces 10, 12, 14 after the second accepted token. */
 class EvenTokens implements Matcher {
   readonly param = undefined;
   isReady = true;
@@ -158,7 +158,7 @@ describe("a sequence under a grammar", () => {
     assert.equal(tokens.length, 12);
     assert.ok(tokens.every((token) => token % 2 === 0));
     assert.deepEqual(tokens.slice(2, 5), [10, 12, 14]);
-    // Three tokens in one step.
+    // Two tokens of the output need no step, because one step accepts the three forced tokens.
     assert.equal(steps, 10);
     assert.deepEqual(matchers[0]?.accepted, [...tokens.slice(0, 2), ...tokens.slice(5, -1)]);
     assert.ok(matchers[0]?.closed);

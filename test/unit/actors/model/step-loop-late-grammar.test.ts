@@ -1,4 +1,4 @@
-// Late grammar answers in the step loop: the sequence sits out, its tokens stay the same, and other sequences are not delayed.
+// Late token masks in the step loop: the sequence skips steps, its tokens stay the same, and other sequences are not delayed.
 import assert from "node:assert/strict";
 import { afterEach, describe, it } from "node:test";
 import type { SequenceJob } from "../../../../actors/messages.ts";
@@ -15,8 +15,8 @@ import { Frames, job } from "../generation/rig.ts";
 const vocabSize = 64;
 
 /**
- * A grammar of tokens that are odd and even in turn, with three forced ones behind each fifth. An answer is late by as many
- * looks as `lateness` says of its number; never where that is Infinity.
+ * Grammar whose masks allow even and odd tokens in turn. Each fifth mask has three forced tokens. Mask `i` is ready after
+ * `lateness(i)` polls; never if this is Infinity.
  */
 class LateMatcher implements Matcher {
   readonly param = "response_format";
@@ -92,7 +92,7 @@ function createRig({ engine, limits }: Setting = {}) {
   return { model, loop, frames, submit, tokensOf };
 }
 
-/** Runs the loop until it has nothing left to do; it checks its integrity whenever it is idle. */
+/** Runs the loop until no work is left. Checks the loop's integrity each time that it is idle. */
 async function runToEnd({ loop }: ReturnType<typeof createRig>): Promise<void> {
   const running = loop.run();
   while (loop.snapshot().running + loop.snapshot().waiting > 0) await new Promise((resolve) => setTimeout(resolve, 5));
@@ -103,7 +103,7 @@ async function runToEnd({ loop }: ReturnType<typeof createRig>): Promise<void> {
 
 const structured = (id: number, changes: Parameters<typeof job>[1] = {}) => job(id, { maxNewTokens: 24, ...changes });
 
-/** The tokens of three sequences with grammars and one without, and the counts. */
+/** Returns the tokens of three sequences with grammars and of one without, and the counts. */
 async function outcome(lateness: (answer: number) => number, setting: Setting = {}, maxNewTokens = 24) {
   const rig = createRig(setting);
   const jobs = [8, 40, 1].map((length, i) => job(i + 1, { length, maxNewTokens }));

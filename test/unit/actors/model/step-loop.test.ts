@@ -218,7 +218,7 @@ describe("the frames of a step loop", () => {
     for (const { rows, logprobs } of frames.all) {
       const flagged = [];
       for (let at = 0; at < rows.length; at += rowInts) if (rows[at + 2]! & rowHasLogprobs) flagged.push(at);
-      // Chosen, count, two pairs; greedy takes the likeliest, which comes first.
+      // Each record has the chosen token, a count and two pairs. Greedy sampling takes the likeliest token, which comes first.
       assert.equal(logprobs?.length ?? 0, flagged.length * 6);
       flagged.forEach((at, i) => {
         assert.equal(rows[at], 2);

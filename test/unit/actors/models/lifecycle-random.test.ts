@@ -1,5 +1,5 @@
-// Three models, two slots and random events in any order: every request and call is answered, at most two models are in memory,
-// and every transition is in the table (the rig checks each).
+// Three models, two slots and random events in any order. Every request and call must be answered, at most two models may be in
+// memory, and every transition must be in the table (the rig checks each).
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
@@ -49,14 +49,14 @@ class World {
     if (at % 3 > 0) await turns();
   }
 
-  /** The server stops in the present state. */
+  /** Stops the server in the present state. */
   async stop(): Promise<void> {
     await this.rig.close();
     await turns();
     for (const request of this.requests) if (request.state === "in") this.#leave(request);
   }
 
-  /** All requests end when they are answered, and every started place comes up. */
+  /** Ends all requests when they are answered, and brings up every started place. */
   async rest(): Promise<void> {
     for (let i = 0; i < 30; i++) {
       for (const request of this.requests) if (request.state === "in") this.#leave(request);

@@ -1,4 +1,4 @@
-// Rig for tests of the model lifecycle: places that come up, fail and end at the test's command, and a record of each model's
+// Rig for tests of the model lifecycle: places that start, fail and end when the test says so, and a record of each model's
 // transitions and log.
 
 import type { ModelStatus } from "../../../../actors/api/inference.ts";
@@ -33,7 +33,7 @@ const ready = (): ModelPlaceReady => {
 /** Statistics of a place without requests. */
 const unused = new StepLoop(createFakeEngine(), { limits: generousLimits, frameIntervalMs: 0 }).snapshot();
 
-/** A place of a model, controlled by the test. */
+/** Place of a model, controlled by the test. */
 export interface FakePlace {
   up(): Promise<void>;
   fail(error?: ServerError): Promise<void>;
@@ -51,7 +51,7 @@ export interface TestedModel {
   readonly attached: string[];
 }
 
-/** Sends a request. Its state is "in", "waits", or the code of its refusal. */
+/** Sends a request. Its state is "in", "waits", or the error code of its rejection. */
 export function come({ managed }: TestedModel, signal: AbortSignal | null = null, client = "client") {
   const request = { state: "waits", error: null as ServerError | null, leave: () => managed.leave() };
   managed.enter(signal, client).then(
@@ -138,7 +138,7 @@ export class ModelRig {
     return tested;
   }
 
-  /** A loaded model. */
+  /** Returns a loaded model. */
   async loaded(id: string, changes: Partial<ManagedModelOptions> = {}): Promise<TestedModel> {
     const tested = this.create(id, changes);
     const done = tested.managed.reload();

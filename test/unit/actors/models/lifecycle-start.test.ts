@@ -11,7 +11,7 @@ import { policy } from "./lifecycle-rig.ts";
 const folder = mkdtempSync(join(tmpdir(), "troupe-models-"));
 after(() => rmSync(folder, { recursive: true }));
 
-/** One model with an adapter in the settings whose files do not exist. */
+/** Returns one model with an adapter in the settings whose files do not exist. */
 function createManager(): ModelManager {
   const quiet = () => undefined;
   const served = {

@@ -18,7 +18,7 @@ describe("the identity of a process", () => {
   });
 
   it("is not alive for a zombie", { skip: !isLinux }, async () => {
-    // The child of a process that does not wait for it.
+    // Starts a child of a process that does not wait for it.
     const parent = spawn("sh", ["-c", "sleep 0.3 & echo $!; exec sleep 60"], { stdio: ["ignore", "pipe", "ignore"] });
     const [line] = await parent.stdout.take(1).toArray();
     const pid = Number(line);

@@ -8,7 +8,7 @@ import { TaskEnded } from "../../../../runtime/task/task.ts";
 const { signal } = new AbortController();
 const refused = { code: "unsupported" };
 
-/** Text tasks that are each ended in a given phase, and the number of started tasks. */
+/** Returns text tasks that each end in a given phase, and the list of started tasks. */
 function endingTasks(phase: string) {
   const started: string[] = [];
   const runner = {

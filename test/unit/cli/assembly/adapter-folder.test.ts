@@ -16,7 +16,7 @@ after(() => rmSync(base, { recursive: true, force: true }));
 
 const entry = new URL("../../../../cli/assembly/adapter-folder.js", import.meta.url).href;
 
-/** The folder that another process made before it ended as told. */
+/** Returns the folder that another process made before it ended in the given way. */
 function madeByAnother(end: string): string {
   const script = `
     const { createAdapterFolder } = await import(${JSON.stringify(entry)});

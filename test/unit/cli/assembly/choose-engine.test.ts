@@ -17,7 +17,7 @@ interface Host {
 const slow: EngineFigures = { prompt: 100, oneRow: 10, sixteenRows: 50, weightBytes: 2 ** 27 };
 const quick: EngineFigures = { prompt: 300, oneRow: 20, sixteenRows: 200, weightBytes: 2 ** 27 };
 
-/** A host that answers as it is told, and notes what it is asked. */
+/** Returns a host that answers with these facts and records the questions. */
 function host(facts: Host) {
   const { configured = "auto", gpu = null, nativeProblem = null, wasmRefusal = null, wasmOnly = null } = facts;
   const { llamaRefusal = null, trial: figures = { wasm: quick, llama: slow }, nodeVersion = "24.1.0" } = facts;
@@ -161,7 +161,8 @@ describe("auto", () => {
       (await chooseEngine(host({ trial: { wasm, llama } }).questions)).engine;
     const readsFast: EngineFigures = { ...slow, prompt: 400 };
     const writesFast: EngineFigures = { ...slow, oneRow: 20, sixteenRows: 100 };
-    // 0.01 + 0.06 s a token against 0.04 + 0.03 s: as long, and a little more on either side decides.
+    // Four prompt tokens and one output token take 0.01 + 0.06 s on one engine and 0.04 + 0.03 s on the other. The sums are
+    // equal, so a small difference decides.
     assert.equal(await engineFor({ ...readsFast, prompt: 410 }, writesFast), "wasm");
     assert.equal(await engineFor({ ...readsFast, prompt: 390 }, writesFast), "llama");
   });

@@ -15,7 +15,7 @@ after(() => {
   process.env.HOME = usual.home;
   rmSync(folder, { recursive: true });
 });
-/** A place where no folder can be made, whoever asks. */
+/** Path where no user can create a folder. */
 const unusable = `${process.execPath}/state`;
 
 async function open(flags: Record<string, string> = {}) {

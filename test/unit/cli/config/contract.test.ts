@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { groups, keyEntries } from "../../../../cli/config/keys.ts";
 import { assertRefused, oneModel, resolve, textWith } from "./resolve.ts";
 
-/** Every key that may say something this build does, with a value that does; `run` has the keys of its own. */
+/** Configuration with every supported key, each with a supported value. The keys of `run` are separate. */
 const served = `command = "serve"
 default_model_id = "a"
 seed = 7
@@ -112,13 +112,13 @@ cpu = true
 hf_cache = "/models"
 `;
 
-/** What stands in place of other keys. */
+/** Keys that are used in place of other keys. */
 const others = `command = "serve"\nmtp_model = "m"\nmtp_n_predict = 2\nmtp_draft_sampling = "greedy"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n${oneModel}[models.adapter]\nlegacy_lora = ["m", "n"]\nlegacy_lora_order = "order.json"\n`;
 const mixed = `command = "serve"\n${oneModel}[models.adapter]\nxlora = "m"\nxlora_order = "order.json"\ntgt_non_granular_index = 1\n`;
 
 const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "none"\nadapter = "x"${oneModel}[models.adapter]\nlora = [{ alias = "x", source = "y" }]\n`;
 
-/** Every planned key with a value that asks for what is not built. A key comes before those it needs. */
+/** Every planned key, with a value that asks for a missing feature. Each key comes before the keys that it requires. */
 const refused: Readonly<Record<string, readonly string[]>> = {
   "": [
     'matformer_config_path = "slices.csv"',
@@ -318,7 +318,7 @@ describe("a planned value of a key that is built", () => {
   });
 });
 
-/** The lines of a file that stand right under a header; those at the top for none. */
+/** Returns the lines of a file directly under a header; without a header, the lines at the top. */
 function sectionText(text: string, header: string): string {
   const body = header === "" ? text : (text.split(`${header}\n`)[1] ?? "");
   return body.split(/^\[/m)[0] ?? "";

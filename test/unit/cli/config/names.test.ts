@@ -64,7 +64,7 @@ describe("nothing is ignored", () => {
       'environment: SERVICE_ALLOW_RUNTIME_LORA_UPDATING expects one of 1, true, yes, on, 0, false, no, off; got "maybe"',
     );
     resolve({ environment: { SERVICE_SANDBOX: "off" } });
-    // A variable is set for every command alike; bench has no use for these.
+    // A variable applies to every command. The bench command ignores these variables.
     resolve({ command: "bench", environment: { MCP_CONFIG_PATH: "x", KEEP_ALIVE_INTERVAL: "soon" } });
   });
 

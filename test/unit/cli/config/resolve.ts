@@ -1,4 +1,4 @@
-// Helper of the settings' tests: resolves a request with defaults for all fields a test does not set.
+// Helper of the settings tests: resolves a request with defaults for all fields that a test does not set.
 import assert from "node:assert/strict";
 import { type Config, type ConfigRequest, resolveConfig } from "../../../../cli/config/config.ts";
 import type { Command } from "../../../../cli/config/key.ts";
@@ -20,7 +20,7 @@ export function resolve({ text, ...others }: Request): Config {
   });
 }
 
-/** A file of one model that has these lines, the first of them in line 3, under a header. */
+/** Returns a file of one model that has these lines under a header. The first of the lines is line 3. */
 export function textWith(header: string, lines: string, command: Command = "serve"): string {
   if (header === "[[models]]") return `command = "${command}"\n[[models]]\n${lines}\nmodel_id = "a"\n`;
   if (header.startsWith("[models.")) return `command = "${command}"${oneModel}${header}\n${lines}\n`;

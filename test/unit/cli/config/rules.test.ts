@@ -107,7 +107,7 @@ describe("the startup rules", () => {
     for (const flag of ["--image", "--video", "--audio"]) {
       assertRefused({ command: "run", flags: { [flag]: ["f"] } }, `"${flag}" requires "--input"; got none`);
     }
-    // The general slices serve a model's own choice of one.
+    // A model's own matformer_slice_name uses the general matformer_config_path.
     assertRefused(
       { text: `${withTop('matformer_config_path = "c.csv"')}matformer_slice_name = "s"\n` },
       /:2: "matformer_config_path" is not supported yet/,
@@ -197,7 +197,7 @@ describe("the startup rules", () => {
       resolve({ text: adapter(`${line}\nenable_lora = true`) });
       resolve({ text: adapter(`${line}\nlora = [{ alias = "x", source = "s" }]`) });
     }
-    // What says what holds anyway asks for nothing.
+    // Settings with their default values change nothing, so they are accepted.
     resolve({ text: adapter('lora_max_adapters = 16\nlora_max_bytes = "8GiB"') });
     assertRefused(
       { text: adapter('legacy_lora_order = "o.json"') },

@@ -1,4 +1,4 @@
-// What a conversation is made of, and what the commands make of it.
+// Conversation at the prompt: its content, and the effects of the commands on it.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-// One answer: what is asked for, and what becomes of the events.
+// One response: the request that is sent, and the handling of the events.
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { describe, it } from "node:test";

@@ -1,11 +1,11 @@
-// What readline gets to see of what a terminal sends.
+// Input that readline receives from a terminal.
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { afterEach, describe, it } from "node:test";
 import fc from "fast-check";
 import { Keyboard } from "../../../../cli/run/keyboard.ts";
 
-/** A keyboard, and everything that came out of it in order. */
+/** Returns a keyboard, and everything that it has passed on, in order. */
 function createKeyboard() {
   const source = new PassThrough();
   const heard: string[] = [];
@@ -15,7 +15,7 @@ function createKeyboard() {
   });
   keyboard.on("data", (keys: Buffer) => heard.push(String(keys)));
   keyboard.on("end", () => heard.push("end"));
-  // As readline does: what is pushed from now on arrives at once.
+  // Resumes the stream as readline does, so that later input arrives immediately.
   keyboard.resume();
   return { source, keyboard, heard };
 }

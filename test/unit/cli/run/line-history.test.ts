@@ -1,4 +1,4 @@
-// The file of typed lines.
+// File of the typed lines.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";

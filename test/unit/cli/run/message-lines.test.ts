@@ -1,4 +1,4 @@
-// How lines become messages.
+// Conversion of typed lines into messages.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";

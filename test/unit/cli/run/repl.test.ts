@@ -1,4 +1,4 @@
-// A person at a terminal, with streams in place of the terminal and a script in place of the model.
+// A person at a terminal, with streams instead of the terminal and a script instead of the model.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -35,7 +35,7 @@ before(() => {
 afterEach(() => current?.repl.close());
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** A person who types and reads. */
+/** Simulated person who types and reads. */
 class Person {
   readonly inference: FakeInference;
   readonly conversation = new Conversation(["tiny", "other"], "tiny", new Map([["tiny", ["code", "math"]]]));
@@ -79,7 +79,7 @@ class Person {
     this.#keys.end();
   }
 
-  /** Reads on to what matches, and returns all that was read. */
+  /** Reads until the output matches, and returns everything that was read. */
   async sees(pattern: RegExp): Promise<string> {
     const deadline = Date.now() + limitMs;
     while (Date.now() < deadline) {
@@ -93,14 +93,14 @@ class Person {
     throw new Error(`${pattern} was not seen in ${JSON.stringify(this.#seen.slice(this.#readUpTo))}`);
   }
 
-  /** All that was written, the sequences that steer the terminal too. */
+  /** Everything that was written, including the terminal's control sequences. */
   get raw(): string {
     return this.#seen;
   }
 }
 
 const costLine = /4 tokens, 2\.0 tok\/s, first token 500 ms, 8 prompt tokens/;
-/** Says a word and goes on for ever. */
+/** Sends one word, and then does not end. */
 const endless: Script = () => [[text("well")], { waitMs: 60_000 }];
 
 describe("a question", () => {

@@ -1,4 +1,4 @@
-// A model file with a SentencePiece vocabulary only: control tokens, all bytes, then these pieces.
+// Model file with only a SentencePiece vocabulary: control tokens, all bytes, then these pieces.
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { buildGgufHeader, type GGUFTypedMetadata, GGUFValueType } from "@huggingface/gguf";
@@ -22,7 +22,7 @@ export function withSentencePieceFile<T>(use: (path: string) => Promise<T>): Pro
 
 function metadata(): GGUFTypedMetadata {
   const tokens = ["<unk>", "<s>", "</s>", ...bytes, ...sentencePieces];
-  // 2 unknown, 3 control, 6 byte, 1 normal, 4 user-defined (the last one).
+  // Token types: 2 unknown, 3 control, 6 byte, 1 normal, 4 user-defined (the last token).
   const types = tokens.map((_, token) => {
     if (token < 3) return token === 0 ? 2 : 3;
     if (token < firstPiece) return 6;

@@ -5,7 +5,7 @@ import { budgetTokens, kvPool, tokensPerSequence } from "../../../../engines/dec
 import type { ModelSpec } from "../../../../engines/engine.ts";
 import { specOf } from "../../../fixtures/models/models.ts";
 
-/** 1000 bytes a token. */
+/** Shape with 1000 bytes of KV per token. */
 const shape = { layers: 5, elementsPerLayer: 100, bytesPerElement: 2, trainedContext: 8192 };
 const freeBytes = 8_000_000;
 
@@ -66,7 +66,7 @@ describe("the KV pool", () => {
             { kvBudget: { tokens }, pagedKv: false, maxSequences, blockTokens: 16 },
             threads,
           );
-          // The first thread has the first block of every sequence.
+          // The first thread holds the first block of every sequence.
           const firstThreadBlocks = Math.ceil(sequenceTokens / 16 / threads);
           assert.ok(firstThreadBlocks * maxSequences <= blocksPerThread);
           assert.ok(sequenceTokens >= Math.min(tokens / maxSequences, shape.trainedContext) - 2 * 16 * threads);

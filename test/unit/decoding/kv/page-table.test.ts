@@ -5,11 +5,11 @@ import { type PageShape, PageTable, type SavedPages } from "../../../../engines/
 
 interface Holder {
   tokens: number[];
-  /** By slot: tokens that no later row replaces. */
+  /** Number of the slot's first tokens that no later row replaces. */
   settled: number;
 }
 
-/** A table with simulated pages, and the tokens that each slot and copy must see. */
+/** Page table with simulated pages, and the tokens that each slot and copy must see. */
 class Rig {
   readonly table: PageTable;
   readonly shape: PageShape;
@@ -30,7 +30,7 @@ class Rig {
     return this.shape.pagesPerThread * this.shape.threads;
   }
 
-  /** Pages ever written, on all threads. */
+  /** Number of pages ever written, on all threads. */
   get touchedPages(): number {
     return this.#memory.flat().filter((page) => page.length > 0).length;
   }
@@ -48,7 +48,7 @@ class Rig {
     return isReserved;
   }
 
-  /** Writes new tokens start..end, of which the next row may replace the last `drafts`. */
+  /** Writes the new tokens start..end. The next row may replace the last `drafts` of them. */
   write(slot: number, start: number, end: number, drafts = 0): boolean {
     if (!this.table.write(slot, start, end, end - drafts)) return false;
     this.#makeCopies();
@@ -130,9 +130,9 @@ class Rig {
   }
 }
 
-/** Numbers in an operation are fractions of what is possible when it runs. */
+/** Numbers in an operation. They are fractions of the values that are possible when the operation runs. */
 const fraction = fc.integer({ min: 0, max: 1000 }).map((thousandths) => thousandths / 1000);
-/** Pools from the size of one long sequence to more than all slots can use. */
+/** Pool sizes, from one long sequence to more than all slots can use. */
 const shapes = fc
   .record({
     slots: fc.integer({ min: 1, max: 5 }),
@@ -145,19 +145,19 @@ const shapes = fc
     const blocks = Math.ceil(shape.sequenceTokens / shape.blockTokens);
     return { ...shape, pagesPerThread: Math.ceil((blocks * (1 + room * shape.slots)) / shape.threads) };
   });
-/** Most tokens of a row, small enough that sequences live for some steps. */
+/** Maximum number of tokens in a row, small enough that sequences live for several steps. */
 const longestRow = 9;
 const kinds = ["step", "step", "step", "reserve", "release", "share", "save", "drop", "restore", "import"] as const;
 const operation = fc.record({ kind: fc.constantFrom(...kinds), a: fraction, b: fraction, c: fraction });
-/** Without `size` the generator makes hardly more than ten. */
+/** The explicit `size` is needed, because the generator makes about ten operations by default. */
 const operations = fc.array(operation, { maxLength: 80, size: "max" });
 
-/** 0..count - 1 */
+/** Returns the index from 0 to count - 1 at this share of the range. */
 function pick(share: number, count: number): number {
   return Math.min(Math.floor(share * count), count - 1);
 }
 
-/** A row for every slot, like a scheduler's step; slots without room are released. */
+/** Writes a row for every slot, like a scheduler's step. Releases slots without room. */
 function step(rig: Rig, a: number, b: number, c: number): void {
   const { slots, sequenceTokens } = rig.shape;
   const rows: { slot: number; start: number; end: number; drafts: number }[] = [];
@@ -227,7 +227,7 @@ describe("the page table", () => {
 
   it("promises no more than the thread with the fewest free pages can give", () => {
     const rig = new Rig({ slots: 3, sequenceTokens: 64, blockTokens: 8, threads: 2, pagesPerThread: 4 });
-    // One block each, both on thread 0.
+    // One block for each slot, both on thread 0.
     for (const slot of [0, 1]) assert.ok(rig.reserve(slot, 8));
     assert.equal(rig.table.freeBlocks, 4);
     assert.equal(rig.reserve(2, 5 * 8), false);
@@ -268,7 +268,7 @@ describe("the page table", () => {
     const rig = new Rig({ slots: 2, sequenceTokens: 64, blockTokens: 4, threads: 2, pagesPerThread: 5 });
     assert.ok(rig.write(0, 0, 17, 6));
     rig.copyPrefix(0, 1, 11);
-    // Four of six drafts are rejected: the next row begins in the block after the shared one.
+    // Four of six drafts are rejected, so the next row begins in the block after the shared one.
     assert.ok(rig.reserve(0, 15));
     assert.ok(rig.write(0, 13, 15));
     rig.check();

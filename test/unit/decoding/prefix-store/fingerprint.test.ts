@@ -24,7 +24,7 @@ describe("the fingerprint of a model", () => {
     const different = await Promise.all([
       await fingerprintOf(changedAt(0, 1)),
       await fingerprintOf(changedAt(4 * mebibyte - 1, 1)),
-      // No layer of a model is smaller than this part of it.
+      // Each layer of a model is larger than this changed part.
       await fingerprintOf(changedAt(7 * mebibyte, bytes.length / 128)),
       await fingerprintOf(changedAt(bytes.length - 1, 1)),
       await fingerprintOf(bytes.subarray(1)),

@@ -111,7 +111,7 @@ describe("the folder of the store", () => {
     usedAt(`${dead}.0123abcd.part`, 10);
     renameSync(alive, `${alive}.0123abcd.part`);
     assert.deepEqual(new PrefixFolder({ folder: path, maxBytes: plenty }, model).list(), []);
-    // A file that was just written to may have a writer yet.
+    // A file that was written recently may still have a writer.
     assert.deepEqual(filesIn(path), [`${alive}.0123abcd.part`]);
   });
 

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { beginsWith, type ListedPrefix, PrefixList } from "../../../../engines/decoding/prefix-store/prefix-list.ts";
 
-/** Few different tokens and adapters, so many keys begin alike. */
+/** Uses few different tokens and adapters, so many keys have a common prefix. */
 const prefixes = fc.array(
   fc.record({
     adapter: fc.constantFrom("", "a", "b"),

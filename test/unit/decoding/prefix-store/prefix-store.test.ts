@@ -20,7 +20,7 @@ async function openStore(test: TestContext, { folder, maxBytes = 2 ** 30, of = m
   return { store, folder: path, notices };
 }
 
-/** A new copy: the store takes the bytes it gets. */
+/** Puts the contents into the store, and waits until they are written. */
 async function write(store: PrefixStore, ...contents: readonly PrefixContent[]): Promise<void> {
   for (const { adapter, tokens, bytes } of contents) store.put(adapter, tokens, bytes);
   await store.flush();

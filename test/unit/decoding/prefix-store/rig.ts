@@ -1,4 +1,4 @@
-// Rig of the store's tests: folders that are removed with the test, tokens and KV made from a number, and the list of a
+// Rig of the prefix store's tests: folders that are removed after the test, tokens and KV made from a number, and the list of a
 // folder's files.
 import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,7 +17,7 @@ export function temporaryFolder(test: TestContext): string {
   return folder;
 }
 
-/** Tokens that differ from other seeds' from the first one on. */
+/** Returns tokens that differ from those of other seeds from the first token on. */
 export function tokensOf(seed: number, count: number): Int32Array {
   return Int32Array.from({ length: count }, (_, i) => seed * 100_000 + i);
 }
@@ -30,7 +30,7 @@ export function contentOf(seed: number, tokenCount = 100, byteCount = 1000): Pre
   return { adapter: "", tokens: tokensOf(seed, tokenCount), bytes: bytesOf(seed, byteCount) };
 }
 
-/** Paths of all files below a folder. */
+/** Returns the paths of all files below a folder. */
 export function filesIn(folder: string): string[] {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => !entry.isDirectory())

@@ -1,5 +1,5 @@
-// The SIMD kernel against the plain one on random rows of difficult kinds: greedy and top lists must be equal, draws
-// may differ only if a probability is rounded at a boundary.
+// Compares the SIMD kernel with the plain one on random rows of difficult kinds. Greedy tokens and top lists must be equal.
+// Draws may differ only if a probability is rounded at a boundary.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ReferenceKernel } from "../../../../engines/decoding/sampler/reference-kernel.ts";
@@ -7,10 +7,10 @@ import type { Filters } from "../../../../engines/decoding/sampler/row-kernel.ts
 import { createSimd, createUniform, normal } from "./fixtures.ts";
 
 const vocabSizes = [1, 3, 4, 5, 16, 31, 127, 128, 129, 300, 1025, 6007];
-/** Rows of each kind and size; fewer of the large ones. */
+/** Number of rows of each kind and size. Large sizes have fewer rows. */
 const roundsOf = (vocabSize: number) => (vocabSize < 2000 ? 40 : 6);
 
-/** Kinds of rows, as the logit of one token. */
+/** Kinds of rows. Each function returns the logit of one token. */
 const kinds: Readonly<Record<string, (uniform: () => number) => number>> = {
   normal: (uniform) => 3 * normal(uniform),
   flat: (uniform) => 0.01 * normal(uniform),
@@ -32,7 +32,7 @@ function randomFilters(uniform: () => number, vocabSize: number): Filters {
   };
 }
 
-/** A word of a mask: each bit set with this probability; sometimes all bits, or none. */
+/** Returns a 32-bit word of a mask. Each bit is set with this probability; sometimes all bits are set, or none. */
 function randomWord(uniform: () => number, density: number): number {
   if (uniform() < 0.3) return uniform() < 0.5 ? -1 : 0;
   let bits = 0;

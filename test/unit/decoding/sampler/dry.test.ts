@@ -1,4 +1,4 @@
-// DRY on hand-made repetitions, and against its definition on random sequences.
+// DRY penalty on hand-made repetitions, and compared with its definition on random sequences.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { DRY_LOOK_BACK, DryPenalty } from "../../../../engines/decoding/sampler/dry.ts";
@@ -7,7 +7,7 @@ import { createUniform } from "./fixtures.ts";
 
 const dry: Dry = { multiplier: 1, base: 2, allowedLength: 2, sequenceBreakers: [] };
 
-/** The penalties of `tokens` on the next token: token id -> penalty. */
+/** Returns the penalties of `tokens` on the next token, by token id. */
 function penaltiesAfter(tokens: readonly number[], change: Partial<Dry> = {}, breakers: readonly number[] = []) {
   const penalty = new DryPenalty({ ...dry, ...change }, Int32Array.from(tokens), Int32Array.from(breakers));
   return read(penalty);
@@ -19,7 +19,9 @@ function read(penalty: DryPenalty): Record<number, number> {
   return Object.fromEntries([...row.entries()].filter(([, logit]) => logit !== 0).map(([id, logit]) => [id, -logit]));
 }
 
-/** The definition: for each earlier place, how long the sequence's end repeats the tokens before it. */
+/**
+ * Computes by the definition of DRY, for each earlier position, how many tokens before it are equal to the end of the sequence.
+ */
 function definition(tokens: readonly number[], breakers: readonly number[]): Record<number, number> {
   const longest: Record<number, number> = {};
   for (let next = 1; next < tokens.length; next++) {

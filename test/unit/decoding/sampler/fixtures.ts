@@ -17,7 +17,7 @@ export function createSimd(vocabSize: number): WasmKernel {
   return kernel;
 }
 
-/** Settings that change nothing: temperature 1 and every stage off. */
+/** Settings that change nothing: temperature 1 and all filters off. */
 export const neutral: Sampling = {
   temperature: 1,
   topK: 0,
@@ -34,19 +34,19 @@ export const neutral: Sampling = {
 
 export const noTokens = new Int32Array(0);
 
-/** Logits whose softmax is `probabilities`. */
+/** Returns logits whose softmax is `probabilities`. */
 export function logitsOf(...probabilities: readonly number[]): Float32Array {
   return Float32Array.from(probabilities, (probability) => Math.log(probability));
 }
 
-/** A mask over `vocabSize` tokens that allows these. */
+/** Returns a mask over `vocabSize` tokens that allows only these. */
 export function maskOf(vocabSize: number, tokens: Iterable<number>): Int32Array {
   const mask = new Int32Array(Math.ceil(vocabSize / 32));
   for (const token of tokens) mask[token >> 5]! |= 1 << (token & 31);
   return mask;
 }
 
-/** A repeatable source of uniform numbers, independent of the sampler's own. */
+/** Returns a seeded source of uniform numbers that does not use the sampler's generator. */
 export function createUniform(seed: number): () => number {
   let state = seed;
   return () => {

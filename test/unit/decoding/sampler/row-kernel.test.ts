@@ -1,4 +1,4 @@
-// Both kernels on hand-computed rows, filter by filter.
+// Both kernels on hand-computed rows, for each filter.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Filters, RowKernel } from "../../../../engines/decoding/sampler/row-kernel.ts";
@@ -13,7 +13,7 @@ for (const { name, create } of kernels) {
     kernel.row.set(logits);
     return kernel;
   };
-  /** The place of each token along 0..1, found by draws at hundredths. */
+  /** Returns the number of draws that give each token, for 100 evenly spaced random numbers. */
   const shares = (logits: Float32Array, filters: Partial<Filters>): Record<number, number> => {
     const kernel = kernelOf(logits);
     const count: Record<number, number> = {};
@@ -81,9 +81,9 @@ for (const { name, create } of kernels) {
     });
 
     it("sharpens below temperature 1 and flattens above", () => {
-      // squares: 1, 4, 9, 16 thirtieths
+      // the squares are 1, 4, 9 and 16 thirtieths
       assert.deepEqual(shares(logitsOf(0.1, 0.2, 0.3, 0.4), { temperature: 0.5 }), { 0: 3, 1: 14, 2: 30, 3: 53 });
-      // square roots: 1 and 3 quarters
+      // the square roots are 1 and 3 quarters
       assert.deepEqual(shares(logitsOf(0.1, 0.9), { temperature: 2 }), { 0: 25, 1: 75 });
     });
 
@@ -117,7 +117,7 @@ for (const { name, create } of kernels) {
     it("applies top-k, then top-p to what is left, then min-p", () => {
       const logits = logitsOf(0.1, 0.4, 0.3, 0.2);
       assert.deepEqual(shares(logits, { topP: 0.5 }), { 1: 57, 2: 43 });
-      // of the two that top-k leaves, the first alone holds 0.57
+      // top-k leaves two tokens, and the first of them has a probability of 0.57
       assert.deepEqual(shares(logits, { topK: 2, topP: 0.5 }), { 1: 100 });
       assert.deepEqual(shares(logits, { topK: 3, minP: 0.7 }), { 1: 57, 2: 43 });
       assert.deepEqual(shares(logits, { topP: 0.85, minP: 0.7 }), { 1: 57, 2: 43 });
@@ -126,7 +126,7 @@ for (const { name, create } of kernels) {
 
     it("tempers before it filters", () => {
       const logits = logitsOf(0.1, 0.4, 0.3, 0.2);
-      // at temperature 0.5 the likeliest holds 0.53, the second is 0.56 times as likely
+      // at temperature 0.5 the likeliest token has 0.53, and the second is 0.56 times as likely
       assert.deepEqual(shares(logits, { temperature: 0.5, topP: 0.5 }), { 1: 100 });
       assert.deepEqual(shares(logits, { temperature: 0.5, minP: 0.6 }), { 1: 100 });
     });
@@ -141,7 +141,7 @@ for (const { name, create } of kernels) {
           assert.equal(kernel.draw({ ...off, topP: nearlyAll }, u), token);
           assert.equal(kernel.draw({ ...off, topP: nearlyAll, topK: 600 }, u), token);
         }
-        // a thousand tokens whose sum depends on its order
+        // a thousand tokens whose sum depends on the order of addition
         const steep = kernelOf(Float32Array.from({ length: 1000 }, (_, id) => (id === 500 ? 0 : -20 - uniform())));
         const u = 400 * Math.exp(-20.5);
         assert.equal(steep.draw({ ...off, topP: nearlyAll, topK: 1000 }, u), steep.draw(off, u));

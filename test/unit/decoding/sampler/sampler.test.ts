@@ -1,4 +1,4 @@
-// The sampler's pipeline on both kernels: edits, seeds, logprobs, errors, and the distribution of many draws.
+// Sampler pipeline on both kernels: changes of logits, seeds, logprobs, errors, and the distribution of many draws.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Sampler } from "../../../../engines/decoding/sampler/sampler.ts";
@@ -16,7 +16,7 @@ const failsWith = (code: string, pattern: RegExp) => (error: unknown) =>
 for (const { name, create } of kernels) {
   const createSampler = (vocabSize: number) => new Sampler(create(vocabSize));
 
-  /** The row after the penalties, when `output` has been generated. */
+  /** Returns the row after the penalties, if `output` has been generated. */
   const edited = (sampling: Partial<Sampling>, row: number[], prompt: number[] = [], output: number[] = []) => {
     const sampler = createSampler(row.length);
     const state = sampler.open({ ...neutral, ...sampling }, 0, Int32Array.from(prompt), noTokens);

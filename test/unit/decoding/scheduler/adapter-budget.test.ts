@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createTurns } from "./rotation-rig.ts";
 
-/** Milliseconds of a switch: quanta of several steps, and of the least. */
+/**
+ * Duration of an adapter switch in milliseconds. The first value gives turns of several steps, the second the shortest turns.
+ */
 const changes = [8, 0.1];
 
 describe("adapters that take turns with small batches", () => {
@@ -12,7 +14,7 @@ describe("adapters that take turns with small batches", () => {
         const rig = createTurns({ sequences: [1, 2], switchMs, limits: { maxBatchTokens } });
         rig.runFor(2000);
         const made = new Map(rig.tokens);
-        // One prompt after the other, each longer than a few steps.
+        // Adds one prompt after another. Each takes several steps.
         for (let i = 0; i < 3; i++) {
           const prompt = rig.add(1, { prompt: 4 * maxBatchTokens + 3, maxNewTokens: 1, seed: 20 + i });
           const from = rig.now();

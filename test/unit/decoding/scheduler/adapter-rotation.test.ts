@@ -101,7 +101,7 @@ describe("adapters that take turns", () => {
     const from = rig.now();
     while (prompts.some(({ state }) => state !== "finished")) rig.runFor(1);
     for (const one of decoding) assert.ok(rig.longestWait.get(one)! < 1250, `${rig.longestWait.get(one)} ms`);
-    // 10 seconds of computing.
+    // The prompts take 10 seconds of computing.
     assert.ok(rig.now() - from < 14_000, `${rig.now() - from} ms for the prompts`);
   });
 
@@ -164,7 +164,7 @@ describe("adapters that take turns", () => {
     const rig = createTurns({ sequences: [1, 1], switchMs: 20 });
     rig.runFor(1000);
     const current = rig.all.find(({ adapter }) => adapter === rig.steps.at(-1)!.adapter)!;
-    // Its turn has just begun.
+    // The turn of this adapter has just begun.
     const other = rig.all.find((one) => one !== current)!;
     while (rig.steps.at(-1)!.adapter === current.adapter) rig.runFor(1);
     rig.scheduler.setAwaitsGrammar(other, true);

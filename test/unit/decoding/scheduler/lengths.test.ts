@@ -6,7 +6,7 @@ import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts
 const decodeMs = 10;
 const promptTokenMs = 4;
 
-/** What a step takes: a pass over the weights for its decodes, another for its prompts. */
+/** Returns the duration of a step: one pass over the weights for its decodes, and another pass for its prompts. */
 function cost(promptTokens: number, { tokenCount }: Batch): number {
   const decodes = tokenCount - promptTokens;
   return (decodes > 0 ? decodeMs : 0) + (promptTokens > 0 ? decodeMs + promptTokens * promptTokenMs : 0);
@@ -91,7 +91,7 @@ describe("a prompt that has the engine to itself", () => {
     scheduler.add(long);
     const lengths: number[] = [];
     while (long.computed < 3000) lengths.push(...lengthsOf(step()!));
-    // The first one teaches the model's speed.
+    // The first chunk is used to measure the model's speed.
     assert.ok(lengths[1]! <= 64 && lengths.at(-1) === 256, `${lengths}`);
     assert.deepEqual(
       lengths.slice(1),

@@ -6,7 +6,7 @@ import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts
 
 const queueFull = (error: unknown) => error instanceof ServerError && error.code === "queue_full";
 
-/** One slot, held by a sequence that is paused, while another waits for it. */
+/** Returns one slot that a paused sequence holds, while another sequence waits for it. */
 function createContended(maxQueue = 8) {
   const rig = createScheduler({ engine: { maxSequences: 1, sequenceTokens: 256 }, limits: { maxQueue } });
   const { scheduler, step } = rig;
@@ -184,7 +184,7 @@ describe("fairness between clients", () => {
     scheduler.add(one);
     let releases = 0;
     while (one.state === "waiting") releases += step()!.ended.length;
-    // Several may end in the step whose end lets it in.
+    // Several sequences may end in the step that gives it a slot.
     assert.ok(releases <= 4, `${releases} slots went to others`);
   });
 
@@ -200,7 +200,7 @@ describe("fairness between clients", () => {
     assert.equal(step()!.fed[0]!.sequence, one, "the client that has had nothing yet goes first");
     let steps = 1;
     for (; one.state !== "finished"; steps++) step();
-    // Half of each step's tokens are its own.
+    // Half of the tokens of each step belong to this prompt.
     assert.ok(steps <= (2 * 560) / 64 + 2, `${steps} steps`);
   });
 });

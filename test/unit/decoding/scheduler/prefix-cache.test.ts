@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { Sequence } from "../../../../engines/decoding/scheduler/sequence.ts";
 import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts";
 
-/** Runs a sequence to its end. Returns how many tokens were fed for it and what it made. */
+/** Runs a sequence to its end. Returns the number of its tokens that were fed, and its output. */
 function run(rig: ReturnType<typeof createScheduler>, sequence: Sequence) {
   rig.scheduler.add(sequence);
   let fed = 0;
@@ -29,7 +29,7 @@ describe("the prefix cache", () => {
       return sequence;
     };
     const { fed, output } = run(rig, again());
-    // The last token of the answer was never fed: the first turn left 79 of its 80 in the cache.
+    // The last token of the response was never fed, so the first turn left 79 of its 80 tokens in the cache.
     assert.equal(fed, 100 - 79 + 4);
     assert.deepEqual(output, run(createRig(0), again()).output);
     assert.equal(rig.scheduler.statistics.prefixes.reusedTokens, 79);
@@ -94,7 +94,7 @@ describe("the prefix cache", () => {
     assert.equal(run(rig, createSequence({ prompt: 40, maxNewTokens: 1 })).fed, 40);
     const next = createSequence({ prompt: 60, maxNewTokens: 1 });
     next.tokens.set(first.tokens);
-    // It goes on behind the 48 tokens that were fed.
+    // The sequence continues after the 48 tokens that were fed before.
     assert.equal(run(rig, next).fed, 12);
   });
 
@@ -218,7 +218,7 @@ describe("sequences that need more KV memory than there is", () => {
   });
 
   it("resume correctly if a draft was partly wrong before the preemption", () => {
-    // The engine holds more than was accepted: only what was is kept, and comes back.
+    // The engine holds more tokens than were accepted. Only the accepted tokens are kept and restored.
     const rig = createScheduler({
       engine: { maxSequences: 2, sequenceTokens: 160, blockTokens: 8, kvBlocks: 26 },
     });

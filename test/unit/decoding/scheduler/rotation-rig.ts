@@ -1,4 +1,4 @@
-// Rotation rig: sequences of several adapters on an engine with one adapter a step, whose steps take a known time.
+// Rotation rig: sequences of several adapters on an engine with one adapter per step. Each step takes a known time.
 import assert from "node:assert/strict";
 import type { Batch } from "../../../../engines/batch.ts";
 import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/limits.ts";
@@ -6,11 +6,11 @@ import type { Sequence } from "../../../../engines/decoding/scheduler/sequence.t
 import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts";
 
 interface Load {
-  /** Sequences of each adapter, by id. */
+  /** Number of sequences of each adapter, by id. */
   readonly sequences: readonly number[];
   readonly switchMs?: number;
   readonly promptTokenMs?: number;
-  /** Prompt tokens of each. */
+  /** Number of prompt tokens of each sequence. */
   readonly prompt?: number;
   readonly adaptersPerStep?: number;
   readonly limits?: Partial<SchedulerLimits>;
@@ -23,7 +23,7 @@ interface Step {
   readonly tookMs: number;
 }
 
-/** Sequences that decode without end; only their steps move the clock. */
+/** Creates sequences that decode without end. Only their steps advance the clock. */
 export function createTurns({
   sequences,
   switchMs = 8,
@@ -46,7 +46,7 @@ export function createTurns({
   let nowMs = 0;
   let before = 0;
 
-  /** 8 ms for 2 rows, 33 ms for 32, plus the prompt tokens and a switch. */
+  /** Returns the duration of a step: 8 ms for 2 decode rows, 33 ms for 32, plus the time of prompt tokens and of a switch. */
   function cost(batch: Batch): number {
     const adapter = batch.adapter[0]!;
     const promptTokens = rig.scheduler.promptTokensInStep;

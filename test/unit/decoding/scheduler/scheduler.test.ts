@@ -78,7 +78,7 @@ describe("the scheduler", () => {
       limits: { maxDecodeStepsBeforePrefill: 3, decodeSlowdown: 1.01 },
     });
     scheduler.add(createSequence({ prompt: 40, maxNewTokens: 500 }));
-    // The first step teaches it that a prompt token costs far more than the slowdown allows.
+    // The first step shows the scheduler that a prompt token costs far more than the slowdown allows.
     step(4000);
     step(1);
     const long = createSequence({ prompt: 200, maxNewTokens: 1 });
@@ -137,8 +137,8 @@ describe("the scheduler", () => {
     });
     const first = createSequence({ prompt: 32, maxNewTokens: 100, ignoreEos: true });
     scheduler.add(first);
-    step(32); // a millisecond a token
-    step(10); // which every step takes
+    step(32); // a millisecond per token
+    step(10); // every later step takes this time
     const made = first.total;
     const crowd = Array.from({ length: 10 }, (_, seed) => createSequence({ prompt: 32, maxNewTokens: 9, seed }));
     for (const sequence of crowd) scheduler.add(sequence);
@@ -181,7 +181,7 @@ describe("the scheduler", () => {
     });
     const first = createSequence({ prompt: 32, maxNewTokens: 100, ignoreEos: true });
     scheduler.add(first);
-    step(32); // a millisecond a token
+    step(32); // a millisecond per token
     step(10);
     const made = first.total;
     const crowd = Array.from({ length: 31 }, (_, seed) => createSequence({ prompt: 64, maxNewTokens: 9, seed }));
@@ -203,7 +203,7 @@ describe("the scheduler", () => {
       while (sequence.state !== "finished") fed.push(step(({ tokenCount }) => tokenCount)?.tokenCount ?? 0);
       return fed;
     };
-    run(32, 1); // a millisecond a token
+    run(32, 1); // a millisecond per token
     assert.deepEqual(run(120, 2), [120]);
     assert.deepEqual(run(150, 3), [64, 86]);
   });
@@ -227,7 +227,7 @@ describe("the scheduler", () => {
       limits: { maxStepMs: 32 },
     });
     scheduler.add(createSequence({ prompt: 32, maxNewTokens: 1 }));
-    step(32); // a millisecond a token: every step has room for one chunk of 32
+    step(32); // a millisecond per token: every step has room for one chunk of 32
     const long = createSequence({ prompt: 512, maxNewTokens: 1 });
     const short = createSequence({ prompt: 20, maxNewTokens: 1, seed: 2 });
     scheduler.add(long);

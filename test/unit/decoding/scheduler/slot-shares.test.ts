@@ -7,13 +7,13 @@ import type { FakeEngineOptions } from "../../../fixtures/fakes/fake-engine.ts";
 import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts";
 
 const slotShareMs = 2000;
-/** Wait of a client without a slot. */
+/** Time after which a client without a slot gets one. */
 const firstSlotMs = slotShareMs / 32;
-/** Interval of looks for a claimant, plus the steps around one. */
+/** Interval at which the scheduler looks for waiting clients, plus the duration of the steps around it. */
 const lookMs = slotShareMs / 64 + 20;
 const stepMs = 10;
 
-/** A scheduler with a share period of 2 s, and a clock that each step moves. */
+/** Returns a scheduler with a share period of 2 s, and a clock that each step advances. */
 function createShared(options: { engine?: FakeEngineOptions; limits?: Partial<SchedulerLimits> } = {}) {
   const rig = createScheduler({
     engine: { maxSequences: 4, sequenceTokens: 4096, kvBlocks: 4096, ...options.engine },
@@ -33,7 +33,7 @@ function createShared(options: { engine?: FakeEngineOptions; limits?: Partial<Sc
     while (clock.nowMs < nowMs) step();
   };
   let seed = 0;
-  /** Adds an endless answer. */
+  /** Adds a sequence that does not end. */
   const ask = (client: string, more: Parameters<typeof createSequence>[0] = {}) => {
     const sequence = createSequence({ client, maxNewTokens: 3000, ignoreEos: true, seed: seed++, ...more });
     scheduler.add(sequence);
@@ -45,7 +45,7 @@ function createShared(options: { engine?: FakeEngineOptions; limits?: Partial<Sc
   return { ...rig, step, stepUntil, ask, fill, states, ended, clock };
 }
 
-/** The tokens of an answer that runs alone. */
+/** Returns the tokens of a sequence that runs without other sequences. */
 function undisturbed(sequence: Sequence, tokens: number): Int32Array {
   const { scheduler, step } = createScheduler({ engine: { maxSequences: 1, sequenceTokens: 4096 } });
   const { promptLength } = sequence;
@@ -264,7 +264,7 @@ describe("a share of the slots where KV cannot be kept", () => {
     });
     const greedy = fill("greedy", 4, { prompt: 256 });
     stepUntil(6000);
-    // What a prompt token took when the prompts were fed.
+    // Time per prompt token when the prompts were fed.
     const msPerToken = scheduler.cost.promptMs(1);
     const since = clock.nowMs;
     const one = ask("one", { maxNewTokens: 10 });
@@ -312,7 +312,7 @@ describe("a client that waits for KV memory", () => {
     const { scheduler, stepUntil, fill, ask, states } = createShared({
       engine: { maxSequences: 8, blockTokens: 16, kvBlocks: 150, sequenceTokens: 1000 },
     });
-    // Three of them fill the memory as they grow.
+    // Three of the four sequences fill the KV cache as they grow.
     const greedy = fill("greedy", 4, { prompt: 400, maxNewTokens: 400 });
     stepUntil(2400);
     const one = ask("one", { prompt: 600, maxNewTokens: 20 });

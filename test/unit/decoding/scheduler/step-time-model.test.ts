@@ -4,7 +4,7 @@ import { StepTimeModel } from "../../../../engines/decoding/scheduler/step-time-
 
 const target = { decodeSlowdown: 3, maxStepMs: 250 };
 
-/** Costs learnt from steps of these numbers of decode tokens, each of which took what `ms` says. */
+/** Returns the costs learned from steps with these numbers of decode tokens. `ms` gives the duration of each step. */
 function learnt(sizes: readonly number[], ms: (tokens: number) => number, maxTokens = 64): StepTimeModel {
   const cost = new StepTimeModel(maxTokens, target);
   for (const tokens of sizes) cost.observe(tokens, 0, ms(tokens));

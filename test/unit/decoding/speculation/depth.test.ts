@@ -5,14 +5,14 @@ import { DepthPlan } from "../../../../engines/decoding/speculation/depth.ts";
 
 const maxDepth = 16;
 
-/** A plan for which steps of the sizes `known` have been measured with the times `ms`. */
+/** Returns a plan that has measured steps of the sizes `known`, with the durations that `ms` gives. */
 function open(ms: (tokens: number) => number, known: readonly number[], draftingMs = (_sequences: number) => 0) {
   const cost = new StepTimeModel(96, { decodeSlowdown: 3, maxStepMs: 250 });
   for (const tokens of known) cost.observe(tokens, 0, ms(tokens));
   return new DepthPlan(cost, { maxSequences: 64, maxDepth, maxDecodeTokens: 96 }, draftingMs);
 }
 
-/** The depths chosen for sequences whose drafted tokens all have the given chance. */
+/** Returns the depths chosen for sequences whose drafted tokens all have the given probability of acceptance. */
 function depths(plan: DepthPlan, chances: readonly number[], { room = 16, isCostly = false, others = 0 } = {}) {
   plan.clear();
   for (const chance of chances) plan.add({ chance: () => chance }, room, isCostly);
@@ -20,7 +20,7 @@ function depths(plan: DepthPlan, chances: readonly number[], { room = 16, isCost
   return [...plan.depths.subarray(0, chances.length)];
 }
 
-/** A small model on two cores: a weight is read once for all tokens, and each token has its own arithmetic. */
+/** Step time of a small model on two cores: each weight is read once for all tokens, and each token adds arithmetic. */
 const memoryBound = (tokens: number) => 3.5 + 1.1 * tokens;
 const sizes = [1, 2, 4, 8, 16, 32, 48];
 

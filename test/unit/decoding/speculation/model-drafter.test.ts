@@ -10,11 +10,11 @@ import { decode, lookupOnly } from "../../../fixtures/speculative-decoding.ts";
 
 const modelOnly = { ...lookupOnly, promptLookup: false };
 
-/** Texts that never repeat two tokens: only a model can draft them. */
+/** Next token of texts that never repeat a pair of tokens, so only a model can draft them. */
 const counting = (tokens: readonly number[]) => (tokens.at(-1)! * 31 + tokens.length) % 251;
 const vocabSize = 251;
 
-/** Agrees with `counting` except for about one token in `oneIn`. */
+/** Next token that equals `counting` except for about one token in `oneIn`. */
 const nearly = (oneIn: number) => (tokens: readonly number[]) =>
   (counting(tokens) + (tokens.length % oneIn === 0 ? 1 : 0)) % vocabSize;
 
@@ -30,11 +30,11 @@ interface Drafting {
   readonly sequences?: number;
   readonly promptLength?: number;
   readonly draft?: ScriptedOptions;
-  /** Time of a step of the draft model. */
+  /** Duration of a step of the draft model. */
   readonly draftMs?: (tokens: number) => number;
 }
 
-/** Decodes with a draft model and without; asserts equal texts. */
+/** Decodes with and without a draft model. Asserts that the texts are equal. */
 function run({ next, sequences = 1, promptLength = 20, draft, draftMs = (tokens) => 2 + 0.05 * tokens }: Drafting) {
   let clock = 0;
   const fed: number[] = [];

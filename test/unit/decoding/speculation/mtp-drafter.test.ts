@@ -6,18 +6,18 @@ import { createScriptedModel } from "../../../fixtures/fakes/scripted-model.ts";
 import { decode, lookupOnly } from "../../../fixtures/speculative-decoding.ts";
 
 const vocabSize = 251;
-/** Texts that never repeat two tokens: only MTP heads can draft them. */
+/** Next token of texts that never repeat a pair of tokens, so only MTP heads can draft them. */
 const counting = (tokens: readonly number[]) => (tokens.at(-1)! * 31 + tokens.length) % vocabSize;
 
 interface Scripted {
-  /** The heads' guess of the token behind some tokens. */
+  /** Returns the heads' prediction of the token after these tokens. */
   readonly next: (tokens: readonly number[]) => number;
   readonly follows?: (target: { slot: number; total: number }) => boolean;
   readonly passMs?: number;
   readonly trainedTokens?: number;
 }
 
-/** Heads that know the text of each sequence, and a clock that their passes move. */
+/** Heads that know the text of each sequence. Their passes advance a clock. */
 class ScriptedHeads implements MtpHeads {
   readonly trainedTokens: number;
   readonly depths: number[] = [];
@@ -55,7 +55,7 @@ class ScriptedHeads implements MtpHeads {
   }
 }
 
-/** Decodes with heads and without; asserts equal texts. */
+/** Decodes with and without heads. Asserts that the texts are equal. */
 function run(script: Scripted, changes: Partial<SpeculationOptions> = {}, sequences = 2) {
   const heads = new ScriptedHeads(script);
   const engine = { vocabSize, maxSequences: 4, maxLogitsRows: 60 };

@@ -1,4 +1,4 @@
-// MTP heads may sample their drafts. The sampled text still has the model's distribution, not theirs.
+// MTP heads may sample their drafts. The sampled text must have the distribution of the model, not of the heads.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
@@ -14,7 +14,7 @@ import { lookupOnly } from "../../../fixtures/speculative-decoding.ts";
 import { Frames, job } from "../../actors/generation/rig.ts";
 
 const vocabSize = 5;
-/** Chances of each token by the one before it: the model's, and the heads' belief. */
+/** Probabilities of each token by the token before it: `truth` for the model, `belief` for the heads. */
 const truth = [
   [0.5, 0.2, 0.1, 0.1, 0.1],
   [0.05, 0.6, 0.2, 0.1, 0.05],
@@ -47,7 +47,7 @@ const heads: MtpHeads = {
   },
 };
 
-/** A model whose logits depend on the last token only. */
+/** Returns a model whose logits depend only on the last token. */
 function chain() {
   const inner = createScriptedModel((tokens) => tokens.at(-1)!, { vocabSize, maxSequences: 4, maxLogitsRows: 20 });
   const step = (batch: Batch) => {
@@ -62,7 +62,7 @@ function chain() {
   return Object.assign(Object.create(inner) as typeof inner, { mtp: heads, step });
 }
 
-/** Texts of many sequences, and the share of right drafts. */
+/** Returns the texts of many sequences, and the share of accepted drafts. */
 function sampled(mtpSampling: "greedy" | "probabilistic", sequences: number, tokens: number) {
   const model = chain();
   const cost = { decodeMs: (rows: number) => 20 + 0.01 * rows, mostDecodeTokens: 100 } as StepTimeModel;
@@ -87,7 +87,7 @@ function sampled(mtpSampling: "greedy" | "probabilistic", sequences: number, tok
   return { texts: [...texts.values()], share: accepted / proposed };
 }
 
-/** Chi-square of the tokens behind `token` against the chances. */
+/** Returns the chi-square of the tokens after `token`, compared with the probabilities. */
 function chiSquare(texts: readonly number[][], token: number, chances: readonly number[]): number {
   const counts = new Array<number>(vocabSize).fill(0);
   const behind = texts.flatMap((text) => text.filter((_, i) => i > 0 && text[i - 1] === token));
@@ -97,7 +97,7 @@ function chiSquare(texts: readonly number[][], token: number, chances: readonly 
 }
 
 describe("tokens that heads drafted by drawing", () => {
-  /** Exceeded by chance once in ten thousand, with four degrees of freedom. */
+  /** Limit that chance exceeds once in ten thousand, with four degrees of freedom. */
   const limit = 23.5;
 
   it("have the model's distribution, and are right more often than likeliest ones", () => {

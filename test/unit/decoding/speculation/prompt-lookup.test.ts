@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Sequence } from "../../../../engines/decoding/scheduler/sequence.ts";
 import { PromptLookup, sharedLookupAcceptance } from "../../../../engines/decoding/speculation/prompt-lookup.ts";
 
-/** A sequence with the prompt `prompt`, its lookup, and a function that adds output. */
+/** Returns a sequence with the prompt `prompt`, its lookup, and a function that adds output. */
 function open(prompt: readonly number[]) {
   const sequence = new Sequence({
     client: "client",

@@ -7,18 +7,18 @@ import { createScriptedModel, type ScriptedOptions } from "../../../fixtures/fak
 import { seededRandom } from "../../../fixtures/scheduling.ts";
 import { type Decoded, type DecodingOptions, decode, lookupOnly } from "../../../fixtures/speculative-decoding.ts";
 
-/** A small model on two cores. */
+/** Step time of a small model on two cores. */
 const memoryBound = (tokens: number) => 3.5 + 1.1 * tokens;
 const computeBound = (tokens: number) => 1 + 2 * tokens;
 
-/** A text in which a token depends on the last three: it wanders, and sometimes repeats itself. */
+/** Next token of a text in which each token depends on the last three. The text sometimes repeats itself. */
 const wandering = (tokens: readonly number[]) => {
   let hash = 7;
   for (const token of tokens.slice(-3)) hash = Math.imul(hash ^ token, 0x9e3779b1) ^ (hash >>> 13);
   return (hash >>> 4) % 24;
 };
 
-/** A model that writes a given text, whatever came before. */
+/** Returns a model that writes a given text, whatever tokens came before. */
 const writing = (texts: readonly (readonly number[])[]) => (tokens: readonly number[], slot: number) =>
   texts[slot]?.[tokens.length] ?? 0;
 
@@ -35,7 +35,7 @@ function tokensOf(random: () => number, length: number, vocabSize: number): numb
   return Array.from({ length }, () => Math.floor(random() * vocabSize));
 }
 
-/** A file, and then the file again with an edit every 80 tokens. */
+/** Returns a file, followed by the same file with an edit every 80 tokens. */
 function edited(random: () => number, vocabSize: number): { prompt: number[]; whole: number[] } {
   const file = tokensOf(random, 400, vocabSize);
   const answer = file.map((token, i) => (i % 80 < 77 ? token : (token + 1) % vocabSize));
@@ -74,7 +74,7 @@ describe("speculation", () => {
 
   it("costs next to nothing if the text only seems to repeat itself", () => {
     const random = seededRandom(2);
-    // Few different tokens: most pairs have occurred before, and predict nothing.
+    // Uses few different tokens. Most pairs have occurred before, but predict nothing.
     const whole = tokensOf(random, 600, 16);
     const options = { prompts: [whole.slice(0, 100)], maxNewTokens: 500, stepMs: memoryBound };
     const { speedup } = bothWays(writing([whole]), options, { vocabSize: 16 });

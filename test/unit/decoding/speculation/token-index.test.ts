@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { longestRun, shortestRun, TokenIndex } from "../../../../engines/decoding/speculation/token-index.ts";
 
-/** The specification of add(), by comparing every earlier position. */
+/** Reference for add(): a slow search that compares with every earlier position. */
 function search(tokens: Int32Array, end: number): number {
   for (let run = Math.min(longestRun, end); run >= shortestRun; run--) {
     const wanted = tokens.subarray(end - run, end).join();

@@ -1,4 +1,5 @@
-// Damages the head of a small model in thousands of ways. GGUF_FUZZ_ROUNDS asks for more of them, GGUF_FUZZ_SEED for others.
+// Damages the header of a small model in thousands of ways. GGUF_FUZZ_ROUNDS sets the number of rounds, GGUF_FUZZ_SEED the
+// seed.
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -13,7 +14,7 @@ import { inTemporaryFolder } from "./gguf-bytes.ts";
 
 const rounds = Number(process.env.GGUF_FUZZ_ROUNDS ?? 2_000);
 const seed = Number(process.env.GGUF_FUZZ_SEED ?? 1);
-/** Of processor time, so that a busy machine fails no round. */
+/** Maximum CPU time of a round. Wall-clock time would depend on how busy the machine is. */
 const maxRoundMs = 100;
 const maxGrowthBytes = 64 * 1024 * 1024;
 
@@ -29,16 +30,16 @@ const keys = [
 ];
 const hugeNumbers = [0n, 1n, 7n, 255n, 2n ** 20n, 2n ** 31n, 2n ** 32n - 1n, 2n ** 40n, 2n ** 53n, 2n ** 63n, -1n];
 
-/** Where in the file something is that says how much follows, or where. */
+/** Positions of numbers in the file that give a length, a type or an offset. */
 interface Fields {
   readonly headBytes: number;
-  /** Starts of 64-bit lengths, counts and dimensions. */
+  /** Positions of 64-bit lengths, counts and dimensions. */
   readonly lengths: readonly number[];
-  /** Starts of 32-bit types and numbers. */
+  /** Positions of 32-bit types and numbers. */
   readonly types: readonly number[];
-  /** Starts of the 64-bit offsets of tensors. */
+  /** Positions of the 64-bit offsets of tensors. */
   readonly offsets: readonly number[];
-  /** Starts of tensor names that have the same length. */
+  /** Positions of tensor names that have the same length. */
   readonly names: readonly number[];
 }
 
@@ -75,7 +76,7 @@ function seededRandom(from: number): Random {
   };
 }
 
-/** One way of damage, done to `bytes`; returns how much of the file is left. */
+/** Damages `bytes` in one way. Returns the length of the file that remains. */
 function damage(bytes: Buffer, fields: Fields, random: Random): number {
   const one = <T>(list: readonly T[]): T => list[random(list.length)] as T;
   switch (random(7)) {
@@ -92,7 +93,7 @@ function damage(bytes: Buffer, fields: Fields, random: Random): number {
       const [left, right] = [one(fields.offsets), one(fields.offsets)];
       const [first, second] = [bytes.readBigUInt64LE(left), bytes.readBigUInt64LE(right)];
       bytes.writeBigUInt64LE(second, left);
-      // Often half way into another tensor.
+      // The offset often points to the middle of another tensor.
       bytes.writeBigUInt64LE(BigInt.asUintN(64, first + BigInt(random(3) * 32)), right);
       break;
     }
@@ -110,7 +111,7 @@ function damage(bytes: Buffer, fields: Fields, random: Random): number {
   return bytes.length;
 }
 
-/** What comes of a file: true where it is read, false where it is refused as it should be. Anything else throws. */
+/** Returns true if the file can be read, and false if it is rejected properly. Throws on any other error. */
 async function survives(path: string, fileBytes: number): Promise<boolean> {
   const refused = (error: unknown) => {
     assert.ok(error instanceof ServerError, String(error));

@@ -1,10 +1,10 @@
-// Builds GGUF files byte by byte, right ones and wrong ones, for the tests of this folder.
+// Builder of GGUF files from bytes, valid and invalid ones, for the tests of this folder.
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
 
-/** Runs `use` with a folder that is gone afterwards. */
+/** Runs `use` with a folder that is deleted afterwards. */
 export async function inTemporaryFolder<T>(use: (folder: string) => Promise<T>): Promise<T> {
   const folder = await mkdtemp(join(tmpdir(), "gguf-test-"));
   try {
@@ -14,7 +14,7 @@ export async function inTemporaryFolder<T>(use: (folder: string) => Promise<T>):
   }
 }
 
-/** Runs `use` with the path of a file that holds `bytes`. */
+/** Runs `use` with the path of a file that contains `bytes`. */
 export function withFile<T>(bytes: Buffer, use: (path: string) => Promise<T>): Promise<T> {
   return inTemporaryFolder(async (folder) => {
     const path = join(folder, "model.gguf");
@@ -55,13 +55,13 @@ export interface TensorBytes {
 
 export interface GgufBytes {
   readonly version?: number;
-  /** Numbers are written as u32, a Buffer as it is: type and value. */
+  /** Numbers are written as u32. A Buffer contains type and value, and is written unchanged. */
   readonly pairs?: readonly (readonly [key: string, value: number | string | Buffer])[];
   readonly tensors?: readonly TensorBytes[];
   readonly alignment?: number;
-  /** Bytes of weights behind the head and its padding. */
+  /** Number of bytes of weights after the header and its padding. */
   readonly dataBytes?: number;
-  /** What the head says there are, where that is not true. */
+  /** Count written to the header, if it differs from the true one. */
   readonly tensorCount?: number | bigint;
   readonly pairCount?: number | bigint;
 }

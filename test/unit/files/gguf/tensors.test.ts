@@ -21,7 +21,7 @@ const q4 = 2;
 const f16 = 1;
 const u8List = Buffer.concat([u32(9), u32(0)]);
 
-/** A tensor of 64 bytes, unless changed. */
+/** Returns a tensor of 64 bytes, unless changed. */
 function tensor(changes: Partial<TensorBytes> = {}): TensorBytes {
   return { name: "a", type: f32, shape: [16], offset: 0, ...changes };
 }
@@ -86,7 +86,7 @@ describe("tensor table", () => {
 
   it("knows the number types by the names and numbers of the format", () => {
     for (const [type, { name, blockLength, blockBytes }] of tensorTypes) {
-      // The format's own list ends before the newest two.
+      // The library's list ends before the newest two types.
       if (type < 40) assert.equal(GGMLQuantizationType[type], name);
       assert.ok(Number.isInteger(blockLength) && Number.isInteger(blockBytes), name);
     }

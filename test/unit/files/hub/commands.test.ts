@@ -15,12 +15,12 @@ const tokenFile = join(base, "token");
 const original = { ...process.env };
 const packageFolder = join(base, "troupe", "models", "pypi", "llm-tiny");
 
-/** What a command prints on its standard output and error output. */
+/** Returns the standard output and the error output of a command. */
 async function outputOf(context: TestContext, run: () => Promise<void>): Promise<{ out: string; err: string }> {
   const printed = { out: "", err: "" };
   const capture = (stream: NodeJS.WriteStream, name: keyof typeof printed) => {
     const write = stream.write.bind(stream);
-    // The test runner sends its own reports through the standard output, as bytes.
+    // The test runner writes its own reports to standard output as bytes, so bytes are passed on.
     return context.mock.method(stream, "write", (chunk: string | Uint8Array) => {
       if (typeof chunk !== "string") return write(chunk);
       printed[name] += chunk;

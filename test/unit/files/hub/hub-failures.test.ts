@@ -9,7 +9,7 @@ const { hub } = rig;
 const file = "tiny-Q8_0.gguf";
 const bytes = modelBytes();
 
-/** A fault for the first `times` requests that match. */
+/** Returns a fault for the first `times` requests that match. */
 function failing(times: number, matches: (request: FakeRequest) => boolean, fault: Fault): typeof hub.fault {
   let left = times;
   return (request) => (matches(request) && left-- > 0 ? fault : null);

@@ -168,7 +168,7 @@ describe("a model of the hub", () => {
 });
 
 describe("the cache that Python filled", () => {
-  /** What huggingface_hub leaves behind, with its lock and its mark of a file that is not there. */
+  /** Creates the files of huggingface_hub in the cache, with its lock and its marker of a missing file. */
   function fillAsPython(name: string, content: Buffer): string {
     const blob = createHash("sha256").update(content).digest("hex");
     for (const path of [`snapshots/${commit}`, "blobs", "refs", `.no_exist/${commit}`]) {

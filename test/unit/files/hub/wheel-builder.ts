@@ -1,10 +1,9 @@
-// Owns wheels for tests: a zip of stored members with a RECORD, written by hand so that a test can also make one that is
-// wrong on purpose.
+// Builder of wheels for tests: a zip of uncompressed members with a RECORD. A test can also build an invalid wheel.
 import { createHash } from "node:crypto";
 
 interface WheelContents {
   readonly members: Readonly<Record<string, string>>;
-  /** sha256 values that RECORD lists instead of the true ones. */
+  /** sha256 values for RECORD instead of the true ones. */
   readonly hashes?: Readonly<Record<string, string>>;
   readonly withoutRecord?: boolean;
 }

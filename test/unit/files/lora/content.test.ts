@@ -1,4 +1,4 @@
-// Adapters that cannot be taken: each is refused by name, and nothing is left behind.
+// Adapters that cannot be used: each is rejected with an error that names the cause, and no file remains.
 import assert from "node:assert/strict";
 import { existsSync, readdirSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
@@ -29,7 +29,7 @@ before(() => writeSmallModel(modelPath));
 interface Refusal {
   readonly what: string;
   readonly code?: ErrorCode;
-  /** What the message names. */
+  /** Pattern that the error message must match. */
   readonly names: RegExp;
 }
 
@@ -129,12 +129,12 @@ const tensors: readonly (Refusal & { readonly tensors: readonly Tensor[]; readon
     tensors: [...queryPair(4), ...inModule("model.layers.0.self_attn.k_proj", 8, 16).map((one) => widened(one, 4))],
     config: { r: 4, lora_alpha: 4 },
     code: "lora_byte_limit_exceeded",
-    // 2 bytes * rank 4 * (16 + 16 + 8 + 16)
+    // The adapter's size is 2 bytes * rank 4 * (16 + 16 + 8 + 16).
     names: /448 bytes; at most 447/,
   },
 ];
 
-/** The same of another rank. */
+/** Returns the same tensor with another rank. */
 function widened({ name, shape: [first, second] }: Tensor, rank: number): Tensor {
   return name.includes("lora_A") ? tensor(name, [rank, second!], 1) : tensor(name, [first!, rank], 1);
 }

@@ -1,4 +1,4 @@
-// Damaged files: cut off, lengthened, or with bytes that somebody put there. All end with a word for it, none with less.
+// Damaged files: truncated, lengthened, or with changed bytes. Each must be accepted completely or rejected with a named error.
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,5 @@
-// The paths and files of adapters: nothing outside the root is read, nothing is waited for, nothing too large is begun with.
+// Paths and files of adapters: no file outside the root is read, no read blocks, and files that are too large are rejected
+// before they are read.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, symlinkSync, truncateSync, utimesSync, writeFileSync } from "node:fs";
@@ -160,7 +161,7 @@ describe("the files of an adapter", () => {
     await writePeftAdapter(source, { modelPath, seed: 1, targets: "all-linear" });
     const place = join(folder, "watched");
     const outcome = refusal({ ...options, root: null, source, folder: place });
-    // Writing has begun, so the files are open; their pairs are yet to be read, some turns each.
+    // Writing has begun, so the files are open. Their pairs are read during the next turns of the event loop.
     const hasBegun = () => existsIn(place);
     while (!hasBegun()) await turn();
     utimesSync(join(source, "adapter_model.safetensors"), 1, 1);

@@ -1,4 +1,4 @@
-// 16-bit floats: every one of them there and back, and numbers between two of them to the nearest.
+// 16-bit floats: every value is converted in both directions, and numbers between two values are rounded to the nearest.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";

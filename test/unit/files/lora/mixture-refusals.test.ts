@@ -1,4 +1,4 @@
-// X-LoRA folders, order files and limits that do not fit together are refused, and the message says what does not fit.
+// X-LoRA folders, order files and limits that do not fit together are rejected, and the message says what does not fit.
 import assert from "node:assert/strict";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";

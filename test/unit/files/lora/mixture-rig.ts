@@ -1,4 +1,4 @@
-// What the tests of X-LoRA folders share: a small model of 11 layers, folders for it, and looking into them.
+// Rig of the X-LoRA folder tests: a small model of 11 layers, folders for it, and functions that read them.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { MixtureSpec } from "../../../../engines/engine.ts";
@@ -13,13 +13,13 @@ export const root = temporaryFolder();
 const modelPath = join(root, "model.gguf");
 const prepared = join(root, "prepared");
 export const limits = { maxRank: 16, maxBytes: 2 ** 24 };
-/** Of the model: the columns of the classifier's first layer. */
+/** Width of the model, and number of columns of the classifier's first layer. */
 export const width = 16;
 await writeTinyModel(modelPath, { seed: 7, layers: 11, width, heads: 2, vocabularySize: 260 });
 
 let written = 0;
 
-/** Three adapters of rank 1 for two matrices a layer. */
+/** Writes three adapters of rank 1 for two matrices of each layer. */
 export function write(options: Partial<XloraOptions> = {}): Promise<WrittenXlora> {
   const small = { adapterOptions: () => ({ rank: 1, targets: ["q_proj", "down_proj"] }) };
   return writeXlora(join(root, `xlora-${written++}`), { modelPath, seed: 3, ...small, ...options });
@@ -30,19 +30,19 @@ export function prepare({ folder }: WrittenXlora, changes: Partial<MixtureOption
   return prepareMixture({ ...usual, ...changes });
 }
 
-/** Changes its xlora_config.json. */
+/** Changes the xlora_config.json of the folder. */
 export function edit({ folder }: WrittenXlora, change: (config: Record<string, unknown>) => unknown): void {
   const path = join(folder, "xlora_config.json");
   writeFileSync(path, JSON.stringify(change(JSON.parse(readFileSync(path, "utf8")))));
 }
 
-/** Of its classifier, by name. */
+/** Returns the tensors of the folder's classifier, by name. */
 export function tensorsOf({ folder }: WrittenXlora): Map<string, Tensor> {
   const tensors = decodeSafetensors(readFileSync(join(folder, "xlora_classifier.safetensors")));
   return new Map(tensors.map((tensor) => [tensor.name, tensor]));
 }
 
-/** Path of what an adapter is prepared as by itself. */
+/** Returns the path of the file that is prepared from a single adapter. */
 export async function preparedAlone({ folder }: WrittenXlora, name: string): Promise<string> {
   return (await prepareAdapter({ source: join(folder, name), root: null, modelPath, limits, folder: prepared })).path;
 }

@@ -1,4 +1,4 @@
-// What an engine is told of an X-LoRA folder: the classifier's numbers, and which adapter and which of its layers they are for.
+// Data that an engine gets for an X-LoRA folder: the classifier's weights, and the adapter and layer of each output.
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { cp } from "node:fs/promises";

@@ -1,4 +1,4 @@
-// Making adapters ready: what comes out does to the model what went in, whatever form it had.
+// Preparation of adapters: the prepared file changes the model as the source does, in every source format.
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -175,7 +175,7 @@ describe("preparing several adapters as one", () => {
   });
 });
 
-/** How merging changed a matrix. */
+/** Returns the change of a matrix by merging. */
 async function changeOf(name: string, mergedPath: string): Promise<number[]> {
   model ??= await readTensorTable(modelPath);
   const { offset, bytes } = model.tensors.get(name)!;
@@ -186,7 +186,7 @@ async function changeOf(name: string, mergedPath: string): Promise<number[]> {
   return Array.from(after!, (value, i) => value - before![i]!);
 }
 
-/** Within what 16 bits of a and b, and 32 of the sum with the weights, can differ by. */
+/** Asserts that the product of a and b equals the change, within the rounding of 16-bit factors and of 32-bit sums. */
 function checkSame(pair: PreparedPair, change: readonly number[]): void {
   const sizes = productOf({ ...pair, a: pair.a.map(Math.abs), b: pair.b.map(Math.abs) });
   const product = productOf(pair);

@@ -10,11 +10,11 @@ const inference = new FakeInference();
 const log = recordingLog();
 const app = createApp({ inference, log, config: { accessLog: false } });
 
-/** What the inference is asked for a chat body that is taken. */
+/** Returns the inference request for a chat body that is accepted. */
 async function asked(body: object) {
   const reply = await request(app, "POST", "/v1/chat/completions", { body: { messages: "hi", ...body } });
   assert.equal(reply.status, 200, reply.body);
-  // Who asks and when is not said in the body: client.test.ts, and below.
+  // The body contains neither the client nor the time. Other tests check them: client.test.ts, and below.
   const { client: _, receivedAt: __, ...rest } = inference.lastRun.request;
   return rest;
 }

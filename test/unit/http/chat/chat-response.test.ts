@@ -18,7 +18,7 @@ import { recordingLog } from "../../../fixtures/http-server.ts";
 const inference = new FakeInference();
 const app = createApp({ inference, log: recordingLog(), config: { accessLog: false } });
 
-/** The body that events come to; it matches the schema that the API document shows. */
+/** Returns the response body for the events. Asserts that it matches the schema of the API document. */
 async function answered(events: readonly GenerateEvent[], body: object = {}) {
   inference.script = () => [events];
   const reply = await request(app, "POST", "/v1/chat/completions", { body: { messages: "hi", ...body } });

@@ -14,7 +14,7 @@ function createStream(choiceCount = 1, includeUsage = false): ChatStream {
   return new ChatStream(head, { choiceCount, includeUsage, texts: () => testTokens });
 }
 
-/** The data of each server-sent event of a stream; chunks match the schema that the API document shows. */
+/** Returns the data of each server-sent event of a stream. Asserts that chunks match the schema of the API document. */
 function stream(events: readonly GenerateEvent[], choices = 1, includeUsage = false) {
   const codec = createStream(choices, includeUsage);
   const out = events.map((event) => wholeText(codec.encode([event]))).join("");

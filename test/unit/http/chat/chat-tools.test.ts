@@ -10,7 +10,7 @@ const app = createApp({ inference, log: recordingLog(), config: { accessLog: fal
 
 const send = (body: object) => request(app, "POST", "/v1/chat/completions", { body: { messages: "hi", ...body } });
 
-/** The tools that a body comes to. */
+/** Returns the tools that a body is translated into. */
 async function toolsOf(body: object) {
   const reply = await send(body);
   assert.equal(reply.status, 200, reply.body);

@@ -8,7 +8,7 @@ import { recordingLog } from "../../../fixtures/http-server.ts";
 export const messages = [{ role: "user", content: "hi" }];
 export const look = { name: "look", description: "looks", input_schema: { type: "object", properties: {} } };
 
-/** The neutral request a body comes to. */
+/** Returns the protocol-independent request that a body is translated into. */
 export async function taken(body: object, path = "/v1/messages") {
   const inference = new FakeInference();
   const app = createApp({ inference, log: recordingLog() });
@@ -17,7 +17,7 @@ export async function taken(body: object, path = "/v1/messages") {
   return inference.runs[0]?.request ?? inference.countRequests[0]!;
 }
 
-/** The message of the error a body is refused with, and the field it names. */
+/** Returns the message of the error with which a body is rejected, and the field that it names. */
 export async function refused(body: object, path = "/v1/messages"): Promise<[message: string, param: string]> {
   const app = createApp({ inference: new FakeInference(), log: recordingLog() });
   const reply = await request(app, "POST", path, { body: { messages, ...body } });

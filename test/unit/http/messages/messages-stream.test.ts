@@ -8,7 +8,7 @@ import { messageSchema } from "../../../../http/messages/response.ts";
 import { MessageStream } from "../../../../http/messages/stream.ts";
 import { done, failure, finish, reasoning, text, toolCall } from "../../../fixtures/fakes/fake-inference.ts";
 
-/** As the vendor's client declares it, but for the citations of a text: other clients take no null there. */
+/** Type of the vendor's client, except for the citations of a text: other clients do not accept null there. */
 interface VendorsMessage extends Omit<Anthropic.Message, "content"> {
   readonly content: readonly (
     | Anthropic.ThinkingBlock
@@ -26,7 +26,7 @@ function failedCall(pieces: readonly string[], whole: string): GenerateEvent[] {
   return [start!, ...rest.slice(0, -1), { type: "tool_call_failed", choice: 0, call: 0, text: whole }];
 }
 
-/** The text of a stream that gets one event at a time. */
+/** Returns the text of a stream that receives one event at a time. */
 function transcript(events: readonly GenerateEvent[]): string {
   const codec = new MessageStream(head, "req-1");
   const out = events.map((event) => codec.encode([event])).join("");
@@ -34,7 +34,7 @@ function transcript(events: readonly GenerateEvent[]): string {
   return out;
 }
 
-/** The data of a stream's events; each is named by its type and as its schema says. */
+/** Returns the data of a stream's events. Asserts that each event has the name of its type and matches its schema. */
 function stream(events: readonly GenerateEvent[]) {
   const frames = transcript(events).split("\n\n");
   assert.equal(frames.pop(), "");
@@ -154,7 +154,7 @@ describe("a streamed message", () => {
       error: { type: "overloaded_error", message: "it died", details: { error_code: "model_failed", param: null } },
       request_id: "req-1",
     });
-    // As where a comment has kept it open before anything came.
+    // This is the case of a stream that only a comment has kept open so far.
     assert.deepEqual(
       stream([failure("queue_timeout")]).map(({ type, error }) => [type, error.type]),
       [["error", "overloaded_error"]],
@@ -213,7 +213,7 @@ describe("a whole message", () => {
       ["max_tokens", null],
       ["stop_sequence", "\n"],
       ["end_turn", null],
-      // Whoever may call goes by the calls.
+      // With tool calls, a client acts on the calls and needs no stop sequence.
       ["tool_use", null],
     ]);
     assert.equal((await whole([begin, text("a"), refusal, finish(), done])).stop_details?.explanation, "not an object");

@@ -17,7 +17,7 @@ function setUp(options: { script?: Script; config?: Partial<HttpConfig> } = {}) 
   const inference = new FakeInference(options.script);
   const app = createApp({ inference, log: recordingLog(), config: options.config ?? {} });
   const text = async () => (await request(app, "GET", "/metrics")).body;
-  /** The samples of a metric: labels -> value. */
+  /** Returns the samples of a metric, by labels. */
   const samples = async (name: string) => {
     const lines = (await text()).split("\n").filter((line) => line.startsWith(`${name}{`));
     return Object.fromEntries(lines.map((line) => /^\w+(\{.*\}) (.*)$/.exec(line)!.slice(1)));
@@ -85,7 +85,7 @@ describe("the metrics of requests", () => {
     }
     await request(app, "POST", status, { body: "{", headers: json });
     await request(app, "POST", chatPath, { body: { messages: "hi", model: "tiny::a" } });
-    // A request ends after its answer has left.
+    // A request ends after its response has been sent.
     await new Promise(setImmediate);
     const { body } = await request(app, "GET", "/metrics");
     const counted = body.split("\n").filter((line) => line.startsWith("http_requests_total{"));

@@ -22,7 +22,7 @@ async function setUp(script?: Script) {
   const requestLog = await RequestLog.open(file, log);
   const app = createApp({ inference: new FakeInference(script), log, observers: [requestLog] });
   const entries = async () => {
-    // An answer is there a moment before its exchange has ended.
+    // The response arrives a moment before its exchange has ended.
     await new Promise(setImmediate);
     await requestLog.close();
     const lines = readFileSync(file, "utf8").split("\n");

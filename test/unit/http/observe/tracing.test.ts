@@ -23,13 +23,13 @@ interface WireSpan {
   readonly status: { readonly code?: number; readonly message?: string };
 }
 
-/** A collector that keeps the spans it is sent. */
+/** Collector that stores the spans it receives. */
 class Collector {
   readonly spans: WireSpan[] = [];
   readonly resources: unknown[] = [];
   readonly paths: (string | undefined)[] = [];
   status = 200;
-  /** Nothing is answered before. */
+  /** Promise that the collector waits for before it answers. */
   ready: Promise<void> = Promise.resolve();
   readonly #server: Server;
 
@@ -72,7 +72,7 @@ async function setUp() {
   return { collector, tracing, inference, log, app: createApp({ inference, log, observers: [tracing] }) };
 }
 
-/** An answer is there a moment before its exchange has ended. */
+/** Closes tracing after the exchange has ended, which is a moment after the response arrives. */
 async function close(tracing: Tracing): Promise<void> {
   await new Promise(setImmediate);
   await tracing.close();

@@ -11,7 +11,7 @@ import { errorOf, type Json, ResponsesRig, resource, streamed } from "./response
 const input = "hi";
 const absent = `resp_${"0".repeat(32)}`;
 
-/** Says one word, then goes on for longer than a test waits. */
+/** Sends one word, then continues for longer than a test waits. */
 const slow: Script = () => [[text("Hel")], { waitMs: 60_000 }, [text("lo"), finish(), done]];
 const soon: Script = () => [[text("Hel")], { waitMs: 5 }, [text("lo")], { waitMs: 5 }, [finish(), done]];
 async function until(condition: () => boolean): Promise<void> {
@@ -123,7 +123,7 @@ describe("a background response", () => {
     };
     const signal = await send();
     await until(() => rig.inference.lastRun?.batchCount === 1);
-    // What a weak reference was made of lives until its turn ends.
+    // The target of a new weak reference lives until the current turn ends.
     await sleep(1);
     collect();
     assert.equal(signal.deref(), undefined);
@@ -168,7 +168,7 @@ describe("a background response", () => {
       const waiting = await rig.stream(asked);
       assert.deepEqual(waiting.response.output[0].content, output[0].content);
       assert.deepEqual(await rig.fetch(waiting.response.id), waiting.response);
-      // What a conversation goes on from has no use for logprobs.
+      // The history of a conversation does not contain logprobs.
       const [turn] = await store.history(id);
       assert.deepEqual(parsedItems<Json>(turn!.items).at(-1)!.content[0].logprobs, []);
     }

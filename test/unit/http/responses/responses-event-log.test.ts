@@ -23,7 +23,7 @@ async function read(reader: LogReader): Promise<string> {
   return text;
 }
 
-/** What is kept of it. */
+/** Returns the stored text of the log. */
 const textOf = (log: EventLog): string =>
   log
     .kept()
@@ -151,10 +151,10 @@ describe("the event log of a response", () => {
     const heldAfter = async (count: number): Promise<number> => {
       for (let number = 0; number < count; number++) {
         log.append(new TextChunk(number, "\n\n"));
-        // For the reader to come to wait again.
+        // Lets the reader wait again.
         for (let turn = 0; turn < 10; turn++) await null;
       }
-      // What is compiled meanwhile, and what only a second collection finds, is nobody's.
+      // Collects several times, because code is compiled in the meantime and some garbage is found only by a second collection.
       for (let round = 0; round < 3; round++) {
         await nextTurn();
         collect();

@@ -42,7 +42,7 @@ function plan(kind: Partial<ResponsePlan> = {}): ResponsePlan {
   };
 }
 
-/** An answer whose logprobs make it a long one. */
+/** Returns a response that is long because of its logprobs. */
 function long(): readonly GenerateEvent[] {
   const token = { token: "x", bytes: [120], logprob: -1, top: [] };
   return [text("x", 0, new Array(1000).fill(token)), finish(), done];
@@ -57,7 +57,7 @@ interface Rig {
   readonly responses: Responses;
 }
 
-/** Of a store whose saves fail as `broken` says, by how often each was tried. */
+/** Returns a rig with a store whose saves fail as `broken` says. Its functions get the number of the attempt. */
 function rig(
   broken: { add?: (n: number) => unknown; update?: (n: number) => unknown } = {},
   { store = memoryResponses(), ...options }: Partial<ResponsesOptions> = {},
@@ -241,7 +241,7 @@ describe("the response saver", () => {
     own.encode(long());
     assert.equal((await shown(responses, own.id)).status, "completed");
     assert.ok(tries <= 20, `${tries} tries`);
-    // All of the crowd's wait for one retry, at the same time.
+    // All requests wait for one retry, at the same time.
     const started = performance.now();
     for (const id of ids) assert.equal((await shown(responses, id)).status, "completed");
     assert.ok(performance.now() - started < 3000);

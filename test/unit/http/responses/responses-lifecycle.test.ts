@@ -13,7 +13,7 @@ import { errorOf, type Json, ResponsesRig } from "./responses-rig.ts";
 const input = "hi";
 const absent = `resp_${"0".repeat(32)}`;
 
-/** Says one word, then goes on for longer than a test waits. */
+/** Sends one word, then continues for longer than a test waits. */
 const slow: Script = () => [[text("Hel")], { waitMs: 60_000 }, [text("lo"), finish(), done]];
 const contents = (rig: ResponsesRig): readonly string[] => {
   const { prompt } = rig.inference.lastRun.request;
@@ -208,7 +208,7 @@ describe("a stored response", () => {
     const values = new TableStore<KeptHead>(new MemoryTables(), testLimits);
     const rig = new ResponsesRig(slow, { store: new ResponseStore(values) });
     const { id } = await rig.create({ input, background: true });
-    // Such a process number is never given.
+    // No process has this id.
     const kept = values.get(id)!;
     await values.compareAndSet(id, kept.version, { ...kept, head: { ...kept.head, owner: "999999999:1" } });
     const later = new ResponsesRig(hello, { store: new ResponseStore(values) });

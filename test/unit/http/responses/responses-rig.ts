@@ -1,4 +1,4 @@
-// Rig of the responses tests: an app with stored responses in memory, and short calls of its routes.
+// Rig of the responses tests: an app with stored responses in memory, and short functions that call its routes.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { StoredResponses } from "../../../../actors/api/stored-responses.ts";
@@ -16,20 +16,20 @@ import {
   type StreamEvent,
 } from "../../../fixtures/responses-checker.ts";
 
-/** Whatever JSON holds. */
+/** Any JSON value. */
 export type Json = ReturnType<typeof JSON.parse>;
 
 export interface Streamed {
   readonly events: readonly StreamEvent[];
   readonly types: readonly string[];
-  /** As the last event shows it. */
+  /** Response in the last event. */
   readonly response: Json;
 }
 
 export class ResponsesRig {
   readonly inference: FakeInference;
   readonly log = recordingLog();
-  /** Ids of all that was kept, in their order. */
+  /** Ids of all stored responses, in order. */
   readonly addedIds: string[] = [];
   readonly store: StoredResponses;
   readonly app: ReturnType<typeof createApp>;
@@ -56,12 +56,12 @@ export class ResponsesRig {
     return request(this.app, "POST", "/v1/responses", { body, ...(signal === undefined ? {} : { signal }) });
   }
 
-  /** The response to a request that is answered with one. */
+  /** Sends a request and returns its response. */
   async create(body: Json): Promise<Json> {
     return resource(await this.send(body));
   }
 
-  /** The checked stream of a request. */
+  /** Returns the checked stream of a request. */
   async stream(body: Json): Promise<Streamed> {
     return streamed(await this.send({ stream: true, ...body }));
   }
@@ -90,7 +90,7 @@ export class ResponsesRig {
     return this.addedIds.at(-1) ?? "";
   }
 
-  /** Waits for a response to have ended. */
+  /** Waits until a response has ended. */
   async ended(id: string): Promise<Json> {
     for (let i = 0; i < 200; i++) {
       const response = await this.fetch(id);
@@ -122,7 +122,7 @@ export function errorOf(reply: SocketlessReply): readonly [status: number, code:
   return [reply.status, error.code, error.param];
 }
 
-/** What pieces come to, as text. */
+/** Returns the joined pieces as text. */
 export async function whole(pieces: AsyncIterable<Piece>): Promise<string> {
   const all: Buffer[] = [];
   for await (const piece of pieces) all.push(Buffer.from(piece));

@@ -8,7 +8,7 @@ import { FakeInference } from "../../../fixtures/fakes/fake-inference.ts";
 import { request } from "../../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../../fixtures/http-server.ts";
 
-/** The rules of the wire: what each code comes to. */
+/** HTTP status of each error code. */
 const statuses: Readonly<Record<ErrorCode, number>> = {
   invalid_json: 400,
   invalid_content_type: 415,
@@ -69,10 +69,10 @@ const statuses: Readonly<Record<ErrorCode, number>> = {
   internal: 500,
 };
 
-/** Trying again changes a setting of nobody's. */
+/** Errors that no retry resolves, because only a changed setting does. */
 const staysSo: readonly ErrorCode[] = ["metrics_disabled"];
 
-/** A request for a model that fails with the error, and what it is answered with. */
+/** Sends a request for a model that fails with the error. Returns the response. */
 async function answerTo(error: ServerError) {
   const inference = new FakeInference();
   inference.resolveModel = () => {

@@ -20,7 +20,7 @@ const schema = {
 };
 const call = '{"command":"ls"}';
 
-/** Sends a turn to a model that thinks, says a word and calls `tool`. */
+/** Sends a turn to a model that thinks, writes a word and calls `tool`. */
 async function turn(path: string, body: Json, tool: string, query = "", headers = {}) {
   const inference = new FakeInference(() => [
     [reasoning("Hm.")],
@@ -98,7 +98,7 @@ describe("coding agents", () => {
     const last = events.at(-1);
     assert.deepEqual([last.type, last.response.output], ["response.completed", items]);
 
-    // It sends back the items as it got them.
+    // The client sends back the items as it received them.
     const output = [{ type: "input_text", text: "a b" }];
     const result = { type: "function_call_output", id: "fco_1", call_id: made.call_id, output };
     const next = await turn("/v1/responses", { ...codex, input: [...codex.input, ...items, result] }, "exec_command");

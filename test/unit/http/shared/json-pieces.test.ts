@@ -35,7 +35,7 @@ describe("JSON in pieces", () => {
     const pieces = [...jsonPieces(value)];
     assert.equal(pieces.join(""), JSON.stringify(value));
     for (const piece of pieces.slice(0, -1)) assert.ok(piece.length >= PIECE_LENGTH);
-    // A character may be written as six.
+    // An escaped character may take six characters.
     for (const piece of pieces) assert.ok(piece.length <= 7 * PIECE_LENGTH, `${piece.length}`);
   });
 

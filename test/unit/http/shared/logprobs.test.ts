@@ -1,4 +1,4 @@
-// Logprobs as JSON equal, byte for byte, the JSON.stringify of the objects that the reference below builds.
+// The JSON of logprobs must equal, byte for byte, the JSON.stringify of the objects that the reference below builds.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
@@ -16,7 +16,7 @@ import { done, finish, text } from "../../../fixtures/fakes/fake-inference.ts";
 import { recordsOf, type TestAlternative, type TestLogprob, testTokens } from "../../../fixtures/text/logprobs.ts";
 import { wholeText } from "../../../fixtures/text/pieces.ts";
 
-// The writers as they were, of objects.
+// Reference: builds each logprob as an object.
 
 const wireLogprob = (logprob: number): number => (Number.isFinite(logprob) ? logprob : -9999);
 const wireAlternative = ({ token, logprob, bytes }: TestAlternative) => ({
@@ -53,7 +53,10 @@ const logprob = fc.oneof(
   fc.float({ max: 0, noNaN: true }),
   fc.constantFrom(Number.NEGATIVE_INFINITY, Number.NaN, 0, -0, Math.fround(-1e-7), Math.fround(-0.1)),
 );
-/** Pieces of characters, names that look like array indices or like fields of objects, and whatever needs an escape. */
+/**
+ * Bytes of tokens: parts of characters, names that look like array indices or object fields, and characters that need an
+ * escape.
+ */
 const bytes = fc.oneof(
   fc.uint8Array({ maxLength: 6 }),
   fc.string({ unit: "binary", maxLength: 6 }).map((word) => Buffer.from(word)),
@@ -70,7 +73,7 @@ const token: fc.Arbitrary<TestLogprob> = fc
   .tuple(alternative, fc.array(alternative, { maxLength: 20 }))
   .map(([own, top]) => ({ ...own, top }));
 const tokens = fc.array(token, { maxLength: 12 });
-/** As the events of a text may bring them. */
+/** Logprobs divided over several text events. */
 const batches = fc.array(fc.tuple(fc.string({ maxLength: 5 }), tokens), { minLength: 1, maxLength: 6 });
 
 const texts = () => testTokens;
@@ -163,7 +166,7 @@ describe("logprobs as JSON", () => {
           .slice(0, -1)
           .map((event) => event.replace(/^event: .*\ndata: /, ""));
         const shown = data.map((json) => JSON.parse(json));
-        // Written once more by JSON.stringify: the same text, so each list is what it was.
+        // JSON.stringify must give the same text again, which shows that each list is complete and unchanged.
         assert.deepEqual(
           data,
           shown.map((event) => JSON.stringify(event)),

@@ -18,11 +18,11 @@ const pieceBytes = 200_000;
 interface Served {
   readonly listener: Listener;
   readonly lines: readonly LogLine[];
-  /** Settles when the answer has been given up or sent. */
+  /** Resolves when the response has been sent or abandoned. */
   readonly done: Promise<void>;
 }
 
-/** A server that answers each request with the same pieces. */
+/** Starts a server that answers each request with the same pieces. */
 async function serve(edge: EdgeName, pieces: () => Pieces): Promise<Served> {
   const log = recordingLog();
   let isDone: () => void = () => {};
@@ -62,7 +62,7 @@ async function read(response: IncomingMessage): Promise<Buffer> {
 
 const piece = (n: number): Buffer => Buffer.alloc(pieceBytes, n % 256);
 
-/** Counts the pieces that are asked for, and can fail after some. */
+/** Counts the requested pieces, and can fail after some of them. */
 class Source {
   asked = 0;
   hasEnded = false;
@@ -144,7 +144,7 @@ for (const edge of loadableEdges()) {
   });
 }
 
-/** An exchange whose reader takes `room` pieces, and more only when it is told to. */
+/** Returns an exchange whose reader accepts `room` pieces, and accepts more only when the test says so. */
 function rig({ room = Number.POSITIVE_INFINITY } = {}) {
   const calls: string[] = [];
   const client = new AbortController();
@@ -223,7 +223,7 @@ describe("a body in pieces", () => {
       })(),
     );
     while (calls.length < 4) await new Promise((resolve) => setTimeout(resolve, 1));
-    // Turns in which a sender that does not wait would make more.
+    // During these turns, a sender that does not wait would make more pieces.
     for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual([made, calls.length], [2, 4]);
     reader.room = 100;

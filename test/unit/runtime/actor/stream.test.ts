@@ -8,7 +8,7 @@ import { settled } from "../../../fixtures/fakes/fake-clock.ts";
 const options = { channel: "streams", window: 4 };
 const noHooks: WriterHooks = { onCancel: () => {}, onDrain: () => {} };
 
-/** Two hubs over a real port pair; `messages` counts what the writing side sends. */
+/** Returns two hubs over a real port pair. `messages` counts the messages of the writing side. */
 function createHubs() {
   const { left, right } = portPair();
   const counter = { messages: 0 };
@@ -20,7 +20,7 @@ function createHubs() {
   return { here: new StreamHub(left, options), there: new StreamHub(right, options), left, right, counter };
 }
 
-/** Turns the event loop until written items have arrived and credit is back. */
+/** Runs the event loop until written items have arrived and their credit has been returned. */
 async function crossed(): Promise<void> {
   for (let i = 0; i < 6; i++) await settled();
 }

@@ -15,7 +15,7 @@ const policy: RestartPolicy = {
   maxRestarts: 4,
 };
 
-/** A place that ends on command of the test. */
+/** Returns a place that ends when the test says so. */
 function createPlace() {
   let end: (exit: PeerExit) => void = () => {};
   const exit = new Promise<PeerExit>((resolve) => {

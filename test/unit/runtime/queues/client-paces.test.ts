@@ -5,7 +5,7 @@ import { FairQueue } from "../../../../runtime/queues/fair-queue.ts";
 
 const quickMs = 250;
 
-/** Paces on a clock that the test moves. */
+/** Returns paces on a clock that the test advances. */
 function pacesAt(t: TestContext) {
   let nowMs = 1_000_000;
   t.mock.method(performance, "now", () => nowMs);
@@ -19,7 +19,7 @@ function pacesAt(t: TestContext) {
     short(...clients: readonly string[]): void {
       for (const client of clients) paces.quick(client, 5);
     },
-    /** Client of the item taken out of turn, if these wait with one item each. */
+    /** Returns the client whose item is taken out of turn, if these clients wait with one item each. */
     taken(clients: readonly string[], onlyLongTrusted = false): string | undefined {
       const items = clients.map((client) => ({ client }));
       for (const item of items) queue.add(item, false);

@@ -8,7 +8,7 @@ interface Item {
   readonly number: number;
 }
 
-/** A queue of numbered items, and its output as "a1 b1 …". */
+/** Returns a queue of numbered items, and its output in the form "a1 b1 …". */
 function createQueue() {
   const queue = new FairQueue<Item>();
   const counts = new Map<string, number>();
@@ -107,7 +107,7 @@ describe("the fair queue", () => {
         const { queue, add } = createQueue();
         const inside: Item[] = [];
         const outside: Item[] = [];
-        /** Turns of others since the last turn of a waiting client. */
+        /** Number of turns of other clients since the last turn of each waiting client. */
         const passed = new Map<string, number>();
         for (const { kind, client, at } of operations) {
           if (kind === "add") inside.push(...add(client));

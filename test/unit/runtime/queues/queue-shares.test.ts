@@ -9,7 +9,7 @@ import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts
 
 const queueFull = (error: unknown) => error instanceof ServerError && error.code === "queue_full";
 
-/** One occupied slot, and a queue of `maxQueue` places. */
+/** Returns one occupied slot, and a queue with `maxQueue` entries. */
 function createQueue(maxQueue: number) {
   const rig = createScheduler({ engine: { maxSequences: 1, sequenceTokens: 512 }, limits: { maxQueue } });
   rig.scheduler.add(createSequence({ client: "holder", maxNewTokens: 500, ignoreEos: true }));
@@ -24,7 +24,7 @@ function createQueue(maxQueue: number) {
   return { ...rig, ask };
 }
 
-/** A queue with preempted answers of the client "stalled", of separate requests or of one. */
+/** Returns a queue with preempted sequences of the client "stalled", which belong to separate requests or to one request. */
 function createParked(maxQueue: number, count: number, request?: SequenceRequest) {
   const rig = createQueue(maxQueue);
   const { scheduler, step } = rig;

@@ -32,7 +32,7 @@ function textOf(store: TableStore<Note>, key: string): string | null {
   return bytes === null ? null : Buffer.from(bytes).toString();
 }
 
-/** All keys, in pages. */
+/** Returns all keys, page by page. */
 async function keysOf(
   store: TableStore<Note>,
   request: { readonly prefix?: string; readonly limit: number },
@@ -79,7 +79,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       for (let i = 10; i < 60; i++) await store.put(`k${i}`, note("old"));
       let round = 0;
       const keys = await keysOf(store, { limit: 4 }, async () => {
-        // The last key of the page goes, new ones come before and behind it, and others change.
+        // The last key of the page is deleted. New keys are inserted before and after it, and other keys change.
         await store.delete(`k${13 + 4 * round}`);
         await Promise.all(["k05", `k${10 + round}x`, `z${round}`, "k59"].map((key) => store.put(key, note("new"))));
         round++;
@@ -103,7 +103,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       assert.deepEqual([store.get("a"), await store.compareAndSet("a", null, null)], [null, true]);
       await store.put("a", note("second"));
       assert.ok(store.get("a")!.version > first + 1);
-      // More than the change log keeps.
+      // More changes than the change log stores.
       await Promise.all(Array.from({ length: 4200 }, () => store.put("a", note("x"))));
       const { version } = store.get("a")!;
       await store.delete("a");

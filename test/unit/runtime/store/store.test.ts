@@ -55,7 +55,7 @@ function targetOf(file: string): string {
 
 const kept = (store: Notes, keys: string): string => [...keys].filter((key) => store.get(key) !== null).join("");
 
-/** Replaces the text of an entry, if there is one. */
+/** Replaces the text of an entry, if the entry exists. */
 async function rewrite(store: Notes, key: string, text: string): Promise<void> {
   const entry = store.get(key);
   if (entry === null) return;
@@ -168,7 +168,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       assert.equal(kept(store, "abcdefghi"), "afghi");
       for (const key of "jk") await store.put(key, note(key, "third"));
       assert.equal(kept(store, "afghijk"), "ahijk");
-      // Of two shares with equal counts, the one with the oldest entry.
+      // If two shares have equal counts, the share with the oldest entry loses it.
       for (const key of "lm") await store.put(key, note(key, "fourth"));
       assert.equal(kept(store, "ahijklm"), "aiklm");
       await store.close();
@@ -355,7 +355,7 @@ describe("a store in a folder", () => {
     const store = openFolder(folder);
     await store.put("a", note("a"));
     for (const file of readdirSync("/proc/self/fd")) {
-      // Closed behind the back of the database, as a network file system may do.
+      // Closes the file without the knowledge of the database, as a network file system may do.
       if (targetOf(file) === join(folder, "data.mdb")) closeSync(Number(file));
     }
     await assert.rejects(store.put("b", note("b")), isCode("storage_unavailable"));

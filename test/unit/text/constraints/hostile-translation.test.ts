@@ -1,5 +1,5 @@
-// Hostile grammars: each is translated or refused by name, within a bound of processor time and of heap.
-// HOSTILE_GRAMMARS=2000 runs that number of random ones.
+// Hostile grammars: each is translated or rejected with a named error, within limits of CPU time and heap.
+// HOSTILE_GRAMMARS=2000 runs that number of random grammars.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { after, before, describe, it } from "node:test";
@@ -11,7 +11,7 @@ import { seeded } from "../../../fixtures/schemas/random-text.ts";
 
 const randomCount = Number(process.env.HOSTILE_GRAMMARS ?? 150);
 const heapMb = 200;
-/** Processor time, because other tests run beside this one. Earlier, most of the named grammars took seconds or minutes. */
+/** Limit of CPU time, because other tests run at the same time. Earlier, most of the named grammars took seconds or minutes. */
 const mostMs = 2000;
 const usualMs = 250;
 const usualShare = 0.98;

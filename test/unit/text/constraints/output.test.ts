@@ -1,5 +1,5 @@
-// Grammar of an output's constraints: refusals and the tool they name, and checks after generation. test/threads/grammar tests
-// the generated texts with the grammar engine.
+// Output constraints as one grammar: rejected schemas and the tool named in the error, and checks after generation.
+// test/threads/grammar tests the generated texts with the grammar engine.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";

@@ -7,7 +7,7 @@ import { ServerError } from "../../../../runtime/errors.ts";
 import { schemaCorpus } from "../../../fixtures/schemas/corpus.ts";
 import { RandomTexts, seeded } from "../../../fixtures/schemas/random-text.ts";
 
-/** Random texts of the grammar, parsed. */
+/** Returns random texts of the grammar, parsed. */
 function values(schema: unknown, count: number): unknown[] {
   const { rules } = compileSchema(schema);
   const texts = new RandomTexts(pruned(rules, "root")!);

@@ -74,7 +74,7 @@ describe("translations", () => {
       const translations = new Translations();
       const demand: OutputConstraint = { grammar, calls: null, thinking: null, answerOpen: "" };
       let nowMs = performance.now();
-      // Each look at the clock advances it by five seconds.
+      // Each read of the clock advances it by five seconds.
       const clock = test.mock.method(performance, "now", () => (nowMs += 5000));
       assert.throws(() => translations.of(demand), {
         code: "timeout",
@@ -92,7 +92,7 @@ describe("translations", () => {
     const grammar = {
       kind: "regex" as const,
       get pattern(): string {
-        // The first read is that of the digest.
+        // The first read is for the digest.
         if (++reads % 2 === 0) throw new RangeError("Invalid string length");
         return "a";
       },

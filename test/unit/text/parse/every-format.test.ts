@@ -15,7 +15,7 @@ interface Call {
   readonly args: string;
 }
 
-/** The calls as constrained decoding writes them. */
+/** Returns the calls as constrained decoding writes them. */
 function written({ syntax }: ToolFormat, calls: readonly Call[]): string {
   const texts = calls.map(({ name, args }) => syntax.before(name) + args + syntax.after(name));
   return syntax.open + texts.join(syntax.between ?? "") + syntax.close;
@@ -67,7 +67,7 @@ test("a truncated call is content if its arguments have not begun, else a failed
   }
 });
 
-/** The remaining text of a call that is invalid, without a mark at the end of a message. */
+/** Returns the remaining text of an invalid call, without an end mark of the message. */
 function shown(text: string): string {
   return text.replace(/<\|call\|>\s*/, "");
 }
@@ -102,7 +102,7 @@ test("without tools nothing is a call, but thinking is still found", () => {
   }
 });
 
-/** Text that may be dropped between two parts without a call between them. */
+/** Matches text that may be dropped between two parts if no call is between them. */
 function droppable({ name, thinking }: ToolFormat): RegExp {
   const marks = thinking === null ? [] : [thinking.begin.trim(), thinking.end].map(escaped);
   if (name === "granite") marks.push("</?response>");
@@ -115,7 +115,7 @@ function escaped(text: string): string {
   return text.replace(/[|[\]\\/]/g, "\\$&");
 }
 
-/** Every character is in a part, or belongs to the marks around one. */
+/** Asserts that every character is in a part or in the marks around a part. */
 function checkNothingIsLost(format: ToolFormat, parts: readonly OutputPart[], text: string): void {
   let end = 0;
   let open = "";

@@ -11,7 +11,7 @@ interface Case {
   readonly startsThinking?: boolean;
   readonly content?: string;
   readonly reasoning?: string;
-  /** Name, arguments, id. */
+  /** Name, arguments and id of each call. */
   readonly calls?: readonly (readonly [name: string, args: string, id?: string])[];
 }
 

@@ -1,4 +1,5 @@
-// Parser harness: runs outputs through a parser in one piece, cut anywhere and character by character, and collects the result.
+// Parser harness: runs outputs through a parser in one piece, cut at any position, and character by character. Collects the
+// result.
 import assert from "node:assert/strict";
 import type { ToolSpec } from "../../../../engines/generation.ts";
 import type { OutputPart, ToolFormat } from "../../../../engines/text/parse/tool-format.ts";
@@ -27,7 +28,7 @@ export interface RunOptions {
   readonly startsThinking?: boolean;
 }
 
-/** All parts of an output that arrives in these pieces. Checks the invariants of every output. */
+/** Returns all parts of an output that arrives in these pieces. Checks the invariants of every output. */
 export function partsOf(format: ToolFormat, pieces: readonly string[], options: RunOptions = {}): OutputPart[] {
   const parser = format.createParser({
     tools: options.tools ?? tools,
@@ -38,7 +39,10 @@ export function partsOf(format: ToolFormat, pieces: readonly string[], options: 
   return parts;
 }
 
-/** Texts are verbatim slices in order; calls do not overlap, and the arguments of complete calls are JSON objects. */
+/**
+ * Asserts that texts are verbatim slices in order, that calls do not overlap, and that arguments of complete calls are JSON
+ * objects.
+ */
 function checkParts(parts: readonly OutputPart[], text: string): void {
   let end = 0;
   let open: string | null = null;
@@ -81,7 +85,10 @@ export function answerOf(parts: readonly OutputPart[]): Answer {
   return { content: textOf("content"), reasoning: textOf("reasoning"), calls, failed };
 }
 
-/** The parsed output, which must be the same in one piece, cut in two anywhere, and character by character. */
+/**
+ * Returns the parsed output. Asserts that it is the same for the text in one piece, cut in two at any position, and character
+ * by character.
+ */
 export function read(format: ToolFormat, text: string, options: RunOptions = {}): Answer {
   const whole = answerOf(partsOf(format, [text], options));
   for (let cut = 1; cut < text.length; cut++) {

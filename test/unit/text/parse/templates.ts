@@ -1,4 +1,4 @@
-// Template fragments: the text of each family's chat template by which choose-format.ts recognizes it, and nothing else.
+// Template fragments: for each family, only the text of its chat template by which choose-format.ts recognizes the family.
 
 export const templates = {
   hermes: `{{ '<tool_call>\\n{"name": "' + call.name + '", "arguments": ' }}{{ '}\\n</tool_call>' }} {{ '</think>' }}`,

@@ -1,4 +1,4 @@
-// User text never becomes a control token's name, for any words that a template removes from it, in any order.
+// User text must never become the name of a control token, whatever words a template removes from it, in any order.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
@@ -11,7 +11,7 @@ const marker = "\ufdd0";
 const control = { names, namesIn: (text: string) => names.filter((name) => text.includes(name)) };
 const guard = new UserTextGuard(control, words);
 
-/** A text with others inserted. */
+/** Returns a text with other texts inserted. */
 const stuffed = (text: fc.Arbitrary<string>, filling: fc.Arbitrary<string>) =>
   fc
     .tuple(text, fc.array(fc.tuple(fc.nat(12), filling), { minLength: 1, maxLength: 2 }))
@@ -19,16 +19,16 @@ const stuffed = (text: fc.Arbitrary<string>, filling: fc.Arbitrary<string>) =>
       fillings.reduce((left, [at, filling]) => left.slice(0, at) + filling + left.slice(at), whole),
     );
 const word = fc.constantFrom(...words);
-/** A name with inserted words, which have inserted words too. */
+/** Name of a control token with inserted words, which may have inserted words too. */
 const attack = stuffed(fc.constantFrom(...names), fc.oneof(word, stuffed(word, word), fc.constantFrom(" ", "\n")));
 const usual = fc.constantFrom(...words, ..."<>/|[]sa", " ", "\n", "hi");
 const around = fc.array(usual, { maxLength: 2 }).map((pieces) => pieces.join(""));
 const text = fc.tuple(around, attack, around).map((pieces) => pieces.join(""));
-/** Two texts that are neighbours in a prompt, and the words removed from both. */
+/** Two adjacent texts of a prompt, which are made by cutting one text in two. */
 const twoTexts = fc.tuple(text, fc.nat(20), fc.constantFrom("", " ", "\n ")).map(([whole, cut, space]) => {
   return [whole.slice(0, cut) + space, space + whole.slice(cut)] as const;
 });
-/** The changes that a template makes to a text, in sequence. */
+/** Change that a template makes to a text. */
 const step = fc.constantFrom(...words.map((word) => (text: string) => text.replaceAll(word, "")), (text: string) =>
   text.trim(),
 );

@@ -15,7 +15,7 @@ function heapBytes(): number {
   return process.memoryUsage().heapUsed;
 }
 
-/** A word of 20 letters, different for each number. */
+/** Returns a word of 20 letters that is different for each number. */
 function newWord(i: number): string {
   return String(i)
     .padStart(20, "0")

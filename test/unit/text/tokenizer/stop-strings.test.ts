@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { StopStrings } from "../../../../engines/text/parse/stop-strings.ts";
 
-/** Pushes the pieces; returns the whole output, and the output after each piece. */
+/** Pushes the pieces. Returns the whole output, and the output after each piece. */
 function run(
   stops: readonly string[],
   pieces: readonly string[],

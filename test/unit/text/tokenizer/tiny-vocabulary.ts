@@ -1,4 +1,4 @@
-// The vocabulary of the tiny model, and hand-made ones of the other two families, for the tests of this folder.
+// Vocabulary of the tiny model, and hand-made vocabularies of the other two families, for the tests of this folder.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -43,7 +43,7 @@ const unset = {
   stripsAfterControl: false,
 };
 
-/** A SentencePiece vocabulary: control tokens, all bytes, then these pieces with their scores. */
+/** Returns a SentencePiece vocabulary: control tokens, all bytes, then these pieces with their scores. */
 export function sentencePieceMetadata(pieces: readonly (readonly [text: string, score: number])[]): TokenizerMetadata {
   const bytes = Array.from({ length: 256 }, (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`);
   return {
@@ -63,7 +63,7 @@ export function wordPieceMetadata(words: readonly string[]): TokenizerMetadata {
   return { ...unset, model: "bert", tokens, types: tokens.map((_, i) => (i < 4 ? 3 : 1)), unknownId: 1, bosId: 2 };
 }
 
-/** A "t5" vocabulary: control tokens, then these pieces with their scores. */
+/** Returns a "t5" vocabulary: control tokens, then these pieces with their scores. */
 export function unigramMetadata(pieces: readonly (readonly [text: string, score: number])[]): TokenizerMetadata {
   return {
     ...unset,

@@ -1,4 +1,4 @@
-// The shared table has the same texts as the vocabulary, for every token of every kind of vocabulary.
+// The shared table must have the same texts as the vocabulary, for every token of every kind of vocabulary.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
@@ -33,7 +33,7 @@ const files = {
 };
 
 function assertSame(vocabulary: Vocabulary): void {
-  // As another thread receives it.
+  // The table is cloned, as when another thread receives it.
   const texts = new SharedTokenTexts(structuredClone(tokenTextTable(vocabulary)));
   for (let token = 0; token < vocabulary.size; token++) {
     assert.equal(texts.tokenText(token), vocabulary.tokenText(token), `text of token ${token}`);

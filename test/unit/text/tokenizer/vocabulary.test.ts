@@ -17,7 +17,7 @@ function names(vocabulary: Vocabulary, tokens: Int32Array): string[] {
   return [...tokens].map((token) => vocabulary.tokenText(token));
 }
 
-/** Any text, and often the kinds on which tokenizers fail. */
+/** Any text, with many of the texts on which tokenizers fail. */
 const anyText = fc
   .array(
     fc.oneof(

@@ -31,8 +31,8 @@ function matrix(name: string, rows: number, columns: number): Matrix {
 }
 
 /**
- * A site of three matrices that are divided together, one of two that are divided separately, and one of a single
- * matrix, with various numbers of rows.
+ * Returns a site of three matrices that are divided among threads together, a site of two matrices that are divided separately,
+ * and a site of one matrix. The numbers of rows differ.
  */
 function sitesFor(threads: number): AdapterSite[] {
   const [q, k, v] = [matrix("q", 64, 64), matrix("k", 32, 64), matrix("v", 20, 64)];
@@ -53,7 +53,7 @@ interface Adapter {
 
 let files = 0;
 
-/** Its values are exact in F16. */
+/** Returns an adapter whose values are exact in F16. */
 async function createAdapter(ranks: AdapterRanks, more: readonly Tensor[] = []): Promise<Adapter> {
   const random = new Random(BigInt(++files));
   const values = (count: number) =>
@@ -74,7 +74,7 @@ async function createAdapter(ranks: AdapterRanks, more: readonly Tensor[] = []):
   return { ranks, tensors: new Map(tensors.map((tensor) => [tensor.name, tensor.values])), path };
 }
 
-/** Threads' memories with adapters in them; computes the products of a site as the threads do together. */
+/** Memories of several threads, with adapters in them. Computes the products of a site as the threads do together. */
 class Rig {
   readonly #sites: readonly AdapterSite[];
   readonly #threads: { readonly kernels: KernelExports; readonly memory: SharedArrayBuffer }[];
@@ -107,7 +107,7 @@ class Rig {
     );
   }
 
-  /** y[token] of one matrix plus the adapters of the tokens; adapterOf is -1 for a token without an adapter. */
+  /** Returns y[token] of one matrix plus the adapters of the tokens. adapterOf is -1 for a token without an adapter. */
   run(
     site: number,
     number: number,
@@ -197,7 +197,7 @@ class Rig {
   }
 }
 
-/** y + B A x in plain arithmetic, and the tolerance of a result. */
+/** Returns y + B A x in plain arithmetic, and the tolerance of a result. */
 function expected(adapter: Adapter, name: string, rank: number, x: Float32Array, y: Float32Array) {
   const a = adapter.tensors.get(`${name}.lora_a`)!;
   const b = adapter.tensors.get(`${name}.lora_b`)!;
@@ -207,7 +207,7 @@ function expected(adapter: Adapter, name: string, rank: number, x: Float32Array,
   const values = Float64Array.from(y, (value, row) =>
     reduced.reduce((sum, u, r) => sum + u * b[row * rank + r]!, value),
   );
-  // Half a step of 32767 for a largest value of about 1, in A and in B, in every product.
+  // A and B are rounded to 16-bit integers. For a largest value of about 1, the error in each is half of 1/32767.
   const tolerance = rank * x.reduce((sum, value) => sum + Math.abs(value), 0) * 2 ** -15;
   return { values, tolerance };
 }
@@ -233,7 +233,7 @@ for (const variant of variants) {
   const outputs = Array.from({ length: tokenCount }, (_, token) => randomFloats(100, token));
 
   describe(`adapters on the ${variant} kernels`, () => {
-    // From 1 to 5 tokens an adapter, interleaved, and some without an adapter.
+    // Each adapter has 1 to 5 tokens, interleaved with other adapters and with tokens without an adapter.
     const adapterOf = [2, 0, -1, 1, 3, 0, 3, 0, 3, -1, 3, 3];
 
     for (const threads of [1, 2, 3, 5]) {

@@ -5,7 +5,7 @@ import { RowPlan } from "../../../../engines/wasm/mixture/row-plan.ts";
 
 type Row = readonly [slot: number, from: number, to: number, logitsCount?: number];
 
-/** The plan of a step: its slots in order, those with kept weights, and those that keep their weights. */
+/** Returns the plan of a step: its slots in order, the slots with kept weights, and the slots that keep their weights. */
 function planned(plan: RowPlan, rows: readonly Row[]) {
   const batch = new Batch(8, 512);
   const tokens = new Int32Array(256);
@@ -41,7 +41,7 @@ describe("the plan of a step's rows", () => {
     const steps: Row[] = [
       [0, 0, 1],
       [0, 1, 2],
-      // The prompt's logits are wanted too.
+      // requests the logits of all four prompt tokens
       [0, 2, 6, 4],
       [0, 6, 7],
       [0, 7, 8],

@@ -1,4 +1,4 @@
-// The tables of docs/models.md, compared with what the wasm engine accepts.
+// Compares the tables of docs/models.md with what the wasm engine accepts.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
@@ -6,7 +6,7 @@ import { tensorTypes } from "../../../../engines/files/gguf/tensors.ts";
 import { architectures } from "../../../../engines/wasm/graph/architectures/registry.ts";
 import { matrixTypes } from "../../../../engines/wasm/graph/graph-tensors.ts";
 
-/** Cells of the rows of the table whose header begins with `column`. */
+/** Returns the cells of the table whose header begins with `column`, by row. */
 function rowsOf(column: string): string[][] {
   const lines = readFileSync(new URL("../../../../../docs/models.md", import.meta.url), "utf8").split("\n");
   const head = lines.findIndex((line) => line.startsWith(`| ${column} `));

@@ -17,7 +17,7 @@ before(() => {
 });
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** The graph of a file with changed keys; undefined removes one. */
+/** Returns the graph of a file with changed keys; undefined removes a key. */
 async function graphOf(path: string, changes: Readonly<Record<string, GgufValue | undefined>>): Promise<Graph> {
   const table = await readTensorTable(path);
   const architecture = findArchitecture(String(table.fields.get("general.architecture")));
@@ -43,7 +43,7 @@ async function encoderGraph(
 const bert = { architecture: "bert", pooling: "mean" } as const;
 const modern = { architecture: "modern-bert", pooling: "mean", window: 9 } as const;
 
-/** Positions to each side that each layer's attention sees. */
+/** Returns the number of positions on each side that each layer's attention sees. */
 function sides({ layers }: Graph): (readonly [number, number])[] {
   return layers.map((layer) => {
     const attention = layer.find((step) => step.kind === "attention");
@@ -97,7 +97,7 @@ describe("the graph of an encoder", () => {
 
   it("is rejected for scores without a scoring head", async () => {
     await assert.rejects(encoderGraph(bert, { pooling_type: 4 }), {
-      // Another engine may still generate with it.
+      // The file is not invalid: another engine may still generate text with it.
       code: "unsupported",
       message: /cls\.output/,
     });

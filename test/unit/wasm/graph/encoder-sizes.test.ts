@@ -87,7 +87,7 @@ describe("the sizes of an encoder", () => {
         };
         const at = layOut(plan, divideGraph(plan), kernels, 0);
         const planned = passBytes(spec, shape, threads) / threads;
-        // Rounded up to a page, and without the page list.
+        // The plan counts neither the page list nor the rounding up to a whole page, so both are subtracted.
         const taken = at.wasmPages * 65_536 - at.kv - 65_536 - at.pageListBytes;
         assert.ok(taken <= planned, `${weights}, ${threads} threads: ${taken} bytes of ${planned}`);
       }

@@ -23,7 +23,7 @@ describe("the graph of a model file", () => {
     shape = readHyperparameters(llama, table, { always: null, short: null, long: null });
   });
 
-  /** The file's tensors with one changed, added or (null) removed. */
+  /** Returns the file's tensors with one tensor changed, added or (null) removed. */
   function changed(name: string, change: Partial<TensorInfo> | null): TensorTable {
     const tensors = new Map(table.tensors);
     const [first] = table.tensors.values();

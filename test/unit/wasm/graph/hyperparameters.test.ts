@@ -25,7 +25,7 @@ const embedding: TensorInfo = { name: "token_embd.weight", type: 0, shape: [256,
 const tensors = new Map([[embedding.name, embedding]]);
 const llama = findArchitecture("llama");
 
-/** Keys without the architecture prefix; undefined removes one. */
+/** Metadata keys without the architecture prefix; undefined removes a key. */
 type Changes = Readonly<Record<string, GgufValue | undefined>>;
 
 function readAs(architecture: string, changes: Changes, factors: Partial<FrequencyFactors> = {}): Hyperparameters {

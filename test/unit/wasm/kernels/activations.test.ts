@@ -5,10 +5,7 @@ import { createRig, randomFloats, variants } from "./kernel-fixtures.ts";
 const floatBytes = 4;
 const counts = [1, 2, 3, 4, 5, 8, 11];
 
-/**
- * The activations in double precision: their numbers in the kernels, and the point below which results are smaller than
- * any float.
- */
+/** Activation functions in double precision, with their numbers in the kernels. */
 const activations = {
   silu: { number: 0, of: (x: number) => x / (1 + Math.exp(-x)) },
   gelu: { number: 1, of: (x: number) => x / (1 + Math.exp(-2 * Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))) },
@@ -19,7 +16,7 @@ function relativeError(got: number, right: number): number {
   return got === right ? 0 : Math.abs(got - right) / Math.abs(right);
 }
 
-/** The largest relative error and its position. */
+/** Returns the largest relative error and its position. */
 function worstOf(got: Float32Array, x: Float32Array, of: (x: number) => number) {
   const errors = got.map((value, i) => relativeError(value, of(x[i]!)));
   const at = errors.reduce((worst, error, i) => (error > errors[worst]! ? i : worst), 0);

@@ -16,7 +16,7 @@ interface Shape {
   readonly blockTokens: number;
 }
 
-/** Tokens before..before + n of a sequence: queries of the last n, keys and values of all. */
+/** Sequence of `before` + n tokens: the queries of the last n tokens, and the keys and values of all. */
 export interface Case {
   readonly shape: Shape;
   readonly n: number;
@@ -27,22 +27,22 @@ export interface Case {
   readonly view: View;
 }
 
-/** Positions that a token sees, and the scaling of scores. */
+/** Range of positions that a token sees, and the scaling of scores. */
 interface View {
   readonly behind: number;
   readonly ahead: number;
   readonly scale: number;
-  /** 0 = none. */
+  /** Cap of the scores; 0 = none. */
   readonly softcap: number;
 }
 
-/** As behind or ahead: every position. */
+/** Value of `behind` or `ahead` that includes every position. */
 export const all = 0x7fffffff;
 
 export const smollm: Shape = { heads: 9, kvHeads: 3, headLength: 64, blockTokens: 32 };
 export const types = { F32: 0, F16: 1, BF16: 30, Q8_0: 8 } as const;
 export type Type = keyof typeof types;
-/** Largest error for values of about 1, due to the type's rounding of keys and values. */
+/** Maximum error for values of about 1, which comes from rounding keys and values to the type. */
 export const tolerance: Readonly<Record<Type, number>> = { F32: 1e-5, F16: 2e-3, BF16: 1.5e-2, Q8_0: 2e-2 };
 export const typeNames = Object.keys(types) as Type[];
 
@@ -52,7 +52,7 @@ export const floatBytes = 4;
 export const tail = 4;
 export const nothing = -1e30;
 
-/** One thread's memory and kernels. Unwritten memory is NaN, as floats of any size. */
+/** Memory and kernels of one thread. Unwritten memory reads as NaN in every float type. */
 export class AttentionRig {
   readonly kernels: KernelExports;
   readonly #memory: KernelMemory;
@@ -86,7 +86,7 @@ export class AttentionRig {
     return new Float32Array(this.#memory.buffer, at, count);
   }
 
-  /** The output rows of a case computed by `parts` threads; block b belongs to part b % parts. */
+  /** Returns the output rows of a case, computed by `parts` threads. Block b belongs to part b % parts. */
   attend(type: Type, { shape, n, before, queries, keys, values, view }: Case, parts: number): Float32Array {
     const { heads, kvHeads, headLength, blockTokens } = shape;
     const kvType = types[type];
@@ -124,7 +124,7 @@ export class AttentionRig {
   }
 }
 
-/** A reproducible sequence of numbers between -1 and 1. */
+/** Returns a reproducible sequence of numbers between -1 and 1. */
 function createNoise(seed: number): () => number {
   let state = seed;
   return () => {
@@ -147,7 +147,7 @@ export function createCase(shape: Shape, n: number, before: number, view: Partia
   };
 }
 
-/** Textbook softmax attention in double precision. */
+/** Returns softmax attention by its definition, in double precision. */
 export function attendPlainly({ shape, n, before, queries, keys, values, view }: Case): Float64Array {
   const { heads, kvHeads, headLength } = shape;
   const out = new Float64Array(n * heads * headLength);

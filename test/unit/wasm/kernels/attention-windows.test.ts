@@ -20,7 +20,7 @@ import {
 import { variants } from "./kernel-fixtures.ts";
 
 const small = { heads: 4, kvHeads: 2, headLength: 20, blockTokens: 12 };
-/** An address beyond any test memory. */
+/** Address beyond any test memory. */
 const nowhere = 0x7fff_0000;
 
 const span = fc.oneof(fc.integer({ min: 0, max: 45 }), fc.constantFrom(0, 11, 12, 31, 32, all - 1, all));
@@ -99,7 +99,7 @@ for (const variant of variants) {
     it("leave pages unread that no token sees", () => {
       rig.reset();
       const { heads, kvHeads, headLength, blockTokens } = small;
-      // Position 121, the first visible one, is the second of its page.
+      // Position 121 is the first visible one and the second of its page.
       const [n, before, behind] = [40, 200, 79];
       const queries = rig.place(new Float32Array(n * heads * headLength));
       const ones = rig.place(new Float32Array(kvHeads * headLength).fill(1));

@@ -66,7 +66,7 @@ for (const variant of variants) {
         rig.reset();
         const one = createCase(smollm, 3, 60, { scale: 1 }, 1e6);
         const error = largestError(rig.attend(type, one, 2), attendPlainly(one));
-        // Rounded keys may let another token win; the test requires only that nothing overflows.
+        // Rounded keys may give another token the highest score, so the test requires only that nothing overflows.
         assert.ok(type === "F32" ? error <= 1e-5 : error <= 2, `off by ${error}`);
       });
     }
@@ -101,7 +101,7 @@ for (const variant of variants) {
     });
 
     it("round to the nearest number of 16 bits, in the middle to the even one", () => {
-      /** Result of storing one value: the only token has all the weight. */
+      /** Returns one value after it was stored and read. The only token has all the weight. */
       const stored = (type: Type, value: number) => {
         rig.reset();
         const one = createCase({ heads: 1, kvHeads: 1, headLength: 4, blockTokens: 4 }, 1, 0);

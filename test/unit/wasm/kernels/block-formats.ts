@@ -1,4 +1,4 @@
-// Formats with blocks of 32 values, for kernel tests: random blocks as in a file, and their values by the format's
+// Formats with blocks of 32 values, for kernel tests: random blocks in file format, and their values by the format's
 // definition.
 
 type BlockType = "Q8_0" | "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1" | "IQ4_NL" | "MXFP4";
@@ -26,10 +26,10 @@ export interface BlockMatrix {
   readonly file: Uint8Array;
 }
 
-/** Scales of every kind, including the smallest and largest; or such as models have. */
+/** Kinds of scales: "any" includes the smallest and largest; "usual" are like those of real models. */
 export type Scales = "any" | "usual";
 
-/** Bits of float16: both signs, zeros, subnormal, small, ordinary, the largest. */
+/** Bits of float16 values: both signs, zeros, subnormal, small, ordinary, the largest. */
 const anyHalves = [0x0000, 0x8000, 0x0001, 0x83ff, 0x0400, 0x1234, 0x9abc, 0x2c00, 0xac01, 0x3c00, 0x7bff, 0xfbff];
 const anyExponents = [0, 1, 2, 60, 100, 126, 127, 128, 129, 160];
 const infinitiesAndNaN = [0x7c00, 0xfc00, 0x7e01, 0xffff];
@@ -66,7 +66,7 @@ export function setScales(format: BlockFormat, { file }: BlockMatrix, scales: Sc
   }
 }
 
-/** Gives a row's last block a scale (or every other time a min, if it has one) that is not finite. */
+/** Makes the scale of a row's last block infinite or NaN. If `kind` is even and the block has a min, changes that instead. */
 export function spoilScale(format: BlockFormat, { k, file }: BlockMatrix, row: number, kind: number): void {
   const block = (((row + 1) * k) / 32 - 1) * format.blockBytes;
   if (format.name === "MXFP4") {
@@ -78,7 +78,7 @@ export function spoilScale(format: BlockFormat, { k, file }: BlockMatrix, row: n
   new DataView(file.buffer).setUint16(block + (isMinimum ? 2 : 0), bits, true);
 }
 
-/** A row's values by the format's definition, with each step rounded to 32-bit floats. */
+/** Returns a row's values by the format's definition, with each step rounded to 32-bit floats. */
 export function dequantise(format: BlockFormat, { k, file }: BlockMatrix, row: number): Float32Array {
   const data = new DataView(file.buffer);
   return Float32Array.from({ length: k }, (_, c) =>
@@ -86,11 +86,11 @@ export function dequantise(format: BlockFormat, { k, file }: BlockMatrix, row: n
   );
 }
 
-/** Value c of the block at `block`. */
+/** Returns value c of the block at `block`. */
 function valueAt(format: BlockFormat, data: DataView, block: number, c: number): number {
   if (format.name === "MXFP4") {
     const number = nibble(data, block + 1, c);
-    // Negative zero is not a separate level.
+    // Adding 0 turns negative zero into zero.
     const level = (number & 8 ? -1 : 1) * (fp4Levels[number & 7] as number) + 0;
     return level * 2 ** (data.getUint8(block) - 127);
   }

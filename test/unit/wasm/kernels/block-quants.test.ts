@@ -1,4 +1,4 @@
-// Block-quant kernels, both variants and every multiplication method, against plain floating point.
+// Block-quant kernels, both variants and every multiplication method, compared with plain floating point.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports.ts";
@@ -14,12 +14,12 @@ import {
 } from "./block-formats.ts";
 import { loadWith } from "./kernel-fixtures.ts";
 
-/** Addresses in the kernels' memory, whose start is reserved. */
+/** Addresses in the kernels' memory. The start of the memory is reserved. */
 const at = { source: 64 << 10, matrix: 4 << 20, floats: 8 << 20, activations: 10 << 20, out: 12 << 20 };
 const memory = createMemory((16 << 20) >> 16);
 const bytes = new Uint8Array(memory.buffer);
 
-/** Each variant, with the wide dot if this machine has it. */
+/** Kernel variants. The wide dot product is tested only if this machine has it. */
 const ways: { name: string; kernels: KernelExports }[] = [];
 for (const wish of ["plain", "relaxed-narrow", "relaxed"]) {
   const module = await loadWith(wish);
@@ -54,7 +54,7 @@ function readRow(kernels: KernelExports, type: number, row: number, rows: number
   return new Float32Array(memory.buffer, at.out, k).slice();
 }
 
-/** Rows of y for columns x, k floats each, of the matrix that was packed last. */
+/** Returns the product of the matrix that was packed last and the columns x, of k floats each. */
 function multiply(kernels: KernelExports, type: number, rows: number, k: number, x: Float32Array[]): Float32Array[] {
   const xStride = k + 4;
   const yStride = padded(rows) + 8;
@@ -72,7 +72,7 @@ function multiply(kernels: KernelExports, type: number, rows: number, k: number,
   return x.map((_, i) => y.slice(i * yStride, i * yStride + padded(rows)));
 }
 
-/** The product in double precision, and the sum of its terms' magnitudes. */
+/** Returns the product in double precision, and the sum of the magnitudes of its terms. */
 function product(row: Float32Array, x: Float32Array): { value: number; magnitude: number } {
   let value = 0;
   let magnitude = 0;
@@ -84,7 +84,8 @@ function product(row: Float32Array, x: Float32Array): { value: number; magnitude
 }
 
 /**
- * Error bound of a product when activations are rounded to 127 steps on each side of zero, by the largest of each 32.
+ * Returns the error bound of a product with rounded activations. Each 32 activations share one scale and have 127 steps on each
+ * side of zero.
  */
 function roundingBound(row: Float32Array, x: Float32Array): number {
   let bound = 0;
@@ -92,9 +93,9 @@ function roundingBound(row: Float32Array, x: Float32Array): number {
     const largest = x.subarray(from, from + 32).reduce((most, value) => Math.max(most, Math.abs(value)), 0);
     const weight = row.subarray(from, from + 32).reduce((sum, value) => sum + Math.abs(value), 0);
     bound += (weight * largest) / 253;
-    // Too small to differ from zero.
+    // Activations this small are rounded to zero.
     if (largest < 1e-30) bound += weight * largest;
-    // The same holds for products with the smallest scales.
+    // Products with the smallest scales are rounded to zero too.
     bound += 1e-36 * largest + 1e-43;
   }
   return bound;
@@ -106,11 +107,14 @@ const shapes = [
   { rows: 48, k: 96 },
   { rows: 64, k: 576 },
 ];
-/** Columns of 1536 values that are multiplied in several chunks, the last one not full. */
+/**
+ * Number of columns of 1536 values that do not fit the cache. They are multiplied in several chunks, and the last chunk is not
+ * full.
+ */
 const moreThanFitCache = 131;
 const batches = [1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 64];
 
-/** Integers, with -127 and 127 among each 32: they are quantised without error. */
+/** Returns integers with -127 and 127 among each 32, so that quantization has no error. */
 function exactColumn(k: number, next: () => number): Float32Array {
   const x = Float32Array.from({ length: k }, () => Math.round(next() * 254) - 127);
   for (let c = 0; c < k; c += 32) x[c + Math.floor(next() * 32)] = next() < 0.5 ? 127 : -127;

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Random } from "../../../../engines/decoding/sampler/random.ts";
 import { createRig, type Rig, randomFloats, variants } from "./kernel-fixtures.ts";
 
-/** Values of a matrix as stored in a file, and as floats. */
+/** Values of a matrix, as stored in a file and as floats. */
 interface Matrix {
   readonly type: Type;
   readonly rows: number;
@@ -16,7 +16,7 @@ const types = { F32: 0, F16: 1, BF16: 30 } as const;
 type Type = keyof typeof types;
 const typeNames = Object.keys(types) as Type[];
 const floatBytes = 4;
-/** A sum of k products rounds k times; the errors have random signs. */
+/** Error of a sum of k products, which rounds k times with random signs. */
 const roundings = (k: number) => 4 * Math.sqrt(k) * 2 ** -24;
 
 function storedValue(type: Type, stored: number): number {
@@ -33,7 +33,7 @@ function createMatrix(type: Type, rows: number, k: number, stored: Float32Array 
   return { type, rows, k, stored, values: Float64Array.from(stored, (value) => storedValue(type, value)) };
 }
 
-/** Weights as models have them, up to 1, some of them very small. */
+/** Returns weights like those of models: up to 1, some of them very small. */
 function randomMatrix(type: Type, rows: number, k: number, seed: number): Matrix {
   if (type === "F32") return createMatrix(type, rows, k, randomFloats(rows * k, seed));
   const random = new Random(BigInt(seed));
@@ -53,7 +53,7 @@ function pack(rig: Rig, { type, rows, k, stored }: Matrix): number {
   return at;
 }
 
-/** y of n rows of x, with two unused rows between them. */
+/** Returns y for n rows of x. Two unused rows are between the rows. */
 function multiply(rig: Rig, type: Type, at: number, rows: number, k: number, x: Float32Array): Float32Array[] {
   const n = x.length / k;
   const bytes = rig.kernels.activationBytes(types[type], n, k);

@@ -1,4 +1,4 @@
-// K-quant kernels, both variants and every multiplication method, against plain floating point.
+// K-quant kernels, both variants and every multiplication method, compared with plain floating point.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Random } from "../../../../engines/decoding/sampler/random.ts";
@@ -7,7 +7,7 @@ import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports
 import { createMemory, instantiateKernels } from "../../../../engines/wasm/load/kernel-module.ts";
 import { loadWith } from "./kernel-fixtures.ts";
 
-/** A weight is scale * level - least; `level` is the value of a quant. */
+/** Parts of a weight, which is scale * level - least. `level` is the quantized value. */
 interface Weight {
   readonly scale: number;
   readonly level: number;
@@ -17,16 +17,18 @@ interface Weight {
 interface KQuant {
   readonly name: string;
   readonly type: number;
-  /** Offsets of the float16 in a block. */
+  /** Byte offsets of the float16 values in a block. */
   readonly halvesAt: readonly number[];
-  /** The weight in column `c` by the format's definition; `d` is the super-scale and `m` that of the mins. */
+  /**
+   * Returns the weight in column `c` by the format's definition. `d` is the super-scale of the scales, `m` that of the mins.
+   */
   readonly weight: (block: Uint8Array, c: number, d: number, m: number) => Weight;
 }
 
 const bit = (byte: number, index: number) => (byte >> index) & 1;
 const signed = (byte: number) => (byte << 24) >> 24;
 
-/** 6-bit scale and min of each 32 columns, from 12 bytes. */
+/** Returns the 6-bit scale and min of 32 columns, from 12 bytes. */
 function sixBits(block: Uint8Array, from: number, b: number): [number, number] {
   const at = (i: number) => block[from + i]!;
   if (b < 4) return [at(b) & 63, at(b + 4) & 63];
@@ -128,7 +130,7 @@ function half(bits: number): number {
   return sign * (exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25));
 }
 
-/** Float16 of every kind: both signs, zeros, subnormal, small, ordinary, the largest. */
+/** Bits of float16 values: both signs, zeros, subnormal, small, ordinary, the largest. */
 const hardHalves = [0x0000, 0x8000, 0x0001, 0x83ff, 0x0400, 0x1234, 0x9abc, 0x2c00, 0xac01, 0x3c00, 0x7bff, 0xfbff];
 
 interface Matrix {
@@ -144,7 +146,7 @@ const blockBytes = ({ type }: KQuant) => tensorTypes.get(type)!.blockBytes;
 const rowBytes = ({ quant, k }: Pick<Matrix, "quant" | "k">) => (k / 256) * blockBytes(quant);
 const padded = (rows: number) => Math.ceil(rows / 16) * 16;
 
-/** Random rows as in a file; `scale` draws the bits of each float16 and `byte` all others. */
+/** Returns random rows in file format. `scale` draws the bits of each float16 and `byte` all other bytes. */
 function createMatrix(quant: KQuant, rows: number, k: number, scale: Draw, byte: Draw): Matrix {
   const file = Uint8Array.from({ length: rows * rowBytes({ quant, k }) }, () => Math.floor(byte() * 256));
   const data = new DataView(file.buffer);
@@ -197,7 +199,7 @@ function prepare(kernels: KernelExports, type: number, k: number, x: readonly Fl
   assert.ok(bytes.subarray(at.activations + size, at.activations + size + 16).every((byte) => byte === 0xa5));
 }
 
-/** Products of the matrix that was packed last and the rows that were prepared last. */
+/** Returns the products of the matrix that was packed last and the rows that were prepared last. */
 function multiplyPrepared(kernels: KernelExports, { quant, rows, k }: Matrix, n: number): Float32Array[] {
   const stride = padded(rows) + 8;
   const y = new Float32Array(memory.buffer, at.out, n * stride);
@@ -218,7 +220,7 @@ function multiply(kernels: KernelExports, matrix: Matrix, x: readonly Float32Arr
   return multiplyPrepared(kernels, matrix, x.length);
 }
 
-/** The product in double precision, and the sum of its terms' magnitudes. */
+/** Returns the product in double precision, and the sum of the magnitudes of its terms. */
 function product(row: readonly Weight[], x: Float32Array): { value: number; magnitude: number } {
   let value = 0;
   let magnitude = 0;
@@ -230,7 +232,8 @@ function product(row: readonly Weight[], x: Float32Array): { value: number; magn
 }
 
 /**
- * Error bound of a product when activations are rounded to 127 steps on each side of zero, by the largest of each 32.
+ * Returns the error bound of a product with rounded activations. Each 32 activations share one scale and have 127 steps on each
+ * side of zero.
  */
 function roundingBound(row: readonly Weight[], x: Float32Array): number {
   let bound = 0;
@@ -242,7 +245,7 @@ function roundingBound(row: readonly Weight[], x: Float32Array): number {
   return bound;
 }
 
-/** Integers, with -127 and 127 among each 32: they are quantised without error. */
+/** Returns integers with -127 and 127 among each 32, so that quantization has no error. */
 function exactColumn(k: number, next: Draw): Float32Array {
   const x = Float32Array.from({ length: k }, () => Math.round(next() * 254) - 127);
   for (let c = 0; c < k; c += 32) x[c + Math.floor(next() * 32)] = next() < 0.5 ? 127 : -127;
@@ -255,7 +258,10 @@ function drawing(seed: number): Draw {
 }
 
 const batches = [1, 2, 3, 4, 7, 8, 9, 13];
-/** Columns of 2048 values that are multiplied in several chunks, the last one with a single column. */
+/**
+ * Number of columns of 2048 values that do not fit the cache. They are multiplied in several chunks, and the last chunk has one
+ * column.
+ */
 const moreThanFitCache = 65;
 
 for (const { name, kernels } of ways) {

@@ -1,4 +1,5 @@
-// Fixtures of the kernel tests: loading a variant, and memory to call it with.
+// Fixtures of the kernel tests: a loader of kernel variants (such as "plain" and "relaxed"), and memory for the kernels'
+// arguments.
 import assert from "node:assert/strict";
 import { Random } from "../../../../engines/decoding/sampler/random.ts";
 import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports.ts";
@@ -17,7 +18,7 @@ const rubbish = 0xff;
 
 export const variants = ["relaxed", "plain"] as const;
 
-/** loadKernels() with the environment variable set to `wish`. */
+/** Calls loadKernels() with the environment variable set to `wish`. */
 export async function loadWith(wish: string): Promise<KernelModule> {
   const before = process.env[variable];
   process.env[variable] = wish;
@@ -34,7 +35,7 @@ export async function createRig(wish: string): Promise<Rig> {
   return new Rig(instantiateKernels(await loadWith(wish), memory), memory);
 }
 
-/** Kernels and their memory. Reserved memory is NaN, as floats of any size, until it is written. */
+/** Kernels and their memory. Reserved memory reads as NaN in every float type until it is written. */
 export class Rig {
   readonly kernels: KernelExports;
   readonly #memory: KernelMemory;
@@ -82,7 +83,7 @@ export class Rig {
   }
 }
 
-/** Uniform between -magnitude and magnitude. */
+/** Returns uniform random numbers between -magnitude and magnitude. */
 export function randomFloats(count: number, seed: number, magnitude = 1): Float32Array {
   const random = new Random(BigInt(seed));
   return Float32Array.from({ length: count }, () => (random.next() * 2 - 1) * magnitude);

@@ -5,7 +5,7 @@ import { createMemory, instantiateKernels } from "../../../../engines/wasm/load/
 import { ServerError } from "../../../../runtime/errors.ts";
 import { loadWith } from "./kernel-fixtures.ts";
 
-/** The kernels use the memory before it. */
+/** First byte that a test may use. The kernels use the memory before it. */
 const firstByte = 65_536;
 
 describe("loadKernels", () => {

