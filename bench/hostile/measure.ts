@@ -1,4 +1,4 @@
-// Measurement of one probe in three phases: a quiet time, the attack, a rest. Reports the cost to the bystander, to the main
+// Measurement of one probe in three phases: a quiet time, the attack, a rest. Reports its cost to another client, to the main
 // thread and in memory, and which thresholds were exceeded.
 import { setTimeout as sleep } from "node:timers/promises";
 import { ownKiB } from "../proc.ts";

@@ -25,7 +25,7 @@ export interface KernelBenchInit {
 export interface Round {
   readonly readBytes: number;
   readonly dotProducts: number;
-  /** Rates of matrix bytes and products, in the order of `counts`. */
+  /** For each row count in `counts`: matrix bytes and products per second. */
   readonly kernels: readonly { readonly bytes: number; readonly products: number }[];
 }
 

@@ -25,7 +25,7 @@ const unmeasured: readonly string[] = ["F32", "BF16"];
  * effect of rounding.
  */
 const floorCacheType = "bf16";
-/** Minimum number of tokens in a sequence for which llama.cpp allocates room. */
+/** llama.cpp allocates room for at least this number of tokens in each sequence. */
 const leastContext = 256;
 
 interface Lengths {

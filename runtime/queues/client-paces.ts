@@ -3,8 +3,9 @@
 import { LruMap } from "../collections.ts";
 import type { FairQueue } from "./fair-queue.ts";
 
-/** Time in ms that a client counts as slow after a slow task, and as trusted after its last short task. */
+/** A client counts as slow for this time after a slow task. */
 const slowForMs = 60_000;
+/** A client counts as trusted for this time after its last short task. */
 const trustedForMs = 600_000;
 /**
  * Time in ms for which all tasks of a client must have been short before it is trusted. So the first requests of a burst are

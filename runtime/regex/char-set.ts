@@ -146,7 +146,7 @@ const utf8Lengths = [
   [0x10000, 0x10ffff],
 ] as const;
 
-/** Splits lo..hi into parts that are one sequence of byte ranges each. All characters must have the same length in UTF-8. */
+/** Splits lo..hi into parts. Each part is one sequence of byte ranges. All characters must have the same length in UTF-8. */
 function splitRange(lo: number, hi: number, into: ByteRanges[]): void {
   for (let bits = 18; bits >= 6; bits -= 6) {
     const mask = (1 << bits) - 1;

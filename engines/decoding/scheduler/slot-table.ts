@@ -25,7 +25,7 @@ export class SlotTable<S extends Sequence> {
     this.running.splice(before < 0 ? this.running.length : before, 0, sequence);
   }
 
-  /** Takes the slot of a sequence and resets its computed tokens and draft. */
+  /** Removes a sequence from its slot and resets its computed tokens and draft. */
   take(sequence: S): void {
     this.running.splice(this.running.indexOf(sequence), 1);
     this.#free.push(sequence.slot);

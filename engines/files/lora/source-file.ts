@@ -69,7 +69,7 @@ export class SourceFile {
     }
   }
 
-  /** Throws `adapter_file_changed` if the file has changed since before it was opened. */
+  /** Throws `adapter_file_changed` if the file is not the one that was there before it was opened. */
   async checkUnchanged(): Promise<void> {
     const now = await this.handle.stat({ bigint: true });
     const isSame = (["dev", "ino", "size", "mtimeNs"] as const).every((key) => now[key] === this.#before[key]);

@@ -123,8 +123,8 @@ export class AdapterPass {
   }
 
   /**
-   * Multiplies A by the inputs of a site's products. The inputs are at `x`: one row for each token of the pass or, at
-   * the last site, one row for each output token.
+   * Multiplies the adapter's matrix A by the inputs of one layer's matrices. The inputs are at `x`: one row for each token of
+   * the pass or, at the last site, one row for each output token.
    */
   reduce(site: number, x: number): void {
     if (this.#groupCount === 0) return;

@@ -249,7 +249,9 @@ function addTwo(b: usize, ranks: i32, rows: i32, x: usize, y0: usize, y1: usize)
   }
 }
 
-/** Multiplies `rows` rows of B (a multiple of 16) by the ranks of one token at `x`, and adds the products to y. */
+/**
+ * Adds B * x to y. B has `rows` rows, a multiple of 16. x holds one token's product with A: one value for each rank.
+ */
 function addOne(b: usize, ranks: i32, rows: i32, x: usize, y: usize): void {
   const xBytes = <usize>ranks << 2;
   for (const end = y + (<usize>rows << 2); y != end; y += 64) {

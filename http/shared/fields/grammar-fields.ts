@@ -88,7 +88,7 @@ function schemaOf(value: unknown): unknown {
   }
 }
 
-/** Yields the conflicts with a grammar: a second grammar, and ignore_eos. */
+/** Yields the fields that cannot be combined with a grammar: a second grammar, and ignore_eos. */
 export function* grammarConflicts(fields: GrammarFields): Iterable<Conflict> {
   const demanded = outputGrammar(fields);
   if (demanded === null) return;

@@ -38,7 +38,7 @@ describe("the engine's metrics", () => {
       service_sequences_completed_totallength: 2 * 2,
       service_sequences_completed_totalcanceled: 2,
       service_sequences_completed_totalerror: 0,
-      // The copy that is kept has 68 tokens, in blocks of 16.
+      // The prefix cache holds one prompt of 68 tokens, in blocks of 16.
       service_kv_cache_blocks_used: 2 * 5,
       service_kv_cache_blocks_total: 2 * 32,
       service_speculative_drafts_total: 0,

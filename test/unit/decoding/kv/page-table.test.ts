@@ -48,7 +48,7 @@ class Rig {
     return isReserved;
   }
 
-  /** Writes the new tokens start..end. The next row may replace the last `drafts` of them. */
+  /** Writes the new tokens start..end. The last `drafts` of them are drafts, which a later write may replace. */
   write(slot: number, start: number, end: number, drafts = 0): boolean {
     if (!this.table.write(slot, start, end, end - drafts)) return false;
     this.#makeCopies();

@@ -15,7 +15,7 @@ const policy: RestartPolicy = {
   maxRestarts: 4,
 };
 
-/** Returns a place that ends when the test says so. */
+/** Returns a fake worker thread, and a function that ends it. */
 function createPlace() {
   let end: (exit: PeerExit) => void = () => {};
   const exit = new Promise<PeerExit>((resolve) => {

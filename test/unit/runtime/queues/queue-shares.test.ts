@@ -9,7 +9,7 @@ import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts
 
 const queueFull = (error: unknown) => error instanceof ServerError && error.code === "queue_full";
 
-/** Returns one occupied slot, and a queue with `maxQueue` entries. */
+/** Returns a scheduler whose only slot is occupied, with room for `maxQueue` sequences in its queue. */
 function createQueue(maxQueue: number) {
   const rig = createScheduler({ engine: { maxSequences: 1, sequenceTokens: 512 }, limits: { maxQueue } });
   rig.scheduler.add(createSequence({ client: "holder", maxNewTokens: 500, ignoreEos: true }));
