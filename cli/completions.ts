@@ -28,6 +28,7 @@ const shells = ["bash", "zsh", "fish"] as const;
 const usage = `troupe completions ${shells.join("|")}`;
 
 const helpFlag: Flag = { names: ["--help", "-h"], help: "Show the help", value: "none" };
+const allFlag: Flag = { names: ["--all"], help: "With --help: show all flags", value: "none" };
 const verboseFlag: Flag = { names: ["-v"], help: "Log level debug; -vv is trace", value: "none" };
 const jsonFlag: Flag = { names: ["--json"], help: "Print JSON", value: "none" };
 
@@ -76,7 +77,7 @@ function flagsOf(command: Command): readonly Flag[] {
   const offered = keyEntries.filter(
     (entry) => entry.flags.length > 0 && !entry.key.planned && appliesTo(entry, command),
   );
-  return [...offered.map(flagOf), verboseFlag, helpFlag];
+  return [...offered.map(flagOf), verboseFlag, helpFlag, allFlag];
 }
 
 function flagOf({ flags, shortFlag, key }: KeyEntry): Flag {

@@ -52,7 +52,7 @@ async function engineReports(config: Config): Promise<{ engines: EngineReport[];
   for (const model of config.models) {
     try {
       const spec = await modelSpec(config, model, log, progress);
-      engines.push({ model: model.modelId, ...(await modelEngine(config, model, spec, nativeHost(), log)) });
+      engines.push({ model: model.id, ...(await modelEngine(config, model, spec, nativeHost(), log)) });
     } catch (error) {
       failures.push({ name: "engine", status: "error", message: toErrorRecord(error).message });
     }

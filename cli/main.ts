@@ -39,7 +39,7 @@ async function main(argv: readonly string[]): Promise<void> {
   if (line.tool !== null) return tools[line.tool.name](line.tool.args);
   const { command } = line;
   if (line.help || command === null) {
-    process.stdout.write(command === null || command === "from-config" ? commandsHelp() : flagsHelp(command));
+    process.stdout.write(command === null || command === "from-config" ? commandsHelp() : flagsHelp(command, line.all));
     return;
   }
   const file = line.file === null ? undefined : parseToml(await readConfigFile(line.file), line.file);

@@ -166,7 +166,7 @@ function greeting(config: Config, listener: Listener, mcp: McpListener | null): 
   const mcpLine = mcp === null ? "" : `\n  mcp          http://${shown}:${mcp.listener.port}/mcp`;
   const body = `{"messages":[{"role":"user","content":"Say hello in five words."}],"stream":true}`;
   return `
-troupe serves ${config.models.map(({ modelId }) => modelId).join(", ")}
+troupe serves ${config.models.map(({ id }) => id).join(", ")}
 
   chat         ${url}/v1/chat/completions
   responses    ${url}/v1/responses

@@ -61,7 +61,7 @@ describe("asking for help", () => {
     const general = await runCommand(["--help"]);
     assert.equal(general.code, 0);
     assert.match(general.stdout, /serve .*\n.*run .*\n.*bench .*\n.*from-config .*\n.*cache .*\n.*login/);
-    const serve = await runCommand(["serve", "--help"]);
+    const serve = await runCommand(["help", "serve"]);
     assert.equal(serve.code, 0);
     assert.match(serve.stdout, /-p, --port N .*\[default: 1234\]/);
     assert.match(serve.stdout, /--max-seqs N .*\n *\[default: 32\]/);
