@@ -13,7 +13,7 @@ const commandNames = ["serve", "run", "bench", "from-config"] as const;
 /** Command with settings. `from-config` runs the command that its settings file names. */
 export type CommandName = (typeof commandNames)[number];
 
-const toolNames = ["cache", "login", "doctor", "completions"] as const;
+const toolNames = ["models", "cache", "login", "doctor", "completions"] as const;
 
 /** Command without settings; it parses its own arguments. */
 export type ToolName = (typeof toolNames)[number];

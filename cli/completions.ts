@@ -56,6 +56,7 @@ function completed(): readonly Completed[] {
     run: flagsOf("run"),
     bench: flagsOf("bench"),
     "from-config": [file, helpFlag],
+    models: [jsonFlag, helpFlag],
     cache: [model, jsonFlag, helpFlag],
     login: [{ names: ["--token"], help: "Access token; without it, login asks for it", value: "any" }, helpFlag],
     doctor: [model, jsonFlag, helpFlag],

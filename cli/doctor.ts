@@ -1,7 +1,7 @@
 // `troupe doctor`: checks whether this machine can run the server, and prints the findings as text or JSON. The exit code is 1
 // if a check fails.
 import arg from "arg";
-import { defaultModel } from "../engines/files/hub/resolve-model.ts";
+import { smallestModel } from "../engines/files/hub/catalog.ts";
 import { nativeHost } from "../engines/llama/native/native-host.ts";
 import { wireDiagnosis } from "../http/system/schemas.ts";
 import { ServerError, toErrorRecord } from "../runtime/errors.ts";
@@ -34,7 +34,7 @@ export async function doctorCommand(args: readonly string[]): Promise<void> {
 /** Returns the settings of `serve -m model`. If serve would reject them, returns the default settings and the reason. */
 function settings(model: string | null): { readonly config: Config; readonly problem: string | null } {
   const { flags } = parseArguments(["serve", ...(model === null ? [] : ["-m", model])]);
-  const request = { command: "serve", flags, defaultModel } as const;
+  const request = { command: "serve", flags, defaultModel: smallestModel } as const;
   try {
     return { config: resolveConfig({ ...request, environment: process.env }), problem: null };
   } catch (error) {

@@ -17,6 +17,7 @@ export const commandHelp: Readonly<Record<CommandName | ToolName, string>> = {
   run: "Chat with a model in the terminal, or answer one prompt: run -i TEXT",
   bench: "Measure the prefill and decode speed of a model",
   "from-config": "Run the command and settings of a TOML file: from-config -f FILE",
+  models: "List recommended models, and the models on this machine",
   cache: "List or delete downloaded models",
   login: "Store the access token of the model hub",
   doctor: "Check whether this machine can run the server",

