@@ -3,8 +3,8 @@
 import arg from "arg";
 import { ServerError } from "../runtime/errors.ts";
 import { suggestion } from "../runtime/nearest.ts";
-import { entryOfFlag, type Flags } from "./config/given.ts";
 import { foreignCommands, refuseForeignFlags } from "./config/foreign-flags.ts";
+import { entryOfFlag, type Flags } from "./config/given.ts";
 import { keyEntries } from "./config/keys.ts";
 import { withoutTokens } from "./config/kinds.ts";
 
@@ -62,7 +62,15 @@ export function parseArguments(argv: readonly string[]): CommandLine {
   if (isFromConfig && typeof file !== "string" && !isAskingOnly) {
     throw invalid("from-config expects a TOML file: from-config -f FILE; got none");
   }
-  return { ...nothing, command, flags: flagsOf(given), file: typeof file === "string" ? file : null, help, all, version };
+  return {
+    ...nothing,
+    command,
+    flags: flagsOf(given),
+    file: typeof file === "string" ? file : null,
+    help,
+    all,
+    version,
+  };
 }
 
 /** Returns the flags that set keys, with their values. A flag given under another name is returned under its main name. */

@@ -93,7 +93,10 @@ function table(models: readonly CachedModel[], places: readonly string[]): strin
     const [first = "-", ...others] = model.files.map(({ name, sizeBytes }) => `${name} (${sizeText(sizeBytes)})`);
     const used = model.lastUsedMs === 0 ? "-" : new Date(model.lastUsedMs).toISOString().slice(0, 10);
     const revisions = model.revisions.join(", ") || "-";
-    return [[model.id, revisions, sizeText(model.diskBytes), used, first], ...others.map((file) => ["", "", "", "", file])];
+    return [
+      [model.id, revisions, sizeText(model.diskBytes), used, first],
+      ...others.map((file) => ["", "", "", "", file]),
+    ];
   });
   return textTable([["MODEL", "REVISION", "SIZE", "LAST USED", "FILES"], ...rows]);
 }

@@ -36,7 +36,9 @@ export function availableMemory(): number {
 async function localModels(environment: NodeJS.ProcessEnv): Promise<LocalModel[]> {
   const caches = { hubCache: hubCacheDirectory(environment), cacheDirectory: defaultCacheDirectory(environment) };
   const cached = await listCachedModels(caches);
-  const own = cached.filter(({ files }) => files.length > 0).map(({ id, diskBytes }) => ({ source: id, bytes: diskBytes }));
+  const own = cached
+    .filter(({ files }) => files.length > 0)
+    .map(({ id, diskBytes }) => ({ source: id, bytes: diskBytes }));
   return [...own, ...(await listForeignModels(environment))];
 }
 

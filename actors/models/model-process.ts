@@ -12,7 +12,15 @@ import type { ServiceOptions } from "../front/service-options.ts";
 import type { ModelAdapters } from "../lora-registry/model-adapters.ts";
 import type { ModelPlaceReady, ModelProtocol, ModelStatistics } from "../messages.ts";
 import { CumulativeStatistics } from "./cumulative-statistics.ts";
-import { capabilitiesOf, loadedFields, loading, notLoaded, ownRunAdapter, type ServedModel } from "./served-model.ts";
+import {
+  capabilitiesOf,
+  contextCut,
+  loadedFields,
+  loading,
+  notLoaded,
+  ownRunAdapter,
+  type ServedModel,
+} from "./served-model.ts";
 
 /** The part of the server that sends requests to loaded models. */
 export interface ModelUsers {
@@ -118,6 +126,8 @@ export class ModelProcess {
     this.isUp = true;
     this.capabilities = capabilitiesOf(place.ready);
     log.info(loadedFields(served.id, performance.now() - this.#startedMs, place), "model loaded");
+    const cut = contextCut(served, place.ready);
+    if (cut !== null) log.warn({ model: served.id }, cut);
     this.#hooks.onUp();
   }
 

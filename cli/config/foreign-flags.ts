@@ -61,7 +61,11 @@ export const foreignFlags: readonly ForeignFlag[] = [
   { names: ["--timeout", "-to"], server: "llama-server", now: "--request-timeout-secs" },
   { names: ["--served-model-name"], server: "vLLM", now: "--alias" },
   { names: ["--max-loras"], server: "vLLM", now: "--lora-max-adapters" },
-  { names: ["--lora-scaled"], server: "llama-server", note: "write --lora ALIAS=SOURCE; the adapter sets its own scale" },
+  {
+    names: ["--lora-scaled"],
+    server: "llama-server",
+    note: "write --lora ALIAS=SOURCE; the adapter sets its own scale",
+  },
   { names: ["--enable-auto-tool-choice"], server: "vLLM", note: always("tool calls need no setting") },
   { names: ["--tool-call-parser", "--reasoning-parser", "--reasoning-format"], server: "vLLM", note: detected },
   {

@@ -121,7 +121,13 @@ export const generalKeys = {
 const media = { ...texts("a path of a file", "FILE"), ...planned(), default: null, repeats: true } as const;
 
 export const runKeys = {
-  input: { ...text("a prompt", "TEXT"), default: null, alias: "-i", everyday: true, help: "Answer this prompt and exit" },
+  input: {
+    ...text("a prompt", "TEXT"),
+    default: null,
+    alias: "-i",
+    everyday: true,
+    help: "Answer this prompt and exit",
+  },
   image: { ...media, help: "Image for the prompt of --input" },
   video: { ...media, help: "Video for the prompt of --input" },
   audio: { ...media, help: "Audio for the prompt of --input" },

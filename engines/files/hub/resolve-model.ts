@@ -3,8 +3,8 @@
 import { ServerError } from "../../../runtime/errors.ts";
 import { createHubContext } from "./api/hub-context.ts";
 import { hubCacheDirectory, isOffline } from "./api/hub-locations.ts";
-import { agreedFile } from "./choice/quantized-file.ts";
 import { catalogModel } from "./catalog.ts";
+import { agreedFile } from "./choice/quantized-file.ts";
 import { resolveCatalogModel } from "./default-model.ts";
 import type { FetchOptions } from "./download/fetch-options.ts";
 import { resolveHubFiles } from "./hub-model.ts";

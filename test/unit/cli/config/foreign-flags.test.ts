@@ -16,7 +16,10 @@ describe("a flag of another server", () => {
       "serve -m a.gguf --ctx-size 4096",
       '"--ctx-size" is a flag of llama-server; write --max-model-len 4096 instead',
     );
-    assertRefused("serve --ctx-size=4096", '"--ctx-size" is a flag of llama-server; write --max-model-len 4096 instead');
+    assertRefused(
+      "serve --ctx-size=4096",
+      '"--ctx-size" is a flag of llama-server; write --max-model-len 4096 instead',
+    );
     assertRefused("serve -np 4", '"-np" is a flag of llama-server; write --max-seqs 4 instead');
     assertRefused("serve --swap-space 4", '"--swap-space" is a flag of vLLM; write --kv-swap 4GiB instead');
     assertRefused("run --served-model-name", '"--served-model-name" is a flag of vLLM; write --alias VALUE instead');
@@ -47,7 +50,10 @@ describe("a flag of another server", () => {
 
 describe("a command of another program", () => {
   it("is refused with troupe's command", () => {
-    assertRefused("pull -m a", '"pull" is a command of other servers; write troupe run -m MODEL, which downloads the model if it is missing');
+    assertRefused(
+      "pull -m a",
+      '"pull" is a command of other servers; write troupe run -m MODEL, which downloads the model if it is missing',
+    );
     for (const ours of Object.values(foreignCommands)) {
       const [words = ""] = ours.split(",");
       parse(words.replace("run -m MODEL", "run -m a"));

@@ -83,7 +83,11 @@ describe("the default model", () => {
   const plenty = 8e9;
   const qwenId = "Qwen/Qwen3-0.6B-GGUF";
   const choose = (availableBytes: number, environment = rig.environment) =>
-    chooseDefaultModel(availableBytes, { environment, cacheDirectory, limits: { ...limits, answerMs: 50, stallMs: 50 } });
+    chooseDefaultModel(availableBytes, {
+      environment,
+      cacheDirectory,
+      limits: { ...limits, answerMs: 50, stallMs: 50 },
+    });
 
   it("is the best one that fits the memory, if the hub has it", async () => {
     rig.put({ "Qwen3-0.6B-Q8_0.gguf": bytes }, qwenId);
@@ -127,6 +131,9 @@ describe("the catalog", () => {
     }
     assert.equal(new Set(catalog.map(({ name }) => name)).size, catalog.length);
     const sizes = catalog.map(({ bytes: size }) => size);
-    assert.deepEqual(sizes, sizes.toSorted((a, b) => a - b));
+    assert.deepEqual(
+      sizes,
+      sizes.toSorted((a, b) => a - b),
+    );
   });
 });
