@@ -4,25 +4,26 @@ import { readFile } from "node:fs/promises";
 import { smallestModel } from "../engines/files/hub/catalog.ts";
 import { chooseDefaultModel } from "../engines/files/hub/default-model.ts";
 import { ServerError } from "../runtime/errors.ts";
+import { availableMemory } from "../runtime/host/memory.ts";
 import { type CommandLine, type CommandName, parseArguments, type ToolName } from "./arguments.ts";
 import { bench } from "./bench/bench.ts";
-import { cacheCommand } from "./cache.ts";
 import { type Config, resolveConfig } from "./config/config.ts";
 import type { Command } from "./config/key.ts";
 import { parseToml, type TomlFile } from "./config/toml.ts";
 import { commandsHelp, flagsHelp } from "./help.ts";
-import { loginCommand } from "./login.ts";
-import { availableMemory, modelsCommand } from "./models.ts";
 import { run } from "./run/run.ts";
 import { serve } from "./serve.ts";
+import { cacheCommand } from "./tools/cache.ts";
+import { loginCommand } from "./tools/login.ts";
+import { modelsCommand } from "./tools/models.ts";
 import { version } from "./version.ts";
 
 const tools: Readonly<Record<ToolName, (args: readonly string[]) => void | Promise<void>>> = {
   models: modelsCommand,
   cache: cacheCommand,
   login: loginCommand,
-  doctor: async (args) => (await import("./doctor.ts")).doctorCommand(args),
-  completions: async (args) => (await import("./completions.ts")).completionsCommand(args),
+  doctor: async (args) => (await import("./tools/doctor.ts")).doctorCommand(args),
+  completions: async (args) => (await import("./tools/completions.ts")).completionsCommand(args),
 };
 
 try {

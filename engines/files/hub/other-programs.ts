@@ -1,5 +1,5 @@
 // Models that other programs have downloaded: `ollama:NAME[:TAG]` and `lmstudio:PUBLISHER/REPOSITORY[/FILE]`. Their folders are
-// only read. Called by resolve-model.ts and cli/models.ts.
+// only read. Called by resolve-model.ts and cli/tools/models.ts.
 import type { Dirent } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";

@@ -175,7 +175,9 @@ describe("a file with every key of the contract that this build can keep", () =>
   it("is served as it says", () => {
     const config = resolve({ text: served });
     assert.deepEqual(config.models[0], {
+      id: "chat",
       modelId: "a",
+      alias: "chat",
       kind: "text",
       maxModelLen: 4096,
       chatTemplate: "m.jinja",

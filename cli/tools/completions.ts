@@ -1,11 +1,11 @@
 // `troupe completions bash|zsh|fish`: shell scripts that complete commands, flags and values, generated from the table of keys.
 
-import { ServerError } from "../runtime/errors.ts";
-import { suggestion } from "../runtime/nearest.ts";
-import { type CommandName, modelKinds, type ToolName } from "./arguments.ts";
-import type { Command } from "./config/key.ts";
-import { appliesTo, type KeyEntry, keyEntries } from "./config/keys.ts";
-import { commandHelp } from "./help.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { suggestion } from "../../runtime/nearest.ts";
+import { type CommandName, modelKinds, type ToolName } from "../arguments.ts";
+import type { Command } from "../config/key.ts";
+import { appliesTo, type KeyEntry, keyEntries } from "../config/keys.ts";
+import { commandHelp } from "../help.ts";
 
 /** Flag that the shell suggests. */
 interface Flag {

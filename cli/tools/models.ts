@@ -1,13 +1,13 @@
 // `troupe models`: lists recommended models with size, memory need and the command that serves them, and the models that are on
 // this machine: in the caches, and in the folders of Ollama and LM Studio.
-import { freemem } from "node:os";
 import arg from "arg";
-import { hubCacheDirectory } from "../engines/files/hub/api/hub-locations.ts";
-import { listCachedModels } from "../engines/files/hub/cached-models.ts";
-import { catalog, memoryBytes, shownContext } from "../engines/files/hub/catalog.ts";
-import { defaultCacheDirectory } from "../engines/files/hub/model-cache.ts";
-import { listForeignModels } from "../engines/files/hub/other-programs.ts";
-import { ServerError } from "../runtime/errors.ts";
+import { hubCacheDirectory } from "../../engines/files/hub/api/hub-locations.ts";
+import { listCachedModels } from "../../engines/files/hub/cached-models.ts";
+import { catalog, memoryBytes, shownContext } from "../../engines/files/hub/catalog.ts";
+import { defaultCacheDirectory } from "../../engines/files/hub/model-cache.ts";
+import { listForeignModels } from "../../engines/files/hub/other-programs.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { availableMemory } from "../../runtime/host/memory.ts";
 import { sizeText, textTable } from "./table.ts";
 
 const usage = "troupe models [--json]";
@@ -26,11 +26,6 @@ export async function modelsCommand(args: readonly string[]): Promise<void> {
   const local = await localModels(process.env);
   const text = flags["--json"] ? json(availableBytes, local) : report(availableBytes, local);
   process.stdout.write(`${text}\n`);
-}
-
-/** Returns the main memory in bytes that this process can use. */
-export function availableMemory(): number {
-  return process.availableMemory?.() ?? freemem();
 }
 
 async function localModels(environment: NodeJS.ProcessEnv): Promise<LocalModel[]> {

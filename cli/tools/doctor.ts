@@ -1,18 +1,18 @@
 // `troupe doctor`: checks whether this machine can run the server, and prints the findings as text or JSON. The exit code is 1
 // if a check fails.
 import arg from "arg";
-import { smallestModel } from "../engines/files/hub/catalog.ts";
-import { nativeHost } from "../engines/llama/native/native-host.ts";
-import { wireDiagnosis } from "../http/system/schemas.ts";
-import { ServerError, toErrorRecord } from "../runtime/errors.ts";
-import type { Check, Diagnosis, EngineReport } from "../runtime/host/system.ts";
-import { createLogger } from "../runtime/log/log.ts";
-import { parseArguments } from "./arguments.ts";
-import { modelEngine, modelSpec } from "./assembly/model-specs.ts";
-import { type Config, resolveConfig } from "./config/config.ts";
-import { createProgress } from "./progress.ts";
-import { checkOptions } from "./system/check-options.ts";
-import { diagnose } from "./system/inspector.ts";
+import { smallestModel } from "../../engines/files/hub/catalog.ts";
+import { nativeHost } from "../../engines/llama/native/native-host.ts";
+import { wireDiagnosis } from "../../http/system/schemas.ts";
+import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import type { Check, Diagnosis, EngineReport } from "../../runtime/host/system.ts";
+import { createLogger } from "../../runtime/log/log.ts";
+import { parseArguments } from "../arguments.ts";
+import { modelEngine, modelSpec } from "../assembly/model-specs.ts";
+import { type Config, resolveConfig } from "../config/config.ts";
+import { createProgress } from "../progress.ts";
+import { checkOptions } from "../system/check-options.ts";
+import { diagnose } from "../system/inspector.ts";
 
 const usage = "troupe doctor [-m MODEL] [--json]";
 const marks = { ok: "ok   ", warn: "warn ", error: "ERROR" } as const;

@@ -2,11 +2,11 @@
 // of them.
 import { createInterface } from "node:readline/promises";
 import arg from "arg";
-import { hubCacheDirectory } from "../engines/files/hub/api/hub-locations.ts";
-import { type CachedModel, deleteCachedModel, listCachedModels } from "../engines/files/hub/cached-models.ts";
-import { defaultCacheDirectory } from "../engines/files/hub/model-cache.ts";
-import { ServerError } from "../runtime/errors.ts";
-import { nearest, suggestion } from "../runtime/nearest.ts";
+import { hubCacheDirectory } from "../../engines/files/hub/api/hub-locations.ts";
+import { type CachedModel, deleteCachedModel, listCachedModels } from "../../engines/files/hub/cached-models.ts";
+import { defaultCacheDirectory } from "../../engines/files/hub/model-cache.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { nearest, suggestion } from "../../runtime/nearest.ts";
 import { sizeText, textTable } from "./table.ts";
 
 const usage = "troupe cache list [--json], or troupe cache delete -m ID [-y]";

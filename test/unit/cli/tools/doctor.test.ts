@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:net";
 import { describe, it } from "node:test";
-import { resolveConfig } from "../../../cli/config/config.ts";
-import { report } from "../../../cli/doctor.ts";
-import { checkOptions } from "../../../cli/system/check-options.ts";
+import { resolveConfig } from "../../../../cli/config/config.ts";
+import { checkOptions } from "../../../../cli/system/check-options.ts";
 import {
   folderCheck,
   homeCheck,
@@ -14,8 +13,9 @@ import {
   runChecks,
   settingsCheck,
   threadCheck,
-} from "../../../cli/system/checks.ts";
-import { bareInspector, type Check } from "../../../runtime/host/system.ts";
+} from "../../../../cli/system/checks.ts";
+import { report } from "../../../../cli/tools/doctor.ts";
+import { bareInspector, type Check } from "../../../../runtime/host/system.ts";
 
 const GIB = 2 ** 30;
 const noHost = {
