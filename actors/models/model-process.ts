@@ -30,6 +30,8 @@ export interface ModelUsers {
 
 export interface ModelProcessOptions extends Pick<ServiceOptions, "restart" | "loadTimeoutMs" | "log"> {
   readonly served: ServedModel;
+  /** Whether the server loads the model when it starts, and ends if that fails. */
+  readonly loadsAtStart: boolean;
   /** Manages adapters that are loaded at run time; null: the model supports none. */
   readonly adapters: ModelAdapters | null;
   readonly spawn: (signal: AbortSignal) => Promise<Place<ModelPlaceReady>>;
@@ -153,9 +155,10 @@ export class ModelProcess {
       if (!orderly && wasUp) log.warn({ model: served.id, reason }, "a model's engine did not stop in order");
       return;
     }
-    if (!orderly) {
+    // A failed load that is not retried is logged by #giveUp.
+    if (!orderly && (wasUp || retryInMs !== null)) {
       const fields = { model: served.id, reason, retryInMs: retryInMs ?? undefined };
-      log.error(fields, "a model's engine ended; its requests failed");
+      log.error(fields, wasUp ? "a model's engine ended; its requests failed" : "a model could not be loaded");
     }
     // For other failures that are not retried, onEscalate is called next, with a more precise reason.
     const isFinal = retryInMs === null && (orderly || restart.kind === "stop");
@@ -166,7 +169,11 @@ export class ModelProcess {
   #giveUp(error: ServerError): void {
     if (this.#isStopping) return;
     this.#supervisor = null;
-    this.#options.log.error({ model: this.served.id, err: error }, "a model does not stay up; it is not restarted");
+    const { log, loadsAtStart } = this.#options;
+    const wasLoaded = this.capabilities !== null;
+    const message = wasLoaded ? "a model does not stay up; it is not restarted" : "a model could not be loaded";
+    // If the first load at the start of the server fails, the command prints the error and ends.
+    if (wasLoaded || !loadsAtStart) log.error({ model: this.served.id, reason: error.message }, message);
     this.#hooks.onDown(error);
   }
 }
