@@ -59,7 +59,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
     storedResponses: state.responses,
     log,
     observers,
-    system: systemInspector(await checkOptions(config, true, engines)),
+    system: systemInspector(checkOptions(config, null, engines)),
     config: {
       keepAliveMs: troupe.keepAliveInterval,
       readerStallMs: troupe.stalledReaderSecs * 1000,

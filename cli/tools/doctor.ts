@@ -1,6 +1,8 @@
 // `troupe doctor`: checks whether this machine can run the server, and prints the findings as text or JSON. The exit code is 1
 // if a check fails.
+import { stat } from "node:fs/promises";
 import arg from "arg";
+import { shardPaths } from "../../engines/files/gguf/shards.ts";
 import { smallestModel } from "../../engines/files/hub/catalog.ts";
 import { nativeHost } from "../../engines/llama/native/native-host.ts";
 import { wireDiagnosis } from "../../http/system/schemas.ts";
@@ -14,7 +16,7 @@ import { createProgress } from "../progress.ts";
 import { checkOptions } from "../system/check-options.ts";
 import { diagnose } from "../system/inspector.ts";
 
-const usage = "troupe doctor [-m MODEL] [--json]";
+const usage = "troupe doctor [-m MODEL [-f FILE]] [--json]";
 const marks = { ok: "ok   ", warn: "warn ", error: "ERROR" } as const;
 
 /** Runs the command; `args` are the words after `troupe doctor`. Throws config_invalid for unknown arguments. */
@@ -22,18 +24,27 @@ export async function doctorCommand(args: readonly string[]): Promise<void> {
   const flags = parse(args);
   if (flags["--help"]) return void process.stdout.write(`${usage}\n`);
   const model = flags["--model-id"] ?? null;
-  const { config, problem } = settings(model);
-  const { engines, failures } = model === null ? { engines: [], failures: [] } : await engineReports(config);
-  const found = await diagnose({ ...(await checkOptions(config, false, engines)), settingsProblem: problem });
+  const file = flags["--quantized-file"] ?? null;
+  if (model === null && file !== null) throw new ServerError("config_invalid", `-f expects -m; got none: ${usage}`);
+  const { config, problem } = settings(model, file);
+  const { engines, sizes, failures } = await modelReports(model === null ? [] : config.models, config);
+  const found = await diagnose({ ...checkOptions(config, sizes, engines), settingsProblem: problem });
   const diagnosis = { ...found, checks: [...found.checks, ...failures] };
   const text = flags["--json"] ? JSON.stringify(wireDiagnosis(diagnosis), null, 2) : report(diagnosis);
   process.stdout.write(`${text}\n`);
   if (diagnosis.checks.some(({ status }) => status === "error")) process.exitCode = 1;
 }
 
-/** Returns the settings of `serve -m model`. If serve would reject them, returns the default settings and the reason. */
-function settings(model: string | null): { readonly config: Config; readonly problem: string | null } {
-  const { flags } = parseArguments(["serve", ...(model === null ? [] : ["-m", model])]);
+/** Returns the settings of `serve -m model -f file`. If serve would reject them, returns the default settings and the reason. */
+function settings(
+  model: string | null,
+  file: string | null,
+): { readonly config: Config; readonly problem: string | null } {
+  const { flags } = parseArguments([
+    "serve",
+    ...(model === null ? [] : ["-m", model]),
+    ...(file === null ? [] : ["-f", file]),
+  ]);
   const request = { command: "serve", flags, defaultModel: smallestModel } as const;
   try {
     return { config: resolveConfig({ ...request, environment: process.env }), problem: null };
@@ -43,28 +54,47 @@ function settings(model: string | null): { readonly config: Config; readonly pro
   }
 }
 
-/** Returns the engine of each configured model, and a failed check for each model without one. Downloads missing models. */
-async function engineReports(config: Config): Promise<{ engines: EngineReport[]; failures: Check[] }> {
+interface ModelReports {
+  readonly engines: EngineReport[];
+  /** Weights of each model. */
+  readonly sizes: { readonly id: string; readonly bytes: number }[];
+  /** A failed check for each model that no engine can run. */
+  readonly failures: Check[];
+}
+
+/** Returns the engine and the size of each model. Downloads missing models. */
+async function modelReports(models: Config["models"], config: Config): Promise<ModelReports> {
   const progress = createProgress();
   const log = createLogger({ level: "silent", format: "text" });
   const engines: EngineReport[] = [];
+  const sizes: ModelReports["sizes"] = [];
   const failures: Check[] = [];
-  for (const model of config.models) {
+  for (const model of models) {
     try {
       const spec = await modelSpec(config, model, log, progress);
+      const files = await Promise.all(shardPaths(spec.path).map((path) => stat(path)));
+      sizes.push({ id: model.id, bytes: files.reduce((sum, { size }) => sum + size, 0) });
       engines.push({ model: model.id, ...(await modelEngine(config, model, spec, nativeHost(), log)) });
     } catch (error) {
       failures.push({ name: "engine", status: "error", message: toErrorRecord(error).message });
     }
   }
   progress.stop();
-  return { engines, failures };
+  return { engines, sizes, failures };
 }
 
 function parse(args: readonly string[]) {
   try {
     const { _: words, ...flags } = arg(
-      { "--model-id": String, "-m": "--model-id", "--json": Boolean, "--help": Boolean, "-h": "--help" },
+      {
+        "--model-id": String,
+        "-m": "--model-id",
+        "--quantized-file": String,
+        "-f": "--quantized-file",
+        "--json": Boolean,
+        "--help": Boolean,
+        "-h": "--help",
+      },
       { argv: [...args] },
     );
     if (words.length > 0) throw new ServerError("config_invalid", `unexpected "${words[0]}"; doctor expects ${usage}`);

@@ -46,7 +46,9 @@ describe("the doctor's checks", () => {
         ["error", '"large" has 11.0 GiB of weights; 10.0 GiB of memory are free'],
       ],
     );
-    assert.equal(memoryChecks(models.slice(0, 1), 10 * GIB)[0]!.status, "ok");
+    const [fits] = memoryChecks(models.slice(0, 1), 10 * GIB);
+    assert.equal(fits?.status, "ok");
+    assert.match(fits?.message ?? "", /^".*" fits: .* of weights; 10\.0 GiB are free$/);
     assert.equal(memoryChecks([], GIB / 2)[0]!.status, "warn");
   });
 
@@ -89,7 +91,7 @@ describe("the doctor's checks", () => {
 
   it("only warn of a folder that the server does without", async () => {
     const config = resolveConfig({ command: "serve", flags: {}, environment: {}, defaultModel: "m" });
-    const { folders } = await checkOptions(config, true, []);
+    const { folders } = checkOptions(config, null, []);
     assert.deepEqual(
       folders.map(({ what, isRequired }) => [what, isRequired]),
       [
@@ -99,9 +101,9 @@ describe("the doctor's checks", () => {
       ],
     );
     const flags = { "--state-dir": "/tmp/x" };
-    const asked = await checkOptions(
+    const asked = checkOptions(
       resolveConfig({ command: "serve", flags, environment: {}, defaultModel: "m" }),
-      true,
+      null,
       [],
     );
     assert.equal(asked.folders.at(-1)!.isRequired, true);
