@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import arg from "arg";
 import type { EngineName } from "../engines/engine.ts";
-import { defaultPackage } from "../engines/files/hub/default-model.ts";
+import { defaultPackage } from "../engines/files/hub/catalog.ts";
 import { resolveModel } from "../engines/files/hub/resolve-model.ts";
 import { ServerError } from "../runtime/errors.ts";
 

@@ -3,6 +3,7 @@
 import arg from "arg";
 import { ServerError } from "../runtime/errors.ts";
 import { suggestion } from "../runtime/nearest.ts";
+import { foreignCommands, refuseForeignFlags } from "./config/foreign-flags.ts";
 import { entryOfFlag, type Flags } from "./config/given.ts";
 import { keyEntries } from "./config/keys.ts";
 import { withoutTokens } from "./config/kinds.ts";
@@ -12,7 +13,7 @@ const commandNames = ["serve", "run", "bench", "from-config"] as const;
 /** Command with settings. `from-config` runs the command that its settings file names. */
 export type CommandName = (typeof commandNames)[number];
 
-const toolNames = ["cache", "login", "doctor", "completions"] as const;
+const toolNames = ["models", "cache", "login", "doctor", "completions"] as const;
 
 /** Command without settings; it parses its own arguments. */
 export type ToolName = (typeof toolNames)[number];
@@ -32,22 +33,27 @@ export interface CommandLine {
   /** Settings file, from `from-config -f`; null: none. */
   readonly file: string | null;
   readonly help: boolean;
+  /** Whether the help lists all flags, not only the everyday ones. */
+  readonly all: boolean;
   readonly version: boolean;
 }
 
 /** Parses the arguments; the first one is the command. Throws config_invalid for unknown commands, flags and other words. */
 export function parseArguments(argv: readonly string[]): CommandLine {
-  const [first, ...others] = argv;
+  const words = argv[0] === "help" ? [...argv.slice(1), "--help"] : argv;
+  const [first, ...others] = words;
   const tool = toolNames.find((name) => name === first);
-  const nothing = { command: null, tool: null, flags: {}, file: null, help: false, version: false };
+  const nothing = { command: null, tool: null, flags: {}, file: null, help: false, all: false, version: false };
   if (tool !== undefined) return { ...nothing, tool: { name: tool, args: others } };
 
   const command = first === undefined || first.startsWith("-") ? null : commandOf(first);
   const isFromConfig = command === "from-config";
-  const given = parseFlags(command === null ? argv : others, isFromConfig);
+  const given = parseFlags(command === null ? words : others, isFromConfig);
   const help = given["--help"] === true;
   const version = given["--version"] === true;
   const isAskingOnly = help || version;
+  const all = given["--all"] === true;
+  if (all && !help) throw invalid("--all expects --help: it lists all flags of a command");
   const isBare = Object.keys(given).length === 1 && given._.length === 0;
   if (command === null && !isAskingOnly && !isBare) {
     throw invalid(`expected a command before the flags: ${commandNames.join(", ")}; got none`);
@@ -56,7 +62,15 @@ export function parseArguments(argv: readonly string[]): CommandLine {
   if (isFromConfig && typeof file !== "string" && !isAskingOnly) {
     throw invalid("from-config expects a TOML file: from-config -f FILE; got none");
   }
-  return { ...nothing, command, flags: flagsOf(given), file: typeof file === "string" ? file : null, help, version };
+  return {
+    ...nothing,
+    command,
+    flags: flagsOf(given),
+    file: typeof file === "string" ? file : null,
+    help,
+    all,
+    version,
+  };
 }
 
 /** Returns the flags that set keys, with their values. A flag given under another name is returned under its main name. */
@@ -80,7 +94,8 @@ function setOnce(flags: Record<string, unknown>, flag: string, value: string, na
 type Parsed = { readonly _: readonly string[]; readonly "-v"?: number } & Flags;
 
 function parseFlags(argv: readonly string[], isFromConfig: boolean): Parsed {
-  const spec: arg.Spec = { "--help": Boolean, "-h": "--help", "--version": Boolean, "-v": arg.COUNT };
+  refuseForeignFlags(argv);
+  const spec: arg.Spec = { "--help": Boolean, "-h": "--help", "--all": Boolean, "--version": Boolean, "-v": arg.COUNT };
   if (isFromConfig) Object.assign(spec, { "--file": String, "-f": "--file" });
   for (const { flag, flags, shortFlag, key } of keyEntries) {
     if (flags.length === 0) continue;
@@ -153,6 +168,8 @@ function commandOf(word: string): CommandName {
   const found = commandNames.find((name) => name === word);
   if (found !== undefined) return found;
   if (plannedCommands.includes(word)) throw invalid(`"${word}" is not supported yet by this version of troupe`);
+  const ours = Object.hasOwn(foreignCommands, word) ? foreignCommands[word] : undefined;
+  if (ours !== undefined) throw invalid(`"${word}" is a command of other servers; write troupe ${ours}`);
   throw invalid(`unknown command "${word}"${suggestion(word, everyCommand)}`);
 }
 

@@ -17,6 +17,7 @@ export const commandHelp: Readonly<Record<CommandName | ToolName, string>> = {
   run: "Chat with a model in the terminal, or answer one prompt: run -i TEXT",
   bench: "Measure the prefill and decode speed of a model",
   "from-config": "Run the command and settings of a TOML file: from-config -f FILE",
+  models: "List recommended models, and the models on this machine",
   cache: "List or delete downloaded models",
   login: "Store the access token of the model hub",
   doctor: "Check whether this machine can run the server",
@@ -29,12 +30,41 @@ const flagWidth = 38;
 /** Returns the text of `troupe --help`. */
 export function commandsHelp(): string {
   const lines = Object.entries(commandHelp).map(([name, help]) => `  ${name.padEnd(14)}${help}`);
-  return `Usage: troupe COMMAND [FLAGS]\n\nCommands:\n${lines.join("\n")}\n\nFlags of a command: troupe COMMAND --help\n`;
+  return `Usage: troupe COMMAND [FLAGS]\n\nCommands:\n${lines.join("\n")}\n\nFlags of a command: troupe help COMMAND\n`;
 }
 
-/** Returns the text of `troupe COMMAND --help`: the command's flags, grouped by section of the settings file. */
-export function flagsHelp(command: Command): string {
+const examples: Readonly<Record<Command, readonly string[]>> = {
+  serve: [
+    "troupe serve -m model.gguf --port 8080",
+    "troupe serve -m owner/name:Q4_K_M --alias chat --max-model-len 8192",
+    "troupe serve -m first.gguf -m second.gguf --host 127.0.0.1",
+  ],
+  run: ["troupe run", "troupe run -m model.gguf", 'troupe run -i "Name three rivers."'],
+  bench: ["troupe bench", "troupe bench -m model.gguf", "troupe bench -m model.gguf --engine llama"],
+};
+
+/** Returns the text of `troupe COMMAND --help`: examples and the everyday flags; with `all`, all flags by section. */
+export function flagsHelp(command: Command, all: boolean): string {
   const own = keyEntries.filter((entry) => entry.flags.length > 0 && appliesTo(entry, command));
+  return all ? allFlags(command, own) : everydayFlags(command, own);
+}
+
+function everydayFlags(command: Command, own: readonly KeyEntry[]): string {
+  const shown = own.filter(({ group, key }) => key.everyday || group === "bench");
+  return `Usage: troupe ${command} [FLAGS]
+
+${commandHelp[command]}.
+
+${examples[command].map((line) => `  ${line}`).join("\n")}
+
+Everyday flags:
+${shown.map((entry) => keyHelp(entry, command)).join("\n")}
+
+All flags: troupe ${command} --help --all
+`;
+}
+
+function allFlags(command: Command, own: readonly KeyEntry[]): string {
   const built = own.filter(({ key }) => !key.planned);
   const sections = groupNames.flatMap((group) => {
     const entries = built.filter((entry) => entry.group === group);

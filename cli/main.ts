@@ -1,25 +1,29 @@
 // Entry of the command line, imported by troupe.mjs: runs the command, and prints an error as one line. Exit codes: 0 success,
 // 1 failure, 2 invalid settings.
 import { readFile } from "node:fs/promises";
-import { defaultModel } from "../engines/files/hub/resolve-model.ts";
+import { smallestModel } from "../engines/files/hub/catalog.ts";
+import { chooseDefaultModel } from "../engines/files/hub/default-model.ts";
 import { ServerError } from "../runtime/errors.ts";
+import { availableMemory } from "../runtime/host/memory.ts";
 import { type CommandLine, type CommandName, parseArguments, type ToolName } from "./arguments.ts";
 import { bench } from "./bench/bench.ts";
-import { cacheCommand } from "./cache.ts";
 import { type Config, resolveConfig } from "./config/config.ts";
 import type { Command } from "./config/key.ts";
 import { parseToml, type TomlFile } from "./config/toml.ts";
 import { commandsHelp, flagsHelp } from "./help.ts";
-import { loginCommand } from "./login.ts";
 import { run } from "./run/run.ts";
 import { serve } from "./serve.ts";
+import { cacheCommand } from "./tools/cache.ts";
+import { loginCommand } from "./tools/login.ts";
+import { modelsCommand } from "./tools/models.ts";
 import { version } from "./version.ts";
 
 const tools: Readonly<Record<ToolName, (args: readonly string[]) => void | Promise<void>>> = {
+  models: modelsCommand,
   cache: cacheCommand,
   login: loginCommand,
-  doctor: async (args) => (await import("./doctor.ts")).doctorCommand(args),
-  completions: async (args) => (await import("./completions.ts")).completionsCommand(args),
+  doctor: async (args) => (await import("./tools/doctor.ts")).doctorCommand(args),
+  completions: async (args) => (await import("./tools/completions.ts")).completionsCommand(args),
 };
 
 try {
@@ -39,11 +43,11 @@ async function main(argv: readonly string[]): Promise<void> {
   if (line.tool !== null) return tools[line.tool.name](line.tool.args);
   const { command } = line;
   if (line.help || command === null) {
-    process.stdout.write(command === null || command === "from-config" ? commandsHelp() : flagsHelp(command));
+    process.stdout.write(command === null || command === "from-config" ? commandsHelp() : flagsHelp(command, line.all));
     return;
   }
   const file = line.file === null ? undefined : parseToml(await readConfigFile(line.file), line.file);
-  const config = configOf(line, commandOf(command, file), file);
+  const config = await configOf(line, commandOf(command, file), file);
   switch (config.command) {
     case "serve":
       return serve(config);
@@ -62,9 +66,17 @@ function commandOf(name: CommandName, file: TomlFile | undefined): Command {
   return (file as TomlFile).command;
 }
 
-function configOf(line: CommandLine, command: Command, file: TomlFile | undefined): Config {
-  const request = { command, flags: line.flags, environment: process.env, defaultModel };
-  return resolveConfig(file === undefined ? request : { ...request, file });
+async function configOf(line: CommandLine, command: Command, file: TomlFile | undefined): Promise<Config> {
+  const { flags } = line;
+  const request = { command, flags, environment: process.env, defaultModel: smallestModel };
+  if (file !== undefined) return resolveConfig({ ...request, file });
+  // The settings are checked first, because the choice of the default model may send a request.
+  const config = resolveConfig(request);
+  if (flags["--model-id"] !== undefined) return config;
+  const { tokenSource, models } = config;
+  const hfCache = models[0]?.device.hfCache ?? null;
+  const defaultModel = await chooseDefaultModel(availableMemory(), { tokenSource, hfCache });
+  return defaultModel === smallestModel ? config : resolveConfig({ ...request, defaultModel });
 }
 
 async function readConfigFile(path: string): Promise<string> {

@@ -3,6 +3,7 @@
 
 import type { Inference } from "../actors/api/inference.ts";
 import { InferenceService } from "../actors/front/inference-service.ts";
+import { smallestModel } from "../engines/files/hub/catalog.ts";
 import { limitNativeHeap } from "../engines/llama/native/memory/native-heap.ts";
 import { type App, createApp } from "../http/app.ts";
 import { MIN_OPEN_FILES } from "../http/server/connection-limit.ts";
@@ -58,7 +59,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
     storedResponses: state.responses,
     log,
     observers,
-    system: systemInspector(await checkOptions(config, true, engines)),
+    system: systemInspector(checkOptions(config, null, engines)),
     config: {
       keepAliveMs: troupe.keepAliveInterval,
       readerStallMs: troupe.stalledReaderSecs * 1000,
@@ -159,6 +160,12 @@ function stopOnSignals(stop: () => Promise<void>, log: Logger): void {
   process.on("SIGINT", onSignal);
 }
 
+/** Returns how to get a better model, if the smallest one is served because no model was named; else "". */
+function toyNotice({ models }: Config): string {
+  if (!models.every(({ modelId }) => modelId === smallestModel)) return "";
+  return `${smallestModel} is a toy that shows that the server works. For real answers:\n\n  troupe models\n\n`;
+}
+
 function greeting(config: Config, listener: Listener, mcp: McpListener | null): string {
   const { host } = config.server;
   const shown = host === "0.0.0.0" || host === "::" ? "localhost" : host.includes(":") ? `[${host}]` : host;
@@ -166,7 +173,7 @@ function greeting(config: Config, listener: Listener, mcp: McpListener | null): 
   const mcpLine = mcp === null ? "" : `\n  mcp          http://${shown}:${mcp.listener.port}/mcp`;
   const body = `{"messages":[{"role":"user","content":"Say hello in five words."}],"stream":true}`;
   return `
-troupe serves ${config.models.map(({ modelId }) => modelId).join(", ")}
+troupe serves ${config.models.map(({ id }) => id).join(", ")}
 
   chat         ${url}/v1/chat/completions
   responses    ${url}/v1/responses
@@ -175,7 +182,7 @@ troupe serves ${config.models.map(({ modelId }) => modelId).join(", ")}
   API docs     ${url}/docs
   health       ${url}/health${mcpLine}
 
-Try it:
+${toyNotice(config)}Try it:
 
   curl -N ${url}/v1/chat/completions -H 'content-type: application/json' \\
     -d '${body}'

@@ -37,6 +37,10 @@ export interface ResolvedModel {
 export interface ModelCapabilities {
   readonly generates: boolean;
   readonly embeds: boolean;
+  /** Maximum number of tokens of prompt and output together. */
+  readonly maxModelLength: number;
+  /** Context length in tokens for which the model was trained. */
+  readonly trainedContext: number;
 }
 
 /**

@@ -30,8 +30,6 @@ import { checkTransition, type TransitionReason } from "./transitions.ts";
 
 export interface ManagedModelOptions extends ModelProcessOptions, GateOptions {
   readonly served: ServedModel;
-  /** Whether the server loads this model at its start. */
-  readonly loadsAtStart: boolean;
   readonly slots: ModelSlots;
 }
 

@@ -12,7 +12,15 @@ import type { ServiceOptions } from "../front/service-options.ts";
 import type { ModelAdapters } from "../lora-registry/model-adapters.ts";
 import type { ModelPlaceReady, ModelProtocol, ModelStatistics } from "../messages.ts";
 import { CumulativeStatistics } from "./cumulative-statistics.ts";
-import { capabilitiesOf, loadedFields, loading, notLoaded, ownRunAdapter, type ServedModel } from "./served-model.ts";
+import {
+  capabilitiesOf,
+  contextCut,
+  loadedFields,
+  loading,
+  notLoaded,
+  ownRunAdapter,
+  type ServedModel,
+} from "./served-model.ts";
 
 /** The part of the server that sends requests to loaded models. */
 export interface ModelUsers {
@@ -22,6 +30,8 @@ export interface ModelUsers {
 
 export interface ModelProcessOptions extends Pick<ServiceOptions, "restart" | "loadTimeoutMs" | "log"> {
   readonly served: ServedModel;
+  /** Whether the server loads the model when it starts, and ends if that fails. */
+  readonly loadsAtStart: boolean;
   /** Manages adapters that are loaded at run time; null: the model supports none. */
   readonly adapters: ModelAdapters | null;
   readonly spawn: (signal: AbortSignal) => Promise<Place<ModelPlaceReady>>;
@@ -118,6 +128,8 @@ export class ModelProcess {
     this.isUp = true;
     this.capabilities = capabilitiesOf(place.ready);
     log.info(loadedFields(served.id, performance.now() - this.#startedMs, place), "model loaded");
+    const cut = contextCut(served, place.ready);
+    if (cut !== null) log.warn({ model: served.id }, cut);
     this.#hooks.onUp();
   }
 
@@ -143,9 +155,10 @@ export class ModelProcess {
       if (!orderly && wasUp) log.warn({ model: served.id, reason }, "a model's engine did not stop in order");
       return;
     }
-    if (!orderly) {
+    // A failed load that is not retried is logged by #giveUp.
+    if (!orderly && (wasUp || retryInMs !== null)) {
       const fields = { model: served.id, reason, retryInMs: retryInMs ?? undefined };
-      log.error(fields, "a model's engine ended; its requests failed");
+      log.error(fields, wasUp ? "a model's engine ended; its requests failed" : "a model could not be loaded");
     }
     // For other failures that are not retried, onEscalate is called next, with a more precise reason.
     const isFinal = retryInMs === null && (orderly || restart.kind === "stop");
@@ -156,7 +169,11 @@ export class ModelProcess {
   #giveUp(error: ServerError): void {
     if (this.#isStopping) return;
     this.#supervisor = null;
-    this.#options.log.error({ model: this.served.id, err: error }, "a model does not stay up; it is not restarted");
+    const { log, loadsAtStart } = this.#options;
+    const wasLoaded = this.capabilities !== null;
+    const message = wasLoaded ? "a model does not stay up; it is not restarted" : "a model could not be loaded";
+    // If the first load at the start of the server fails, the command prints the error and ends.
+    if (wasLoaded || !loadsAtStart) log.error({ model: this.served.id, reason: error.message }, message);
     this.#hooks.onDown(error);
   }
 }

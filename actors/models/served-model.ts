@@ -34,9 +34,24 @@ export const ownRunAdapter: LeasedAdapter = { id: 1, generation: null };
 /**
  * Returns the capabilities of a loaded model. Pooling "rank" yields a score for two texts, so it does not count as embedding.
  */
-export function capabilitiesOf({ capabilities }: ModelPlaceReady): ModelCapabilities {
+export function capabilitiesOf({ card, capacity, capabilities }: ModelPlaceReady): ModelCapabilities {
   const { generates, pooling } = capabilities;
-  return { generates, embeds: pooling !== null && pooling !== "rank" };
+  return {
+    generates,
+    embeds: pooling !== null && pooling !== "rank",
+    maxModelLength: capacity.sequenceTokens,
+    trainedContext: card.trainedContext,
+  };
+}
+
+/** Returns why sequences are shorter than configured or trained, and what to do; null: they are not. */
+export function contextCut({ spec }: ServedModel, { card, capacity, capabilities }: ModelPlaceReady): string | null {
+  const wanted = spec.maxModelLength ?? card.trainedContext;
+  if (capacity.sequenceTokens >= wanted || !capabilities.generates) return null;
+  return (
+    `the context is cut to ${capacity.sequenceTokens} of ${wanted} tokens, because the KV cache has no room for more: ` +
+    "free memory, raise kv_cache, lower max_seqs, or choose a smaller cache_type"
+  );
 }
 
 export function loading(id: string): ErrorRecord {

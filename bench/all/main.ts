@@ -6,7 +6,7 @@ import { access, writeFile } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import arg from "arg";
-import { defaultPackage } from "../../engines/files/hub/default-model.ts";
+import { defaultPackage } from "../../engines/files/hub/catalog.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { machineFacts, machineName } from "../machine.ts";

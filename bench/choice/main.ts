@@ -7,7 +7,7 @@ import { performance } from "node:perf_hooks";
 import arg from "arg";
 import { median, table } from "../../cli/bench/report.ts";
 import type { EngineName } from "../../engines/engine.ts";
-import { defaultPackage } from "../../engines/files/hub/default-model.ts";
+import { defaultPackage } from "../../engines/files/hub/catalog.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { engineName } from "../command.ts";

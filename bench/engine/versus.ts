@@ -2,7 +2,7 @@
 // detokenize; troupe does both.
 import arg from "arg";
 import { median, type Row, table } from "../../cli/bench/report.ts";
-import { defaultPackage } from "../../engines/files/hub/default-model.ts";
+import { defaultPackage } from "../../engines/files/hub/catalog.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { engineName, output, troupe } from "../command.ts";
 import { report } from "../results.ts";

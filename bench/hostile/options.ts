@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import arg from "arg";
 import type { EngineName } from "../../engines/engine.ts";
-import { defaultPackage } from "../../engines/files/hub/default-model.ts";
+import { defaultPackage } from "../../engines/files/hub/catalog.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import type { EdgeName } from "../../http/server/listen.ts";
 import { ServerError } from "../../runtime/errors.ts";

@@ -14,7 +14,8 @@ import { frontOptions, placeStopMs } from "../../cli/assembly/service-options.ts
 import { table } from "../../cli/bench/report.ts";
 import { resolveConfig } from "../../cli/config/config.ts";
 import { createProgress } from "../../cli/progress.ts";
-import { defaultModel, resolveModel } from "../../engines/files/hub/resolve-model.ts";
+import { smallestModel } from "../../engines/files/hub/catalog.ts";
+import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { createApp } from "../../http/app.ts";
 import { listen } from "../../http/server/listen.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -75,7 +76,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   const streams = (flags["--streams"] ?? "32,512").split(",").map(Number);
   const seconds = flags["--seconds"] ?? 8;
   // Only the vocabulary and the template of the model are used; its weights are never read.
-  const { path } = await resolveModel(flags["--model"] ?? defaultModel);
+  const { path } = await resolveModel(flags["--model"] ?? smallestModel);
   const measured: Measured[] = [];
   for (const tokensPerSecond of rates) {
     for (const count of streams) {

@@ -3,7 +3,8 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import arg from "arg";
-import { defaultModel, resolveModel } from "../../engines/files/hub/resolve-model.ts";
+import { smallestModel } from "../../engines/files/hub/catalog.ts";
+import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { atMost, exactly, findingsTable, told } from "../overload/finding.ts";
 import { report } from "../results.ts";
 import { type Ends, Rig, type RigOptions } from "./rig.ts";
@@ -50,7 +51,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     },
     { argv: [...argv] },
   );
-  const { path: model } = await resolveModel(flags["--model"] ?? defaultModel);
+  const { path: model } = await resolveModel(flags["--model"] ?? smallestModel);
   const streams = flags["--streams"] ?? 32;
   const rows: string[] = [];
   for (const scenario of scenarios(flags["--reloads"] ?? 50, flags["--deaths"] ?? 20)) {

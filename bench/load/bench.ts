@@ -7,7 +7,7 @@ import arg from "arg";
 import { median, table } from "../../cli/bench/report.ts";
 import type { EngineName } from "../../engines/engine.ts";
 import { readTensorTable } from "../../engines/files/gguf/tensors.ts";
-import { defaultPackage } from "../../engines/files/hub/default-model.ts";
+import { defaultPackage } from "../../engines/files/hub/catalog.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";

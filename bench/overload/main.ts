@@ -1,6 +1,7 @@
 // `bench overload`: behaviour of the server under more load than it can serve. It runs several scenarios, each with thresholds.
 import arg from "arg";
-import { defaultModel, resolveModel } from "../../engines/files/hub/resolve-model.ts";
+import { smallestModel } from "../../engines/files/hub/catalog.ts";
+import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { report } from "../results.ts";
 import { burst } from "./burst.ts";
@@ -29,7 +30,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     { argv: [...argv] },
   );
   const names = flags["--scenario"] ?? Object.keys(scenarios);
-  const { path } = await resolveModel(flags["--model"] ?? defaultModel);
+  const { path } = await resolveModel(flags["--model"] ?? smallestModel);
   const options = { model: path, threads: flags["--threads"] ?? 0, rounds: flags["--rounds"] ?? 3 };
   const tables: string[] = [];
   for (const name of names) {

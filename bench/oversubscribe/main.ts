@@ -5,7 +5,7 @@ import { StepLoop } from "../../actors/model/step/step-loop.ts";
 import type { SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";
 import type { EngineName, LoadedModel } from "../../engines/engine.ts";
 import { readModelMetadata } from "../../engines/files/gguf/metadata.ts";
-import { defaultPackage } from "../../engines/files/hub/default-model.ts";
+import { defaultPackage } from "../../engines/files/hub/catalog.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { openEngine } from "../../engines/open-engine.ts";
 import { createVocabulary } from "../../engines/text/tokenizer/vocabulary.ts";

@@ -2,7 +2,7 @@
 // the flags that such benchmarks share.
 import { setTimeout as sleep } from "node:timers/promises";
 import type arg from "arg";
-import { defaultPackage } from "../../engines/files/hub/default-model.ts";
+import { defaultPackage } from "../../engines/files/hub/catalog.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { words } from "./options.ts";
 import { type RunningServer, startPeer, startTroupe } from "./servers.ts";

@@ -4,7 +4,7 @@ import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import arg from "arg";
 import { median, type Row, table } from "../../cli/bench/report.ts";
-import { defaultPackage } from "../../engines/files/hub/default-model.ts";
+import { defaultPackage } from "../../engines/files/hub/catalog.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { physicalCores } from "../../runtime/host/cores.ts";

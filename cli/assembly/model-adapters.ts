@@ -65,7 +65,7 @@ export async function preloadedAdapter(
   model: ModelConfig,
   { alias, source, revision }: ModelConfig["adapter"]["lora"][number],
 ): Promise<PreloadedAdapter> {
-  const place = await naming(`lora "${alias}" of model "${model.modelId}"`, () =>
+  const place = await naming(`lora "${alias}" of model "${model.id}"`, () =>
     fetchAdapter(setting, model, { label: alias, source, revision, member: null }),
   );
   return { alias, source, ...place };
@@ -101,7 +101,7 @@ async function legacyAdapter(
   const { legacyLora, legacyLoraOrder } = model.adapter;
   if (legacyLora === null) return null;
   const adapters = await legacyAdapters([legacyLora].flat(), legacyLoraOrder);
-  return naming(`legacy_lora of model "${model.modelId}"`, async () => {
+  return naming(`legacy_lora of model "${model.id}"`, async () => {
     const sources: WeightedSource[] = [];
     for (const { source, member } of adapters) {
       const { path } = await fetchAdapter(setting, model, { label: member ?? source, source, member });
@@ -122,7 +122,7 @@ export async function mixtureOf(
 ): Promise<MixtureSpec | null> {
   const { xlora, xloraOrder: orderFile, tgtNonGranularIndex: keptAfter } = model.adapter;
   if (xlora === null) return null;
-  return naming(`xlora of model "${model.modelId}"`, async () => {
+  return naming(`xlora of model "${model.id}"`, async () => {
     const { path: source } = await resolveMixture(xlora, fetchOptions(setting, model, xlora));
     return prepareMixture({ source, orderFile, modelPath, limits: limitsOf(model), folder: setting.folder, keptAfter });
   });
@@ -150,12 +150,12 @@ function fetchOptions(
   model: ModelConfig,
   label: string,
 ): AdapterFetchOptions {
-  const { modelId, device } = model;
+  const { id, device } = model;
   return {
     maxFileBytes: largestFile(limitsOf(model).maxBytes),
     tokenSource: config.tokenSource,
     hfCache: device.hfCache,
-    onNotice: (message) => log.info({ model: modelId, adapter: label }, message),
+    onNotice: (message) => log.info({ model: id, adapter: label }, message),
     onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${label}`, doneBytes, totalBytes),
   };
 }

@@ -22,7 +22,7 @@ const leastExtraLogitsRows = 16;
 /** Returns the path of a model's file. Downloads the file if it is not on this machine. */
 export async function fetchModel(
   config: Config,
-  { modelId, device, format }: ModelConfig,
+  { id, modelId, device, format }: ModelConfig,
   log: Logger,
   progress: Progress,
 ): Promise<string> {
@@ -30,8 +30,8 @@ export async function fetchModel(
     tokenSource: config.tokenSource,
     hfCache: device.hfCache,
     quantizedFile: format.quantizedFile,
-    onNotice: (message) => log.info({ model: modelId }, message),
-    onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${modelId}`, doneBytes, totalBytes),
+    onNotice: (message) => log.info({ model: id }, message),
+    onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${id}`, doneBytes, totalBytes),
   });
   return path;
 }
@@ -92,7 +92,7 @@ function llamaRefusal({ troupe, models }: Config, { maxSequences }: ModelSpec): 
 /** Chooses the engine of a model on this machine, and logs the reason. */
 export async function modelEngine(
   config: Config,
-  { modelId, device, adapter }: ModelConfig,
+  { id, device, adapter }: ModelConfig,
   spec: ModelSpec,
   host: NativeHost,
   log: Logger,
@@ -113,22 +113,22 @@ export async function modelEngine(
     trial: () => findTrial(spec, { path: trialRecord(), version }).catch((error) => toErrorRecord(error).message),
   });
   const { engine, reason, advice, isNew } = choice;
-  log.info({ model: modelId, engine, reason }, "engine chosen");
-  if (advice !== null && isNew) log.info({ model: modelId }, advice);
+  log.info({ model: id, engine, reason }, "engine chosen");
+  if (advice !== null && isNew) log.info({ model: id }, advice);
   if (config.pagedAttn.gpuMemoryUtilization !== null && !(await usesGpu(engine, device.cpu, host))) {
-    log.info({ model: modelId }, "no GPU is used: gpu_memory_utilization is a fraction of the free main memory");
+    log.info({ model: id }, "no GPU is used: gpu_memory_utilization is a fraction of the free main memory");
   }
   if (engine === "llama" && isPoolBySize(config) && !(await usesGpu(engine, device.cpu, host))) {
     const setting = config.pagedAttn.gpuMemoryUtilization === null ? "kv_cache" : "gpu_memory_utilization";
     const message =
       `${setting} implies a paged KV cache, which makes the llama engine 1.6 to 3 times slower on a CPU unless sequences ` +
       "share a prefix; set max_model_len instead, or paged_attn mode to off";
-    log.warn({ model: modelId }, message);
+    log.warn({ model: id }, message);
   }
   if (engine === "llama" && spec.pagedKv !== true && blockTokens !== keys.pagedAttn.blockSize.default) {
     const message =
       "block_size has no effect: the llama engine uses blocks only with a paged KV cache (paged_attn mode on, or a GPU)";
-    log.warn({ model: modelId, blockSize: blockTokens }, message);
+    log.warn({ model: id, blockSize: blockTokens }, message);
   }
   return choice;
 }

@@ -102,13 +102,13 @@ async function servedModels(setting: AdapterSetting): Promise<{ models: ServedMo
     const spec = await withMtp(config, model, await modelSpec(config, model, log, progress), log, progress);
     const choice = await modelEngine(config, model, spec, host, log);
     const { engine } = choice;
-    engines.push({ model: model.modelId, ...choice });
+    engines.push({ model: model.id, ...choice });
     const { limits, mixture, ...adapters } = await modelAdapters(setting, model, spec.path);
     const kind = placeKindOf(engine, config.troupe.isolate);
-    if (engine === "llama" && kind === "thread" && models.some(isLlamaThread)) throw sharedProcess(model.modelId);
+    if (engine === "llama" && kind === "thread" && models.some(isLlamaThread)) throw sharedProcess(model.id);
     const abortFlag = kind === "thread" ? new SharedArrayBuffer(8) : null;
     models.push({
-      id: model.modelId,
+      id: model.id,
       engine,
       spec: { ...spec, abortFlag, computeLock, adapters: limits, mixture },
       chatTemplate: model.chatTemplate,

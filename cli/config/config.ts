@@ -12,17 +12,18 @@ import {
 } from "./given.ts";
 import type { Command, Key, ValuesOf } from "./key.ts";
 import { entryAt, type GroupName, isPerModel, type KeyEntry, keyEntries, type keys } from "./keys.ts";
-import { checkBench, checkPorts, checkRules, commonCpu, defaultModelOf, type GivenSettings } from "./rules.ts";
+import { checkBench, checkPorts, checkRules, commonCpu, defaultModelOf, type GivenSettings, nameOf } from "./rules.ts";
 import type { TomlFile } from "./toml.ts";
 
 type Keys = typeof keys;
 
 const modelIdEntry = entryAt("models", "modelId");
+const aliasEntry = entryAt("models", "alias");
 
 /** Resolved settings. Fields are named after the keys: `max_seqs` is `maxSeqs`, `[server] port` is `server.port`. */
 export interface Config extends ValuesOf<Keys["general"]> {
   readonly command: Command;
-  /** Id of the default model, which is the model_id of one of the models. */
+  /** Id of the default model, which is one of the models. */
   readonly defaultModelId: string;
   /** Models to load: at least one, with unique ids. */
   readonly models: readonly ModelConfig[];
@@ -35,6 +36,9 @@ export interface Config extends ValuesOf<Keys["general"]> {
 
 /** Model to load. Templates that are not set for this model have the values of the general keys. */
 export interface ModelConfig extends ValuesOf<Keys["models"]> {
+  /** Name of the model in requests and messages: its alias, or its model_id. */
+  readonly id: string;
+  /** Where the model comes from: a path, or a name on the hub or in a package index. */
   readonly modelId: string;
   readonly format: ValuesOf<Keys["format"]>;
   readonly adapter: ValuesOf<Keys["adapter"]>;
@@ -96,10 +100,11 @@ function givenSettings(request: ConfigRequest): GivenSettings {
 /** Returns the settings of each model, highest precedence first. Flags other than `-m` apply to every model. */
 function modelSources(request: ConfigRequest, flags: GivenValues, file: FileValues | undefined): GivenValues[][] {
   const named = flags.get(modelIdEntry)?.value;
-  const ofEvery = new Map([...flags].filter(([entry]) => entry !== modelIdEntry));
+  const ofEvery = new Map([...flags].filter(([entry]) => entry !== modelIdEntry && entry !== aliasEntry));
+  const withAlias = (sources: GivenValues[][]) => addAliases(sources, flags.get(aliasEntry));
   const withId = (value: unknown, name: string) => [new Map([[modelIdEntry, { value, name, place: null }]]), ofEvery];
-  if (named !== undefined) return [named].flat().map((id) => withId(id, modelIdEntry.flag));
-  if (file === undefined) return [withId(request.defaultModel, "default model")];
+  if (named !== undefined) return withAlias([named].flat().map((id) => withId(id, modelIdEntry.flag)));
+  if (file === undefined) return withAlias([withId(request.defaultModel, "default model")]);
   if (file.models.length === 0) {
     throw invalid(
       `${request.file?.path}: expected at least one model; got none: add [[models]] with a model_id, or use -m`,
@@ -108,7 +113,19 @@ function modelSources(request: ConfigRequest, flags: GivenValues, file: FileValu
   for (const { values, place } of file.models) {
     if (!values.has(modelIdEntry)) throw invalid(`${place}: [[models]] expects a model_id; got none`);
   }
-  return file.models.map(({ values }) => [ofEvery, values]);
+  return withAlias(file.models.map(({ values }) => [ofEvery, values]));
+}
+
+/** Adds the names given by `--alias` to the models, in order. Throws config_invalid if the counts differ. */
+function addAliases(sources: GivenValues[][], given: Given | undefined): GivenValues[][] {
+  if (given === undefined) return sources;
+  const aliases = [given.value].flat();
+  if (aliases.length !== sources.length) {
+    throw invalid(
+      `${given.name} expects one name for each model, in order; got ${aliases.length} for ${sources.length} models`,
+    );
+  }
+  return sources.map((own, index) => [new Map([[aliasEntry, { ...given, value: aliases[index] }]]), ...own]);
 }
 
 /** Returns the value of highest precedence for each key that is set, after checking it. */
@@ -158,6 +175,7 @@ function resolveModel(
   const model = resolveGroup("models", command, given);
   return {
     ...model,
+    id: nameOf(given),
     modelId: String(model.modelId),
     chatTemplate: model.chatTemplate ?? general.chatTemplate,
     jinjaExplicit: model.jinjaExplicit ?? general.jinjaExplicit,

@@ -44,7 +44,7 @@ export function entryOfFlag(flag: string, value?: string): KeyEntry {
   if (entry !== undefined) return entry;
   const instead = insteadOfFlag(flag, value);
   if (instead !== undefined) throw invalid(instead);
-  const known = keyEntries.flatMap(({ flags }) => flags);
+  const known = [...keyEntries.flatMap(({ flags }) => flags), "--help", "--version"];
   throw invalid(`unknown flag "${flag}"${suggestion(flag, known)}`);
 }
 

@@ -41,6 +41,8 @@ export interface Key<T = unknown> extends Kind<T> {
   readonly commands?: readonly Command[];
   /** The only source from which the key can be set; absent: all sources. */
   readonly only?: "file" | "environment";
+  /** Set if the short help (`--help` without `--all`) shows the flag. */
+  readonly everyday?: true;
   /** Whether the flag may be given several times. */
   readonly repeats?: true;
   /** Pattern of additional values after the first one; absent: one value per flag. */

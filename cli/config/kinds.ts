@@ -128,6 +128,14 @@ export const jsonObject = {
   read: readJson,
 };
 
+/** Name of a model in requests. "default" is reserved for the default model, and "::" separates a model from its adapter. */
+export const modelAlias = {
+  type: z.string().regex(/^(?!default$)(?!.*::)[\x21-\x7e]{1,200}$/),
+  expects: 'a name of 1 to 200 printable ASCII characters without spaces and "::", and not "default"',
+  shows: "NAME",
+  read: asIs,
+};
+
 const alias = z
   .string()
   .trim()

@@ -156,12 +156,20 @@ export function commonCpu({ models }: GivenSettings): boolean {
   );
 }
 
-/** Checks that model ids are unique. Returns the id of the default model. */
+const modelId = entryAt("models", "modelId");
+const alias = entryAt("models", "alias");
+
+/** Returns the name of a model in requests: its alias, or its model_id. */
+export function nameOf(model: GivenValues): string {
+  return String((model.get(alias) ?? model.get(modelId))?.value);
+}
+
+/** Checks that the names of the models are unique. Returns the name of the default model. */
 export function defaultModelOf({ shared, models }: GivenSettings): string {
-  const modelId = entryAt("models", "modelId");
-  const ids = models.map((model) => String(model.get(modelId)?.value));
+  const ids = models.map(nameOf);
   const twice = ids.find((id, index) => ids.indexOf(id) !== index);
-  if (twice !== undefined) throw invalid(`model_id "${twice}" is given twice; each model needs a unique id`);
+  if (twice !== undefined)
+    throw invalid(`two models have the name "${twice}"; give each its own name with alias, or remove one`);
   const wanted = shared.get(entryAt("general", "defaultModelId"));
   const [first = ""] = ids;
   if (wanted === undefined) return first;

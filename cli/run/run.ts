@@ -121,8 +121,8 @@ async function converse({ inference, config, settings, stage, signal }: Scene & 
 }
 
 function conversationOf({ models, defaultModelId, adapter }: Config): Conversation {
-  const ids = models.map(({ modelId }) => modelId);
-  const adapters = new Map(models.map((model) => [model.modelId, model.adapter.lora.map(({ alias }) => alias)]));
+  const ids = models.map(({ id }) => id);
+  const adapters = new Map(models.map((model) => [model.id, model.adapter.lora.map(({ alias }) => alias)]));
   const conversation = new Conversation(ids, defaultModelId, adapters);
   conversation.useAdapter(adapter);
   return conversation;

@@ -1,7 +1,6 @@
 // Options of the doctor's checks, from the settings.
 
 import { hubCacheDirectory } from "../../engines/files/hub/api/hub-locations.ts";
-import { listCachedModels } from "../../engines/files/hub/cached-models.ts";
 import { defaultCacheDirectory } from "../../engines/files/hub/model-cache.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { EngineReport } from "../../runtime/host/system.ts";
@@ -9,14 +8,14 @@ import { defaultFolder } from "../assembly/state.ts";
 import type { Config } from "../config/config.ts";
 import type { CheckedFolder, CheckOptions } from "./checks.ts";
 
-/** Returns the options. `isServing`: the caller is a server, so its own ports and its loaded models are not checked. */
-export async function checkOptions(
+/** Returns the options. `models` to check for memory; null: the caller is a server, so its own ports are not checked either. */
+export function checkOptions(
   config: Config,
-  isServing: boolean,
+  models: CheckOptions["models"] | null,
   engines: readonly EngineReport[],
-): Promise<CheckOptions> {
-  const { server, troupe, models } = config;
-  const hubCache = unlessHomeless(() => hubCacheDirectory(process.env, models[0]?.device.hfCache ?? null));
+): CheckOptions {
+  const { server, troupe } = config;
+  const hubCache = unlessHomeless(() => hubCacheDirectory(process.env, config.models[0]?.device.hfCache ?? null));
   const cacheDirectory = unlessHomeless(() => defaultCacheDirectory(process.env));
   const { host, port, mcpPort } = server;
   const ports = [
@@ -30,14 +29,7 @@ export async function checkOptions(
     ...chosenFolders(troupe),
   ];
   const common = { hubCache, folders, settingsProblem: null, threads: troupe.threads, engines };
-  if (isServing) return { ...common, ports: [], models: [] };
-  const cached =
-    hubCache === null || cacheDirectory === null ? [] : await listCachedModels({ hubCache, cacheDirectory });
-  const known = models.flatMap(({ modelId }) => {
-    const found = cached.find(({ id }) => id === modelId);
-    return found === undefined ? [] : [{ id: modelId, bytes: found.diskBytes }];
-  });
-  return { ...common, ports, models: known };
+  return models === null ? { ...common, ports: [], models: [] } : { ...common, ports, models };
 }
 
 /**

@@ -191,7 +191,8 @@ export function memoryChecks(models: CheckOptions["models"], availableBytes: num
       suggestion: "use a smaller quantization, or free memory",
     }));
   }
-  if (availableBytes >= leastMemoryBytes) return [{ name, status: "ok", message: `${free} are free` }];
+  const fitting = models.map(({ id, bytes }) => `"${id}" fits: ${size(bytes)} of weights; `).join("");
+  if (availableBytes >= leastMemoryBytes) return [{ name, status: "ok", message: `${fitting}${free} are free` }];
   return [{ name, status: "warn", message: `only ${free} are free`, suggestion: "free memory before loading a model" }];
 }
 

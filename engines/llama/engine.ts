@@ -1,9 +1,9 @@
 // llama.cpp engine: loads a GGUF file, opens model and context, runs a warm-up pass, and returns a LlamaModel or a
 // LlamaEncoder. Errors contain the last lines of llama.cpp's log, which say what is wrong with a file.
-import { freemem } from "node:os";
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
 import { computeCores, computeThreads } from "../../runtime/host/cores.ts";
+import { availableMemory } from "../../runtime/host/memory.ts";
 import { Batch } from "../batch.ts";
 import { kvBytesPerToken } from "../decoding/kv/kv-budget.ts";
 import type { Capabilities, Engine, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
@@ -78,11 +78,6 @@ interface Findings {
   readonly weightBytes: number;
   readonly traits: ModelTraits;
   readonly sizes: ContextSizes;
-}
-
-/** Returns the number of bytes that this process may still allocate, considering container limits. */
-function availableMemory(): number {
-  return process.availableMemory?.() ?? freemem();
 }
 
 function openModel(library: LlamaLibrary, spec: ModelSpec, onProgress: LoadProgress): OpenModel {

@@ -1,9 +1,9 @@
 // Engine of the wasm backend: loads a GGUF file without native code. It reads the hyperparameters, sizes the KV cache
 // and starts the compute threads. Each thread loads its part of the weights. The result is a WasmModel; load-encoder.ts
 // does the same for encoders. The calling thread becomes the leader of the thread group.
-import { freemem } from "node:os";
 import { ServerError } from "../../runtime/errors.ts";
 import { computeThreads } from "../../runtime/host/cores.ts";
+import { availableMemory } from "../../runtime/host/memory.ts";
 import { Batch } from "../batch.ts";
 import { type KvPool, kvPool } from "../decoding/kv/kv-budget.ts";
 import { PageTable } from "../decoding/kv/page-table.ts";
@@ -134,7 +134,7 @@ function sizeKv(
   const { kvHeads, headLength, trainedContext } = shape;
   const { kvPageBytes } = instantiateKernels(kernels, createMemory(1));
   const layerBytes = kvPageBytes(kvType, kvHeads, headLength, spec.blockTokens);
-  const free = process.availableMemory?.() ?? freemem();
+  const free = availableMemory();
   // If the KV budget is absent or a fraction, the cache takes a part of `freeBytes`. The cache and the weights must fit
   // together in the memories of the threads, so `freeBytes` is limited by `room`.
   const room = roomBytes(threads) - tensorBytes(table);

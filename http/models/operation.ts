@@ -15,6 +15,14 @@ export const modelSchema = z
       .optional()
       .meta({ description: "Current generation of the adapter, for a model with an adapter." }),
     status: z.enum(["loaded", "unloaded", "reloading"]),
+    max_model_len: z
+      .int()
+      .optional()
+      .meta({ description: "Maximum tokens of prompt and output together; absent until the model's first load." }),
+    trained_context: z
+      .int()
+      .optional()
+      .meta({ description: "Tokens for which the model was trained; absent until the model's first load." }),
     tools_available: z.boolean().meta({ description: "Whether the model can call tools; false until its first load." }),
   })
   .meta({ id: "Model" });

@@ -1,7 +1,7 @@
 // GET /v1/models and GET /v1/models/{model}. The list begins with the entry `default` for the default model; every configured
 // model follows, each directly before its adapters.
 import { type AdapterCard, adapterCards, cardNamed } from "../../actors/api/adapter-cards.ts";
-import type { Inference, ModelEntry } from "../../actors/api/inference.ts";
+import type { Inference, ModelCapabilities, ModelEntry } from "../../actors/api/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
 import type { WireModel } from "./operation.ts";
@@ -41,8 +41,13 @@ function modelEntry(id: string, model: ModelEntry): WireModel {
     created: model.createdAt,
     owned_by: "local",
     status: model.status,
+    ...(model.capabilities === null ? {} : lengthsOf(model.capabilities)),
     tools_available: model.capabilities?.generates ?? false,
   };
+}
+
+function lengthsOf({ maxModelLength, trainedContext }: ModelCapabilities): Partial<WireModel> {
+  return { max_model_len: maxModelLength, trained_context: trainedContext };
 }
 
 function cardEntry({ id, modelId, adapter }: AdapterCard, model: ModelEntry): WireModel {

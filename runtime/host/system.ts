@@ -1,7 +1,8 @@
 // System information: its types, and the facts that come from the operating system. cli/ adds facts about engines, child
 // processes and settings. http/ sends them.
 import { readFileSync } from "node:fs";
-import { cpus, freemem, machine, release, totalmem, type } from "node:os";
+import { cpus, machine, release, totalmem, type } from "node:os";
+import { availableMemory } from "./memory.ts";
 
 export interface Device {
   /** "cpu", "cuda", "metal" or "vulkan". */
@@ -132,7 +133,7 @@ function lastingFacts(): Omit<HostFacts, "memory"> {
 function memoryFacts(): HostFacts["memory"] {
   const limit = process.constrainedMemory() || Number.POSITIVE_INFINITY;
   const totalBytes = Math.min(totalmem(), limit);
-  return { totalBytes, availableBytes: Math.min(process.availableMemory?.() ?? freemem(), totalBytes) };
+  return { totalBytes, availableBytes: Math.min(availableMemory(), totalBytes) };
 }
 
 /**

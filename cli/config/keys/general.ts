@@ -5,7 +5,7 @@ import { boolean, file, flagSwitch, integer, oneOf, text, texts, tokenSource } f
 
 export const generalKeys = {
   defaultModelId: {
-    ...text("the model_id of one of the models", "ID"),
+    ...text("the alias or model_id of one of the models", "ID"),
     default: null,
     commands: ["serve"],
     help: "Model for requests that name no model or `default`; default: the first model",
@@ -28,6 +28,7 @@ export const generalKeys = {
     ...integer(1, 4096),
     default: 32,
     defaultOf: { run: 1 },
+    everyday: true,
     help: "Maximum number of sequences that run at once (slots)",
   },
   maxNumBatchedTokens: {
@@ -61,6 +62,7 @@ export const generalKeys = {
     default: null,
     otherNames: ["enable_thinking"],
     commands: ["run"],
+    everyday: true,
     help: "Reasoning before the answer; enabled if neither this nor --reasoning-effort is set",
   },
   reasoningEffort: {
@@ -119,7 +121,13 @@ export const generalKeys = {
 const media = { ...texts("a path of a file", "FILE"), ...planned(), default: null, repeats: true } as const;
 
 export const runKeys = {
-  input: { ...text("a prompt", "TEXT"), default: null, alias: "-i", help: "Answer this prompt and exit" },
+  input: {
+    ...text("a prompt", "TEXT"),
+    default: null,
+    alias: "-i",
+    everyday: true,
+    help: "Answer this prompt and exit",
+  },
   image: { ...media, help: "Image for the prompt of --input" },
   video: { ...media, help: "Video for the prompt of --input" },
   audio: { ...media, help: "Audio for the prompt of --input" },

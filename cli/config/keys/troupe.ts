@@ -21,6 +21,7 @@ export const troupeKeys = {
   engine: {
     ...oneOf(["auto", "llama", "wasm"]),
     default: "auto",
+    everyday: true,
     help: "Inference engine; `auto` is llama with a GPU or for a file that wasm does not support, else the faster engine in a short trial; the log gives the reason",
   },
   isolate: {
@@ -37,6 +38,7 @@ export const troupeKeys = {
   threads: {
     ...integer(0, 1024),
     default: 0,
+    everyday: true,
     help: "Number of compute threads per model; 0 = one per physical core, within the CPU quota of a container",
   },
   mmap: { ...boolean, default: true, help: "Map the model file into memory instead of reading it" },
@@ -247,6 +249,7 @@ export const troupeKeys = {
     // Fewer log lines are shown by default, because they would interrupt the conversation.
     defaultOf: { run: "warn" },
     environment: "RUST_LOG",
+    everyday: true,
     help: "Minimum level of log messages; -v is debug, -vv is trace",
   },
 } as const satisfies Record<string, Key>;

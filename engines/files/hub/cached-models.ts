@@ -1,5 +1,5 @@
 // Cached models: lists the models of the hub cache and of the package cache with their size on disk, and removes
-// models. Never follows links out of the cache. Called by cli/cache.ts.
+// models. Never follows links out of the cache. Called by cli/tools/cache.ts.
 import { lstat, readdir, readFile, rm, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { cachedFiles, lockFolder, repoPrefix, sizeOf } from "./api/hub-cache.ts";

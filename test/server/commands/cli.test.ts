@@ -60,8 +60,8 @@ describe("asking for help", () => {
   it("lists the commands, and the flags of one with their defaults", async () => {
     const general = await runCommand(["--help"]);
     assert.equal(general.code, 0);
-    assert.match(general.stdout, /serve .*\n.*run .*\n.*bench .*\n.*from-config .*\n.*cache .*\n.*login/);
-    const serve = await runCommand(["serve", "--help"]);
+    assert.match(general.stdout, /serve .*\n.*run .*\n.*bench .*\n.*from-config .*\n.*models .*\n.*cache .*\n.*login/);
+    const serve = await runCommand(["help", "serve"]);
     assert.equal(serve.code, 0);
     assert.match(serve.stdout, /-p, --port N .*\[default: 1234\]/);
     assert.match(serve.stdout, /--max-seqs N .*\n *\[default: 32\]/);
@@ -113,6 +113,23 @@ describe("a command line that cannot be carried out", () => {
     assert.match(stderr, /no file at ".*missing\.gguf"; .*a model is a path of a \.gguf file, .* or pypi:/);
   });
 
+  it("is told in one line if the model cannot be loaded", async () => {
+    const template = join(directory, "broken.jinja");
+    writeFileSync(template, "{{ x");
+    const own = ["serve", "--port", "0", "-m", model, "--engine", "wasm", "--log-level", "warn"];
+    for (const [flags, problem] of [
+      [["-c", template], /chat template cannot be compiled/],
+      [["-c", join(directory, "none.jinja")], /none\.jinja, which cannot be read/],
+      [["--kv-cache", "1KiB"], /the KV cache budget/],
+    ] as const) {
+      const { code, stderr } = await runCommand([...own, ...flags]);
+      assert.notEqual(code, 0);
+      const lines = stderr.split("\n").filter((line) => line !== "" && !line.startsWith("load "));
+      assert.equal(lines.length, 1, stderr);
+      assert.match(lines[0] ?? "", problem);
+    }
+  });
+
   it("says of a port that is in use that it is", async () => {
     const taken = createServer().listen(0, "127.0.0.1");
     await once(taken, "listening");
@@ -122,6 +139,31 @@ describe("a command line that cannot be carried out", () => {
       await assertRefused(argv, new RegExp(`127\\.0\\.0\\.1:${port} is already in use`));
     }
     taken.close();
+  });
+});
+
+describe("a model with an alias", () => {
+  it("is listed and answers by its alias only", async () => {
+    const server = await startServer(["-m", model, "--alias", "chat", ...small]);
+    const { data } = await clientOf(server).models.list();
+    assert.deepEqual(
+      data.map(({ id }) => id),
+      ["default", "chat"],
+    );
+    assert.equal((await answerOf(server, "chat")).model, "chat");
+    await assert.rejects(answerOf(server, model), { status: 404 });
+    await assertStops(server);
+  });
+});
+
+describe("troupe models", () => {
+  it("lists recommended models with their memory, and the models on this machine", async () => {
+    const { code, stdout } = await runCommand(["models"]);
+    assert.equal(code, 0);
+    assert.match(stdout, /^MODEL +DOWNLOAD +MEMORY +FITS/);
+    assert.match(stdout, /qwen3-0\.6b +639\.0 MB +1\.85 GB +(yes|no) +Apache-2\.0/);
+    const listed = JSON.parse((await runCommand(["models", "--json"])).stdout);
+    assert.ok(listed.recommended.length >= 12 && listed.available_memory_bytes > 0);
   });
 });
 

@@ -6,11 +6,18 @@ import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
 import { request } from "../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
 
-const capabilities = { generates: true, embeds: false };
+const lengths = { maxModelLength: 4096, trainedContext: 8192 };
+const capabilities = { generates: true, embeds: false, ...lengths };
 const inference = new FakeInference();
 inference.entries = [
   { id: "org/talker", status: "loaded", createdAt: 5, capabilities, adapters: [] },
-  { id: "encoder", status: "loaded", createdAt: 6, capabilities: { generates: false, embeds: true }, adapters: [] },
+  {
+    id: "encoder",
+    status: "loaded",
+    createdAt: 6,
+    capabilities: { generates: false, embeds: true, ...lengths },
+    adapters: [],
+  },
   { id: "sleeper", status: "unloaded", createdAt: 7, capabilities: null, adapters: [] },
 ];
 const app = createApp({ inference, log: recordingLog() });
@@ -21,7 +28,9 @@ async function get(path: string) {
 }
 
 const entry = (id: string, created: number, status: string, tools_available: boolean) => {
-  return { id, object: "model", created, owned_by: "local", status, tools_available };
+  // The lengths of a model are unknown until it was loaded for the first time.
+  const known = status === "loaded" ? { max_model_len: 4096, trained_context: 8192 } : {};
+  return { id, object: "model", created, owned_by: "local", status, ...known, tools_available };
 };
 
 describe("GET /v1/models", () => {

@@ -39,7 +39,24 @@ describe("the command line", () => {
   });
 
   it("asks for help or the version with or without a command", () => {
-    assert.deepEqual(parse(""), { command: null, tool: null, flags: {}, file: null, help: false, version: false });
+    assert.deepEqual(parse(""), {
+      command: null,
+      tool: null,
+      flags: {},
+      file: null,
+      help: false,
+      all: false,
+      version: false,
+    });
+    for (const line of ["help serve", "serve --help", "serve -h"]) {
+      assert.deepEqual([parse(line).command, parse(line).help, parse(line).all], ["serve", true, false], line);
+    }
+    assert.equal(parse("serve --help --all").all, true);
+    assert.deepEqual(parse("help cache").tool, { name: "cache", args: ["--help"] });
+    assert.equal(parse("help").help, true);
+    assertRefused("serve --all", "--all expects --help: it lists all flags of a command");
+    assertRefused("serve --hlep", 'unknown flag "--hlep"; did you mean "--help"?');
+    assertRefused("help srve", 'unknown command "srve"; did you mean "serve"?');
     assert.equal(parse("--help").help, true);
     assert.equal(parse("serve -h").help, true);
     assert.equal(parse("from-config --help").help, true);
@@ -133,7 +150,7 @@ describe("the command line", () => {
 describe("the help text", () => {
   it("names every built flag of the command, its default, and no flag of another", () => {
     for (const command of ["serve", "run", "bench"] as const) {
-      const help = flagsHelp(command);
+      const help = flagsHelp(command, true);
       for (const entry of keyEntries.filter(({ flags }) => flags.length > 0)) {
         assert.equal(
           new RegExp(`${entry.flag}\\b(?!-)`).test(help),
@@ -142,17 +159,30 @@ describe("the help text", () => {
         );
       }
     }
-    assert.match(flagsHelp("serve"), /-p, --port N .*\[default: 1234\]/);
-    assert.match(flagsHelp("run"), /--max-seqs N .*\n? *.*\[default: 1\]/);
+    assert.match(flagsHelp("serve", true), /-p, --port N .*\[default: 1234\]/);
+    assert.match(flagsHelp("run", true), /--max-seqs N .*\n? *.*\[default: 1\]/);
     assert.match(
-      flagsHelp("serve"),
+      flagsHelp("serve", true),
       /\n\d\d further flags are not supported yet; docs\/configuration\.md lists all\.\n$/,
     );
     assert.match(commandsHelp(), /\n {2}serve .*\n/);
   });
 
+  it("begins with three examples and the everyday flags", () => {
+    for (const command of ["serve", "run", "bench"] as const) {
+      const help = flagsHelp(command, false);
+      assert.equal(help.match(/^ {2}troupe /gm)?.length, 3, command);
+      for (const [, line = ""] of help.matchAll(/^ {2}troupe (.*)$/gm)) parse(line.replace(/".*"/, "prompt"));
+      const shown = help.match(/^ {2}(?:-\w, | {4})--/gm) ?? [];
+      assert.ok(shown.length >= 8 && shown.length <= 14, `${command} shows ${shown.length} flags`);
+      assert.ok(help.endsWith(`All flags: troupe ${command} --help --all\n`));
+    }
+  });
+
   it("keeps to the width of a terminal", () => {
-    const help = [flagsHelp("serve"), flagsHelp("run"), flagsHelp("bench"), commandsHelp()].join("\n");
+    const commands = ["serve", "run", "bench"] as const;
+    const texts = commands.flatMap((command) => [flagsHelp(command, false), flagsHelp(command, true)]);
+    const help = [...texts, commandsHelp()].join("\n");
     for (const line of help.split("\n")) assert.ok(line.length <= 100, line);
   });
 });

@@ -5,7 +5,7 @@ import { assertRefused, oneModel, resolve, textWith } from "./resolve.ts";
 
 /** Configuration with every supported key, each with a supported value. The keys of `run` are separate. */
 const served = `command = "serve"
-default_model_id = "a"
+default_model_id = "chat"
 seed = 7
 log = "requests.jsonl"
 token_source = "env:HUB_TOKEN"
@@ -86,6 +86,7 @@ log_level = "warn"
 
 [[models]]
 model_id = "a"
+alias = "chat"
 kind = "text"
 max_model_len = 4096
 dtype = "auto"
@@ -174,7 +175,9 @@ describe("a file with every key of the contract that this build can keep", () =>
   it("is served as it says", () => {
     const config = resolve({ text: served });
     assert.deepEqual(config.models[0], {
+      id: "chat",
       modelId: "a",
+      alias: "chat",
       kind: "text",
       maxModelLen: 4096,
       chatTemplate: "m.jinja",

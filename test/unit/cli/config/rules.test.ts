@@ -14,6 +14,35 @@ describe("the startup rules", () => {
     );
   });
 
+  it("take an alias as the name of a model", () => {
+    const names = (request: Parameters<typeof resolve>[0]) =>
+      resolve(request).models.map(({ id, modelId }) => [id, modelId]);
+    const two = { "--model-id": ["a", "b"] };
+    assert.deepEqual(names({ flags: { ...two, "--alias": ["x", "y"] } }), [
+      ["x", "a"],
+      ["y", "b"],
+    ]);
+    assert.deepEqual(names({ flags: { "--alias": ["x"] } }), [["x", "the-default"]]);
+    const text = `command = "serve"\ndefault_model_id = "big"${oneModel}[[models]]\nmodel_id = "b"\nalias = "big"\n`;
+    assert.deepEqual(names({ text }), [
+      ["a", "a"],
+      ["big", "b"],
+    ]);
+    assert.equal(resolve({ text }).defaultModelId, "big");
+    assertRefused(
+      { flags: { ...two, "--alias": ["x"] } },
+      "--alias expects one name for each model, in order; got 1 for 2 models",
+    );
+    assertRefused({ flags: { ...two, "--alias": ["x", "x"] } }, /^two models have the name "x"/);
+    assertRefused(
+      { flags: { ...two, "--alias": ["b", "b2"], "--default-model-id": "a" } },
+      /^--default-model-id expects one of "b", "b2"; got "a"/,
+    );
+    for (const name of ["default", "a::b", "with space", ""]) {
+      assertRefused({ flags: { "--alias": [name] } }, /^--alias expects a name of 1 to 200 printable ASCII characters/);
+    }
+  });
+
   it("expect default_model_id to be one of the models", () => {
     const text = `command = "serve"\ndefault_model_id = "b"${oneModel}`;
     assertRefused({ text }, 'troupe.toml:2: default_model_id expects one of "a"; got "b"');
@@ -37,7 +66,10 @@ describe("the startup rules", () => {
   });
 
   it("expect each model once", () => {
-    assertRefused({ flags: { "--model-id": ["a", "a"] } }, /^model_id "a" is given twice/);
+    assertRefused(
+      { flags: { "--model-id": ["a", "a"] } },
+      /^two models have the name "a"; give each its own name with alias/,
+    );
   });
 
   it("expect the MCP server on a port of its own, and what is said of it only with that", () => {

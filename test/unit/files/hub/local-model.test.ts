@@ -33,7 +33,7 @@ describe("a model given as a path", () => {
     await assertRefused(
       "organisation",
       "model_file_invalid",
-      /^no file at .*a model is a path of a \.gguf file, owner\/name\[:FILE\] on the hub, or pypi:/,
+      /^no file at .*a model is a path of a \.gguf file, owner\/name\[:FILE\] on the hub, a name that `troupe models` lists, or pypi:/,
     );
   });
 

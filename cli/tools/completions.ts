@@ -1,11 +1,11 @@
 // `troupe completions bash|zsh|fish`: shell scripts that complete commands, flags and values, generated from the table of keys.
 
-import { ServerError } from "../runtime/errors.ts";
-import { suggestion } from "../runtime/nearest.ts";
-import { type CommandName, modelKinds, type ToolName } from "./arguments.ts";
-import type { Command } from "./config/key.ts";
-import { appliesTo, type KeyEntry, keyEntries } from "./config/keys.ts";
-import { commandHelp } from "./help.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { suggestion } from "../../runtime/nearest.ts";
+import { type CommandName, modelKinds, type ToolName } from "../arguments.ts";
+import type { Command } from "../config/key.ts";
+import { appliesTo, type KeyEntry, keyEntries } from "../config/keys.ts";
+import { commandHelp } from "../help.ts";
 
 /** Flag that the shell suggests. */
 interface Flag {
@@ -28,6 +28,7 @@ const shells = ["bash", "zsh", "fish"] as const;
 const usage = `troupe completions ${shells.join("|")}`;
 
 const helpFlag: Flag = { names: ["--help", "-h"], help: "Show the help", value: "none" };
+const allFlag: Flag = { names: ["--all"], help: "With --help: show all flags", value: "none" };
 const verboseFlag: Flag = { names: ["-v"], help: "Log level debug; -vv is trace", value: "none" };
 const jsonFlag: Flag = { names: ["--json"], help: "Print JSON", value: "none" };
 
@@ -55,6 +56,7 @@ function completed(): readonly Completed[] {
     run: flagsOf("run"),
     bench: flagsOf("bench"),
     "from-config": [file, helpFlag],
+    models: [jsonFlag, helpFlag],
     cache: [model, jsonFlag, helpFlag],
     login: [{ names: ["--token"], help: "Access token; without it, login asks for it", value: "any" }, helpFlag],
     doctor: [model, jsonFlag, helpFlag],
@@ -76,7 +78,7 @@ function flagsOf(command: Command): readonly Flag[] {
   const offered = keyEntries.filter(
     (entry) => entry.flags.length > 0 && !entry.key.planned && appliesTo(entry, command),
   );
-  return [...offered.map(flagOf), verboseFlag, helpFlag];
+  return [...offered.map(flagOf), verboseFlag, helpFlag, allFlag];
 }
 
 function flagOf({ flags, shortFlag, key }: KeyEntry): Flag {

@@ -2,10 +2,10 @@
 // token is never printed.
 import { text } from "node:stream/consumers";
 import arg from "arg";
-import { whoAmI } from "../engines/files/hub/api/hub-api.ts";
-import { createHubContext, hurried } from "../engines/files/hub/api/hub-context.ts";
-import { checkToken, writeToken } from "../engines/files/hub/api/hub-token.ts";
-import { ServerError } from "../runtime/errors.ts";
+import { whoAmI } from "../../engines/files/hub/api/hub-api.ts";
+import { createHubContext, hurried } from "../../engines/files/hub/api/hub-context.ts";
+import { checkToken, writeToken } from "../../engines/files/hub/api/hub-token.ts";
+import { ServerError } from "../../runtime/errors.ts";
 
 const usage = "troupe login [--token TOKEN]; without --token it is asked for, or read from standard input";
 

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:net";
 import { describe, it } from "node:test";
-import { resolveConfig } from "../../../cli/config/config.ts";
-import { report } from "../../../cli/doctor.ts";
-import { checkOptions } from "../../../cli/system/check-options.ts";
+import { resolveConfig } from "../../../../cli/config/config.ts";
+import { checkOptions } from "../../../../cli/system/check-options.ts";
 import {
   folderCheck,
   homeCheck,
@@ -14,8 +13,9 @@ import {
   runChecks,
   settingsCheck,
   threadCheck,
-} from "../../../cli/system/checks.ts";
-import { bareInspector, type Check } from "../../../runtime/host/system.ts";
+} from "../../../../cli/system/checks.ts";
+import { report } from "../../../../cli/tools/doctor.ts";
+import { bareInspector, type Check } from "../../../../runtime/host/system.ts";
 
 const GIB = 2 ** 30;
 const noHost = {
@@ -46,7 +46,9 @@ describe("the doctor's checks", () => {
         ["error", '"large" has 11.0 GiB of weights; 10.0 GiB of memory are free'],
       ],
     );
-    assert.equal(memoryChecks(models.slice(0, 1), 10 * GIB)[0]!.status, "ok");
+    const [fits] = memoryChecks(models.slice(0, 1), 10 * GIB);
+    assert.equal(fits?.status, "ok");
+    assert.match(fits?.message ?? "", /^".*" fits: .* of weights; 10\.0 GiB are free$/);
     assert.equal(memoryChecks([], GIB / 2)[0]!.status, "warn");
   });
 
@@ -89,7 +91,7 @@ describe("the doctor's checks", () => {
 
   it("only warn of a folder that the server does without", async () => {
     const config = resolveConfig({ command: "serve", flags: {}, environment: {}, defaultModel: "m" });
-    const { folders } = await checkOptions(config, true, []);
+    const { folders } = checkOptions(config, null, []);
     assert.deepEqual(
       folders.map(({ what, isRequired }) => [what, isRequired]),
       [
@@ -99,9 +101,9 @@ describe("the doctor's checks", () => {
       ],
     );
     const flags = { "--state-dir": "/tmp/x" };
-    const asked = await checkOptions(
+    const asked = checkOptions(
       resolveConfig({ command: "serve", flags, environment: {}, defaultModel: "m" }),
-      true,
+      null,
       [],
     );
     assert.equal(asked.folders.at(-1)!.isRequired, true);

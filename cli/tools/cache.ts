@@ -2,11 +2,12 @@
 // of them.
 import { createInterface } from "node:readline/promises";
 import arg from "arg";
-import { hubCacheDirectory } from "../engines/files/hub/api/hub-locations.ts";
-import { type CachedModel, deleteCachedModel, listCachedModels } from "../engines/files/hub/cached-models.ts";
-import { defaultCacheDirectory } from "../engines/files/hub/model-cache.ts";
-import { ServerError } from "../runtime/errors.ts";
-import { nearest, suggestion } from "../runtime/nearest.ts";
+import { hubCacheDirectory } from "../../engines/files/hub/api/hub-locations.ts";
+import { type CachedModel, deleteCachedModel, listCachedModels } from "../../engines/files/hub/cached-models.ts";
+import { defaultCacheDirectory } from "../../engines/files/hub/model-cache.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { nearest, suggestion } from "../../runtime/nearest.ts";
+import { sizeText, textTable } from "./table.ts";
 
 const usage = "troupe cache list [--json], or troupe cache delete -m ID [-y]";
 
@@ -25,7 +26,7 @@ export async function cacheCommand(args: readonly string[]): Promise<void> {
     return;
   }
   const model = findModel(flags["--model-id"], models);
-  const what = `${model.id} (${size(model.diskBytes)})`;
+  const what = `${model.id} (${sizeText(model.diskBytes)})`;
   if (!flags["--yes"] && !(await isConfirmed(what))) return void process.stdout.write("nothing deleted\n");
   await deleteCachedModel(model);
   process.stdout.write(`deleted ${what}\n`);
@@ -89,26 +90,15 @@ function toJson({ id, revisions, files, diskBytes, lastUsedMs }: CachedModel): o
 function table(models: readonly CachedModel[], places: readonly string[]): string {
   if (models.length === 0) return `no models in ${places.join(" or ")}`;
   const rows = models.flatMap((model) => {
-    const [first = "-", ...others] = model.files.map(({ name, sizeBytes }) => `${name} (${size(sizeBytes)})`);
+    const [first = "-", ...others] = model.files.map(({ name, sizeBytes }) => `${name} (${sizeText(sizeBytes)})`);
     const used = model.lastUsedMs === 0 ? "-" : new Date(model.lastUsedMs).toISOString().slice(0, 10);
     const revisions = model.revisions.join(", ") || "-";
-    return [[model.id, revisions, size(model.diskBytes), used, first], ...others.map((file) => ["", "", "", "", file])];
+    return [
+      [model.id, revisions, sizeText(model.diskBytes), used, first],
+      ...others.map((file) => ["", "", "", "", file]),
+    ];
   });
-  const all = [["MODEL", "REVISION", "SIZE", "LAST USED", "FILES"], ...rows];
-  const widths = [0, 1, 2, 3].map((column) => Math.max(...all.map((row) => (row[column] ?? "").length)));
-  return all
-    .map((row) =>
-      row
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-        .join("  ")
-        .trimEnd(),
-    )
-    .join("\n");
-}
-
-function size(bytes: number): string {
-  if (bytes < 1e6) return `${(bytes / 1e3).toFixed(1)} kB`;
-  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
+  return textTable([["MODEL", "REVISION", "SIZE", "LAST USED", "FILES"], ...rows]);
 }
 
 function invalid(message: string): ServerError {

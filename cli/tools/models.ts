@@ -1,0 +1,78 @@
+// `troupe models`: lists recommended models with size, memory need and the command that serves them, and the models that are on
+// this machine: in the caches, and in the folders of Ollama and LM Studio.
+import arg from "arg";
+import { hubCacheDirectory } from "../../engines/files/hub/api/hub-locations.ts";
+import { listCachedModels } from "../../engines/files/hub/cached-models.ts";
+import { catalog, memoryBytes, shownContext } from "../../engines/files/hub/catalog.ts";
+import { defaultCacheDirectory } from "../../engines/files/hub/model-cache.ts";
+import { listForeignModels } from "../../engines/files/hub/other-programs.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { availableMemory } from "../../runtime/host/memory.ts";
+import { sizeText, textTable } from "./table.ts";
+
+const usage = "troupe models [--json]";
+
+/** Model on this machine, with its name as accepted by `-m`. */
+interface LocalModel {
+  readonly source: string;
+  readonly bytes: number;
+}
+
+/** Runs the command; `args` are the words after `troupe models`. Throws config_invalid for unknown arguments. */
+export async function modelsCommand(args: readonly string[]): Promise<void> {
+  const flags = parse(args);
+  if (flags["--help"]) return void process.stdout.write(`${usage}\n`);
+  const availableBytes = availableMemory();
+  const local = await localModels(process.env);
+  const text = flags["--json"] ? json(availableBytes, local) : report(availableBytes, local);
+  process.stdout.write(`${text}\n`);
+}
+
+async function localModels(environment: NodeJS.ProcessEnv): Promise<LocalModel[]> {
+  const caches = { hubCache: hubCacheDirectory(environment), cacheDirectory: defaultCacheDirectory(environment) };
+  const cached = await listCachedModels(caches);
+  const own = cached
+    .filter(({ files }) => files.length > 0)
+    .map(({ id, diskBytes }) => ({ source: id, bytes: diskBytes }));
+  return [...own, ...(await listForeignModels(environment))];
+}
+
+function report(availableBytes: number, local: readonly LocalModel[]): string {
+  const rows = catalog.map((model) => {
+    const needed = memoryBytes(model);
+    const fits = needed <= availableBytes ? "yes" : "no";
+    return [model.name, sizeText(model.bytes), sizeText(needed), fits, model.licence, model.about];
+  });
+  const here = local.map(({ source, bytes }) => [source, sizeText(bytes), `troupe serve -m ${source}`]);
+  const parts = [
+    textTable([["MODEL", "DOWNLOAD", "MEMORY", "FITS", "LICENCE", "FOR"], ...rows]),
+    `MEMORY is with a context of ${shownContext} tokens; FITS compares it with the free main memory, ` +
+      `${sizeText(availableBytes)}.\nServe one: troupe serve -m NAME. Other models: -m OWNER/NAME of the model hub, or -m FILE.`,
+    here.length === 0 ? "No models are on this machine yet." : `On this machine:\n${textTable(here)}`,
+  ];
+  return parts.join("\n\n");
+}
+
+function json(availableBytes: number, local: readonly LocalModel[]): string {
+  const recommended = catalog.map((model) => ({
+    name: model.name,
+    source: model.source,
+    bytes: model.bytes,
+    memory_bytes: memoryBytes(model),
+    fits: memoryBytes(model) <= availableBytes,
+    licence: model.licence,
+    about: model.about,
+  }));
+  return JSON.stringify({ available_memory_bytes: availableBytes, recommended, local }, null, 2);
+}
+
+function parse(args: readonly string[]) {
+  try {
+    const { _: words, ...flags } = arg({ "--json": Boolean, "--help": Boolean, "-h": "--help" }, { argv: [...args] });
+    if (words.length > 0) throw new ServerError("config_invalid", `unexpected "${words[0]}"; models expects ${usage}`);
+    return flags;
+  } catch (cause) {
+    if (!(cause instanceof arg.ArgError)) throw cause;
+    throw new ServerError("config_invalid", `${cause.message}; models expects ${usage}`, { cause });
+  }
+}

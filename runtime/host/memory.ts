@@ -1,0 +1,7 @@
+// Main memory that is free for this process.
+import { freemem } from "node:os";
+
+/** Returns the bytes of main memory that this process can use, within the limit of its container. */
+export function availableMemory(): number {
+  return process.availableMemory?.() ?? freemem();
+}
