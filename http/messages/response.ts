@@ -96,9 +96,10 @@ export function wholeMessage(head: MessageHead, { choices, usage }: Answer): obj
 }
 
 function contentBlock(part: AnswerPart): ContentBlock {
-  if (part.kind === "text") return { type: "text", text: part.text };
-  if (part.kind === "reasoning") return { type: "thinking", thinking: part.text, signature: "" };
-  return { type: "tool_use", id: part.id, name: part.name, input: JSON.parse(part.text), caller: { type: "direct" } };
+  const { kind, text } = part;
+  if (kind === "call")
+    return { type: "tool_use", id: part.id, name: part.name, input: JSON.parse(text), caller: { type: "direct" } };
+  return kind === "text" ? { type: "text", text } : { type: "thinking", thinking: text, signature: "" };
 }
 
 export function message(head: MessageHead, content: readonly ContentBlock[], stop: Stop, counts: TokenCounts): object {
