@@ -8,6 +8,7 @@ import { limitNativeHeap } from "../engines/llama/native/memory/native-heap.ts";
 import { type App, createApp } from "../http/app.ts";
 import { MIN_OPEN_FILES } from "../http/server/connection-limit.ts";
 import { type Listener, listen } from "../http/server/listen.ts";
+import { resolvesWithin } from "../runtime/clock.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { openFileLimit } from "../runtime/host/open-files.ts";
 import { createLogger, type Logger } from "../runtime/log/log.ts";
@@ -127,15 +128,8 @@ async function closeListeners(listeners: readonly Listener[], deadlineMs: number
   log.warn({ deadlineMs }, "shutdown deadline passed; running requests are ended");
 }
 
-async function closeWithin(listeners: readonly Listener[], limitMs: number): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<false>((resolve) => {
-    timer = setTimeout(resolve, limitMs, false);
-  });
-  const closed = Promise.all(listeners.map((listener) => listener.closed)).then(() => true);
-  const isClosed = await Promise.race([closed, limit]);
-  clearTimeout(timer);
-  return isClosed;
+function closeWithin(listeners: readonly Listener[], limitMs: number): Promise<boolean> {
+  return resolvesWithin(limitMs, Promise.all(listeners.map((listener) => listener.closed)));
 }
 
 /** Handles signals. The first one starts a graceful shutdown, a second one exits at once. */

@@ -15,13 +15,13 @@ import { Exchange } from "./exchange.ts";
 import { noteModel } from "./json.ts";
 import { unmanaged } from "./models/unmanaged.ts";
 import { AccessLog } from "./observe/access-log.ts";
-import { InstrumentedInference } from "./observe/instrumented-inference.ts";
+import { InstrumentedInference, type OnEvents } from "./observe/instrumented-inference.ts";
 import type { Log } from "./observe/log.ts";
 import { HttpMetrics } from "./observe/metrics/recorder.ts";
 import { Responses } from "./responses/responses.ts";
 import { type MatchedPath, RouteTable } from "./route-table.ts";
 import { type Route, routes } from "./routes.ts";
-import type { EdgeHandler, HttpRequest } from "./server/edge.ts";
+import type { HttpReply, HttpRequest } from "./server/edge.ts";
 import { KnownHosts } from "./server/hosts.ts";
 import { AnswerMemory } from "./shared/answer/answer-memory.ts";
 
@@ -43,7 +43,8 @@ export interface AppOptions {
 }
 
 export interface App {
-  readonly handle: EdgeHandler;
+  /** Handles a request of the HTTP front end (EdgeHandler). `onEvents` receives the events of the request's generation. */
+  handle(request: HttpRequest, reply: HttpReply, refusal: ServerError | null, onEvents?: OnEvents): void;
   /** Rejects new inference requests with the error `draining`. Running requests continue, and /health still responds. */
   drain(): void;
   /** Interrupts all background responses that are running. */
@@ -106,7 +107,7 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
   const inferenceOptions = { ...common, observers: [...loudOptions.observers, ...observers] };
   let isDraining = false;
 
-  const handle: EdgeHandler = (request, reply, refusal) => {
+  const handle: App["handle"] = (request, reply, refusal, onEvents) => {
     const matched = table.match(request.path, request.method);
     const methods = matched?.methods;
     const route = methods?.get(request.method);
@@ -121,7 +122,7 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
     else if (route === undefined) refuseRoute(exchange, methods, table);
     else if (isDraining && route.kind === "inference") refuseDraining(exchange);
     else {
-      runHandler(route, exchange, context);
+      runHandler(route, exchange, context, onEvents);
       return;
     }
     exchange.finish();
@@ -154,13 +155,13 @@ function refuseDraining(exchange: Exchange): void {
 }
 
 /** Runs a handler, which may be asynchronous, and then finishes the exchange. */
-function runHandler(route: Route, exchange: Exchange, context: Context): void {
+function runHandler(route: Route, exchange: Exchange, context: Context, onEvents?: OnEvents): void {
   const failed = (thrown: unknown): void => {
     exchange.fail(thrown);
     exchange.finish();
   };
   try {
-    const observed = { ...context, inference: new InstrumentedInference(context.inference, exchange) };
+    const observed = { ...context, inference: new InstrumentedInference(context.inference, exchange, onEvents) };
     const pending = route.handler(exchange, observed);
     if (pending === undefined) exchange.finish();
     else pending.then(() => exchange.finish(), failed);

@@ -23,3 +23,16 @@ export const realClock: Clock = {
 export function wallTime(): number {
   return performance.timeOrigin + performance.now();
 }
+
+/** Waits for a promise, at most `limitMs`. Returns whether it has resolved. */
+export async function resolvesWithin(limitMs: number, promise: Promise<unknown>): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const limit = new Promise<false>((resolve) => {
+    timer = setTimeout(resolve, limitMs, false);
+  });
+  try {
+    return await Promise.race([promise.then(() => true), limit]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

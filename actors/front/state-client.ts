@@ -1,5 +1,6 @@
 // State client: the main thread's client of the state thread. Starts the thread, restarts it whenever it ends, and passes
 // requests from http/ to the actors of that thread.
+import type { MessageOf } from "../../runtime/actor/behaviour.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
@@ -7,18 +8,7 @@ import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Logger } from "../../runtime/log/log.ts";
 import type { RemovedStore } from "../../runtime/store/earlier-store.ts";
 import { type Place, spawnPlace } from "../../runtime/thread/place.ts";
-import type {
-  FoundResponse,
-  ItemPage,
-  PageRequest,
-  ResponseUpdate,
-  SliceRequest,
-  Span,
-  StoredResponse,
-  StoredResponses,
-  Turn,
-  UpdateOutcome,
-} from "../api/stored-responses.ts";
+import type { StoredResponses } from "../api/stored-responses.ts";
 import type { StatePlaceInit } from "../messages.ts";
 import { stateModule } from "../placement.ts";
 
@@ -40,6 +30,14 @@ export interface StateFrontOptions {
 }
 
 export class StateClient implements StoredResponses {
+  readonly add = this.#asks("add");
+  readonly update = this.#asks("update");
+  readonly find = this.#asks("find");
+  readonly delete = this.#asks("delete");
+  readonly slice = this.#asks("slice");
+  readonly page = this.#asks("page");
+  readonly item = this.#asks("item");
+  readonly history = this.#asks("history");
   readonly #options: StateFrontOptions;
   readonly #system = new ActorSystem("front");
   #supervisor: Supervisor | null = null;
@@ -96,36 +94,9 @@ export class StateClient implements StoredResponses {
     await this.#system.stop();
   }
 
-  async add(response: StoredResponse): Promise<void> {
-    await this.#actor().ask("add", response);
-  }
-
-  async update(update: ResponseUpdate): Promise<UpdateOutcome> {
-    return await this.#actor().ask("update", update);
-  }
-
-  async find(id: string): Promise<FoundResponse | null> {
-    return await this.#actor().ask("find", id);
-  }
-
-  async delete(id: string): Promise<boolean> {
-    return await this.#actor().ask("delete", id);
-  }
-
-  async slice(request: SliceRequest): Promise<Uint8Array | null> {
-    return await this.#actor().ask("slice", request);
-  }
-
-  async page(request: PageRequest): Promise<ItemPage | null> {
-    return await this.#actor().ask("page", request);
-  }
-
-  async item(request: { readonly id: string; readonly itemId: string }): Promise<readonly Span[] | null> {
-    return await this.#actor().ask("item", request);
-  }
-
-  async history(id: string): Promise<readonly Turn[]> {
-    return await this.#actor().ask("history", id);
+  /** Returns a method that sends its argument to the actor. */
+  #asks<K extends keyof StoredResponses>(method: K) {
+    return async (message: MessageOf<StoredResponses, K>) => await this.#actor().ask(method, message);
   }
 
   #actor(): Ref<StoredResponses> {

@@ -1,7 +1,7 @@
 // Generation actor: implements the actors `generation` and `models` of the generation thread. It keeps the attached models,
 // admits requests, and routes each token row to its generation. Text of clients is processed by text tasks, not by this actor.
 
-import type { Capabilities, Capacity, Pooling } from "../../engines/engine.ts";
+import type { Pooling } from "../../engines/engine.ts";
 import { SharedTokenTexts, type TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
 import type { Behaviour, MessageOf } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
@@ -19,6 +19,7 @@ import {
   type GenerationEvent,
   type GenerationProtocol,
   type ModelFiles,
+  type ModelPlaceReady,
   type ModelProtocol,
   type ModelsProtocol,
   rowHasLogprobs,
@@ -49,10 +50,7 @@ interface LinkedModel {
   readonly actor: Ref<ModelProtocol>;
   /** Receivers of tokens, by sequence id. */
   readonly sequences: Map<number, SequenceSink>;
-  readonly capacity: Capacity;
-  readonly capabilities: Capabilities;
-  /** Maximum number of sequences without a slot. */
-  readonly maxQueue: number;
+  readonly ready: ModelPlaceReady;
   readonly queue: GenerationQueue;
   /** Abort controllers of the requests that use the model. */
   readonly live: Set<AbortController>;
@@ -74,7 +72,6 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
   async attachModel(message: AttachedModel): Promise<ModelFiles> {
     const { tasks, system, clock } = this.#options;
     const { id, ready } = message;
-    const { capacity, maxQueue } = ready;
     const files = message.files ?? (await tasks.read(message));
     const endpoint = await openEndpoint(message.ticket);
     const { head, template, templateCapabilities } = files;
@@ -89,10 +86,8 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
       endpoint,
       actor,
       sequences: new Map(),
-      capacity,
-      capabilities: ready.capabilities,
-      maxQueue,
-      queue: new GenerationQueue({ slots: capacity.maxSequences, maxQueue, clock }),
+      ready,
+      queue: new GenerationQueue({ slots: ready.capacity.maxSequences, maxQueue: ready.maxQueue, clock }),
       live: new Set(),
     };
     endpoint.receive(tokenChannel, (frame: TokenFrame) => deliver(linked, frame));
@@ -181,7 +176,8 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
 
   embed({ task, request, adapter }: MessageOf<GenerationProtocol, "embed">): DeferredReply<Moved<Embeddings>> {
     const model = this.#embedding(request.model);
-    const { textKey, actor, capacity, capabilities, maxQueue } = model;
+    const { textKey, actor } = model;
+    const { capacity, capabilities, maxQueue } = model.ready;
     const { truncateInputs: truncates, client } = request;
     model.queue.check(client, 1);
     return this.#task(task, async (stop) => {
@@ -219,14 +215,14 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
   /** Returns a model that generates text. Throws if the model cannot be used or generates no text. */
   #generating(id: string): LinkedModel {
     const model = this.#modelFor(id);
-    if (model.capabilities.generates) return model;
-    throw generatesNothing(id, model.capabilities.pooling);
+    if (model.ready.capabilities.generates) return model;
+    throw generatesNothing(id, model.ready.capabilities.pooling);
   }
 
   /** Returns an embedding model. Throws if the model cannot be used or computes no embeddings. */
   #embedding(id: string): LinkedModel {
     const model = this.#modelFor(id);
-    const { pooling } = model.capabilities;
+    const { pooling } = model.ready.capabilities;
     if (pooling === null || pooling === "rank") throw embedsNothing(id, pooling);
     return model;
   }

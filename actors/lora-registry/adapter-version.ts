@@ -1,7 +1,7 @@
 // AdapterVersion: the content of an adapter in memory, and the conditions of a request to load one. The HTTP API calls the hash
 // of the content `generation`.
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
-import type { LoadedAdapter } from "../api/lora-adapters.ts";
+import type { LoadAdapterRequest, LoadedAdapter } from "../api/lora-adapters.ts";
 
 /** A prepared adapter on disk. */
 export interface Content {
@@ -17,13 +17,8 @@ export interface AdapterVersion extends Content {
 }
 
 /** A request to load an adapter under an alias, with its conditions. */
-export interface Wanted {
-  readonly alias: string;
-  readonly source: string;
-  readonly revision: string | null;
-  readonly replace: boolean;
-  readonly expectedGeneration: string | null;
-}
+export type Wanted = Pick<LoadedAdapter, "alias" | "source" | "revision"> &
+  Pick<LoadAdapterRequest, "replace" | "expectedGeneration">;
 
 /** Result of pointing an alias to a version. */
 export interface Pointed {

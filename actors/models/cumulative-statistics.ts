@@ -1,11 +1,10 @@
 // CumulativeStatistics: the statistics of one model, summed over restarts of its worker (a thread or process). The counters of
 // a new worker start at 0, but the counters in the metrics must not decrease. If a worker crashes, its counts since its last
 // reply are lost. Before a model is unloaded, its statistics are read once more.
-import type { LatencyCounts } from "../api/engine-metric.ts";
 import type { ModelStatistics, SeriesLatencies } from "../messages.ts";
 
 export class CumulativeStatistics {
-  /** Sums over the workers that have ended. Gauges in these statistics are not used. */
+  /** Sums over the workers that have ended, with gauges of 0; null: no worker has ended. */
   #before: ModelStatistics | null = null;
   /** The last statistics received from the current worker. */
   #latest: ModelStatistics | null = null;
@@ -17,71 +16,38 @@ export class CumulativeStatistics {
 
   /** Call when the current worker has ended. */
   ended(): void {
-    this.#before = this.total();
+    const total = this.total();
+    if (total !== null) this.#before = { ...total, ...noGauges, adapters: { ...total.adapters, loaded: 0 } };
     this.#latest = null;
   }
 
   /** Returns the totals of all workers and the gauges of the current one; null: no worker has replied yet. */
   total(): ModelStatistics | null {
     const [before, latest] = [this.#before, this.#latest];
-    if (before === null) return latest;
-    return latest === null
-      ? { ...before, ...nothingNow, adapters: { ...before.adapters, loaded: 0 } }
-      : added(before, latest);
+    if (before === null || latest === null) return latest ?? before;
+    const latencies = sums(bySeries(before.latencies), bySeries(latest.latencies));
+    return { ...sums(before, latest), latencies: Object.values(latencies) };
   }
 }
 
 /** Values of the gauges while the model is not loaded. */
-const nothingNow = { slots: 0, running: 0, waiting: 0, parked: 0, kvBlocks: { used: 0, total: 0 } };
+const noGauges = {
+  slots: 0,
+  running: 0,
+  waiting: 0,
+  preempted: 0,
+  kvBlocks: { used: 0, total: 0 },
+} satisfies Partial<ModelStatistics>;
 
-/** Returns the sums of the totals of `a` and `b`, and the gauges of `b`. */
-function added(a: ModelStatistics, b: ModelStatistics): ModelStatistics {
-  return {
-    ...b,
-    preemptions: a.preemptions + b.preemptions,
-    memoryPreemptions: a.memoryPreemptions + b.memoryPreemptions,
-    sharePreemptions: a.sharePreemptions + b.sharePreemptions,
-    steps: a.steps + b.steps,
-    tokens: a.tokens + b.tokens,
-    promptTokens: a.promptTokens + b.promptTokens,
-    engineMs: a.engineMs + b.engineMs,
-    totalMs: a.totalMs + b.totalMs,
-    ended: sums(a.ended, b.ended),
-    prefixCache: sums(a.prefixCache, b.prefixCache),
-    adapters: { loaded: b.adapters.loaded, switches: a.adapters.switches + b.adapters.switches },
-    speculation: {
-      drafts: a.speculation.drafts + b.speculation.drafts,
-      proposed: a.speculation.proposed + b.speculation.proposed,
-      accepted: a.speculation.accepted + b.speculation.accepted,
-      dropped: a.speculation.dropped + b.speculation.dropped,
-      acceptedAt: sumsAt(a.speculation.acceptedAt, b.speculation.acceptedAt),
-    },
-    latencies: latencySums(a.latencies, b.latencies),
-  };
+function bySeries(latencies: readonly SeriesLatencies[]): Readonly<Record<string, SeriesLatencies>> {
+  return Object.fromEntries(latencies.map((latency) => [latency.series, latency]));
 }
 
-function sums<Counts extends { readonly [N in keyof Counts]: number }>(a: Counts, b: Counts): Counts {
-  const names = Object.keys(a) as (keyof Counts)[];
-  return Object.fromEntries(names.map((name) => [name, a[name] + b[name]])) as unknown as Counts;
-}
-
-function sumsAt(a: readonly number[], b: readonly number[]): number[] {
-  return Array.from({ length: Math.max(a.length, b.length) }, (_, i) => (a[i] ?? 0) + (b[i] ?? 0));
-}
-
-function latencySums(a: readonly SeriesLatencies[], b: readonly SeriesLatencies[]): SeriesLatencies[] {
-  const names = new Set([...a, ...b].map(({ series }) => series));
-  return [...names].map((series) => {
-    const [first, second] = [a, b].map((all) => all.find((one) => one.series === series));
-    if (first === undefined || second === undefined) return (first ?? second) as SeriesLatencies;
-    return {
-      series,
-      firstToken: countSums(first.firstToken, second.firstToken),
-      interToken: countSums(first.interToken, second.interToken),
-    };
-  });
-}
-
-function countSums(a: LatencyCounts, b: LatencyCounts): LatencyCounts {
-  return { counts: sumsAt(a.counts, b.counts), sumSeconds: a.sumSeconds + b.sumSeconds };
+/** Returns the sums of the numbers in two values of the same shape. Keeps a field that only one of the values has. */
+function sums<T>(a: T, b: T): T {
+  if (typeof a === "number" && typeof b === "number") return (a + b) as T;
+  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return a ?? b;
+  const names = Object.keys({ ...a, ...b }) as (keyof T)[];
+  const entries = names.map((name) => [name, sums(a[name], b[name])] as const);
+  return (Array.isArray(a) ? entries.map(([, sum]) => sum) : Object.fromEntries(entries)) as T;
 }

@@ -4,7 +4,7 @@ import { checkedAlias, checkLoadPolicy } from "../../actors/api/adapter-rules.ts
 import type { LoadAdapterRequest, UnloadAdapterRequest } from "../../actors/api/lora-adapters.ts";
 import { maxAliasBytes } from "../../actors/api/lora-alias.ts";
 import { type ErrorCode, ServerError } from "../../runtime/errors.ts";
-import { describeIssue, expectation } from "../issues.ts";
+import { validate } from "../json.ts";
 import { generationSchema } from "../shared/fields/adapter-field.ts";
 import { addConflicts, differing } from "../shared/fields/conflicts.ts";
 import { ignored } from "../shared/fields/fields.ts";
@@ -86,10 +86,9 @@ export function toUnloadRequest(
 /** Parses the query of the list route. Throws `invalid_value` on an unknown or repeated parameter. */
 export function readListQuery(query: string): z.output<typeof listAdaptersQuery> {
   const given = new URLSearchParams(query);
-  const result = listAdaptersQuery.safeParse(Object.fromEntries(given), { error: expectation });
-  if (!result.success) throw describeIssue(result.error.issues, Object.keys(listAdaptersQuery.shape));
+  const parsed = validate(listAdaptersQuery, Object.fromEntries(given));
   if (given.size > 1) throw wrong("invalid_value", "model", "expected it once, got it more often");
-  return result.data;
+  return parsed;
 }
 
 function pathOf(path: string): string {

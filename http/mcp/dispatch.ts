@@ -3,6 +3,7 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { App } from "../app.ts";
 import { errorBody, statusOf } from "../errors.ts";
+import type { OnEvents } from "../observe/instrumented-inference.ts";
 import type { HttpReply, HttpRequest, StreamSink } from "../server/edge.ts";
 
 /** Maximum characters of a collected response; limited because its conversion to a tool result makes several copies. */
@@ -17,13 +18,12 @@ export interface InnerRequest {
   readonly caller: HttpRequest;
   readonly requestId: string;
   readonly signal: AbortSignal;
-  /** Receives the pieces of a streamed response. Default: the pieces are collected up to MAX_BODY_LENGTH. */
-  readonly onPiece?: (text: string) => void;
+  /** Receives the events of the route's generation. */
+  readonly onEvents?: OnEvents;
 }
 
 export interface InnerReply {
   readonly status: number;
-  /** Response body; "" if it was passed to onPiece. */
   readonly body: string;
 }
 
@@ -39,17 +39,12 @@ export function dispatch(app: App, request: InnerRequest): Promise<InnerReply> {
       signal.removeEventListener("abort", abort);
       resolve(reply);
     };
-    const body = new WholeBody(() => {
+    const onTooLong = (): void => {
       settle(tooLong);
       stop.abort();
-    });
-    const onPiece = request.onPiece ?? ((text) => body.add(text));
+    };
     const inner = innerRequest(request, AbortSignal.any([signal, stop.signal]));
-    app.handle(
-      inner,
-      innerReply(onPiece, () => body.text(), settle, abort),
-      null,
-    );
+    app.handle(inner, innerReply(settle, onTooLong, abort), null, request.onEvents);
   });
 }
 
@@ -78,25 +73,22 @@ function innerRequest({ path, body, caller, requestId }: InnerRequest, signal: A
   };
 }
 
-/** Creates the reply object that receives the response. `wholeBody` returns the collected text of a streamed response. */
-function innerReply(
-  onPiece: (text: string) => void,
-  wholeBody: () => string,
-  settle: (reply: InnerReply) => void,
-  abort: () => void,
-): HttpReply {
+/** Creates the reply object that receives the response. It collects the pieces of a long response. */
+function innerReply(settle: (reply: InnerReply) => void, onTooLong: () => void, abort: () => void): HttpReply {
   return {
     send: (status, _headers, body) => settle({ status, body: textOf(body) }),
     stream: (status): StreamSink => {
       const decoder = new TextDecoder();
+      let body = "";
       return {
         write: (piece) => {
-          onPiece(typeof piece === "string" ? piece : decoder.decode(piece, { stream: true }));
+          body += typeof piece === "string" ? piece : decoder.decode(piece, { stream: true });
+          if (body.length > MAX_BODY_LENGTH) onTooLong();
           return true;
         },
         keepOpen: () => {},
         drained: () => Promise.resolve(),
-        end: () => settle({ status, body: wholeBody() }),
+        end: () => settle({ status, body }),
         abort,
       };
     },
@@ -110,31 +102,6 @@ const tooLong: InnerReply = {
     message: `the answer is longer than ${MAX_BODY_LENGTH} characters, the most that a tool call may return; ask for less at once`,
   }),
 };
-
-/** Collects the pieces of a streamed body. */
-class WholeBody {
-  readonly #onTooLong: () => void;
-  #pieces: string[] = [];
-  #length = 0;
-
-  constructor(onTooLong: () => void) {
-    this.#onTooLong = onTooLong;
-  }
-
-  add(piece: string): void {
-    this.#length += piece.length;
-    if (this.#length <= MAX_BODY_LENGTH) {
-      this.#pieces.push(piece);
-      return;
-    }
-    this.#pieces = [];
-    this.#onTooLong();
-  }
-
-  text(): string {
-    return this.#pieces.join("");
-  }
-}
 
 function textOf(body: string | Uint8Array): string {
   return typeof body === "string" ? body : new TextDecoder().decode(body);

@@ -9,7 +9,7 @@ import {
 } from "@modelcontextprotocol/server";
 import type { Exchange } from "../exchange.ts";
 import { isBounded, tooLarge } from "../shared/fields/bounded.ts";
-import type { OnProgress } from "./chat-fold.ts";
+import type { OnProgress } from "./chat-result.ts";
 import { type Arguments, ToolBox, type ToolBoxOptions } from "./tools.ts";
 
 const INSTRUCTIONS =

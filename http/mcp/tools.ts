@@ -6,13 +6,13 @@ import { z } from "zod";
 import type { Inference, ModelCapabilities } from "../../actors/api/inference.ts";
 import type { App } from "../app.ts";
 import { routes } from "../routes.ts";
-import { ChatFold, type OnProgress } from "./chat-fold.ts";
+import { chatResult, type OnProgress, progressOf } from "./chat-result.ts";
 import { dispatch, type InnerReply, type InnerRequest } from "./dispatch.ts";
 
 export type Arguments = Readonly<Record<string, unknown>>;
 
 /** Arguments and caller of a tool call. */
-export interface Call extends Omit<InnerRequest, "path" | "body" | "onPiece"> {
+export interface Call extends Omit<InnerRequest, "path" | "body" | "onEvents"> {
   readonly arguments: Arguments;
   readonly onProgress: OnProgress | null;
 }
@@ -121,15 +121,14 @@ function isUseful(schema: unknown): boolean {
   return support !== "refused" && support !== "ignored";
 }
 
-/** Calls the chat route as a stream, so that progress can be reported. */
 async function chat(app: App, { arguments: given, onProgress, ...asked }: Call): Promise<CallToolResult> {
   const asking = permissionFields.find((field) => given[field] === "ask");
   if (asking !== undefined)
     return failed(`${asking}: expected "auto" or "deny", since MCP has no way to ask; got "ask"`);
-  const fold = new ChatFold(onProgress);
-  const body = { ...given, stream: true, stream_options: { include_usage: true } };
-  const reply = await dispatch(app, { ...asked, path: CHAT_PATH, body, onPiece: (piece) => fold.push(piece) });
-  return reply.status === 200 ? fold.result() : failure(reply);
+  const { stream: _, stream_options: __, ...body } = given;
+  const events = onProgress && { onEvents: progressOf(onProgress) };
+  const reply = await dispatch(app, { ...asked, ...events, path: CHAT_PATH, body });
+  return reply.status === 200 ? chatResult(reply.body) : failure(reply);
 }
 
 async function embed(app: App, { arguments: body, onProgress: _, ...asked }: Call): Promise<CallToolResult> {

@@ -1,7 +1,8 @@
-// Message body: stop reason, usage and the other fields around the content, with their schemas for the API document. collect.ts
-// provides the content as a whole, stream.ts in pieces.
+// Message body: content, stop reason, usage and the other fields, with their schemas for the API document. Streams use its parts.
+import assert from "node:assert/strict";
 import { z } from "zod";
 import type { FinishReason } from "../../engines/generation.ts";
+import type { Answer, AnswerChoice, AnswerPart } from "../shared/answer/answer.ts";
 
 /** Fields that the body and the first stream event of a message share. */
 export interface MessageHead {
@@ -72,7 +73,7 @@ export const messageDeltaSchema = z.strictObject({
   usage: usageSchema,
 });
 
-export type ContentBlock = z.output<typeof contentBlockSchema>;
+type ContentBlock = z.output<typeof contentBlockSchema>;
 type Stop = z.output<z.ZodObject<typeof stopSchema>>;
 type Usage = z.output<typeof usageSchema>;
 
@@ -85,11 +86,20 @@ export interface TokenCounts {
 }
 
 /** End of a generation: why it ended, and its stop string. */
-export interface Ending {
-  reason: FinishReason;
-  stopString: string | null;
-  /** Why the text violates the request's output format; null if it does not. */
-  refusal: string | null;
+export type Ending = Pick<AnswerChoice, "finishReason" | "stopString" | "refusal">;
+
+/** Builds the response body of a generation with one choice. */
+export function wholeMessage(head: MessageHead, { choices, usage }: Answer): object {
+  const [choice] = choices;
+  assert(choice);
+  return message(head, choice.parts.map(contentBlock), wireStop(choice), usage);
+}
+
+function contentBlock(part: AnswerPart): ContentBlock {
+  const { kind, text } = part;
+  if (kind === "call")
+    return { type: "tool_use", id: part.id, name: part.name, input: JSON.parse(text), caller: { type: "direct" } };
+  return kind === "text" ? { type: "text", text } : { type: "thinking", thinking: text, signature: "" };
 }
 
 export function message(head: MessageHead, content: readonly ContentBlock[], stop: Stop, counts: TokenCounts): object {
@@ -126,15 +136,15 @@ export function wireUsage({ promptTokens, cachedTokens, completionTokens, reason
 /** Stop fields of a message that is still being generated. */
 export const notStopped: Stop = { stop_reason: null, stop_sequence: null, stop_details: null };
 
-export function wireStop({ reason, stopString, refusal }: Ending): Stop {
+export function wireStop({ finishReason, stopString, refusal }: Ending): Stop {
   if (refusal !== null) {
     const stop_details = { type: "refusal", category: null, explanation: refusal } as const;
     return { stop_reason: "refusal", stop_sequence: null, stop_details };
   }
   // Tool calls take precedence over a stop string, because the client has to run them.
-  if (stopString !== null && reason !== "tool_calls")
+  if (stopString !== null && finishReason !== "tool_calls")
     return { ...notStopped, stop_reason: "stop_sequence", stop_sequence: stopString };
-  return { ...notStopped, stop_reason: stopReasons[reason] };
+  return { ...notStopped, stop_reason: stopReasons[finishReason] };
 }
 
 const stopReasons = {

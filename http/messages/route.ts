@@ -1,12 +1,13 @@
 // POST /v1/messages and POST /v1/messages/count_tokens: body to request, events to body or stream.
 import type { RouteHandler } from "../context.ts";
 import { randomId } from "../shared/answer/ids.ts";
+import { sendAnswer } from "../shared/answer/send-answer.ts";
 import { chosenModel } from "../shared/chosen-model.ts";
 import { originOf } from "../shared/origin.ts";
 import { readRequest } from "../shared/read-request.ts";
 import { streamEvents } from "../sse.ts";
-import { collectMessage } from "./collect.ts";
 import { countTranslator, messagesTranslator } from "./request/translator.ts";
+import { wholeMessage } from "./response.ts";
 import { MessageStream } from "./stream.ts";
 
 export const messages: RouteHandler = async (exchange, context) => {
@@ -15,9 +16,12 @@ export const messages: RouteHandler = async (exchange, context) => {
   const model = chosenModel(exchange, inference, facts);
   const request = { ...asked, ...originOf(exchange, model, facts.isStreamed) };
   const head = { id: randomId("msg", "_"), model: model.id };
+  if (!facts.isStreamed) {
+    await sendAnswer(exchange, context, request, 0, (answer) => wholeMessage(head, answer));
+    return;
+  }
   const events = inference.generate(request, exchange.request.signal, () => exchange.request.releaseBody());
-  if (facts.isStreamed) await streamEvents(exchange, events, new MessageStream(head, exchange.id), config);
-  else exchange.json(200, await collectMessage(head, events));
+  await streamEvents(exchange, events, new MessageStream(head, exchange.id), config);
 };
 
 export const countTokens: RouteHandler = async (exchange, context) => {

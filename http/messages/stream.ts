@@ -25,7 +25,7 @@ export class MessageStream implements StreamCodec {
   readonly #requestId: string;
   #hasBegun = false;
   #isEnded = false;
-  readonly #ending: Ending = { reason: "stop", stopString: null, refusal: null };
+  readonly #ending: Ending = { finishReason: "stop", stopString: null, refusal: null };
   /** Kind of the content block in progress, and the constant text before each of its deltas. */
   #open: BlockKind | null = null;
   #delta = "";
@@ -83,7 +83,7 @@ export class MessageStream implements StreamCodec {
         this.#ending.refusal = event.reason;
         return "";
       case "finish":
-        this.#ending.reason = event.reason;
+        this.#ending.finishReason = event.reason;
         this.#ending.stopString = event.stopString;
         return this.#closeBlock();
       case "done":

@@ -22,13 +22,18 @@ export interface GenerationHolder {
   generation: Generation | null;
 }
 
+/** Receives each batch of events. Must not throw. */
+export type OnEvents = (events: readonly GenerateEvent[]) => void;
+
 export class InstrumentedInference implements Inference {
   readonly #inner: Inference;
   readonly #holder: GenerationHolder;
+  readonly #onEvents: OnEvents | undefined;
 
-  constructor(inner: Inference, holder: GenerationHolder) {
+  constructor(inner: Inference, holder: GenerationHolder, onEvents?: OnEvents) {
     this.#inner = inner;
     this.#holder = holder;
+    this.#onEvents = onEvents;
   }
 
   faults(): readonly string[] {
@@ -67,7 +72,12 @@ export class InstrumentedInference implements Inference {
     const { prompt } = request;
     const isChat = prompt.kind === "chat" || (prompt.kind === "sealed" && prompt.isChat);
     const generation = this.#begin(isChat ? "chat" : "text_completion");
-    return noted(this.#inner.generate(request, signal, onPrepared), (events) => note(generation, events));
+    // The callback must not reference `this`, because a background response outlives its exchange.
+    const onEvents = this.#onEvents;
+    return noted(this.#inner.generate(request, signal, onPrepared), (events) => {
+      note(generation, events);
+      onEvents?.(events);
+    });
   }
 
   async embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings> {

@@ -22,9 +22,9 @@ import {
   outputLength,
   type ResponseHead,
   type ResponseState,
-  type ResponseStatus,
   withoutLogprobs,
 } from "./fold/resource.ts";
+import type { ResponseStatus } from "./fold/resource-schema.ts";
 import { itemTexts } from "./request/item-texts.ts";
 import { EventLog } from "./stored/event-log.ts";
 import type { ResponseSaver, SavedResponse } from "./stored/response-saver.ts";

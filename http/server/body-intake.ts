@@ -15,13 +15,19 @@ export abstract class EdgeRequest implements HttpRequest {
   abstract readonly method: string;
   abstract readonly path: string;
   abstract readonly query: string;
-  abstract readonly headers: ReadonlyMap<string, string>;
   abstract readonly address: string;
   abstract readonly signal: AbortSignal;
+  readonly headers = new Map<string, string>();
   #body: Uint8Array = EMPTY;
   #reader: BodyReader | null = null;
   #holds = 0;
   #onLetGo: () => void = () => {};
+
+  /** Adds a header line. Values of a repeated header are joined. */
+  protected addHeader(name: string, value: string): void {
+    const earlier = this.headers.get(name);
+    this.headers.set(name, earlier === undefined ? value : `${earlier}, ${value}`);
+  }
 
   get body(): Uint8Array {
     return this.#body;

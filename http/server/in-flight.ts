@@ -1,5 +1,6 @@
 // Requests in flight: the unanswered requests of a server. Both HTTP front ends use this class for a graceful close, which is
 // complete when the last request has ended.
+import type { EdgeServer } from "./edge.ts";
 
 interface Abortable {
   abort(): void;
@@ -9,12 +10,12 @@ export class InFlight {
   readonly #open = new Set<Abortable>();
   #isClosing = false;
   #settle: () => void = () => {};
-  /** Resolves after `close`, when no request is in flight. */
-  readonly empty: Promise<void> = new Promise((resolve) => {
+  /** Resolves when the server is closed and no request is in flight. */
+  readonly #empty: Promise<void> = new Promise((resolve) => {
     this.#settle = resolve;
   });
 
-  /** Whether `close` was called. If true, a response should close its connection. */
+  /** Whether the server is closed. If true, a response should close its connection. */
   get isClosing(): boolean {
     return this.#isClosing;
   }
@@ -28,13 +29,21 @@ export class InFlight {
     if (this.#isClosing && this.#open.size === 0) this.#settle();
   }
 
-  close(): void {
-    this.#isClosing = true;
-    if (this.#open.size === 0) this.#settle();
-  }
-
-  /** Aborts all requests in flight. */
-  abortAll(): void {
-    for (const request of [...this.#open]) request.abort();
+  /**
+   * Returns the server of these requests. `stopAccepting` is called when it closes, `stop` after the last request in flight has
+   * ended.
+   */
+  server(port: number, stopAccepting: () => void, stop: () => void | Promise<void>): EdgeServer {
+    const close = (): void => {
+      if (this.#isClosing) return;
+      stopAccepting();
+      this.#isClosing = true;
+      if (this.#open.size === 0) this.#settle();
+    };
+    const forceClose = (): void => {
+      close();
+      for (const request of [...this.#open]) request.abort();
+    };
+    return { port, close, closed: this.#empty.then(stop), forceClose };
   }
 }

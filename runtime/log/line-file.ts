@@ -1,6 +1,7 @@
 // Line file: appends lines to a file in order, without waiting for the disk. The queue is bounded. Lost lines are counted and
 // reported.
 import { type FileHandle, open } from "node:fs/promises";
+import { resolvesWithin } from "../clock.ts";
 
 export interface LineFileOptions {
   /** Maximum number of bytes of lines that wait for the disk, including those being written. */
@@ -51,12 +52,7 @@ export class LineFile {
 
   /** Waits for pending writes until the deadline. Lines that remain are lost. Nothing may be appended after this call. */
   async close(deadlineMs: number = defaultCloseDeadlineMs): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const deadline = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, deadlineMs);
-    });
-    await Promise.race([this.#writing, deadline]);
-    clearTimeout(timer);
+    await resolvesWithin(deadlineMs, Promise.resolve(this.#writing));
     const leftCount = this.#lines.length + this.#underWayCount;
     this.#lines = [];
     if (leftCount > 0) this.#lose(leftCount, "the program ended first");

@@ -64,11 +64,6 @@ export class PrefixStore {
     return this.#list.size;
   }
 
-  /** Number of pending writes that were dropped to make room for later ones. */
-  get droppedWrites(): number {
-    return this.#queue.droppedCount;
-  }
-
   /**
    * Returns the file with the longest common beginning of at least 64 tokens; null: none. The common beginning may be all of
    * `tokens`.

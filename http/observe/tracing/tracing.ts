@@ -14,6 +14,7 @@ import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { detectResources, envDetector, resourceFromAttributes } from "@opentelemetry/resources";
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from "@opentelemetry/sdk-trace-base";
 import type { Timeline } from "../../../engines/generation.ts";
+import { resolvesWithin } from "../../../runtime/clock.ts";
 import type { ExchangeObserver } from "../../exchange.ts";
 import { CLIENT_GONE, type Exchange } from "../../exchange.ts";
 import type { Generation } from "../instrumented-inference.ts";
@@ -71,13 +72,9 @@ export class Tracing implements ExchangeObserver {
 
   /** Sends the remaining spans, but waits no longer than the deadline. */
   async close(deadlineMs: number = closeDeadlineMs): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const deadline = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, deadlineMs);
-    });
     // A failure needs no handling here, because the exporter has logged it.
-    await Promise.race([this.#provider.shutdown().catch(() => {}), deadline]);
-    clearTimeout(timer);
+    const shutdown = this.#provider.shutdown().catch(() => {});
+    await resolvesWithin(deadlineMs, shutdown);
   }
 
   /** Creates one span for each stage of a generation. The stages may run in different threads or processes. */

@@ -8,18 +8,8 @@ import { PIECE_LENGTH } from "../../shared/answer/json-pieces.ts";
 import type { ResponseEvents } from "./event-text.ts";
 import { LogprobHolder } from "./held-logprobs.ts";
 import { type ItemPlace, OpenCall, OpenMessage, OpenReasoning } from "./open-item.ts";
-import {
-  copyOf,
-  type IncompleteReason,
-  type ItemStatus,
-  type OutputItem,
-  type ResponseHead,
-  type ResponseState,
-  type ResponseStatus,
-  responsePieces,
-  responseText,
-  wireError,
-} from "./resource.ts";
+import { copyOf, type ResponseHead, type ResponseState, responsePieces, responseText, wireError } from "./resource.ts";
+import type { IncompleteReason, ItemStatus, OutputItem, ResponseStatus } from "./resource-schema.ts";
 
 /** Name of the last stream event, by status. The protocol has no event for cancelled responses. */
 const terminalEvents = {

@@ -12,7 +12,7 @@ import type {
   OutputText,
   ReasoningItem,
   Refusal,
-} from "./resource.ts";
+} from "./resource-schema.ts";
 
 /** Position of an item in the output, and its id. */
 export interface ItemPlace {

@@ -1,5 +1,5 @@
-// Response schemas of the responses routes, for the API document and for tests: the response resource, its items, and the
-// stream events.
+// Response schemas of the responses routes: the response resource, its items, and the stream events. The API document and the
+// types of the fold are derived from them.
 import { z } from "zod";
 import { adapterGeneration } from "../../shared/answer/adapter-generation.ts";
 import { tokenLogprobSchema } from "../../shared/answer/logprobs.ts";
@@ -51,6 +51,14 @@ export const outputItemSchema = z
     }),
   ])
   .meta({ id: "ResponseOutputItem" });
+
+export type OutputText = z.output<typeof outputTextSchema>;
+export type Refusal = z.output<typeof refusalSchema>;
+export type OutputItem = z.output<typeof outputItemSchema>;
+export type MessageItem = Extract<OutputItem, { type: "message" }>;
+export type FunctionCallItem = Extract<OutputItem, { type: "function_call" }>;
+export type ReasoningItem = Extract<OutputItem, { type: "reasoning" }>;
+export type ItemStatus = z.output<typeof status>;
 
 const errorSchema = z.strictObject({
   type: z.enum(["validation_error", "internal_error"]),
@@ -129,6 +137,10 @@ export const responseSchema = z
     ...settings,
   })
   .meta({ id: "Response" });
+
+type WireResponse = z.output<typeof responseSchema>;
+export type ResponseStatus = WireResponse["status"];
+export type IncompleteReason = NonNullable<WireResponse["incomplete_details"]>["reason"];
 
 export const deletedSchema = z
   .strictObject({ id: z.string(), object: z.literal("response.deleted"), deleted: z.literal(true) })

@@ -5,58 +5,12 @@ import type { ErrorRecord } from "../../../runtime/errors.ts";
 import { statusOf } from "../../errors.ts";
 import { generationFields } from "../../shared/answer/adapter-generation.ts";
 import { decodedPieces, jsonPieces } from "../../shared/answer/json-pieces.ts";
-import type { WireTokenLogprob } from "../../shared/answer/logprobs.ts";
 import { maxOutputTokens, type ResponseRequestBody } from "../request/request.ts";
 import { wireText } from "../request/text-format.ts";
 import { type FunctionName, wireToolChoice, wireTools } from "../request/tools.ts";
+import type { IncompleteReason, OutputItem, ResponseStatus } from "./resource-schema.ts";
 
 const encoder = new TextEncoder();
-
-export type ResponseStatus = "queued" | "in_progress" | "completed" | "failed" | "incomplete" | "cancelled";
-export type ItemStatus = "in_progress" | "completed" | "incomplete";
-export type IncompleteReason = "max_output_tokens" | "interrupted";
-
-export interface OutputText {
-  readonly type: "output_text";
-  text: string;
-  readonly annotations: readonly never[];
-  /** Empty, or a lazy list that jsonPieces serialises in pieces. */
-  logprobs: readonly WireTokenLogprob[];
-}
-
-export interface Refusal {
-  readonly type: "refusal";
-  refusal: string;
-}
-
-export interface MessageItem {
-  readonly id: string;
-  readonly type: "message";
-  status: ItemStatus;
-  readonly role: "assistant";
-  readonly content: (OutputText | Refusal)[];
-}
-
-export interface FunctionCallItem {
-  readonly id: string;
-  readonly type: "function_call";
-  status: ItemStatus;
-  readonly call_id: string;
-  readonly name: string;
-  readonly namespace?: string;
-  arguments: string;
-}
-
-export interface ReasoningItem {
-  readonly id: string;
-  readonly type: "reasoning";
-  status: ItemStatus;
-  readonly summary: readonly never[];
-  readonly content: { readonly type: "reasoning_text"; text: string }[];
-  readonly encrypted_content: null;
-}
-
-export type OutputItem = MessageItem | FunctionCallItem | ReasoningItem;
 
 /** Part of a response that does not change. */
 export interface ResponseHead {

@@ -1,7 +1,8 @@
 // Query parameters of the routes of a stored response: the schemas and their parser. Unknown parameters are ignored, because
 // clients send options that this server does not support.
 import { z } from "zod";
-import { describeIssue, expectation, expected } from "../../issues.ts";
+import { expected } from "../../issues.ts";
+import { validate } from "../../json.ts";
 
 const flag = z.enum(["true", "false"]).optional();
 const included = z
@@ -39,8 +40,5 @@ export const inputItemsQuery = z.object({
 
 /** Parses a query. If a parameter is repeated, its last value is used. */
 export function readQuery<Schema extends z.ZodObject>(query: string, schema: Schema): z.output<Schema> {
-  const given = Object.fromEntries(new URLSearchParams(query));
-  const result = z.safeParse(schema, given, { error: expectation });
-  if (result.success) return result.data;
-  throw describeIssue(result.error.issues, Object.keys(schema.shape));
+  return validate(schema, Object.fromEntries(new URLSearchParams(query)));
 }

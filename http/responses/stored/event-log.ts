@@ -1,13 +1,15 @@
 // Event log: the events of a background response as text, for clients that connect and disconnect. Its size is limited, so it
 // drops the oldest events. Events that the client that created the response has not read yet are kept.
-import { ServerError } from "../../../runtime/errors.ts";
+import { type ErrorRecord, ServerError } from "../../../runtime/errors.ts";
 import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
-import type { EventChunk } from "../fold/event-chunks.ts";
-import { LogReader, type ReadableLog } from "./log-reader.ts";
+import type { StreamCodec } from "../../sse.ts";
+import { type EventChunk, textOf } from "../fold/event-chunks.ts";
+import { DONE } from "../fold/event-text.ts";
+import { wireError } from "../fold/resource.ts";
 
 const MAX_LENGTH = 8 * 2 ** 20;
 
-export class EventLog implements ReadableLog {
+export class EventLog {
   readonly #maxLength: number;
   readonly #lease: AnswerLease | null;
   /** Functions to call when chunks are added and when the log closes. */
@@ -129,6 +131,101 @@ export class EventLog implements ReadableLog {
       count++;
     }
     return count;
+  }
+}
+
+/**
+ * Reader of an event log for the loop that sends streams (sse.ts). An empty batch tells the loop to call `encode` for new events.
+ */
+export class LogReader implements StreamCodec {
+  readonly #log: EventLog;
+  readonly #after: number;
+  readonly #aborted: AbortSignal;
+  #next: number;
+  /** Last chunk returned by this reader. */
+  #last: EventChunk | null = null;
+  #isEnded = false;
+
+  constructor(log: EventLog, after: number, aborted: AbortSignal) {
+    this.#log = log;
+    this.#after = after;
+    this.#aborted = aborted;
+    this.#next = log.firstChunk;
+  }
+
+  get isEnded(): boolean {
+    return this.#isEnded;
+  }
+
+  /** Number of the next chunk to read. */
+  get nextChunk(): number {
+    return this.#next;
+  }
+
+  async *batches(): AsyncGenerator<readonly never[]> {
+    const bell = new Bell();
+    this.#log.entered();
+    this.#log.listen(bell.ring);
+    this.#aborted.addEventListener("abort", bell.ring);
+    try {
+      while (!this.#aborted.aborted) {
+        yield [];
+        if (!this.#isEnded) await bell.rung();
+      }
+    } finally {
+      this.#log.unlisten(bell.ring);
+      this.#aborted.removeEventListener("abort", bell.ring);
+      this.#log.left(this);
+    }
+  }
+
+  encode(): string | Iterable<string> {
+    const isLast = this.#log.isClosed;
+    const chunks = this.#log.chunksFrom(this.#next);
+    this.#next += chunks.length;
+    this.#last = chunks.at(-1) ?? this.#last;
+    this.#isEnded = isLast;
+    return textOf(chunks, this.#after, isLast ? DONE : "");
+  }
+
+  /** Ends the stream of this reader with an error. The response itself continues. */
+  fail(error: ErrorRecord): string {
+    this.#isEnded = true;
+    const { code, message, param } = error;
+    const data = {
+      type: "error",
+      sequence_number: this.#nextNumber(),
+      code,
+      message,
+      param: param ?? null,
+      error: wireError(error),
+    };
+    return `event: error\ndata: ${JSON.stringify(data)}\n\n${DONE}`;
+  }
+
+  #nextNumber(): number {
+    return Math.max(this.#last?.next ?? 0, this.#after + 1);
+  }
+}
+
+/** Wake-up signal for one waiter. If it rings while nothing waits, the next wait returns at once. */
+class Bell {
+  #hasRung = false;
+  #wake: (() => void) | null = null;
+
+  readonly ring = (): void => {
+    this.#hasRung = true;
+    this.#wake?.();
+  };
+
+  async rung(): Promise<void> {
+    if (!this.#hasRung) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+    this.#wake = null;
+    this.#hasRung = false;
   }
 }
 

@@ -1,12 +1,12 @@
 // HTTP front end on node:http: used if no uWebSockets.js binary loads, with the same requests, replies and limits.
-import { createServer, type IncomingMessage, type Server } from "node:http";
+import { createServer, type IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { ServerError } from "../../../runtime/errors.ts";
 import { errorBody, statusOf } from "../../errors.ts";
 import { BodyIntake, EdgeRequest } from "../body-intake.ts";
 import { ConnectionCount, fullAtFiles } from "../connection-limit.ts";
-import type { EdgeServer, OpenEdge } from "../edge.ts";
+import type { OpenEdge } from "../edge.ts";
 import { framingFault, headersTooLarge, MAX_HEADER_BYTES } from "../framing.ts";
 import { InFlight } from "../in-flight.ts";
 import { listenFailure } from "../listen-failure.ts";
@@ -33,7 +33,6 @@ class NodeRequest extends EdgeRequest {
   readonly method: string;
   readonly path: string;
   readonly query: string;
-  readonly headers = new Map<string, string>();
   readonly signal: AbortSignal;
   readonly address: string;
 
@@ -47,10 +46,7 @@ class NodeRequest extends EdgeRequest {
     // The raw headers are read, because node's parsed headers drop the second value of some repeated headers.
     const { rawHeaders } = incoming;
     for (let i = 0; i < rawHeaders.length; i += 2) {
-      const name = (rawHeaders[i] ?? "").toLowerCase();
-      const value = rawHeaders[i + 1] ?? "";
-      const earlier = this.headers.get(name);
-      this.headers.set(name, earlier === undefined ? value : `${earlier}, ${value}`);
+      this.addHeader((rawHeaders[i] ?? "").toLowerCase(), rawHeaders[i + 1] ?? "");
     }
     this.signal = signal;
     this.address = incoming.socket.remoteAddress ?? "";
@@ -105,30 +101,19 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
   }).catch(async (failure) => {
     throw await failure;
   });
-  return open(server, inFlight, intake);
-};
-
-function open(server: Server, inFlight: InFlight, intake: BodyIntake): EdgeServer {
   const address = server.address();
-  const close = (): void => {
-    if (inFlight.isClosing) return;
-    server.close();
-    server.closeIdleConnections();
-    inFlight.close();
-  };
-  return {
-    port: typeof address === "object" && address !== null ? address.port : 0,
-    closed: inFlight.empty.then(() => {
+  return inFlight.server(
+    typeof address === "object" && address !== null ? address.port : 0,
+    () => {
+      server.close();
+      server.closeIdleConnections();
+    },
+    () => {
       server.closeAllConnections();
       intake.stop();
-    }),
-    close,
-    forceClose() {
-      close();
-      inFlight.abortAll();
     },
-  };
-}
+  );
+};
 
 /** Passes a request to its handler when its body, if any, is complete. The rest of a rejected body is read and discarded. */
 function readBody(incoming: IncomingMessage, request: NodeRequest, reply: NodeReply, intake: BodyIntake): void {

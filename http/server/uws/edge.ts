@@ -1,12 +1,13 @@
 // HTTP front end on uWebSockets.js (uWS). A uWS request object is valid only during its callback, so the callback first copies
 // everything to an HttpRequest. It also registers `onAborted`, which uWS requires in the same callback.
 
+import { setTimeout as sleep } from "node:timers/promises";
 import { BodyIntake, EdgeRequest } from "../body-intake.ts";
-import type { EdgeServer, OpenEdge } from "../edge.ts";
+import type { OpenEdge } from "../edge.ts";
 import { framingFault, headersTooLarge, MAX_HEADER_BYTES } from "../framing.ts";
 import { InFlight } from "../in-flight.ts";
 import { ListenGate } from "./listen-gate.ts";
-import type { Native, NativeApp, NativeRequest, NativeResponse } from "./native.ts";
+import type { Native, NativeRequest, NativeResponse } from "./native.ts";
 import { UwsReply } from "./reply.ts";
 
 /** Delay before sockets are closed, because uWS flushes its buffer after end() and does not report when the flush is done. */
@@ -16,7 +17,6 @@ class UwsRequest extends EdgeRequest {
   readonly method: string;
   readonly path: string;
   readonly query: string;
-  readonly headers = new Map<string, string>();
   readonly headerBytes: number;
   readonly reply: UwsReply;
   readonly address: string;
@@ -29,8 +29,7 @@ class UwsRequest extends EdgeRequest {
     let headerBytes = this.path.length + this.query.length;
     request.forEach((name, value) => {
       headerBytes += name.length + value.length;
-      const earlier = this.headers.get(name);
-      this.headers.set(name, earlier === undefined ? value : `${earlier}, ${value}`);
+      this.addHeader(name, value);
     });
     this.headerBytes = headerBytes;
     this.address = Buffer.from(response.getRemoteAddressAsText()).toString("latin1");
@@ -57,29 +56,12 @@ export function uwsEdge(native: Native): OpenEdge {
       else readBody(response, ours, intake);
     });
     const gate = await ListenGate.open({ native, app, host, port, onFull: options.onFull ?? (() => {}) });
-    return server(app, gate, inFlight, intake);
-  };
-}
-
-function server(app: NativeApp, gate: ListenGate, inFlight: InFlight, intake: BodyIntake): EdgeServer {
-  const flushed = inFlight.empty.then(() => new Promise<void>((resolve) => setTimeout(resolve, FLUSH_MS)));
-  const closed = flushed.then(() => {
-    app.close();
-    intake.stop();
-  });
-  const close = (): void => {
-    if (inFlight.isClosing) return;
-    gate.close();
-    inFlight.close();
-  };
-  return {
-    port: gate.port,
-    closed,
-    close,
-    forceClose() {
-      close();
-      inFlight.abortAll();
-    },
+    const stop = async (): Promise<void> => {
+      await sleep(FLUSH_MS);
+      app.close();
+      intake.stop();
+    };
+    return inFlight.server(gate.port, () => gate.close(), stop);
   };
 }
 

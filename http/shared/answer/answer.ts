@@ -8,19 +8,10 @@ import type { AnswerLease } from "./answer-memory.ts";
 import { PIECE_LENGTH } from "./json-pieces.ts";
 import { TokenJson } from "./logprobs.ts";
 
-export interface AnswerChoice {
-  readonly text: string;
-  /** Reasoning that precedes the text. */
-  readonly reasoning: string;
-  /** Complete tool calls. A call that failed to parse is part of the text. */
-  readonly toolCalls: readonly ToolCall[];
-  readonly logprobs: LogprobList;
-  readonly finishReason: FinishReason;
-  /** Stop string that ended the text; null: none. */
-  readonly stopString: string | null;
-  /** Why the text violates the request's output format; null if it does not. */
-  readonly refusal: string | null;
-}
+/** Part of a choice. The text of a call is its arguments: JSON as the model wrote it. */
+export type AnswerPart =
+  | { readonly kind: "reasoning" | "text"; text: string }
+  | { readonly kind: "call"; readonly id: string; readonly name: string; text: string };
 
 export interface Answer {
   readonly choices: readonly AnswerChoice[];
@@ -64,14 +55,14 @@ type ChoiceEvent = Extract<GenerateEvent, { readonly choice: number }>;
 
 class CollectedAnswer {
   readonly #options: CollectOptions;
-  readonly #choices: readonly ChoiceText[];
+  readonly #choices: readonly AnswerChoice[];
   readonly #prompt = new LogprobList();
   #tokens: TokenJson | null = null;
   #adapterGeneration: string | null = null;
 
   constructor(options: CollectOptions) {
     this.#options = options;
-    this.#choices = Array.from({ length: options.choiceCount }, () => new ChoiceText());
+    this.#choices = Array.from({ length: options.choiceCount }, () => new AnswerChoice());
   }
 
   take(event: Exclude<GenerateEvent, { readonly type: "done" | "error" }>): void {
@@ -100,45 +91,55 @@ class CollectedAnswer {
   }
 }
 
-class ChoiceText implements AnswerChoice {
-  text = "";
-  reasoning = "";
-  readonly toolCalls: ToolCall[] = [];
+export class AnswerChoice {
+  /** Parts in the order of generation. A call that failed to parse is part of the text. */
+  readonly parts: AnswerPart[] = [];
   readonly logprobs = new LogprobList();
   finishReason: FinishReason = "stop";
+  /** Stop string that ended the text; null: none. */
   stopString: string | null = null;
+  /** Why the text violates the request's output format; null if it does not. */
   refusal: string | null = null;
-  /** Tool call in progress; null: none. */
-  #call: { readonly id: string; readonly name: string; arguments: string } | null = null;
+
+  get text(): string {
+    return this.#textOf("text");
+  }
+
+  get reasoning(): string {
+    return this.#textOf("reasoning");
+  }
+
+  get toolCalls(): readonly ToolCall[] {
+    return this.parts.flatMap((part) =>
+      part.kind === "call" ? [{ id: part.id, name: part.name, arguments: part.text }] : [],
+    );
+  }
 
   /** Number of characters of text, reasoning and tool calls. */
   get length(): number {
-    const calls = this.toolCalls.reduce((sum, call) => sum + call.arguments.length, 0);
-    return this.text.length + this.reasoning.length + calls;
+    return this.parts.reduce((sum, { text }) => sum + text.length, 0);
   }
 
   take(event: ChoiceEvent): void {
     switch (event.type) {
       case "reasoning":
-        this.reasoning += event.text;
+        this.#add("reasoning", event.text);
         break;
       case "text":
-        this.text += event.text;
+        this.#add("text", event.text);
         if (event.logprobs !== undefined) this.logprobs.add(event.logprobs);
         break;
       case "tool_call":
-        this.#call = { id: event.id, name: event.name, arguments: "" };
+        this.parts.push({ kind: "call", id: event.id, name: event.name, text: "" });
         break;
       case "tool_arguments":
-        if (this.#call) this.#call.arguments += event.text;
+        this.#add("call", event.text);
         break;
       case "tool_call_end":
-        if (this.#call) this.toolCalls.push(this.#call);
-        this.#call = null;
         break;
       case "tool_call_failed":
-        this.text += event.text;
-        this.#call = null;
+        this.parts.pop();
+        this.#add("text", event.text);
         break;
       case "refusal":
         this.refusal = event.reason;
@@ -150,5 +151,16 @@ class ChoiceText implements AnswerChoice {
       default:
         event satisfies never;
     }
+  }
+
+  /** Adds text to the last part if it has this kind, otherwise to a new part. The text is empty if an event has only logprobs. */
+  #add(kind: AnswerPart["kind"], text: string): void {
+    const last = this.parts.at(-1);
+    if (last?.kind === kind) last.text += text;
+    else if (kind !== "call" && text !== "") this.parts.push({ kind, text });
+  }
+
+  #textOf(kind: AnswerPart["kind"]): string {
+    return this.parts.map((part) => (part.kind === kind ? part.text : "")).join("");
   }
 }

@@ -45,12 +45,13 @@ describe("the statistics of a model", () => {
   it("have gauges of 0 while the model has no place", () => {
     const statistics = new CumulativeStatistics();
     assert.equal(statistics.total(), null);
-    statistics.seen({ ...place(1), adapters: { loaded: 2, switches: 5 } });
+    statistics.seen({ ...place(1), preempted: 3, adapters: { loaded: 2, switches: 5 } });
     assert.ok((metricOf(statistics.total(), "service_sequences_capacity") as number) > 0);
     statistics.ended();
     assert.equal(metricOf(statistics.total(), "service_lora_adapters_loaded"), 0);
     assert.equal(metricOf(statistics.total(), "service_lora_adapter_switches_total"), 5);
     assert.equal(metricOf(statistics.total(), "service_sequences_capacity"), 0);
+    assert.equal(metricOf(statistics.total(), "service_sequences_waiting"), 0);
     assert.equal(metricOf(statistics.total(), "service_kv_cache_blocks_total"), 0);
   });
 });

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type Anthropic from "@anthropic-ai/sdk";
 import type { GenerateEvent } from "../../../../engines/generation.ts";
-import { collectMessage } from "../../../../http/messages/collect.ts";
 import { streamEventSchema } from "../../../../http/messages/operation.ts";
-import { messageSchema } from "../../../../http/messages/response.ts";
+import { messageSchema, wholeMessage } from "../../../../http/messages/response.ts";
 import { MessageStream } from "../../../../http/messages/stream.ts";
+import { collectAnswer } from "../../../../http/shared/answer/answer.ts";
+import { AnswerMemory } from "../../../../http/shared/answer/answer-memory.ts";
 import { done, failure, finish, reasoning, text, toolCall } from "../../../fixtures/fakes/fake-inference.ts";
 
 /** Type of the vendor's client, except for the citations of a text: other clients do not accept null there. */
@@ -18,6 +19,7 @@ interface VendorsMessage extends Omit<Anthropic.Message, "content"> {
 }
 
 const head = { id: "msg_1", model: "m" };
+const lease = new AnswerMemory().lease("a");
 const begin: GenerateEvent = { type: "begin", promptTokens: 8, cachedTokens: 5 };
 const refusal: GenerateEvent = { type: "refusal", choice: 0, reason: "not an object" };
 
@@ -51,7 +53,8 @@ async function whole(events: readonly GenerateEvent[]) {
   async function* batches() {
     for (const event of events) yield [event];
   }
-  const body = await collectMessage(head, batches());
+  const options = { choiceCount: 1, prefixLength: 0, texts: () => assert.fail("no logprobs"), lease };
+  const body = wholeMessage(head, await collectAnswer(batches(), options));
   return messageSchema.parse(JSON.parse(JSON.stringify(body)));
 }
 
