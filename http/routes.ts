@@ -115,6 +115,7 @@ export const routes: readonly Route[] = [
     method: "POST",
     path: "/v1/responses",
     kind: "inference",
+    takesMessages: true,
     handler: createResponse,
     operation: createResponseOperation,
   },

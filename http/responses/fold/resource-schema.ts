@@ -86,7 +86,7 @@ const settings = {
   background: z.boolean(),
   instructions: z.string().nullable(),
   max_output_tokens: z.int().nullable(),
-  max_tool_calls: z.null(),
+  max_tool_calls: z.int().nullable(),
   parallel_tool_calls: z.boolean(),
   previous_response_id: z.string().nullable(),
   prompt_cache_key: z.string().nullable(),

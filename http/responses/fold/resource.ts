@@ -95,7 +95,7 @@ function responseSettings(body: ResponseRequestBody): object {
     background: body.background ?? false,
     instructions: body.instructions ?? null,
     max_output_tokens: maxOutputTokens(body),
-    max_tool_calls: null,
+    max_tool_calls: body.max_tool_calls ?? null,
     parallel_tool_calls: body.parallel_tool_calls ?? true,
     previous_response_id: body.previous_response_id ?? null,
     prompt_cache_key: body.prompt_cache_key ?? null,

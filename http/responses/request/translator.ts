@@ -2,16 +2,17 @@
 import type { z } from "zod";
 import { movedWith } from "../../../actors/api/sealed-content.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
+import type { TaskOutput } from "../../../runtime/task/task.ts";
 import { validate } from "../../json.ts";
 import type { adapterField } from "../../shared/fields/adapter-field.ts";
-import { ignoredFields } from "../../shared/ignored.ts";
+import { type IgnoredField, ignoredFields } from "../../shared/ignored.ts";
 import { type AskedTranslation, type BodyTranslator, sealed } from "../../shared/translation.ts";
 import { settingsText } from "../fold/resource.ts";
 import { conversation, wholeConversation } from "./conversation.ts";
 import { type InputReference, inputItems, isReference } from "./input.ts";
 import type { NamedItem } from "./input-items.ts";
 import { itemTexts } from "./item-texts.ts";
-import { askedRequest, responseRequestSchema } from "./request.ts";
+import { askedRequest, type ResponseRequestBody, responseMessageSchema, responseRequestSchema } from "./request.ts";
 import { type FunctionName, namespacedNames } from "./tools.ts";
 
 export interface ResponseFacts {
@@ -35,42 +36,62 @@ export interface ResponseTranslation extends AskedTranslation<ResponseFacts> {
   readonly isWhole: boolean;
 }
 
+/** `parameters` of `translate`: the id of the new response, which the ids of its items contain. */
 export const responseTranslator: BodyTranslator<ResponseTranslation> = {
   name: "responses",
-  /** `responseId`: id of the new response, which the ids of its items contain. */
   translate(value, responseId) {
     const body = validate(responseRequestSchema, value);
-    const items = inputItems(body.input, responseId as string);
-    const previousId = body.previous_response_id ?? null;
-    const instructions = body.instructions ?? null;
-    const own = items.flatMap((item) => (isReference(item) ? [] : [item]));
-    const isWhole = previousId === null && own.length === items.length;
-    const facts: ResponseFacts = {
-      model: body.model,
-      adapter: body.adapter,
-      previousId,
-      isStored: body.store ?? true,
-      isBackground: body.background ?? false,
-      isStreamed: body.stream ?? false,
-      settings: settingsText(body),
-      namespacedNames: namespacedNames(body),
-    };
-    return {
-      model: body.model,
-      ignored: ignoredFields(responseRequestSchema, body),
-      facts,
-      asked: askedRequest(body, isWhole ? wholeConversation(instructions, own) : conversation(instructions, [])),
-      input: inTexts(items),
-      isWhole,
-    };
+    return translated(body, ignoredFields(responseRequestSchema, body), responseId as string);
   },
-  pack(translated) {
-    const asked = sealed(translated.asked);
-    const settings = translated.facts.settings.buffer as ArrayBuffer;
-    const texts = translated.input.flatMap((part) => (isReference(part) ? [] : [part.texts.buffer, part.ends.buffer]));
-    return { value: { ...translated, asked }, transfer: [...movedWith(asked), settings, ...(texts as ArrayBuffer[])] };
-  },
+  pack,
 };
+
+/** Translates a message of a WebSocket connection. */
+export const messageTranslator: BodyTranslator<ResponseTranslation> = {
+  name: "response.create",
+  translate(value, responseId) {
+    const body = validate(responseMessageSchema, value);
+    return translated({ ...body, stream: true }, ignoredFields(responseMessageSchema, body), responseId as string);
+  },
+  pack,
+};
+
+function translated(
+  body: ResponseRequestBody,
+  ignored: readonly IgnoredField[],
+  responseId: string,
+): ResponseTranslation {
+  const items = inputItems(body.input, responseId);
+  const previousId = body.previous_response_id ?? null;
+  const instructions = body.instructions ?? null;
+  const own = items.flatMap((item) => (isReference(item) ? [] : [item]));
+  const isWhole = previousId === null && own.length === items.length;
+  const facts: ResponseFacts = {
+    model: body.model,
+    adapter: body.adapter,
+    previousId,
+    isStored: body.store ?? true,
+    isBackground: body.background ?? false,
+    isStreamed: body.stream ?? false,
+    settings: settingsText(body),
+    namespacedNames: namespacedNames(body),
+  };
+  return {
+    model: body.model,
+    ignored,
+    facts,
+    asked: askedRequest(body, isWhole ? wholeConversation(instructions, own) : conversation(instructions, [])),
+    input: inTexts(items),
+    isWhole,
+  };
+}
+
+function pack(translated: ResponseTranslation): TaskOutput {
+  const asked = sealed(translated.asked);
+  const settings = translated.facts.settings.buffer as ArrayBuffer;
+  const texts = translated.input.flatMap((part) => (isReference(part) ? [] : [part.texts.buffer, part.ends.buffer]));
+  return { value: { ...translated, asked }, transfer: [...movedWith(asked), settings, ...(texts as ArrayBuffer[])] };
+}
 
 /** Joins consecutive items into one ItemTexts. References to stored items stay separate. */
 function inTexts(items: readonly (NamedItem | InputReference)[]): readonly (ItemTexts | InputReference)[] {

@@ -11,6 +11,7 @@ import { MAX_BODY_READ_HERE } from "../../json.ts";
 import { clientOf } from "../../server/client.ts";
 import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
 import type { AskedRequest } from "../../shared/translation.ts";
+import type { LastResponse } from "../stored/last-responses.ts";
 import { wholeConversation } from "./conversation.ts";
 import { referredItems } from "./input.ts";
 import type { InputItem } from "./input-items.ts";
@@ -24,35 +25,43 @@ type Content = Pick<AskedRequest, "prompt" | "grammar" | "tools">;
 
 interface WholeRequest {
   readonly asked: AskedRequest;
+  /** Earlier conversation that the request continues. */
+  readonly earlier: readonly ItemTexts[];
   /** Input items of the request itself, without the earlier conversation. */
   readonly input: ItemTexts;
 }
 
+/** Part of a translation that the conversation of its request is composed from. */
+type Composable = Pick<ResponseTranslation, "asked" | "input" | "isWhole"> & {
+  readonly facts: { readonly previousId: string | null };
+};
+
 /**
- * Completes a request with its stored items. `lease` counts the bytes of the items. Throws not_found, conflict, invalid_value
- * or queue_full.
+ * Completes a request with its stored items. `last`: response that the request's WebSocket connection may continue. `lease`
+ * counts the bytes of the items. Throws previous_response_not_found, not_found, conflict, invalid_value or queue_full.
  */
 export async function wholeRequest(
   exchange: Exchange,
   { inference, responses }: Context,
-  { facts, asked, input: given, isWhole }: ResponseTranslation,
+  { facts, asked, input: given, isWhole }: Composable,
   lease: AnswerLease,
+  last: LastResponse | null = null,
 ): Promise<WholeRequest> {
   const { previousId } = facts;
-  const earlier = previousId === null ? [] : await responses.history(previousId);
+  const earlier = previousId === null ? [] : last?.id === previousId ? last.items : await responses.history(previousId);
   lease.add(earlier.reduce((sum, { texts }) => sum + texts.byteLength, 0));
   const input = await referredItems(given, responses, lease);
-  if (isWhole) return { asked, input };
+  if (isWhole) return { asked, earlier, input };
   const texts = joinedTexts([...earlier, input]);
   const { prompt, grammar, tools } = asked;
   if (prompt.kind !== "sealed" && texts.byteLength <= MAX_BODY_READ_HERE) {
-    return { asked: { ...asked, ...withItems({ prompt, grammar, tools }, texts) }, input };
+    return { asked: { ...asked, ...withItems({ prompt, grammar, tools }, texts) }, earlier, input };
   }
   const content: Content = { prompt, grammar, tools };
   const message = { client: clientOf(exchange.request), protocol: goOnName, body: texts };
   const { signal } = exchange.request;
   const whole = (await inference.translate({ ...message, parameters: content }, signal)) as SealedContent;
-  return { asked: { ...asked, prompt: whole, grammar: null, tools: null }, input };
+  return { asked: { ...asked, prompt: whole, grammar: null, tools: null }, earlier, input };
 }
 
 /** Task of a text worker: adds the items to the prompt as its conversation, and serialises (seals) the content. */
