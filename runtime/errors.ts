@@ -38,7 +38,7 @@ const codes = {
       "No response has the id in `previous_response_id`; send the whole conversation as `input`. An unstored response can be continued only on the WebSocket connection that created it, as the connection's last response.",
   },
   websocket_connection_limit_reached: {
-    retryable: true,
+    retryable: false,
     meaning: "The WebSocket connection has reached its maximum lifetime (`websocket_lifetime_secs`); open a new one.",
   },
   method_not_allowed: {

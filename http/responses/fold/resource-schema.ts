@@ -130,6 +130,27 @@ export const responseSchema = z
   })
   .meta({ id: "Response" });
 
+const compactedItemSchema = z.discriminatedUnion("type", [
+  z
+    .looseObject({ type: z.literal("message"), id: z.string(), role: z.enum(["system", "developer"]) })
+    .meta({ description: "A message with instructions, unchanged." }),
+  z.strictObject({
+    type: z.literal("compaction"),
+    id: z.string(),
+    encrypted_content: z.string().meta({ description: "Opaque content: the summary of all other items." }),
+  }),
+]);
+
+export const compactedSchema = z
+  .strictObject({
+    id: z.string(),
+    object: z.literal("response.compaction"),
+    created_at: z.int().meta({ description: "Unix time in seconds." }),
+    output: z.array(compactedItemSchema),
+    usage: usageSchema,
+  })
+  .meta({ id: "CompactedResponse" });
+
 export const deletedSchema = z
   .strictObject({ id: z.string(), object: z.literal("response.deleted"), deleted: z.literal(true) })
   .meta({ id: "DeletedResponse" });

@@ -221,7 +221,8 @@ function outputText(output: readonly OutputItem[]): string {
   return text;
 }
 
-function wireUsage(usage: Usage): object {
+/** Builds the JSON of a usage. */
+export function wireUsage(usage: Usage): object {
   return {
     input_tokens: usage.promptTokens,
     input_tokens_details: { cached_tokens: usage.cachedTokens, cache_write_tokens: 0 },

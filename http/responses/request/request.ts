@@ -7,6 +7,7 @@ import {
   commonFields,
   ignored,
   isEmptyArray,
+  MAX_MODEL_LENGTH,
   notBuiltYet,
   refused,
   samplingOf,
@@ -145,6 +146,21 @@ export const responseMessageSchema = z
     generate: refused("preparing a response without generating it is not supported", (value) => value === true),
   })
   .superRefine((body, context) => addConflicts(context, conflicts(body)));
+
+const { input, instructions, previous_response_id, service_tier } = bodyFields;
+const { prompt_cache_key, prompt_cache_options, prompt_cache_retention } = bodyFields;
+
+/** Request of POST /v1/responses/compact. */
+export const compactRequestSchema = z.strictObject({
+  model: z.string().max(MAX_MODEL_LENGTH).meta({ description: "Id of the model that writes the summary." }),
+  input,
+  instructions,
+  previous_response_id,
+  prompt_cache_key,
+  prompt_cache_options,
+  prompt_cache_retention,
+  service_tier,
+});
 
 export type ResponseRequestBody = z.output<typeof responseRequestSchema>;
 

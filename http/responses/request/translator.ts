@@ -12,8 +12,20 @@ import { conversation, wholeConversation } from "./conversation.ts";
 import { type InputReference, inputItems, isReference } from "./input.ts";
 import type { NamedItem } from "./input-items.ts";
 import { itemTexts } from "./item-texts.ts";
-import { askedRequest, type ResponseRequestBody, responseMessageSchema, responseRequestSchema } from "./request.ts";
+import {
+  askedRequest,
+  compactRequestSchema,
+  type ResponseRequestBody,
+  responseMessageSchema,
+  responseRequestSchema,
+} from "./request.ts";
+import { summaryConversation } from "./summary.ts";
 import { type FunctionName, namespacedNames } from "./tools.ts";
+
+/** Messages of a complete conversation: as it is, or as the request for its summary. */
+export const messagesOf = { conversation: wholeConversation, summary: summaryConversation };
+
+export type ConversationForm = keyof typeof messagesOf;
 
 export interface ResponseFacts {
   readonly model: string | null | undefined;
@@ -34,7 +46,10 @@ export interface ResponseTranslation extends AskedTranslation<ResponseFacts> {
    * added.
    */
   readonly isWhole: boolean;
+  readonly form: ConversationForm;
 }
+
+const MAX_SUMMARY_TOKENS = 2048;
 
 /** `parameters` of `translate`: the id of the new response, which the ids of its items contain. */
 export const responseTranslator: BodyTranslator<ResponseTranslation> = {
@@ -56,10 +71,27 @@ export const messageTranslator: BodyTranslator<ResponseTranslation> = {
   pack,
 };
 
+/** Translates a request for the summary of a conversation: a short response, without reasoning and without randomness. */
+export const compactTranslator: BodyTranslator<ResponseTranslation> = {
+  name: "responses.compact",
+  translate(value, responseId) {
+    const body = validate(compactRequestSchema, value);
+    const summary = {
+      ...body,
+      temperature: 0,
+      max_output_tokens: MAX_SUMMARY_TOKENS,
+      reasoning: { effort: "off" },
+    } as const;
+    return translated(summary, ignoredFields(compactRequestSchema, body), responseId as string, "summary");
+  },
+  pack,
+};
+
 function translated(
   body: ResponseRequestBody,
   ignored: readonly IgnoredField[],
   responseId: string,
+  form: ConversationForm = "conversation",
 ): ResponseTranslation {
   const items = inputItems(body.input, responseId);
   const previousId = body.previous_response_id ?? null;
@@ -80,9 +112,10 @@ function translated(
     model: body.model,
     ignored,
     facts,
-    asked: askedRequest(body, isWhole ? wholeConversation(instructions, own) : conversation(instructions, [])),
+    asked: askedRequest(body, isWhole ? messagesOf[form](instructions, own) : conversation(instructions, [])),
     input: inTexts(items),
     isWhole,
+    form,
   };
 }
 

@@ -12,16 +12,15 @@ import { clientOf } from "../../server/client.ts";
 import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
 import type { AskedRequest } from "../../shared/translation.ts";
 import type { LastResponse } from "../stored/last-responses.ts";
-import { wholeConversation } from "./conversation.ts";
 import { referredItems } from "./input.ts";
 import type { InputItem } from "./input-items.ts";
 import { joinedTexts, parsedItems } from "./item-texts.ts";
-import type { ResponseTranslation } from "./translator.ts";
+import { type ConversationForm, messagesOf, type ResponseTranslation } from "./translator.ts";
 
 /** Name under which text workers run the task `goOn`. */
 export const goOnName = "conversation";
 
-type Content = Pick<AskedRequest, "prompt" | "grammar" | "tools">;
+type Content = Pick<AskedRequest, "prompt" | "grammar" | "tools"> & { readonly form: ConversationForm };
 
 interface WholeRequest {
   readonly asked: AskedRequest;
@@ -32,7 +31,7 @@ interface WholeRequest {
 }
 
 /** Part of a translation that the conversation of its request is composed from. */
-type Composable = Pick<ResponseTranslation, "asked" | "input" | "isWhole"> & {
+type Composable = Pick<ResponseTranslation, "asked" | "input" | "isWhole" | "form"> & {
   readonly facts: { readonly previousId: string | null };
 };
 
@@ -43,7 +42,7 @@ type Composable = Pick<ResponseTranslation, "asked" | "input" | "isWhole"> & {
 export async function wholeRequest(
   exchange: Exchange,
   { inference, responses }: Context,
-  { facts, asked, input: given, isWhole }: Composable,
+  { facts, asked, input: given, isWhole, form }: Composable,
   lease: AnswerLease,
   last: LastResponse | null = null,
 ): Promise<WholeRequest> {
@@ -55,9 +54,9 @@ export async function wholeRequest(
   const texts = joinedTexts([...earlier, input]);
   const { prompt, grammar, tools } = asked;
   if (prompt.kind !== "sealed" && texts.byteLength <= MAX_BODY_READ_HERE) {
-    return { asked: { ...asked, ...withItems({ prompt, grammar, tools }, texts) }, earlier, input };
+    return { asked: { ...asked, ...withItems({ prompt, grammar, tools }, texts, form) }, earlier, input };
   }
-  const content: Content = { prompt, grammar, tools };
+  const content: Content = { prompt, grammar, tools, form };
   const message = { client: clientOf(exchange.request), protocol: goOnName, body: texts };
   const { signal } = exchange.request;
   const whole = (await inference.translate({ ...message, parameters: content }, signal)) as SealedContent;
@@ -66,16 +65,20 @@ export async function wholeRequest(
 
 /** Task of a text worker: adds the items to the prompt as its conversation, and serialises (seals) the content. */
 export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
-  const { prompt, grammar, tools } = parameters as Content;
+  const { prompt, grammar, tools, form } = parameters as Content;
   const opened = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
-  const whole = sealContent(withItems(opened, texts));
+  const whole = sealContent(withItems(opened, texts, form));
   return { value: whole, transfer: [whole.bytes.buffer as ArrayBuffer] };
 }
 
 /** Adds the conversation to a request whose `prompt` contains at most the instructions. */
-function withItems({ prompt, grammar, tools }: RequestContent, texts: Uint8Array): RequestContent {
+function withItems(
+  { prompt, grammar, tools }: RequestContent,
+  texts: Uint8Array,
+  form: ConversationForm,
+): RequestContent {
   assert(prompt.kind === "chat", "a response answers a chat");
   const instructions = prompt.messages[0]?.content ?? null;
-  const messages = wholeConversation(instructions, parsedItems<InputItem>({ texts }));
+  const messages = messagesOf[form](instructions, parsedItems<InputItem>({ texts }));
   return { prompt: { ...prompt, messages }, grammar, tools };
 }
