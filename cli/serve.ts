@@ -78,7 +78,12 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
   const { host, port } = server;
   const { edge, maxBodyBytesInFlight } = troupe;
   const requestTimeoutMs = troupe.requestTimeoutSecs * 1000;
-  const listener = await listen(app, { host, port, edge, maxBodyBytesInFlight, requestTimeoutMs, log });
+  const sockets = {
+    maxOpen: troupe.maxWebsockets,
+    idleMs: troupe.websocketIdleSecs * 1000,
+    lifetimeMs: troupe.websocketLifetimeSecs * 1000,
+  };
+  const listener = await listen(app, { host, port, edge, maxBodyBytesInFlight, requestTimeoutMs, sockets, log });
   const mcp = await mcpOf(config, app, front, log);
   const listeners = mcp === null ? [listener] : [listener, mcp.listener];
   const stop = async (): Promise<void> => {

@@ -108,10 +108,13 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
   let isDraining = false;
 
   const handle: App["handle"] = (request, reply, refusal, onEvents) => {
-    const matched = table.match(request.path, request.method);
+    const isHandshake =
+      reply.upgrade !== undefined && table.match(request.path, "POST")?.methods.get("POST")?.takesMessages;
+    const method = isHandshake ? "POST" : request.method;
+    const matched = table.match(request.path, method);
     const methods = matched?.methods;
-    const route = methods?.get(request.method);
-    const isInferred = route?.kind === "inference" || route?.isInferred === true;
+    const route = methods?.get(method);
+    const isInferred = !isHandshake && (route?.kind === "inference" || route?.isInferred === true);
     const options = isQuiet(request, matched) ? quietOptions : isInferred ? inferenceOptions : loudOptions;
     const exchange = new Exchange(request, reply, options);
     if (route !== undefined) exchange.matched(route, matched?.parameters ?? {});
@@ -121,6 +124,7 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
     else if (request.method === "OPTIONS") exchange.send(204, { ...preflightHeaders, ...allow(methods) }, "");
     else if (route === undefined) refuseRoute(exchange, methods, table);
     else if (isDraining && route.kind === "inference") refuseDraining(exchange);
+    else if (isHandshake) exchange.upgrade();
     else {
       runHandler(route, exchange, context, onEvents);
       return;

@@ -24,6 +24,8 @@ const rules: Readonly<Record<ErrorCode, WireRule>> = {
   model_not_found: { status: 404 },
   forbidden: { status: 403 },
   not_found: { status: 404 },
+  previous_response_not_found: { status: 404 },
+  websocket_connection_limit_reached: { status: 400 },
   method_not_allowed: { status: 405 },
   queue_full: { status: 429, retryAfterSeconds: 1 },
   queue_timeout: { status: 503, retryAfterSeconds: 5 },

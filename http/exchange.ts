@@ -27,6 +27,8 @@ export interface ExchangeOptions {
 /** Logged status of a request whose client disconnected before the response. */
 export const CLIENT_GONE = 499;
 
+const SWITCHING_PROTOCOLS = 101;
+
 export const jsonHeaders = { "content-type": "application/json" };
 
 export const eventStreamHeaders = {
@@ -144,6 +146,17 @@ export class Exchange {
     this.#isStream = headers["content-type"] === eventStreamHeaders["content-type"];
     const sink = this.#reply.stream(200, this.#withCommon(headers));
     return this.#isObserved ? this.#observed(sink) : sink;
+  }
+
+  /** Switches the connection to a WebSocket, or sends the error if that is refused. */
+  upgrade(): void {
+    const refusal = this.#reply.upgrade?.(this.#withCommon({})) ?? null;
+    if (refusal !== null) {
+      this.fail(refusal);
+      return;
+    }
+    this.#status = SWITCHING_PROTOCOLS;
+    this.#isWhole = true;
   }
 
   /** Notifies the observers that the request has ended. Call it once, with or without a response. */

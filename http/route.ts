@@ -14,6 +14,8 @@ export interface DescribedRoute {
   readonly kind: "operations" | "inference" | "resource";
   /** Set if a model generated the resource. The route's requests are then logged and traced like inference requests. */
   readonly isInferred?: true;
+  /** Whether the path accepts WebSocket connections. Each message is then the body of a POST request, with a streamed reply. */
+  readonly takesMessages?: true;
   /** Error format; default: commonErrors. */
   readonly errors?: ErrorFormat;
   /** Setting that enables the route. If the setting is off, the route responds with 404. */

@@ -32,9 +32,13 @@ import { metricsOperation } from "./observe/metrics/operation.ts";
 import { metrics } from "./observe/metrics/route.ts";
 import { openApiOperation } from "./openapi/operation.ts";
 import { openApi } from "./openapi/route.ts";
+import { compactConversation } from "./responses/compact-route.ts";
+import { countInputTokens } from "./responses/count-route.ts";
 import { createResponse } from "./responses/create-route.ts";
 import {
   cancelResponseOperation,
+  compactResponseOperation,
+  countInputTokensOperation,
   createResponseOperation,
   deleteResponseOperation,
   listInputItemsOperation,
@@ -115,8 +119,23 @@ export const routes: readonly Route[] = [
     method: "POST",
     path: "/v1/responses",
     kind: "inference",
+    takesMessages: true,
     handler: createResponse,
     operation: createResponseOperation,
+  },
+  {
+    method: "POST",
+    path: "/v1/responses/compact",
+    kind: "inference",
+    handler: compactConversation,
+    operation: compactResponseOperation,
+  },
+  {
+    method: "POST",
+    path: "/v1/responses/input_tokens",
+    kind: "inference",
+    handler: countInputTokens,
+    operation: countInputTokensOperation,
   },
   {
     method: "GET",

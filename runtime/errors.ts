@@ -32,6 +32,15 @@ const codes = {
   },
   model_not_found: { retryable: false, meaning: "No model has this name; the message lists the existing models." },
   not_found: { retryable: false, meaning: "Nothing exists at this path, or no object has this id." },
+  previous_response_not_found: {
+    retryable: false,
+    meaning:
+      "No response has the id in `previous_response_id`; send the whole conversation as `input`. An unstored response can be continued only on the WebSocket connection that created it, as the connection's last response.",
+  },
+  websocket_connection_limit_reached: {
+    retryable: false,
+    meaning: "The WebSocket connection has reached its maximum lifetime (`websocket_lifetime_secs`); open a new one.",
+  },
   method_not_allowed: {
     retryable: false,
     meaning: "The path does not support this method; `allow` lists the supported ones.",

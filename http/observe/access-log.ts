@@ -18,6 +18,7 @@ export class AccessLog implements ExchangeObserver {
       path: request.path,
       // The path pattern of the route is added if the path contains ids, because the pattern is easier to search for.
       ...(route !== null && route.path !== request.path && { route: route.path }),
+      ...(request.socket !== undefined && { transport: "websocket" }),
       status: exchange.status,
       ...(code !== undefined && { code }),
       durationMs: Math.round(exchange.elapsedMs * 1000) / 1000,

@@ -1,5 +1,5 @@
 // POST /v1/responses: body to request, events to a resource or a stream. A background response is generated whether or not its
-// client waits.
+// client waits. A request may also be a message of a WebSocket connection; its response is always streamed.
 import { randomBytes } from "node:crypto";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
@@ -11,26 +11,41 @@ import { chosenModel } from "../shared/chosen-model.ts";
 import { originOf } from "../shared/origin.ts";
 import { readRequest } from "../shared/read-request.ts";
 import { streamEvents } from "../sse.ts";
-import { responseTranslator } from "./request/translator.ts";
+import { joinedItemTexts } from "./request/item-texts.ts";
+import { messageTranslator, responseTranslator } from "./request/translator.ts";
 import { wholeRequest } from "./request/whole-request.ts";
 import type { ResponsePlan, ResponseRun } from "./response-run.ts";
 
+export function newResponseId(): string {
+  return `resp_${randomBytes(16).toString("hex")}`;
+}
+
 export const createResponse: RouteHandler = async (exchange, context) => {
-  const { inference, answerMemory, tokenTexts } = context;
-  const id = `resp_${randomBytes(16).toString("hex")}`;
-  const translation = await readRequest(exchange, context, responseTranslator, id);
+  const { inference, answerMemory, tokenTexts, responses } = context;
+  const id = newResponseId();
+  const { socket } = exchange.request;
+  // Every request drops the connection's last response, so a failed one cannot be continued again.
+  const last = socket === undefined ? null : responses.last.take(socket);
+  const translator = socket === undefined ? responseTranslator : messageTranslator;
+  const translation = await readRequest(exchange, context, translator, id);
   const { facts } = translation;
   const model = chosenModel(exchange, inference, facts);
   const client = clientOf(exchange.request);
   const kept = answerMemory.lease(client);
   try {
-    const { asked, input } = await wholeRequest(exchange, context, translation, kept);
+    const { asked, earlier, input } = await wholeRequest(exchange, context, translation, kept, last);
     const { settings, namespacedNames, previousId, isStored, isBackground, isStreamed } = facts;
     const plan: ResponsePlan = {
       head: { id, createdAt: Math.floor(Date.now() / 1000), model: model.id, settings, namespacedNames },
       client,
-      previousId,
-      input,
+      // The record of a response that continues an unstored one contains the conversation before it.
+      ...(last?.id === previousId && isStored
+        ? { previousId: null, input: joinedItemTexts([...earlier, input]) }
+        : { previousId, input }),
+      onItems:
+        socket === undefined || isStored
+          ? null
+          : (output) => responses.last.keep(socket, client, { id, items: [...earlier, input, output] }),
       isStored,
       isBackground,
       isStreamed,

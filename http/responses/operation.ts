@@ -1,9 +1,15 @@
 // OpenAPI description of the responses routes.
 import { z } from "zod";
 import { jsonAnswer, modelErrors, type Operation, streamContent } from "../operation.ts";
-import { deletedSchema, inputItemListSchema, responseEventSchema, responseSchema } from "./fold/resource-schema.ts";
+import {
+  compactedSchema,
+  deletedSchema,
+  inputItemListSchema,
+  responseEventSchema,
+  responseSchema,
+} from "./fold/resource-schema.ts";
 import { inputItemsQuery, retrieveQuery } from "./request/query.ts";
-import { responseRequestSchema } from "./request/request.ts";
+import { compactRequestSchema, responseRequestSchema } from "./request/request.ts";
 
 const path = z.strictObject({ response_id: z.string().meta({ description: "Response id." }) });
 
@@ -21,10 +27,43 @@ export const createResponseOperation: Operation = {
   description:
     "With store (default true) the response can be retrieved by its id and continued with previous_response_id. " +
     "With background it is generated even if the client disconnects; beyond max_background_responses at once, or 256 MiB of their requests in total, the error is queue_full. " +
-    "Without background a disconnect ends the response: its partial output is stored as incomplete. A response too large to store is stored as failed, without its output.",
+    "Without background a disconnect ends the response: its partial output is stored as incomplete. A response too large to store is stored as failed, without its output. " +
+    "The path also accepts WebSocket connections. Each message is a body with `type: response.create`; the events of the stream are returned as messages, without [DONE]. " +
+    "An error is a message `{type: error, status, error}`. One response runs at a time. With store: false, the connection's last response can be continued with previous_response_id.",
   body: responseRequestSchema,
   answers: { 200: [json, stream] },
-  errors: [...modelErrors, "not_found", "conflict", "storage_unavailable"],
+  errors: [
+    ...modelErrors,
+    "previous_response_not_found",
+    "websocket_connection_limit_reached",
+    "not_found",
+    "conflict",
+    "storage_unavailable",
+  ],
+};
+
+export const compactResponseOperation: Operation = {
+  id: "compactResponse",
+  tag: "Inference",
+  summary: "Replace a conversation by a summary",
+  description:
+    "The model writes a summary of at most 2048 tokens. To continue, send the items of `output` as the beginning of `input`, without previous_response_id. System and developer messages are returned unchanged. Nothing is stored.",
+  body: compactRequestSchema,
+  answers: jsonAnswer(compactedSchema, "The compacted conversation"),
+  errors: [...modelErrors, "previous_response_not_found", "not_found", "conflict", "storage_unavailable"],
+};
+
+export const countInputTokensOperation: Operation = {
+  id: "countResponseInputTokens",
+  tag: "Inference",
+  summary: "Count the prompt tokens of a response request",
+  description: "Applies the chat template to the request as POST /v1/responses does, without generating.",
+  body: responseRequestSchema,
+  answers: jsonAnswer(
+    z.strictObject({ object: z.literal("response.input_tokens"), input_tokens: z.int().min(0) }),
+    "The number of prompt tokens",
+  ),
+  errors: [...modelErrors, "previous_response_not_found", "not_found", "conflict", "storage_unavailable"],
 };
 
 export const retrieveResponseOperation: Operation = {

@@ -43,6 +43,11 @@ export interface ResponsePlan {
   readonly isBackground: boolean;
   readonly isStreamed: boolean;
   readonly tokenTexts: (model: string) => ShownTokens;
+  /**
+   * Called with the output items when the response has ended and has not failed, before its last event is sent; null: nothing to
+   * call.
+   */
+  readonly onItems: ((output: ItemTexts) => void) | null;
   /** Lease on the memory of the logprobs. The run releases it after its final state is stored. */
   readonly lease: AnswerLease;
 }
@@ -164,6 +169,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     }
     // The write is sent to the store before the client receives the text with the id. A client that has the id therefore always
     // finds the response, even if this process fails.
+    if (isEnd && this.status !== "failed") this.#plan.onItems?.(itemTexts(withoutLogprobs(this.#fold.state.output)));
     if (isEnd) this.#keepEnd();
     else if (!this.isEnded && this.#plan.isStreamed && this.#wasAdded === null) this.#add().catch(alreadyLogged);
     if (isEnd) {

@@ -15,6 +15,7 @@ import type { Piece } from "../server/write-piece.ts";
 import { type ResponsePlan, ResponseRun, type RunOwner } from "./response-run.ts";
 import { checkStart, type EventLog } from "./stored/event-log.ts";
 import { allKeptBytes, eventsAfter, keptBytes, keptSlice, lengthOf } from "./stored/kept-bytes.ts";
+import { LastResponses } from "./stored/last-responses.ts";
 import { ResponseSaver } from "./stored/response-saver.ts";
 
 /** Maximum bytes of the requests of all running background responses. Each request counts until its response has ended. */
@@ -50,6 +51,8 @@ interface ShownState {
 
 export class Responses implements RunOwner {
   readonly saver: ResponseSaver;
+  /** Unstored responses that a WebSocket connection may continue. */
+  readonly last = new LastResponses();
   readonly #options: ResponsesOptions;
   readonly #running = new Map<string, ResponseRun>();
   /** Size in bytes of the request of each running background response, by response id. */
@@ -195,13 +198,18 @@ export class Responses implements RunOwner {
     return { page, texts: keptBytes(store, page.spans) };
   }
 
-  /** Returns the items of a response and of all responses that it continues. Throws not_found, conflict and invalid_value. */
+  /**
+   * Returns the items of a response and of all responses that it continues. Throws previous_response_not_found, conflict and
+   * invalid_value.
+   */
   async history(id: string): Promise<readonly ItemTexts[]> {
-    if (!isResponseId(id)) throw unknownResponse(id, "previous_response_id");
+    if (!isResponseId(id)) throw missingPrevious(unknownResponse(id));
     await this.saver.settled(id);
     // The ids are collected before the read, because the store may return a response as running that ends during the read.
     const generated = new Set([...this.#running.keys(), ...this.saver.pendingIds()]);
-    const turns = await this.#options.store.history(id);
+    const turns = await this.#options.store.history(id).catch((error) => {
+      throw error instanceof ServerError && error.code === "not_found" ? missingPrevious(error) : error;
+    });
     const running = turns.find(
       (turn) => turn.runner === "elsewhere" || (turn.runner === "here" && generated.has(turn.id)),
     );
@@ -266,6 +274,11 @@ function isResponseId(id: string): boolean {
   return /^resp_[0-9a-f]{32}$/.test(id);
 }
 
-function unknownResponse(id: string, param = "response_id"): ServerError {
-  return new ServerError("not_found", `Response with ID '${id.slice(0, 100)}' not found`, { param });
+function unknownResponse(id: string): ServerError {
+  return new ServerError("not_found", `Response with ID '${id.slice(0, 100)}' not found`, { param: "response_id" });
+}
+
+function missingPrevious({ message }: ServerError): ServerError {
+  const text = `${message}; send the whole conversation as input`;
+  return new ServerError("previous_response_not_found", text, { param: "previous_response_id" });
 }

@@ -67,6 +67,8 @@ export abstract class EdgeRequest implements HttpRequest {
 export interface EdgeReply extends HttpReply {
   /** Whether to close the connection after the response. If true, nothing more is read from the connection. */
   closesConnection: boolean;
+  /** Called once, when the request has ended for any reason. */
+  onDone: () => void;
 }
 
 export class BodyIntake {
@@ -94,6 +96,15 @@ export class BodyIntake {
     if (refusal === null) return new Reception(request, reply, reader, this.#deadlines, this.#handler);
     this.#handler(request, reply, refusal);
     return null;
+  }
+
+  /** Passes a request to its handler whose body has arrived as one message of a WebSocket connection. Takes its bytes. */
+  receive(request: EdgeRequest, reply: EdgeReply, body: Uint8Array): void {
+    const reader = new BodyReader(this.#budget, clientOf(request));
+    reply.onDone = () => request.whenLetGo(() => reader.release());
+    const refusal = reader.add(body);
+    if (refusal === null) request.hasBody(reader);
+    this.#handler(request, reply, refusal);
   }
 
   /** Passes a rejected request to its handler without the body. The connection closes after the response. */

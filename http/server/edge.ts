@@ -1,6 +1,13 @@
 // Edge (HTTP front end): interface between sockets and request handlers. Implemented by uws/ and node/, and by tests without
 // sockets. An edge does not interpret paths.
 import type { ServerError } from "../../runtime/errors.ts";
+import type { SocketLimits } from "./socket/limits.ts";
+
+/** WebSocket connection that carries requests as messages. */
+export interface RequestSocket {
+  /** Aborted when the connection has closed. */
+  readonly closed: AbortSignal;
+}
 
 export interface HttpRequest {
   /** Upper-case, for example GET. */
@@ -19,6 +26,8 @@ export interface HttpRequest {
   readonly address: string;
   /** Fires when the client disconnects before the end of the response. */
   readonly signal: AbortSignal;
+  /** WebSocket connection that carried the request as a message; absent: the request came over HTTP. */
+  readonly socket?: RequestSocket;
   /**
    * Empties `body` and returns its bytes to the body budget, except `keptBytes` for data derived from the body. The kept bytes
    * are returned when the response ends, or when a later call passes a smaller number.
@@ -30,10 +39,18 @@ export interface HttpRequest {
 
 export type ReplyHeaders = Readonly<Record<string, string>>;
 
+/** Switches a connection to a WebSocket; `headers` are added to the response. Returns the reason if that is refused. */
+export type Upgrade = (headers: ReplyHeaders) => ServerError | null;
+
 /** Reply to a request. After the client has disconnected or the response has ended, every call does nothing. */
 export interface HttpReply {
   send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void;
   stream(status: number, headers: ReplyHeaders): StreamSink;
+  /**
+   * Switches the connection to a WebSocket. Each message then becomes a POST request of the same path. Returns an error if too
+   * many connections are open; the caller sends it. Absent if the request is not a WebSocket handshake.
+   */
+  readonly upgrade?: Upgrade;
 }
 
 /** Response body that is sent in pieces. Status and headers are sent with the first piece. */
@@ -75,6 +92,7 @@ export interface EdgeOptions {
   readonly maxBodyBytesInFlight?: number;
   /** Maximum time in ms for a request body to arrive; default: 300 s. */
   readonly requestTimeoutMs?: number;
+  readonly sockets?: SocketLimits;
   /** Called when connections are rejected because the process has too few free file descriptors. */
   readonly onFull?: () => void;
 }

@@ -6,7 +6,7 @@ import { completionTranslator } from "../completions/translator.ts";
 import { embeddingTranslator } from "../embeddings/translator.ts";
 import { parseJson } from "../json.ts";
 import { countTranslator, messagesTranslator } from "../messages/request/translator.ts";
-import { responseTranslator } from "../responses/request/translator.ts";
+import { compactTranslator, messageTranslator, responseTranslator } from "../responses/request/translator.ts";
 import { goOn, goOnName } from "../responses/request/whole-request.ts";
 import type { BodyTranslator, Translation } from "./translation.ts";
 
@@ -19,6 +19,8 @@ const byName = new Map<string, Translate>([
   reader(messagesTranslator),
   reader(countTranslator),
   reader(responseTranslator),
+  reader(messageTranslator),
+  reader(compactTranslator),
   [goOnName, goOn],
 ]);
 

@@ -207,6 +207,24 @@ export const troupeKeys = {
     commands: ["serve"],
     help: "Milliseconds between keep-alive comments on an idle stream",
   },
+  maxWebsockets: {
+    ...integer(1),
+    default: 256,
+    commands: ["serve"],
+    help: "Maximum number of open WebSocket connections; each may buffer one message of 50 MiB while it arrives",
+  },
+  websocketIdleSecs: {
+    ...seconds(1),
+    default: 900,
+    commands: ["serve"],
+    help: "Seconds without a request after which a WebSocket connection is closed",
+  },
+  websocketLifetimeSecs: {
+    ...seconds(1),
+    default: 3600,
+    commands: ["serve"],
+    help: "Seconds after which a WebSocket connection accepts no more requests; a response in progress is completed",
+  },
   otlpEndpoint: {
     ...httpUrl,
     default: null,

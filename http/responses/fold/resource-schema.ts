@@ -94,7 +94,7 @@ const settings = {
   background: z.boolean(),
   instructions: z.string().nullable(),
   max_output_tokens: z.int().nullable(),
-  max_tool_calls: z.null(),
+  max_tool_calls: z.int().nullable(),
   parallel_tool_calls: z.boolean(),
   previous_response_id: z.string().nullable(),
   prompt_cache_key: z.string().nullable(),
@@ -141,6 +141,27 @@ export const responseSchema = z
 type WireResponse = z.output<typeof responseSchema>;
 export type ResponseStatus = WireResponse["status"];
 export type IncompleteReason = NonNullable<WireResponse["incomplete_details"]>["reason"];
+
+const compactedItemSchema = z.discriminatedUnion("type", [
+  z
+    .looseObject({ type: z.literal("message"), id: z.string(), role: z.enum(["system", "developer"]) })
+    .meta({ description: "A message with instructions, unchanged." }),
+  z.strictObject({
+    type: z.literal("compaction"),
+    id: z.string(),
+    encrypted_content: z.string().meta({ description: "Opaque content: the summary of all other items." }),
+  }),
+]);
+
+export const compactedSchema = z
+  .strictObject({
+    id: z.string(),
+    object: z.literal("response.compaction"),
+    created_at: z.int().meta({ description: "Unix time in seconds." }),
+    output: z.array(compactedItemSchema),
+    usage: usageSchema,
+  })
+  .meta({ id: "CompactedResponse" });
 
 export const deletedSchema = z
   .strictObject({ id: z.string(), object: z.literal("response.deleted"), deleted: z.literal(true) })

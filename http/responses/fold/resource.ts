@@ -49,7 +49,7 @@ function responseSettings(body: ResponseRequestBody): object {
     background: body.background ?? false,
     instructions: body.instructions ?? null,
     max_output_tokens: maxOutputTokens(body),
-    max_tool_calls: null,
+    max_tool_calls: body.max_tool_calls ?? null,
     parallel_tool_calls: body.parallel_tool_calls ?? true,
     previous_response_id: body.previous_response_id ?? null,
     prompt_cache_key: body.prompt_cache_key ?? null,
@@ -175,7 +175,8 @@ function outputText(output: readonly OutputItem[]): string {
   return text;
 }
 
-function wireUsage(usage: Usage): object {
+/** Builds the JSON of a usage. */
+export function wireUsage(usage: Usage): object {
   return {
     input_tokens: usage.promptTokens,
     input_tokens_details: { cached_tokens: usage.cachedTokens, cache_write_tokens: 0 },

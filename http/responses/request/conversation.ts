@@ -2,6 +2,7 @@
 // assistant become one message.
 import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
+import { summaryIn } from "./compaction.ts";
 import type { InputItem } from "./input-items.ts";
 import { modelName } from "./tools.ts";
 
@@ -26,6 +27,9 @@ export function conversation(instructions: string | null, items: readonly InputI
         break;
       case "reasoning":
         messages.think(thoughtOf(item));
+        break;
+      case "compaction":
+        messages.add("system", `Summary of the conversation so far:\n${summaryIn(item.encrypted_content) ?? ""}`);
         break;
       default:
         if (item.role === "assistant") messages.say(text(item.content));

@@ -4,6 +4,7 @@ import { z } from "zod";
 import { expected, expectedVariant } from "../../issues.ts";
 import { ignored, notYet, refusedVariants } from "../../shared/fields/fields.ts";
 import { cacheHint } from "../../shared/fields/openai-fields.ts";
+import { MAX_COMPACTION_LENGTH, summaryIn } from "./compaction.ts";
 
 const MAX_ID_LENGTH = 256;
 const MAX_NAME_LENGTH = 256;
@@ -32,7 +33,6 @@ const refusedItems = [
   "tool_search_call",
   "tool_search_output",
   "additional_tools",
-  "compaction",
   "compaction_trigger",
   "program",
   "program_output",
@@ -117,17 +117,32 @@ const reasoning = z.strictObject({
   status,
 });
 
+const compaction = z.strictObject({
+  type: z.literal("compaction"),
+  encrypted_content: z
+    .string()
+    .max(MAX_COMPACTION_LENGTH)
+    .refine((content) => summaryIn(content) !== null, {
+      error: "expected the content of a compaction item of this server; send the conversation instead",
+    })
+    .meta({ description: "Summary of an earlier conversation, from POST /v1/responses/compact." }),
+  id,
+  status,
+  created_by: added,
+});
+
 const refusedItem = refusedVariants(refusedItems, (type) => notYet(`an item of type "${type}"`));
 
 const item = z.discriminatedUnion(
   "type",
-  [message, functionCall, functionCallOutput, reasoning, itemReference, refusedItem],
+  [message, functionCall, functionCallOutput, reasoning, compaction, itemReference, refusedItem],
   {
     error: expectedVariant("an item", "type", [
       "message",
       "function_call",
       "function_call_output",
       "reasoning",
+      "compaction",
       "item_reference",
     ]),
   },

@@ -14,7 +14,13 @@ const MAX_REFERRED = 256;
 /** Maximum bytes of the referenced items, the same as for a body that contains the items. */
 const MAX_REFERRED_BYTES = MAX_BODY_BYTES;
 
-const prefixes = { message: "msg", function_call: "fc", function_call_output: "fco", reasoning: "rs" } as const;
+const prefixes = {
+  message: "msg",
+  function_call: "fc",
+  function_call_output: "fco",
+  reasoning: "rs",
+  compaction: "cmp",
+} as const;
 
 /** Reference to a stored item; `at` is its index in the input. */
 export interface InputReference {
@@ -102,9 +108,7 @@ function tooLarge(at: number): ServerError {
 function named(item: InputItem, responseId: string, index: number): NamedItem {
   const type = item.type ?? "message";
   const id = item.id ?? itemId(prefixes[type], responseId, `in${index}`);
-  if (item.type === "function_call" || item.type === "function_call_output" || item.type === "reasoning") {
-    return { ...item, id };
-  }
+  if (!("role" in item)) return { ...item, id };
   const { role, content } = item;
   // String content becomes a list with one part, because a response always shows content as a list of parts.
   const part = { type: role === "assistant" ? "output_text" : "input_text", text: content } as const;

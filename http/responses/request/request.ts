@@ -7,6 +7,7 @@ import {
   commonFields,
   ignored,
   isEmptyArray,
+  MAX_MODEL_LENGTH,
   notBuiltYet,
   refused,
   samplingOf,
@@ -84,52 +85,82 @@ const lifecycleFields = {
 } as const;
 
 const refusedFields = {
-  max_tool_calls: refused("the server runs no tools; the client counts the calls that it runs"),
   conversation: notBuiltYet("a conversation object"),
   prompt: notBuiltYet("a stored prompt"),
   context_management: notBuiltYet("managing the context", isEmptyArray),
 } as const;
 
+const bodyFields = {
+  input: inputSchema.nullish(),
+  instructions: z
+    .string()
+    .max(MAX_INSTRUCTIONS_LENGTH)
+    .nullish()
+    .meta({ description: "System prompt of this response only." }),
+  ...commonFields,
+  ...openAiFields,
+  n: z
+    .literal(1, { error: "expected 1: a response has one output; use POST /v1/chat/completions for more" })
+    .nullish()
+    .meta({ description: "Number of outputs." }),
+  ...lifecycleFields,
+  include: z
+    .array(z.enum(includable))
+    .max(2 * includable.length)
+    .nullish()
+    .meta({ description: "`message.output_text.logprobs` adds log probabilities; other values have no effect." }),
+  max_output_tokens: z.int().min(1).nullish().meta({
+    description: "Maximum number of output tokens including reasoning; by default the rest of the context.",
+  }),
+  max_completion_tokens: z.int().min(1).nullish().meta({ description: "Alias of max_output_tokens." }),
+  reasoning: reasoningField,
+  text: textField,
+  response_format: responseFormat,
+  truncation: z.enum(["auto", "disabled"]).nullish().meta({
+    description: "auto: truncate a prompt that exceeds the context; disabled: refuse it.",
+    default: "disabled",
+  }),
+  logprobs: z
+    .boolean()
+    .nullish()
+    .meta({ description: "Return the log probabilities of the output tokens.", default: false }),
+  ...toolFields,
+  max_tool_calls: z.int().min(1).nullish().meta({
+    description: "Maximum number of calls of hosted tools. The server has none, so the value is only returned.",
+  }),
+  client_metadata: ignored(z.record(z.string(), z.unknown()), "it concerns only the client"),
+  ...refusedFields,
+} as const;
+
 export const responseRequestSchema = z
+  .strictObject(bodyFields)
+  .superRefine((body, context) => addConflicts(context, conflicts(body)));
+
+/** Message that creates a response on a WebSocket connection. The response is streamed, and is not in the background. */
+export const responseMessageSchema = z
   .strictObject({
-    input: inputSchema.nullish(),
-    instructions: z
-      .string()
-      .max(MAX_INSTRUCTIONS_LENGTH)
-      .nullish()
-      .meta({ description: "System prompt of this response only." }),
-    ...commonFields,
-    ...openAiFields,
-    n: z
-      .literal(1, { error: "expected 1: a response has one output; use POST /v1/chat/completions for more" })
-      .nullish()
-      .meta({ description: "Number of outputs." }),
-    ...lifecycleFields,
-    include: z
-      .array(z.enum(includable))
-      .max(2 * includable.length)
-      .nullish()
-      .meta({ description: "`message.output_text.logprobs` adds log probabilities; other values have no effect." }),
-    max_output_tokens: z.int().min(1).nullish().meta({
-      description: "Maximum number of output tokens including reasoning; by default the rest of the context.",
-    }),
-    max_completion_tokens: z.int().min(1).nullish().meta({ description: "Alias of max_output_tokens." }),
-    reasoning: reasoningField,
-    text: textField,
-    response_format: responseFormat,
-    truncation: z.enum(["auto", "disabled"]).nullish().meta({
-      description: "auto: truncate a prompt that exceeds the context; disabled: refuse it.",
-      default: "disabled",
-    }),
-    logprobs: z
-      .boolean()
-      .nullish()
-      .meta({ description: "Return the log probabilities of the output tokens.", default: false }),
-    ...toolFields,
-    client_metadata: ignored(z.record(z.string(), z.unknown()), "it concerns only the client"),
-    ...refusedFields,
+    type: z.literal("response.create"),
+    ...bodyFields,
+    stream: z.literal(true).nullish().meta({ description: "The response is always streamed." }),
+    background: z.literal(false).nullish().meta({ description: "Not available; send the request over HTTP." }),
+    generate: refused("preparing a response without generating it is not supported", (value) => value === true),
   })
   .superRefine((body, context) => addConflicts(context, conflicts(body)));
+
+const { input, instructions, previous_response_id, service_tier } = bodyFields;
+const { prompt_cache_key, prompt_cache_options, prompt_cache_retention } = bodyFields;
+
+/** Request of POST /v1/responses/compact. */
+export const compactRequestSchema = z.strictObject({
+  model: z.string().max(MAX_MODEL_LENGTH).meta({ description: "Id of the model that writes the summary." }),
+  input,
+  instructions,
+  previous_response_id,
+  prompt_cache_key,
+  prompt_cache_options,
+  prompt_cache_retention,
+  service_tier,
+});
 
 export type ResponseRequestBody = z.output<typeof responseRequestSchema>;
 

@@ -46,7 +46,10 @@ export function textFormat(text: TextField): ResponseFormat {
 /** Builds the field `text` of a response from `text` or `response_format` of the request. */
 export function wireText(text: TextField, asked: ResponseFormat): object {
   const verbosity = text?.verbosity ?? "medium";
-  if (text?.format) return { format: text.format, verbosity };
-  if (asked?.type !== "json_schema") return { format: asked ?? { type: "text" }, verbosity };
-  return { format: { type: asked.type, ...asked.json_schema }, verbosity };
+  const format = textFormat(text) ?? asked ?? { type: "text" };
+  if (format.type !== "json_schema") return { format, verbosity };
+  const { name, description, schema, strict } = format.json_schema;
+  // A response always has these fields, because clients validate them.
+  const shown = { name: name ?? "response", description: description ?? null, schema, strict: strict ?? true };
+  return { format: { type: format.type, ...shown }, verbosity };
 }

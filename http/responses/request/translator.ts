@@ -2,17 +2,30 @@
 import type { z } from "zod";
 import { movedWith } from "../../../actors/api/sealed-content.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
+import type { TaskOutput } from "../../../runtime/task/task.ts";
 import { validate } from "../../json.ts";
 import type { adapterField } from "../../shared/fields/adapter-field.ts";
-import { ignoredFields } from "../../shared/ignored.ts";
+import { type IgnoredField, ignoredFields } from "../../shared/ignored.ts";
 import { type AskedTranslation, type BodyTranslator, sealed } from "../../shared/translation.ts";
 import { settingsText } from "../fold/resource.ts";
 import { conversation, wholeConversation } from "./conversation.ts";
 import { type InputReference, inputItems, isReference } from "./input.ts";
 import type { NamedItem } from "./input-items.ts";
 import { itemTexts } from "./item-texts.ts";
-import { askedRequest, responseRequestSchema } from "./request.ts";
+import {
+  askedRequest,
+  compactRequestSchema,
+  type ResponseRequestBody,
+  responseMessageSchema,
+  responseRequestSchema,
+} from "./request.ts";
+import { summaryConversation } from "./summary.ts";
 import { type FunctionName, namespacedNames } from "./tools.ts";
+
+/** Messages of a complete conversation: as it is, or as the request for its summary. */
+export const messagesOf = { conversation: wholeConversation, summary: summaryConversation };
+
+export type ConversationForm = keyof typeof messagesOf;
 
 export interface ResponseFacts {
   readonly model: string | null | undefined;
@@ -33,44 +46,85 @@ export interface ResponseTranslation extends AskedTranslation<ResponseFacts> {
    * added.
    */
   readonly isWhole: boolean;
+  readonly form: ConversationForm;
 }
 
+const MAX_SUMMARY_TOKENS = 2048;
+
+/** `parameters` of `translate`: the id of the new response, which the ids of its items contain. */
 export const responseTranslator: BodyTranslator<ResponseTranslation> = {
   name: "responses",
-  /** `responseId`: id of the new response, which the ids of its items contain. */
   translate(value, responseId) {
     const body = validate(responseRequestSchema, value);
-    const items = inputItems(body.input, responseId as string);
-    const previousId = body.previous_response_id ?? null;
-    const instructions = body.instructions ?? null;
-    const own = items.flatMap((item) => (isReference(item) ? [] : [item]));
-    const isWhole = previousId === null && own.length === items.length;
-    const facts: ResponseFacts = {
-      model: body.model,
-      adapter: body.adapter,
-      previousId,
-      isStored: body.store ?? true,
-      isBackground: body.background ?? false,
-      isStreamed: body.stream ?? false,
-      settings: settingsText(body),
-      namespacedNames: namespacedNames(body),
-    };
-    return {
-      model: body.model,
-      ignored: ignoredFields(responseRequestSchema, body),
-      facts,
-      asked: askedRequest(body, isWhole ? wholeConversation(instructions, own) : conversation(instructions, [])),
-      input: inTexts(items),
-      isWhole,
-    };
+    return translated(body, ignoredFields(responseRequestSchema, body), responseId as string);
   },
-  pack(translated) {
-    const asked = sealed(translated.asked);
-    const settings = translated.facts.settings.buffer as ArrayBuffer;
-    const texts = translated.input.flatMap((part) => (isReference(part) ? [] : [part.texts.buffer, part.ends.buffer]));
-    return { value: { ...translated, asked }, transfer: [...movedWith(asked), settings, ...(texts as ArrayBuffer[])] };
-  },
+  pack,
 };
+
+/** Translates a message of a WebSocket connection. */
+export const messageTranslator: BodyTranslator<ResponseTranslation> = {
+  name: "response.create",
+  translate(value, responseId) {
+    const body = validate(responseMessageSchema, value);
+    return translated({ ...body, stream: true }, ignoredFields(responseMessageSchema, body), responseId as string);
+  },
+  pack,
+};
+
+/** Translates a request for the summary of a conversation: a short response, without reasoning and without randomness. */
+export const compactTranslator: BodyTranslator<ResponseTranslation> = {
+  name: "responses.compact",
+  translate(value, responseId) {
+    const body = validate(compactRequestSchema, value);
+    const summary = {
+      ...body,
+      temperature: 0,
+      max_output_tokens: MAX_SUMMARY_TOKENS,
+      reasoning: { effort: "off" },
+    } as const;
+    return translated(summary, ignoredFields(compactRequestSchema, body), responseId as string, "summary");
+  },
+  pack,
+};
+
+function translated(
+  body: ResponseRequestBody,
+  ignored: readonly IgnoredField[],
+  responseId: string,
+  form: ConversationForm = "conversation",
+): ResponseTranslation {
+  const items = inputItems(body.input, responseId);
+  const previousId = body.previous_response_id ?? null;
+  const instructions = body.instructions ?? null;
+  const own = items.flatMap((item) => (isReference(item) ? [] : [item]));
+  const isWhole = previousId === null && own.length === items.length;
+  const facts: ResponseFacts = {
+    model: body.model,
+    adapter: body.adapter,
+    previousId,
+    isStored: body.store ?? true,
+    isBackground: body.background ?? false,
+    isStreamed: body.stream ?? false,
+    settings: settingsText(body),
+    namespacedNames: namespacedNames(body),
+  };
+  return {
+    model: body.model,
+    ignored,
+    facts,
+    asked: askedRequest(body, isWhole ? messagesOf[form](instructions, own) : conversation(instructions, [])),
+    input: inTexts(items),
+    isWhole,
+    form,
+  };
+}
+
+function pack(translated: ResponseTranslation): TaskOutput {
+  const asked = sealed(translated.asked);
+  const settings = translated.facts.settings.buffer as ArrayBuffer;
+  const texts = translated.input.flatMap((part) => (isReference(part) ? [] : [part.texts.buffer, part.ends.buffer]));
+  return { value: { ...translated, asked }, transfer: [...movedWith(asked), settings, ...(texts as ArrayBuffer[])] };
+}
 
 /** Joins consecutive items into one ItemTexts. References to stored items stay separate. */
 function inTexts(items: readonly (NamedItem | InputReference)[]): readonly (ItemTexts | InputReference)[] {

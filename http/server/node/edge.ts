@@ -1,5 +1,5 @@
 // HTTP front end on node:http: used if no uWebSockets.js binary loads, with the same requests, replies and limits.
-import { createServer, type IncomingMessage } from "node:http";
+import { createServer, type IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -10,7 +10,9 @@ import type { OpenEdge } from "../edge.ts";
 import { framingFault, headersTooLarge, MAX_HEADER_BYTES } from "../framing.ts";
 import { InFlight } from "../in-flight.ts";
 import { listenFailure } from "../listen-failure.ts";
+import { SocketSessions } from "../socket/sessions.ts";
 import { NodeReply } from "./reply.ts";
+import { acceptSocket, Incoming } from "./socket.ts";
 
 /** Length of the kernel's queue of new connections; large enough for a burst. */
 const LISTEN_BACKLOG = 4096;
@@ -27,6 +29,7 @@ const limits = {
   requestTimeout: 0,
   connectionsCheckingInterval: CHECK_EVERY_MS,
   maxHeaderSize: MAX_HEADER_BYTES,
+  IncomingMessage: Incoming,
 };
 
 class NodeRequest extends EdgeRequest {
@@ -74,6 +77,7 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
   const { host, port } = options;
   const inFlight = new InFlight();
   const intake = new BodyIntake(handler, options);
+  const sessions = new SocketSessions(intake, inFlight, options);
   const connections = new WeakMap<Socket, Connection>();
   const server = createServer(limits, (incoming, response) => {
     const connection = connections.get(incoming.socket);
@@ -87,6 +91,31 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
     }
     connection.isRefused = true;
     intake.refuse(request, reply, refusal);
+  });
+  server.on("upgrade", (incoming: IncomingMessage, raw: Duplex, head: Buffer) => {
+    const { socket } = incoming;
+    const connection = connections.get(socket);
+    raw.on("error", () => {});
+    // A handshake behind a request whose response is in progress breaks the protocol.
+    if (connection === undefined || connection.isRefused || connection.replies.size > 0) {
+      raw.destroy();
+      return;
+    }
+    const response = responseOn(incoming);
+    const reply = new NodeReply(response, inFlight, connection.replies);
+    const request = new NodeRequest(incoming, reply.signal);
+    reply.closesConnection = true;
+    reply.upgrade = (headers) => {
+      const full = sessions.refusal();
+      if (full !== null) return full;
+      reply.protocolSwitched();
+      response.detachSocket(socket);
+      acceptSocket({ incoming, raw, head }, headers, (accepted) => sessions.open(accepted, request));
+      return null;
+    };
+    const refusal = versionFault(incoming) ?? framingFault(request);
+    if (refusal === null) intake.begin(request, reply);
+    else intake.refuse(request, reply, refusal);
   });
   server.on("connection", (socket) => {
     connections.set(socket, new Connection(socket));
@@ -107,13 +136,23 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
     () => {
       server.close();
       server.closeIdleConnections();
+      sessions.drain();
     },
-    () => {
+    async () => {
+      await sessions.ended();
       server.closeAllConnections();
       intake.stop();
     },
   );
 };
+
+/** Creates the response to a WebSocket handshake that is not completed. The connection closes after it. */
+function responseOn(incoming: IncomingMessage): ServerResponse {
+  const response = new ServerResponse(incoming);
+  response.assignSocket(incoming.socket);
+  response.on("finish", () => incoming.socket.destroySoon());
+  return response;
+}
 
 /** Passes a request to its handler when its body, if any, is complete. The rest of a rejected body is read and discarded. */
 function readBody(incoming: IncomingMessage, request: NodeRequest, reply: NodeReply, intake: BodyIntake): void {

@@ -1,7 +1,7 @@
 // Reply to one request on node:http.
 import type { ServerResponse } from "node:http";
 import type { EdgeReply } from "../body-intake.ts";
-import type { ReplyHeaders, StreamSink } from "../edge.ts";
+import type { ReplyHeaders, StreamSink, Upgrade } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
 
 export class NodeReply implements EdgeReply, StreamSink {
@@ -10,6 +10,7 @@ export class NodeReply implements EdgeReply, StreamSink {
   readonly #ofConnection: Set<NodeReply>;
   readonly #aborter = new AbortController();
   closesConnection = false;
+  upgrade?: Upgrade;
   #isWritable = true;
   #isDone = false;
   #wake: () => void = () => {};
@@ -75,9 +76,15 @@ export class NodeReply implements EdgeReply, StreamSink {
   /** Called when the connection is closed. Needed because node notifies only one of several pipelined responses. */
   connectionClosed(): void {
     if (this.#isDone) return;
-    this.#isDone = true;
     if (!this.#response.writableFinished) this.#aborter.abort();
     this.#wake();
+    this.protocolSwitched();
+  }
+
+  /** Called when the request has ended without a response, because its connection is now a WebSocket. */
+  protocolSwitched(): void {
+    if (this.#isDone) return;
+    this.#isDone = true;
     this.#ofConnection.delete(this);
     this.#inFlight.delete(this);
     this.onDone();

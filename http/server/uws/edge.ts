@@ -2,44 +2,18 @@
 // everything to an HttpRequest. It also registers `onAborted`, which uWS requires in the same callback.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { BodyIntake, EdgeRequest } from "../body-intake.ts";
+import { BodyIntake } from "../body-intake.ts";
 import type { OpenEdge } from "../edge.ts";
 import { framingFault, headersTooLarge, MAX_HEADER_BYTES } from "../framing.ts";
 import { InFlight } from "../in-flight.ts";
+import { SocketSessions } from "../socket/sessions.ts";
 import { ListenGate } from "./listen-gate.ts";
-import type { Native, NativeRequest, NativeResponse } from "./native.ts";
-import { UwsReply } from "./reply.ts";
+import type { Native, NativeResponse } from "./native.ts";
+import { UwsRequest } from "./request.ts";
+import { socketBehavior } from "./socket-behavior.ts";
 
 /** Delay before sockets are closed, because uWS flushes its buffer after end() and does not report when the flush is done. */
 const FLUSH_MS = 100;
-
-class UwsRequest extends EdgeRequest {
-  readonly method: string;
-  readonly path: string;
-  readonly query: string;
-  readonly headerBytes: number;
-  readonly reply: UwsReply;
-  readonly address: string;
-
-  constructor(response: NativeResponse, request: NativeRequest, inFlight: InFlight) {
-    super();
-    this.method = request.getCaseSensitiveMethod().toUpperCase();
-    this.path = request.getUrl();
-    this.query = request.getQuery() ?? "";
-    let headerBytes = this.path.length + this.query.length;
-    request.forEach((name, value) => {
-      headerBytes += name.length + value.length;
-      this.addHeader(name, value);
-    });
-    this.headerBytes = headerBytes;
-    this.address = Buffer.from(response.getRemoteAddressAsText()).toString("latin1");
-    this.reply = new UwsReply(response, this.method === "HEAD", inFlight);
-  }
-
-  get signal(): AbortSignal {
-    return this.reply.signal;
-  }
-}
 
 /** Creates the HTTP front end from a loaded uWebSockets.js binary. */
 export function uwsEdge(native: Native): OpenEdge {
@@ -47,21 +21,30 @@ export function uwsEdge(native: Native): OpenEdge {
     const { host, port } = options;
     const inFlight = new InFlight();
     const intake = new BodyIntake(handler, options);
-    const app = native.App().any("/*", (response, request) => {
-      const ours = new UwsRequest(response, request, inFlight);
+    const sessions = new SocketSessions(intake, inFlight, options);
+    const read = (response: NativeResponse, ours: UwsRequest): void => {
       const refusal = ours.headerBytes > MAX_HEADER_BYTES ? headersTooLarge() : framingFault(ours);
       // A rejected request is answered after this callback. If the response ended within the callback, uWS would process the
       // connection's next request before the connection closes. While a response is open, the next request waits.
       if (refusal !== null) setImmediate(() => intake.refuse(ours, ours.reply, refusal));
       else readBody(response, ours, intake);
-    });
+    };
+    const app = native
+      .App()
+      .ws("/*", socketBehavior(sessions, inFlight, read))
+      .any("/*", (response, request) => read(response, new UwsRequest(response, request, inFlight)));
     const gate = await ListenGate.open({ native, app, host, port, onFull: options.onFull ?? (() => {}) });
+    const close = (): void => {
+      gate.close();
+      sessions.drain();
+    };
     const stop = async (): Promise<void> => {
+      await sessions.ended();
       await sleep(FLUSH_MS);
       app.close();
       intake.stop();
     };
-    return inFlight.server(gate.port, () => gate.close(), stop);
+    return inFlight.server(gate.port, close, stop);
   };
 }
 

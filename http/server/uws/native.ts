@@ -16,6 +16,32 @@ export interface NativeResponse {
   onData(handler: (chunk: ArrayBuffer, isLast: boolean) => void): NativeResponse;
   getRemoteAddressAsText(): ArrayBuffer;
   onWritable(handler: (offset: number) => boolean): NativeResponse;
+  /** Completes a WebSocket handshake. Calls `open` of the behavior before it returns. The response must not be used after. */
+  upgrade(userData: object, key: string, protocol: string, extensions: string, context: object): void;
+}
+
+export interface NativeSocket {
+  send(message: string): number;
+  sendFirstFragment(message: string): number;
+  sendFragment(message: string): number;
+  sendLastFragment(message: string): number;
+  getBufferedAmount(): number;
+  cork(callback: () => void): NativeSocket;
+  ping(): number;
+  end(code: number, reason: string): void;
+  close(): NativeSocket;
+}
+
+/** Behavior of WebSocket connections. `idleTimeout` is in seconds, `maxPayloadLength` and `maxBackpressure` are in bytes. */
+export interface NativeSocketBehavior {
+  readonly maxPayloadLength: number;
+  readonly maxBackpressure: number;
+  readonly idleTimeout: number;
+  readonly upgrade: (response: NativeResponse, request: NativeRequest, context: object) => void;
+  readonly open: (socket: NativeSocket) => void;
+  readonly message: (socket: NativeSocket, message: ArrayBuffer) => void;
+  readonly drain: (socket: NativeSocket) => void;
+  readonly close: (socket: NativeSocket) => void;
 }
 
 export interface NativeRequest {
@@ -27,6 +53,7 @@ export interface NativeRequest {
 
 export interface NativeApp {
   any(pattern: string, handler: (response: NativeResponse, request: NativeRequest) => void): NativeApp;
+  ws(pattern: string, behavior: NativeSocketBehavior): NativeApp;
   listen(host: string, port: number, options: number, callback: (socket: object | false) => void): NativeApp;
   close(): NativeApp;
 }

@@ -2,7 +2,7 @@
 // method checks that first.
 import { STATUS_CODES } from "node:http";
 import type { EdgeReply } from "../body-intake.ts";
-import type { ReplyHeaders, StreamSink } from "../edge.ts";
+import type { ReplyHeaders, StreamSink, Upgrade } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
 import type { NativeResponse } from "./native.ts";
 
@@ -15,6 +15,7 @@ export class UwsReply implements EdgeReply, StreamSink {
   readonly #isHead: boolean;
   readonly #inFlight: InFlight;
   closesConnection = false;
+  upgrade?: Upgrade;
   #isDone = false;
   #isGone = false;
   #aborter: AbortController | null = null;
@@ -110,6 +111,17 @@ export class UwsReply implements EdgeReply, StreamSink {
 
   abort(): void {
     if (!this.#isDone) this.#response.close();
+  }
+
+  /** Responds to a WebSocket handshake; `upgrade` completes it. The native response must not be used after. */
+  switchProtocol(headers: ReplyHeaders, upgrade: () => void): void {
+    if (this.#isDone) return;
+    this.#response.cork(() => {
+      this.#response.writeStatus("101 Switching Protocols");
+      for (const name in headers) this.#response.writeHeader(name, headers[name] as string);
+      upgrade();
+    });
+    this.#finish();
   }
 
   #writeHead(status: number, headers: ReplyHeaders): void {

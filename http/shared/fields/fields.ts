@@ -11,7 +11,7 @@ export const MAX_CHOICES = 64;
 const MAX_PRIORITY = 1000;
 const MAX_STOP_STRINGS = 16;
 const MAX_STOP_LENGTH = 1024;
-const MAX_MODEL_LENGTH = 4096;
+export const MAX_MODEL_LENGTH = 4096;
 /** Maximum number of DRY sequence breakers; limited because each breaker is searched for in every token of the vocabulary. */
 const MAX_BREAKERS = 64;
 /** Maximum number of biased tokens; limited because every choice of a request has a copy of the biases. */

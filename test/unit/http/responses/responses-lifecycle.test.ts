@@ -79,7 +79,7 @@ describe("a stored response", () => {
     assert.equal(second.previous_response_id, first.id);
     await rig.delete(first.id);
     const reply = await rig.send({ input, previous_response_id: third.id });
-    assert.deepEqual(errorOf(reply), [404, "not_found", "previous_response_id"]);
+    assert.deepEqual(errorOf(reply), [404, "previous_response_not_found", "previous_response_id"]);
     assert.match(reply.body, new RegExp(first.id));
   });
 
@@ -137,7 +137,7 @@ describe("a stored response", () => {
     for (const id of [absent, "nonsense"]) {
       assert.deepEqual(errorOf(await rig.send({ input, previous_response_id: id })), [
         404,
-        "not_found",
+        "previous_response_not_found",
         "previous_response_id",
       ]);
     }

@@ -144,7 +144,7 @@ describe("a response request", () => {
     [{ input: [] }, "invalid_value", "input"],
     [{ input, n: 2 }, "invalid_value", "n"],
     [{ input, inputs: 1 }, "invalid_value", "inputs"],
-    [{ input, max_tool_calls: 3 }, "unsupported", "max_tool_calls"],
+    [{ input, max_tool_calls: 0 }, "invalid_value", "max_tool_calls"],
     [{ input, conversation: "conv_1" }, "unsupported", "conversation"],
     [{ input, prompt: { id: "p" } }, "unsupported", "prompt"],
     [{ input, files: [{}] }, "unsupported", "files"],
@@ -195,7 +195,6 @@ describe("a response request", () => {
   it("accepts ignored fields and logs them", async () => {
     const rig = new ResponsesRig();
     const neutral = {
-      max_tool_calls: null,
       conversation: null,
       service_tier: "auto",
       prompt_cache_key: "k",

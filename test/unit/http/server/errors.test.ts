@@ -22,6 +22,8 @@ const statuses: Readonly<Record<ErrorCode, number>> = {
   forbidden: 403,
   model_not_found: 404,
   not_found: 404,
+  previous_response_not_found: 404,
+  websocket_connection_limit_reached: 400,
   method_not_allowed: 405,
   conflict: 409,
   queue_full: 429,

@@ -1,0 +1,62 @@
+// POST /v1/responses/compact: replaces a conversation by a summary that the model writes. The client continues the conversation
+// with the returned items as the beginning of its input. Nothing is stored.
+import type { GenerateEvent, Usage } from "../../engines/generation.ts";
+import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
+import type { RouteHandler } from "../context.ts";
+import { jsonHeaders } from "../exchange.ts";
+import { clientOf } from "../server/client.ts";
+import { jsonPieces } from "../shared/answer/json-pieces.ts";
+import { sendPieces } from "../shared/answer/pieces.ts";
+import { chosenModel } from "../shared/chosen-model.ts";
+import { originOf } from "../shared/origin.ts";
+import { readRequest } from "../shared/read-request.ts";
+import { newResponseId } from "./create-route.ts";
+import { itemId } from "./fold/fold.ts";
+import { wireUsage } from "./fold/resource.ts";
+import { compactionContent } from "./request/compaction.ts";
+import { instructionItems } from "./request/summary.ts";
+import { compactTranslator } from "./request/translator.ts";
+import { wholeRequest } from "./request/whole-request.ts";
+
+export const compactConversation: RouteHandler = async (exchange, context) => {
+  const { inference, answerMemory, config } = context;
+  const id = newResponseId();
+  const translation = await readRequest(exchange, context, compactTranslator, id);
+  const model = chosenModel(exchange, inference, translation.facts);
+  const kept = answerMemory.lease(clientOf(exchange.request));
+  try {
+    const { asked, earlier, input } = await wholeRequest(exchange, context, translation, kept);
+    const instructions = instructionItems([...earlier, input]);
+    const request = { ...asked, ...originOf(exchange, model, false) };
+    const events = inference.generate(request, exchange.request.signal, () => exchange.request.releaseBody());
+    const { text, usage } = await summaryOf(events);
+    const compaction = { type: "compaction", id: itemId("cmp", id, 0), encrypted_content: compactionContent(text) };
+    const compacted = {
+      id,
+      object: "response.compaction",
+      created_at: Math.floor(Date.now() / 1000),
+      output: [...instructions, compaction],
+      usage: wireUsage(usage),
+    };
+    await sendPieces(exchange, jsonHeaders, jsonPieces(compacted), config);
+  } finally {
+    kept.release();
+  }
+};
+
+/** Returns the text of a generation. Throws its error, and model_failed if there is no text. */
+async function summaryOf(
+  events: AsyncIterable<readonly GenerateEvent[]>,
+): Promise<{ readonly text: string; readonly usage: Usage }> {
+  let text = "";
+  for await (const batch of events) {
+    for (const event of batch) {
+      if (event.type === "error") throw fromErrorRecord(event.error);
+      if (event.type === "text") text += event.text;
+      if (event.type !== "done") continue;
+      if (text.trim() === "") throw new ServerError("model_failed", "the model wrote no summary; try another model");
+      return { text: text.trim(), usage: event.usage };
+    }
+  }
+  throw new ServerError("peer_gone", "the generation ended before it was done; send the request again");
+}

@@ -1,0 +1,24 @@
+// Compaction item: a summary that replaces a conversation. Its content is opaque to clients and unencrypted: the client already
+// knows the conversation, and the server keeps no key.
+
+/** Maximum characters of the content of a compaction item. */
+export const MAX_COMPACTION_LENGTH = 10 * 2 ** 20;
+/** Names the format, so that content of other servers is recognised. */
+const PREFIX = "troupe-summary-1.";
+
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
+/** Returns the content of a compaction item. */
+export function compactionContent(summary: string): string {
+  return PREFIX + Buffer.from(summary).toString("base64url");
+}
+
+/** Returns the summary in the content of a compaction item; null if this server did not create the content. */
+export function summaryIn(content: string): string | null {
+  if (!content.startsWith(PREFIX)) return null;
+  try {
+    return decoder.decode(Buffer.from(content.slice(PREFIX.length), "base64url"));
+  } catch {
+    return null;
+  }
+}

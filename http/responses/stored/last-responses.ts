@@ -1,0 +1,60 @@
+// Last responses: the last response of each WebSocket connection, if it is not stored, so that the connection's next request can
+// continue it. It is dropped when the next request begins or the connection closes.
+import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
+import type { RequestSocket } from "../../server/edge.ts";
+import { type AnswerLease, AnswerMemory } from "../../shared/answer/answer-memory.ts";
+
+/** Maximum bytes of all conversations that are kept. One client may use half of them. */
+const MAX_BYTES = 256 * 2 ** 20;
+
+/** What is kept for one connection. */
+interface Kept {
+  response: LastResponse | null;
+  lease: AnswerLease | null;
+}
+
+/** A response and the conversation that it ends. */
+export interface LastResponse {
+  readonly id: string;
+  readonly items: readonly ItemTexts[];
+}
+
+export class LastResponses {
+  readonly #memory = new AnswerMemory(MAX_BYTES);
+  readonly #kept = new WeakMap<RequestSocket, Kept>();
+
+  /** Keeps a response. If the memory limit is exceeded, the response is not kept and cannot be continued. */
+  keep(socket: RequestSocket, client: string, response: LastResponse): void {
+    if (socket.closed.aborted) return;
+    const lease = this.#memory.lease(client);
+    try {
+      lease.add(response.items.reduce((sum, { texts }) => sum + texts.byteLength, 0));
+    } catch {
+      lease.release();
+      return;
+    }
+    const kept = this.#keptFor(socket);
+    kept.response = response;
+    kept.lease = lease;
+  }
+
+  /** Returns the last response of a connection and drops it; null: none. */
+  take(socket: RequestSocket): LastResponse | null {
+    const kept = this.#kept.get(socket);
+    if (kept === undefined) return null;
+    const { response } = kept;
+    kept.lease?.release();
+    kept.lease = null;
+    kept.response = null;
+    return response;
+  }
+
+  #keptFor(socket: RequestSocket): Kept {
+    const earlier = this.#kept.get(socket);
+    if (earlier !== undefined) return earlier;
+    const kept = { response: null, lease: null };
+    this.#kept.set(socket, kept);
+    socket.closed.addEventListener("abort", () => this.take(socket), { once: true });
+    return kept;
+  }
+}

@@ -1,0 +1,57 @@
+// Event frames: converts the text of an event stream (SSE) to WebSocket frames. The data of each event becomes a message; its
+// name, comments and the final [DONE] are omitted.
+import type { Frame } from "./connection.ts";
+
+const EVENT_END = "\n\n";
+const DATA = "data: ";
+const DONE = "data: [DONE]";
+/** Minimum characters of a part. An event that is longer is sent in parts, so that it is never held as one string. */
+const PART_LENGTH = 2 ** 16;
+
+export class EventFrames {
+  /** Text whose event is not complete. */
+  #held = "";
+  /** Whether the first part of a message was returned, but not its last one. */
+  #isOpen = false;
+  #isDone = false;
+
+  /** Whether the stream's [DONE] was converted: every event before it was returned. */
+  get isDone(): boolean {
+    return this.#isDone;
+  }
+
+  /** Returns the frames of the next piece of the stream. The piece must end with a complete character. */
+  push(piece: string): readonly Frame[] {
+    const frames: Frame[] = [];
+    const text = this.#held + piece;
+    let at = 0;
+    for (let end = text.indexOf(EVENT_END); end >= 0; end = text.indexOf(EVENT_END, at)) {
+      this.#end(text.slice(at, end), frames);
+      at = end + EVENT_END.length;
+    }
+    this.#held = text.slice(at);
+    if (this.#held.length >= PART_LENGTH) this.#cut(frames);
+    return frames;
+  }
+
+  #end(event: string, frames: Frame[]): void {
+    if (this.#isOpen) frames.push({ text: event, part: "last" });
+    else if (event === DONE) this.#isDone = true;
+    else if (!event.startsWith(":")) frames.push({ text: dataOf(event), part: "whole" });
+    this.#isOpen = false;
+  }
+
+  /** Returns the held text as a part. A line break at its end stays held, because it may begin the end of the event. */
+  #cut(frames: Frame[]): void {
+    const length = this.#held.length - (this.#held.endsWith("\n") ? 1 : 0);
+    const part = this.#held.slice(0, length);
+    frames.push(this.#isOpen ? { text: part, part: "middle" } : { text: dataOf(part), part: "first" });
+    this.#held = this.#held.slice(length);
+    this.#isOpen = true;
+  }
+}
+
+/** Returns the data of an event, which has one line of data. */
+function dataOf(event: string): string {
+  return event.slice(event.indexOf(DATA) + DATA.length);
+}

@@ -1,0 +1,75 @@
+// Socket sessions: the open WebSocket connections of one server. Both HTTP front ends use this class to open sessions and to
+// close them when the server stops.
+import { ServerError } from "../../../runtime/errors.ts";
+import { bringsBody } from "../body.ts";
+import type { BodyIntake } from "../body-intake.ts";
+import type { EdgeOptions, HttpRequest } from "../edge.ts";
+import type { InFlight } from "../in-flight.ts";
+import type { SocketConnection } from "./connection.ts";
+import type { SocketLimits } from "./limits.ts";
+import { type SessionOptions, SocketSession } from "./session.ts";
+
+const defaultLimits: SocketLimits = { maxOpen: 256, idleMs: 900_000, lifetimeMs: 3_600_000 };
+/** Time in ms for clients to confirm the close of their connections. */
+const CLOSE_MS = 1000;
+
+/** Header of a WebSocket handshake with a random key: 16 bytes in base64. */
+const handshakeKey = /^[+/0-9A-Za-z]{22}==$/;
+const VERSION = "13";
+
+/** Whether the headers of a GET request ask for a WebSocket connection. A request with a body cannot. */
+export function isHandshake(headers: ReadonlyMap<string, string>): boolean {
+  if (bringsBody(headers)) return false;
+  const protocol = headers.get("upgrade")?.toLowerCase();
+  const key = headers.get("sec-websocket-key") ?? "";
+  return protocol === "websocket" && handshakeKey.test(key) && headers.get("sec-websocket-version") === VERSION;
+}
+
+export class SocketSessions {
+  readonly #options: SessionOptions;
+  readonly #open = new Set<SocketSession>();
+  #onEmpty: () => void = () => {};
+
+  constructor(intake: BodyIntake, inFlight: InFlight, { sockets = defaultLimits }: EdgeOptions) {
+    this.#options = { intake, inFlight, limits: sockets, onClosed: (session) => this.#closed(session) };
+  }
+
+  /** Returns an error if no further connection may be opened, else null. */
+  refusal(): ServerError | null {
+    const { maxOpen } = this.#options.limits;
+    if (this.#open.size < maxOpen) return null;
+    const text = `${maxOpen} WebSocket connections are open (max_websockets); close one, or send the request over HTTP`;
+    return new ServerError("queue_full", text);
+  }
+
+  /** Opens the session of a connection; `handshake` is the request that asked for it. */
+  open(connection: SocketConnection, handshake: HttpRequest): SocketSession {
+    const session = new SocketSession(connection, handshake, this.#options);
+    this.#open.add(session);
+    return session;
+  }
+
+  /** Closes the connections without a request in progress. The others close when their request has ended. */
+  drain(): void {
+    for (const session of [...this.#open]) session.drain();
+  }
+
+  /** Resolves when all connections have closed. Closes the rest after CLOSE_MS. Call it after `drain`. */
+  async ended(): Promise<void> {
+    if (this.#open.size === 0) return;
+    const cut = setTimeout(() => this.#destroyAll(), CLOSE_MS);
+    await new Promise<void>((resolve) => {
+      this.#onEmpty = resolve;
+    });
+    clearTimeout(cut);
+  }
+
+  #closed(session: SocketSession): void {
+    this.#open.delete(session);
+    if (this.#open.size === 0) this.#onEmpty();
+  }
+
+  #destroyAll(): void {
+    for (const session of [...this.#open]) session.destroy();
+  }
+}

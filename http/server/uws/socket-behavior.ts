@@ -1,0 +1,67 @@
+// WebSocket behavior of uWebSockets.js: its callbacks, which open a session for each connection and pass messages to it.
+import { MAX_BODY_BYTES } from "../body.ts";
+import type { InFlight } from "../in-flight.ts";
+import type { SocketListener } from "../socket/connection.ts";
+import { isHandshake, type SocketSessions } from "../socket/sessions.ts";
+import type { NativeResponse, NativeSocket, NativeSocketBehavior } from "./native.ts";
+import { UwsRequest } from "./request.ts";
+import { UwsSocket } from "./socket.ts";
+
+/** Bytes above which uWS drops messages. It is never reached, because senders wait while bytes are buffered. */
+const MAX_BUFFERED_BYTES = 64 * 2 ** 20;
+/** Maximum value of uWS. A session pings more often, so only a connection to a dead client reaches it. */
+const IDLE_SECS = 960;
+
+interface OpenSocket {
+  readonly connection: UwsSocket;
+  readonly listener: SocketListener;
+}
+
+/** `read` passes a request to its handler. The handler may switch to a WebSocket only within the call. */
+export function socketBehavior(
+  sessions: SocketSessions,
+  inFlight: InFlight,
+  read: (response: NativeResponse, request: UwsRequest) => void,
+): NativeSocketBehavior {
+  const sockets = new WeakMap<NativeSocket, OpenSocket>();
+  /** Handshake that is being completed: uWS calls `open` within `upgrade`. */
+  let handshake: UwsRequest | null = null;
+  return {
+    maxPayloadLength: MAX_BODY_BYTES,
+    maxBackpressure: MAX_BUFFERED_BYTES,
+    idleTimeout: IDLE_SECS,
+    upgrade(response, native, context) {
+      const request = new UwsRequest(response, native, inFlight);
+      const { headers, reply } = request;
+      if (isHandshake(headers)) {
+        const [key, protocol, extensions] = ["key", "protocol", "extensions"].map(
+          (name) => headers.get(`sec-websocket-${name}`) ?? "",
+        ) as [string, string, string];
+        reply.upgrade = (replyHeaders) => {
+          const refusal = sessions.refusal();
+          if (refusal !== null) return refusal;
+          handshake = request;
+          reply.switchProtocol(replyHeaders, () => response.upgrade({}, key, protocol, extensions, context));
+          handshake = null;
+          return null;
+        };
+      }
+      read(response, request);
+    },
+    open(socket) {
+      if (handshake === null) return;
+      const connection = new UwsSocket(socket);
+      sockets.set(socket, { connection, listener: sessions.open(connection, handshake) });
+    },
+    message(socket, data) {
+      // uWS detaches the data when this callback returns, so it must be copied.
+      sockets.get(socket)?.listener.message(new Uint8Array(data.slice(0)));
+    },
+    drain: (socket) => sockets.get(socket)?.connection.hasSent(),
+    close(socket) {
+      const open = sockets.get(socket);
+      open?.connection.hasClosed();
+      open?.listener.closed();
+    },
+  };
+}
