@@ -73,6 +73,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
       corsOrigins: troupe.corsOrigins === null ? null : [troupe.corsOrigins].flat(),
       maxBackgroundResponses: troupe.maxBackgroundResponses,
       allowLoraUpdates: server.allowRuntimeLoraUpdating,
+      servesMcp: server.mcpPort !== null,
     },
   });
   const { host, port } = server;

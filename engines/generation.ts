@@ -225,8 +225,8 @@ export interface Timeline {
 /**
  * Events of a request, in this order: at most one prompt, begin, the events of its choices, then exactly one done or
  * error. An error may come at any time. The events of one choice are (reasoning | text | call)* (refusal)? finish. A
- * call is tool_call, tool_arguments*, and then either tool_call_end or tool_call_failed; calls of the same choice do
- * not overlap.
+ * call is tool_call, tool_arguments*, and then one of tool_call_end, tool_call_failed and tool_call_cut; calls of the
+ * same choice do not overlap.
  */
 export type GenerateEvent =
   /** The first token was generated. Sent once, before the events of any choice. */
@@ -263,10 +263,15 @@ export type GenerateEvent =
   /** The arguments are complete and valid JSON. */
   | { readonly type: "tool_call_end"; readonly choice: number; readonly call: number }
   /**
-   * The call is not valid, because it is truncated or not JSON. `text` is the whole text of the call as the model wrote
+   * The call is not valid, because the model ended it early or wrote no JSON. `text` is the whole text of the call as the model wrote
    * it. If no part of the call was sent to the client yet, the response contains `text` instead of the call.
    */
   | { readonly type: "tool_call_failed"; readonly choice: number; readonly call: number; readonly text: string }
+  /**
+   * The token limit has cut the call: its arguments are the beginning of JSON text. The response contains the partial
+   * call, whether it is streamed or not.
+   */
+  | { readonly type: "tool_call_cut"; readonly choice: number; readonly call: number }
   /** The text of a choice does not satisfy the request's constraint; `reason` says why. */
   | { readonly type: "refusal"; readonly choice: number; readonly reason: string }
   | {

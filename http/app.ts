@@ -13,6 +13,7 @@ import type { Context, HttpConfig } from "./context.ts";
 import type { ExchangeObserver } from "./exchange.ts";
 import { Exchange } from "./exchange.ts";
 import { noteModel } from "./json.ts";
+import { messagesErrors } from "./messages/errors.ts";
 import { unmanaged } from "./models/unmanaged.ts";
 import { AccessLog } from "./observe/access-log.ts";
 import { InstrumentedInference, type OnEvents } from "./observe/instrumented-inference.ts";
@@ -20,10 +21,11 @@ import type { Log } from "./observe/log.ts";
 import { HttpMetrics } from "./observe/metrics/recorder.ts";
 import { Responses } from "./responses/responses.ts";
 import { type MatchedPath, RouteTable } from "./route-table.ts";
-import { type Route, routes } from "./routes.ts";
+import { isServed, type Route, routes } from "./routes.ts";
 import type { HttpReply, HttpRequest } from "./server/edge.ts";
 import { KnownHosts } from "./server/hosts.ts";
 import { AnswerMemory } from "./shared/answer/answer-memory.ts";
+import { hasVersionHeader } from "./shared/version-header.ts";
 
 export interface AppOptions {
   readonly inference: Inference;
@@ -65,6 +67,7 @@ const defaults: HttpConfig = {
   allowedHosts: [],
   corsOrigins: null,
   allowLoraUpdates: false,
+  servesMcp: false,
 };
 
 const memoryLimits = {
@@ -97,7 +100,7 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
   const tokenTexts = (model: string) => inference.tokenTexts(model);
   const shared = { models, lora, config, log, answerMemory, tokenTexts, responses, metrics, system };
   const context: Context = { inference, ...shared };
-  const table = new RouteTable(routes.filter(({ setting }) => setting === undefined || config[setting]));
+  const table = new RouteTable(routes.filter((route) => isServed(route, config)));
   const accessLog = config.accessLog ? [new AccessLog(log)] : [];
   const { host, allowedHosts, corsOrigins } = config;
   const hosts = corsOrigins === null ? null : new KnownHosts(host, allowedHosts, corsOrigins);
@@ -176,16 +179,18 @@ function runHandler(route: Route, exchange: Exchange, context: Context, onEvents
 
 function refuseRoute(exchange: Exchange, methods: ReadonlyMap<string, Route> | undefined, table: RouteTable): void {
   const { method, path } = exchange.request;
+  // Clients of the messages protocol expect its error format on every path.
+  const versionErrors = hasVersionHeader(exchange.request) ? messagesErrors : undefined;
   if (methods === undefined) {
-    const known = table.paths.join(", ");
-    exchange.fail(new ServerError("not_found", `there is nothing at ${path.slice(0, 200)}; this server has ${known}`));
+    const message = `there is nothing at ${path.slice(0, 200)}; this server has ${table.paths.join(", ")}`;
+    exchange.fail(new ServerError("not_found", message), {}, versionErrors);
     return;
   }
   const allowed = allow(methods);
   const message = `${path.slice(0, 200)} takes ${allowed.allow}, not ${method.slice(0, 20)}`;
   // Clients of a path expect the error format of the path's protocol.
   const [format] = [...methods.values()].flatMap(({ errors }) => errors ?? []);
-  exchange.fail(new ServerError("method_not_allowed", message), allowed, format);
+  exchange.fail(new ServerError("method_not_allowed", message), allowed, versionErrors ?? format);
 }
 
 function allow(methods: ReadonlyMap<string, Route> | undefined): { readonly allow: string } {

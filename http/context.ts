@@ -9,10 +9,11 @@ import type { Exchange } from "./exchange.ts";
 import type { Log } from "./observe/log.ts";
 import type { HttpMetrics } from "./observe/metrics/recorder.ts";
 import type { Responses } from "./responses/responses.ts";
+import type { RouteSettings } from "./route.ts";
 import type { AnswerMemory } from "./shared/answer/answer-memory.ts";
 
 /** Settings of the HTTP server, as plain values. */
-export interface HttpConfig {
+export interface HttpConfig extends RouteSettings {
   /** Milliseconds without output after which a stream sends a comment line; 0: never. */
   readonly keepAliveMs: number;
   /** Milliseconds without reading after which a client is disconnected. */
@@ -31,8 +32,6 @@ export interface HttpConfig {
   readonly allowedHosts: readonly string[];
   /** Web origins that may use the server, through known host names only; null: all origins and all host names are allowed. */
   readonly corsOrigins: readonly string[] | null;
-  /** Whether requests may load and unload LoRA adapters and see the adapters' sources. */
-  readonly allowLoraUpdates: boolean;
 }
 
 export interface Context {

@@ -7,6 +7,7 @@ import type { Log } from "./observe/log.ts";
 import { requestId } from "./observe/request-id.ts";
 import type { DescribedRoute, PathParameters } from "./route.ts";
 import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "./server/edge.ts";
+import { hasVersionHeader } from "./shared/version-header.ts";
 
 /** Observer of requests: access log, metrics, request log, tracing. */
 export interface ExchangeObserver {
@@ -100,7 +101,8 @@ export class Exchange {
   matched(route: DescribedRoute, parameters: PathParameters): void {
     this.route = route;
     this.parameters = parameters;
-    if (route.errors !== undefined) this.#errors = route.errors;
+    const { errors = commonErrors, versionErrors = errors } = route;
+    this.#errors = hasVersionHeader(this.request) ? versionErrors : errors;
   }
 
   json(status: number, value: unknown): void {

@@ -18,11 +18,21 @@ export interface DescribedRoute {
   readonly takesMessages?: true;
   /** Error format; default: commonErrors. */
   readonly errors?: ErrorFormat;
+  /** Error format of requests with the version header of the messages protocol; default: `errors`. */
+  readonly versionErrors?: ErrorFormat;
   /** Setting that enables the route. If the setting is off, the route responds with 404. */
-  readonly setting?: "allowLoraUpdates";
+  readonly setting?: keyof RouteSettings;
   /** Field that names the model, for the label of the metrics. Inference routes do not set it; they use `model` in the body. */
   readonly modelName?: ModelName;
   readonly operation: Operation;
+}
+
+/** Settings that decide which routes are served. */
+export interface RouteSettings {
+  /** Whether requests may load and unload LoRA adapters and see the adapters' sources. */
+  readonly allowLoraUpdates: boolean;
+  /** Whether the process also has an MCP server, on a separate port. */
+  readonly servesMcp: boolean;
 }
 
 /** Name of a body field, or "query" for the query parameter `model`. */

@@ -45,7 +45,7 @@ import {
   retrieveResponseOperation,
 } from "./responses/operation.ts";
 import { cancelResponse, deleteResponse, listInputItems, retrieveResponse } from "./responses/stored/stored-route.ts";
-import type { DescribedRoute } from "./route.ts";
+import type { DescribedRoute, RouteSettings } from "./route.ts";
 import { doctorOperation, systemInfoOperation } from "./system/operation.ts";
 import { systemDoctor, systemInfo } from "./system/route.ts";
 
@@ -76,13 +76,21 @@ export const routes: readonly Route[] = [
     handler: systemDoctor,
     operation: doctorOperation,
   },
-  { method: "GET", path: "/v1/models", kind: "resource", handler: listModels, operation: listModelsOperation },
+  {
+    method: "GET",
+    path: "/v1/models",
+    kind: "resource",
+    handler: listModels,
+    operation: listModelsOperation,
+    versionErrors: messagesErrors,
+  },
   {
     method: "GET",
     path: "/v1/models/{model}",
     kind: "resource",
     handler: retrieveModel,
     operation: retrieveModelOperation,
+    versionErrors: messagesErrors,
   },
   {
     method: "POST",
@@ -227,5 +235,16 @@ export const routes: readonly Route[] = [
 /** Routes in the API document: all routes above, and the MCP endpoint, which is served on a separate port. */
 export const describedRoutes: readonly DescribedRoute[] = [
   ...routes,
-  { method: "POST", path: "/mcp", kind: "operations", errors: rpcErrors, operation: mcpOperation },
+  {
+    method: "POST",
+    path: "/mcp",
+    kind: "operations",
+    setting: "servesMcp",
+    errors: rpcErrors,
+    operation: mcpOperation,
+  },
 ];
+
+export function isServed({ setting }: DescribedRoute, settings: RouteSettings): boolean {
+  return setting === undefined || settings[setting];
+}

@@ -95,6 +95,7 @@ export class ChatStream implements StreamCodec {
         return "";
       case "prompt":
       case "tool_call_end":
+      case "tool_call_cut":
       case "tool_call_failed": // its arguments have been sent already
         return "";
       case "reasoning":

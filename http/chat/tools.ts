@@ -82,7 +82,7 @@ function specsOf({ tools }: ToolFields): readonly ToolSpec[] {
 function choiceOf({ tool_choice }: ToolFields): ToolChoice {
   const choice = tool_choice ?? "auto";
   if (typeof choice === "string") return { ...anyTool, mode: choice };
-  if (choice.type === "function") return { mode: "required", names: [nameOf(choice)] };
+  if (choice.type === "function") return { mode: "one", names: [nameOf(choice)] };
   const { mode, tools } = choice.allowed_tools ?? choice;
   return { mode: mode ?? "auto", names: (tools ?? []).map(nameOf) };
 }

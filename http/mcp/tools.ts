@@ -107,13 +107,27 @@ function chatInput(): Tool["inputSchema"] {
   return { ...schema, properties: { ...schema.properties, ...Object.fromEntries(permissions) } };
 }
 
-/** Returns a schema without the fields that the server rejects or ignores. */
+/**
+ * Returns a schema without the fields that the server rejects or ignores, and without null: an optional field is left out. So a
+ * number has a plain type, for which an MCP inspector has an input.
+ */
 function pruned(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.filter(isUseful).map(pruned);
   if (typeof schema !== "object" || schema === null) return schema;
-  return Object.fromEntries(
-    Object.entries(schema).flatMap(([name, inner]) => (isUseful(inner) ? [[name, pruned(inner)]] : [])),
+  return withoutNull(
+    Object.fromEntries(
+      Object.entries(schema).flatMap(([name, inner]) => (isUseful(inner) ? [[name, pruned(inner)]] : [])),
+    ),
   );
+}
+
+/** Returns a schema without the variant null. If one variant remains, the schema has its keywords. */
+function withoutNull({ anyOf, type, ...rest }: Arguments): object {
+  const types = Array.isArray(type) ? type.filter((name) => name !== "null") : [type];
+  const typed = type === undefined ? rest : { type: types.length === 1 ? types[0] : types, ...rest };
+  if (!Array.isArray(anyOf)) return anyOf === undefined ? typed : { ...typed, anyOf };
+  const [only, ...others] = anyOf.filter((variant) => variant.type !== "null");
+  return others.length === 0 ? { ...only, ...typed } : { ...typed, anyOf: [only, ...others] };
 }
 
 function isUseful(schema: unknown): boolean {

@@ -17,6 +17,12 @@ const errorTypes = [
 const OUR_BUDGET = "reasoning_budget";
 const THEIR_BUDGET = "thinking.budget_tokens";
 
+/**
+ * Error code with which this protocol refuses the field `thread`. Clients' tool runners then send the whole conversation without
+ * the field.
+ */
+const THREAD_REFUSED = "thread_unsupported_request";
+
 type ErrorType = (typeof errorTypes)[number];
 
 const typesByStatus: Readonly<Record<number, ErrorType>> = {
@@ -34,8 +40,12 @@ const schema = z
       type: z.enum(errorTypes),
       message: z.string().meta({ description: "What was expected, what was received, and what to do." }),
       details: z.strictObject({
-        error_code: z.enum(errorCodes),
+        error_code: z.enum([...errorCodes, THREAD_REFUSED]),
         param: z.string().nullable().meta({ description: "The invalid field." }),
+        unsupported: z
+          .array(z.string())
+          .optional()
+          .meta({ description: `With ${THREAD_REFUSED}: the unsupported features.` }),
       }),
     }),
     request_id: z.string(),
@@ -51,7 +61,10 @@ function body({ code, message: words, param }: ErrorRecord, requestId: string): 
   const type = typesByStatus[statusOf(code)] ?? "invalid_request_error";
   const isBudget = param === OUR_BUDGET;
   const message = isBudget ? words.replaceAll(OUR_BUDGET, THEIR_BUDGET) : words;
-  const details = { error_code: code, param: isBudget ? THEIR_BUDGET : (param ?? null) };
+  const details =
+    code === "unsupported" && param === "thread"
+      ? { error_code: THREAD_REFUSED, param, unsupported: [param] }
+      : { error_code: code, param: isBudget ? THEIR_BUDGET : (param ?? null) };
   return JSON.stringify({ type: "error", error: { type, message, details }, request_id: requestId });
 }
 

@@ -1,8 +1,10 @@
 // Message body: content, stop reason, usage and the other fields, with their schemas for the API document. Streams use its parts.
+
 import assert from "node:assert/strict";
 import { z } from "zod";
 import type { FinishReason } from "../../engines/generation.ts";
 import type { Answer, AnswerChoice, AnswerPart } from "../shared/answer/answer.ts";
+import { readCutObject } from "./cut-object.ts";
 
 /** Fields that the body and the first stream event of a message share. */
 export interface MessageHead {
@@ -97,8 +99,10 @@ export function wholeMessage(head: MessageHead, { choices, usage }: Answer): obj
 
 function contentBlock(part: AnswerPart): ContentBlock {
   const { kind, text } = part;
-  if (kind === "call")
-    return { type: "tool_use", id: part.id, name: part.name, input: JSON.parse(text), caller: { type: "direct" } };
+  if (kind === "call") {
+    const input: unknown = part.isCut ? readCutObject(text) : JSON.parse(text);
+    return { type: "tool_use", id: part.id, name: part.name, input, caller: { type: "direct" } };
+  }
   return kind === "text" ? { type: "text", text } : { type: "thinking", thinking: text, signature: "" };
 }
 

@@ -1,6 +1,7 @@
 // OpenAPI description of the model list and of a single model, and the schema of a model entry.
 import { z } from "zod";
 import { jsonAnswer, type Operation } from "../operation.ts";
+import { modelInfoSchema, modelPageQuery, modelPageSchema } from "./messages-form.ts";
 
 export const modelSchema = z
   .strictObject({
@@ -33,13 +34,16 @@ export const modelListSchema = z
 
 export type WireModel = z.output<typeof modelSchema>;
 
+const OTHER_FORM =
+  "With the header anthropic-version (or alt-version) the response has the form of the messages protocol.";
+
 export const listModelsOperation: Operation = {
   id: "listModels",
   tag: "Models",
   summary: "List the models",
-  description:
-    'The first entry is "default", the default model; then come all models in configured order, each followed by its adapters, which requests may also name as their model.',
-  answers: jsonAnswer(modelListSchema, "The models"),
+  description: `The first entry is "default", the default model; then come all models in configured order, each followed by its adapters, which requests may also name as their model. ${OTHER_FORM}`,
+  query: modelPageQuery,
+  answers: jsonAnswer(z.union([modelListSchema, modelPageSchema]), "The models"),
   errors: [],
 };
 
@@ -47,9 +51,10 @@ export const retrieveModelOperation: Operation = {
   id: "retrieveModel",
   tag: "Models",
   summary: "Show a model",
+  description: OTHER_FORM,
   path: z.strictObject({
     model: z.string().meta({ description: "Id of a model, or of a model with an adapter; a slash is written as %2F." }),
   }),
-  answers: jsonAnswer(modelSchema, "The model"),
+  answers: jsonAnswer(z.union([modelSchema, modelInfoSchema]), "The model"),
   errors: ["model_not_found"],
 };

@@ -1,27 +1,37 @@
 // GET /v1/models and GET /v1/models/{model}. The list begins with the entry `default` for the default model; every configured
-// model follows, each directly before its adapters.
+// model follows, each directly before its adapters. The header anthropic-version selects the form of the messages protocol.
 import { type AdapterCard, adapterCards, cardNamed } from "../../actors/api/adapter-cards.ts";
 import type { Inference, ModelCapabilities, ModelEntry } from "../../actors/api/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
+import { readQuery } from "../shared/read-query.ts";
+import { hasVersionHeader } from "../shared/version-header.ts";
+import { modelInfo, modelPage, modelPageQuery } from "./messages-form.ts";
 import type { WireModel } from "./operation.ts";
 
 const DEFAULT_ID = "default";
 
 export const listModels: RouteHandler = (exchange, { inference }) => {
+  const data = wireModels(inference);
+  const isPaged = hasVersionHeader(exchange.request);
+  const page = isPaged ? modelPage(data, readQuery(exchange.request.query, modelPageQuery)) : { object: "list", data };
+  exchange.json(200, page);
+};
+
+export const retrieveModel: RouteHandler = (exchange, { inference }) => {
+  const model = entryOf(exchange.parameters.model ?? DEFAULT_ID, inference);
+  exchange.json(200, hasVersionHeader(exchange.request) ? modelInfo(model) : model);
+};
+
+function wireModels(inference: Inference): readonly WireModel[] {
   const models = inference.models();
   const cards = adapterCards(models);
   const data = models.flatMap((model) => [
     modelEntry(model.id, model),
     ...cards.filter(({ modelId }) => modelId === model.id).map((card) => cardEntry(card, model)),
   ]);
-  if (models.length > 0) data.unshift(entryOf(DEFAULT_ID, inference));
-  exchange.json(200, { object: "list", data });
-};
-
-export const retrieveModel: RouteHandler = (exchange, { inference }) => {
-  exchange.json(200, entryOf(exchange.parameters.model ?? DEFAULT_ID, inference));
-};
+  return models.length > 0 ? [entryOf(DEFAULT_ID, inference), ...data] : [];
+}
 
 /** Returns the entry of a model by its name in requests. Throws `model_not_found`. */
 function entryOf(name: string, inference: Inference): WireModel {

@@ -1,5 +1,6 @@
 // Error responses and response headers in the API document: the error codes of each operation, by status. The codes come from
 // the operations; statuses and bodies come from the route's error format.
+import { z } from "zod";
 import type { oas31, ZodOpenApiResponseObject, ZodOpenApiResponsesObject } from "zod-openapi";
 import { DefaultMap } from "../../runtime/collections.ts";
 import { type ErrorCode, errorMeaning } from "../../runtime/errors.ts";
@@ -59,12 +60,18 @@ export function codesOf({ operation, kind }: DescribedRoute): readonly ErrorCode
 
 /** Returns the error responses of an operation, by status; `default` lists the errors that any request may get. */
 export function errorAnswers(route: DescribedRoute): ZodOpenApiResponsesObject {
-  const format = route.errors ?? commonErrors;
+  const format = formatOf(route);
   const headers = commonHeaders(route);
   const byStatus = new DefaultMap<number, ErrorCode[]>(() => []);
   for (const code of codesOf(route)) byStatus.get(format.statusOf(code)).push(code);
   const answers = [...byStatus].map(([status, codes]) => [String(status), errorAnswer(codes, format, headers)]);
   return { ...Object.fromEntries(answers), default: errorAnswer(ofOtherRequests, format, headers) };
+}
+
+/** Returns the error format of a route. If it has two, the statuses are those of the messages protocol. */
+function formatOf({ errors = commonErrors, versionErrors }: DescribedRoute): ErrorFormat {
+  if (versionErrors === undefined) return errors;
+  return { ...errors, statusOf: versionErrors.statusOf, schema: z.union([errors.schema, versionErrors.schema]) };
 }
 
 function errorAnswer(

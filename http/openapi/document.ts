@@ -1,10 +1,11 @@
 // API document (OpenAPI 3.1): combines the route table and the operations of the protocols, and adds no facts. Used by GET
 // /api-doc/openapi.json and by protocols.ts, which writes docs/protocols.md.
-import type { z } from "zod";
+import { z } from "zod";
 import { createDocument, type oas31, type ZodOpenApiObject, type ZodOpenApiOperationObject } from "zod-openapi";
 import type { Content, Operation, Tag } from "../operation.ts";
 import type { DescribedRoute } from "../route.ts";
 import { commonHeaders, errorAnswers, headerComponents, retryAfterHeader } from "./answers.ts";
+import { type Example, examples } from "./examples.ts";
 
 /** Version of the API; GET /v1/system/info reports the version of the server. */
 const API_VERSION = "0.9.5";
@@ -76,7 +77,11 @@ class SchemaNames {
 function operationObject(route: DescribedRoute, names: SchemaNames): ZodOpenApiOperationObject {
   const { operation } = route;
   const { id, tag, summary, description, path, query, body, portSetting } = operation;
-  const params = { ...(path === undefined ? {} : { path }), ...(query === undefined ? {} : { query }) };
+  const example = examples[id] ?? {};
+  const params = {
+    ...(path === undefined ? {} : { path: withExamples(path, example) }),
+    ...(query === undefined ? {} : { query }),
+  };
   return {
     operationId: id,
     tags: [tag],
@@ -84,9 +89,18 @@ function operationObject(route: DescribedRoute, names: SchemaNames): ZodOpenApiO
     ...(description === undefined ? {} : { description }),
     ...(portSetting === undefined ? {} : { servers: [serverOf(portSetting)] }),
     requestParams: params,
-    ...(body === undefined ? {} : { requestBody: requestBody(body, operation, names) }),
-    responses: { ...answers(route, names), ...errorAnswers(route) },
+    ...(body === undefined ? {} : { requestBody: requestBody(body, operation, example, names) }),
+    responses: { ...answers(route, example, names), ...errorAnswers(route) },
   };
+}
+
+/** Returns the schema of the path parameters with their examples. */
+function withExamples({ shape }: z.ZodObject, { path = {} }: Example): z.ZodObject {
+  const named = Object.entries(shape).map(([name, schema]) => {
+    const parameter = schema as z.ZodType;
+    return [name, name in path ? parameter.meta({ ...parameter.meta(), examples: [path[name]] }) : parameter];
+  });
+  return z.strictObject(Object.fromEntries(named));
 }
 
 /** Describes the server address. Host and port are variables in it, because they depend on the server's settings. */
@@ -97,18 +111,25 @@ function serverOf(portSetting: string): oas31.ServerObject {
   };
 }
 
-function requestBody(body: z.ZodType, operation: Operation, names: SchemaNames) {
+function requestBody(body: z.ZodType, operation: Operation, { body: example }: Example, names: SchemaNames) {
   const schema = names.named(body, operation, "Request");
-  return { required: true, content: { "application/json": { schema } } };
+  return { required: true, content: { "application/json": { schema, example } } };
 }
 
-function answers(route: DescribedRoute, names: SchemaNames): ZodOpenApiOperationObject["responses"] {
+function answers(
+  route: DescribedRoute,
+  { answer: example }: Example,
+  names: SchemaNames,
+): ZodOpenApiOperationObject["responses"] {
   const { operation } = route;
   const headers = commonHeaders(route);
   return Object.fromEntries(
     Object.entries(operation.answers).map(([status, contents]) => {
       const description = contents.length === 1 ? (contents[0]?.description ?? "") : contents.map(inWords).join("\n\n");
-      const types = contents.map((content) => [content.contentType, mediaType(content, operation, names)]);
+      const types = contents.map((content) => {
+        const media = mediaType(content, operation, names);
+        return [content.contentType, status === "200" && example !== undefined ? { ...media, example } : media];
+      });
       const ofStatus = status === UNAVAILABLE ? { ...headers, ...retryAfterHeader } : headers;
       return [status, { description, headers: ofStatus, content: Object.fromEntries(types) }];
     }),

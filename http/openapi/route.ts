@@ -2,27 +2,31 @@
 // block every stream on the main thread. The result is kept as text.
 import { Worker } from "node:worker_threads";
 import type { RouteHandler } from "../context.ts";
+import type { RouteSettings } from "../route.ts";
 
-let text: Promise<string> | null = null;
+/** Documents by the settings that decide which routes are served. */
+const texts = new Map<string, Promise<string>>();
 
-export const openApi: RouteHandler = async (exchange) => {
-  text ??= documentText();
-  const body = await text;
+export const openApi: RouteHandler = async (exchange, { config: { allowLoraUpdates, servesMcp } }) => {
+  const body = await keptText({ allowLoraUpdates, servesMcp });
   if (!exchange.request.signal.aborted) exchange.send(200, { "content-type": "application/json" }, body);
 };
 
-async function documentText(): Promise<string> {
-  const worker = new Worker(new URL("./worker.js", import.meta.url), { name: "API document" });
-  try {
-    return await new Promise<string>((resolve, reject) => {
-      worker.once("message", resolve);
-      worker.once("error", reject);
-      worker.once("exit", (code) =>
-        reject(new Error(`the thread that makes the API document ended with code ${code}`)),
-      );
-    });
-  } catch (error) {
-    text = null; // the next request tries again
-    throw error;
-  }
+function keptText(settings: RouteSettings): Promise<string> {
+  const key = JSON.stringify(settings);
+  const known = texts.get(key);
+  if (known !== undefined) return known;
+  const made = documentText(settings);
+  texts.set(key, made);
+  made.catch(() => texts.delete(key)); // the next request tries again
+  return made;
+}
+
+async function documentText(settings: RouteSettings): Promise<string> {
+  const worker = new Worker(new URL("./worker.js", import.meta.url), { name: "API document", workerData: settings });
+  return new Promise<string>((resolve, reject) => {
+    worker.once("message", resolve);
+    worker.once("error", reject);
+    worker.once("exit", (code) => reject(new Error(`the thread that makes the API document ended with code ${code}`)));
+  });
 }

@@ -1,6 +1,8 @@
-// Worker thread that builds the API document, posts it once as text, and exits. Started by route.ts.
-import { parentPort } from "node:worker_threads";
-import { describedRoutes } from "../routes.ts";
+// Worker thread that builds the API document of the routes that are served, posts it once as text, and exits. Started by route.ts.
+import { parentPort, workerData } from "node:worker_threads";
+import type { RouteSettings } from "../route.ts";
+import { describedRoutes, isServed } from "../routes.ts";
 import { openApiDocument } from "./document.ts";
 
-parentPort?.postMessage(JSON.stringify(openApiDocument(describedRoutes)));
+const served = describedRoutes.filter((route) => isServed(route, workerData as RouteSettings));
+parentPort?.postMessage(JSON.stringify(openApiDocument(served)));

@@ -125,7 +125,7 @@ export class Choice {
 
   #end(reason: Reason, stopString: string | null): void {
     this.#isOver = true;
-    this.#reader.finish();
+    this.#reader.finish(reason === "length");
     const conclude = () => this.#conclude(reason, stopString);
     if (this.#reader.isChecking) this.#onSettled = conclude;
     else conclude();

@@ -63,9 +63,9 @@ export class OutputAssembler {
     this.#content(text, at);
   }
 
-  /** Ends the text: emits what the parser has held back. */
-  finish(): void {
-    this.#takeAll(this.#options.parser?.finish() ?? []);
+  /** Ends the text: emits what the parser has held back. `isCut`: the token limit has cut the text. */
+  finish(isCut: boolean): void {
+    this.#takeAll(this.#options.parser?.finish(isCut) ?? []);
   }
 
   /** Emits the logprobs of the last tokens. These have no text and belong to the content before them. */
@@ -110,6 +110,11 @@ export class OutputAssembler {
       case "call-failed":
         this.#failCall(part.text);
         break;
+      case "call-cut":
+        emit({ type: "tool_call_cut", choice, call: this.#callCount++ });
+        break;
+      case "cut":
+        break; // the logprobs of its tokens are dropped, because it is not content
       default:
         part satisfies never;
     }

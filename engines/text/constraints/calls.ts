@@ -13,6 +13,7 @@ import {
   empty,
   freeText,
   type Rules,
+  repeat,
   rule,
   sequence,
   set,
@@ -22,6 +23,12 @@ import type { Endings } from "./endings.ts";
 import { type Check, schemaCheck } from "./json-schema/check.ts";
 import { closed } from "./json-schema/closed.ts";
 import { compileObjectsInto, SchemaBudget, type SchemaPart } from "./json-schema/rules/compile.ts";
+
+/**
+ * Maximum number of calls if a call is required. A weak model would otherwise add calls until the token limit. A model that
+ * needs more calls makes them in its next turn, when it has the results of these.
+ */
+export const maxRequiredCalls = 8;
 
 /** Constraint on the tool calls of an output. */
 export interface CallConstraint {
@@ -104,9 +111,13 @@ function argumentsOf(spec: ToolSpec, rules: Rules, budget: SchemaBudget): Schema
 }
 
 /** Returns the expression for the text after `open`: one or more calls and the closing text. */
-function restOf(call: Expression, { syntax, parallel }: CallConstraint, rules: Rules): Expression {
+function restOf(call: Expression, { syntax, parallel, required }: CallConstraint, rules: Rules): Expression {
   const { between, close } = syntax;
   if (!parallel || between === null) return sequence(call, text(close));
+  if (required) {
+    const next = rules.add("next", sequence(text(between), call));
+    return sequence(call, repeat(next, 0, maxRequiredCalls - 1), text(close));
+  }
   const name = rules.reserve("calls");
   return rules.define(name, sequence(call, choice(text(close), sequence(text(between), rule(name)))));
 }

@@ -57,11 +57,27 @@ export class MarkedParser implements OutputParser {
     return this.takeParts();
   }
 
-  finish(): readonly OutputPart[] {
+  finish(isCut = false): readonly OutputPart[] {
     this.reading.isOver = true;
-    this.run();
-    this.reading.giveText(this.reading.text.length);
+    if (isCut) this.cut();
+    else {
+      this.run();
+      this.reading.giveText(this.reading.text.length);
+    }
     return this.takeParts();
+  }
+
+  /**
+   * Ends an output that the token limit has cut. The text that is still held back is the beginning of a call or of a mark, or
+   * white space. Only white space is emitted.
+   */
+  private cut(): void {
+    const { reading } = this;
+    this.syntax?.next();
+    if (reading.isInCall) reading.parts.push({ kind: "call-cut" });
+    const isSpace = this.syntax === null && reading.text.slice(reading.position).trim() === "";
+    if (isSpace) reading.giveText(reading.text.length);
+    else reading.parts.push({ kind: "cut" });
   }
 
   private takeParts(): readonly OutputPart[] {

@@ -21,15 +21,22 @@ export type OutputPart =
   /** The arguments of the last call are complete, valid JSON. */
   | { readonly kind: "call-end" }
   /** The last call turned out not to be a call. `text` is all its text, including its marks. Content follows. */
-  | { readonly kind: "call-failed"; readonly text: string };
+  | { readonly kind: "call-failed"; readonly text: string }
+  /** The token limit has cut the last call. Its arguments are the beginning of JSON text. */
+  | { readonly kind: "call-cut" }
+  /** Text that is left out, because the token limit has cut it: the beginning of a call or of a mark. */
+  | { readonly kind: "cut" };
 
-/** Parses one output. All pushed text is emitted as content, as reasoning or as part of a call. */
+/** Parses one output. All pushed text is emitted as content, as reasoning or as part of a call, unless it is cut. */
 export interface OutputParser {
   /** True if the text pushed last is thinking, or may be. */
   readonly isThinking: boolean;
   push(text: string): readonly OutputPart[];
-  /** Ends the output, which may be incomplete. A call with complete arguments is valid. */
-  finish(): readonly OutputPart[];
+  /**
+   * Ends the output, which may be incomplete. A call with complete arguments is valid. `isCut`: the token limit has cut the
+   * output, so its last text may be the beginning of a call or of a mark. Such a beginning is not emitted as text.
+   */
+  finish(isCut?: boolean): readonly OutputPart[];
 }
 
 export interface ParserOptions {

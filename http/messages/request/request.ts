@@ -62,7 +62,7 @@ const refusedFields = {
   container: notBuiltYet("running code in a container", isEmptyContainer),
   mcp_servers: notBuiltYet("using MCP servers", isEmptyArray),
   compaction: notBuiltYet("compacting a conversation"),
-  thread: notBuiltYet("keeping a thread"),
+  thread: refused("the server keeps no threads; send the whole conversation without this field"),
   fallbacks: notBuiltYet("falling back to another model", isEmptyArray),
   web_search_options: notBuiltYet("web search"),
   enable_code_execution: notBuiltYet("code execution", (value) => value === false),

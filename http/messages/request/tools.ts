@@ -94,7 +94,8 @@ export const toolFields = {
     .nullish()
     .meta({ description: "Tools that the model may call and the client runs." }),
   tool_choice: choice.nullish().meta({
-    description: "Which tools may or must be called; a grammar enforces a required call.",
+    description:
+      "Which tools may or must be called; a grammar enforces a required call, and exactly one call of a named tool.",
     default: { type: "auto" },
   }),
 } as const;
@@ -123,7 +124,7 @@ function choiceOf(wanted: ToolFields["tool_choice"]): ToolChoice {
     case "any":
       return { mode: "required", names: null };
     case "tool":
-      return { mode: "required", names: [wanted.name] };
+      return { mode: "one", names: [wanted.name] };
     default:
       return anyTool;
   }

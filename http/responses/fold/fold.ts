@@ -124,6 +124,9 @@ export class ResponseFold {
       case "tool_call_end":
         this.#close("completed");
         break;
+      case "tool_call_cut":
+        this.#close("incomplete");
+        break;
       case "tool_call_failed":
         this.#failCall(event.text);
         break;

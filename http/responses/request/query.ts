@@ -1,8 +1,6 @@
-// Query parameters of the routes of a stored response: the schemas and their parser. Unknown parameters are ignored, because
-// clients send options that this server does not support.
+// Query parameters of the routes of a stored response.
 import { z } from "zod";
 import { expected } from "../../issues.ts";
-import { validate } from "../../json.ts";
 
 const flag = z.enum(["true", "false"]).optional();
 const included = z
@@ -37,8 +35,3 @@ export const inputItemsQuery = z.object({
   after: z.string().max(256).optional().meta({ description: "Id of an item; the page starts after it." }),
   include: included,
 });
-
-/** Parses a query. If a parameter is repeated, its last value is used. */
-export function readQuery<Schema extends z.ZodObject>(query: string, schema: Schema): z.output<Schema> {
-  return validate(schema, Object.fromEntries(new URLSearchParams(query)));
-}

@@ -134,6 +134,8 @@ const bodyFields = {
 
 export const responseRequestSchema = z
   .strictObject(bodyFields)
+  // A stored response may be continued without new input.
+  .meta({ if: { required: ["previous_response_id"] }, else: { required: ["input"] } })
   .superRefine((body, context) => addConflicts(context, conflicts(body)));
 
 /** Message that creates a response on a WebSocket connection. The response is streamed, and is not in the background. */

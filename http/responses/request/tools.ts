@@ -177,6 +177,6 @@ function specOf(tool: FunctionTool, namespace: string | null): ToolSpec {
 function choiceOf({ tool_choice }: ToolFields): ToolChoice {
   const choice = tool_choice ?? "auto";
   if (typeof choice === "string") return { ...anyTool, mode: choice };
-  if (choice.type === "function") return { mode: "required", names: [nameOf(choice)] };
+  if (choice.type === "function") return { mode: "one", names: [nameOf(choice)] };
   return { mode: choice.mode, names: choice.tools.map(nameOf) };
 }

@@ -4,8 +4,9 @@ import type { RouteHandler } from "../../context.ts";
 import { type Exchange, eventStreamHeaders, jsonHeaders } from "../../exchange.ts";
 import type { Piece } from "../../server/write-piece.ts";
 import { sendPieces } from "../../shared/answer/pieces.ts";
+import { readQuery } from "../../shared/read-query.ts";
 import { streamEvents } from "../../sse.ts";
-import { inputItemsQuery, readQuery, retrieveQuery } from "../request/query.ts";
+import { inputItemsQuery, retrieveQuery } from "../request/query.ts";
 import { EventLog } from "./event-log.ts";
 
 const PAGE_LENGTH = 20;

@@ -13,6 +13,7 @@ import { listenFailure } from "../listen-failure.ts";
 import { SocketSessions } from "../socket/sessions.ts";
 import { NodeReply } from "./reply.ts";
 import { acceptSocket, Incoming } from "./socket.ts";
+import { lastResponse, type ParserError, requestOfUnknownMethod } from "./unknown-method.ts";
 
 /** Length of the kernel's queue of new connections; large enough for a burst. */
 const LISTEN_BACKLOG = 4096;
@@ -123,7 +124,23 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
     socket.destroy();
     options.onFull?.();
   });
-  server.on("clientError", answerUnreadable);
+  /** Answers a request after which the parser reads nothing more from the connection: its body, if any, is not read. */
+  const answerLast = (incoming: IncomingMessage, socket: Socket): void => {
+    const connection = connections.get(socket);
+    if (connection === undefined || connection.isRefused) return;
+    connection.isRefused = true;
+    const reply = new NodeReply(lastResponse(incoming, socket), inFlight, connection.replies);
+    reply.closesConnection = true;
+    const request = new NodeRequest(incoming, reply.signal);
+    handler(request, reply, framingFault(request));
+  };
+  server.on("connect", (incoming, socket) => answerLast(incoming, socket as Socket));
+  server.on("clientError", (error: ParserError, socket: Socket) => {
+    const isFree = (connections.get(socket)?.replies.size ?? 0) === 0;
+    const request = isFree ? requestOfUnknownMethod(error, socket) : null;
+    if (request === null) answerUnreadable(error, socket);
+    else answerLast(request, socket);
+  });
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(listenFailure(host, port, error.code)));
     server.listen({ port, host, backlog: LISTEN_BACKLOG }, resolve);

@@ -8,10 +8,10 @@ import type { AnswerLease } from "./answer-memory.ts";
 import { PIECE_LENGTH } from "./json-pieces.ts";
 import { TokenJson } from "./logprobs.ts";
 
-/** Part of a choice. The text of a call is its arguments: JSON as the model wrote it. */
+/** Part of a choice. The text of a call is its arguments: JSON as the model wrote it, cut by the token limit if `isCut`. */
 export type AnswerPart =
   | { readonly kind: "reasoning" | "text"; text: string }
-  | { readonly kind: "call"; readonly id: string; readonly name: string; text: string };
+  | { readonly kind: "call"; readonly id: string; readonly name: string; text: string; isCut: boolean };
 
 export interface Answer {
   readonly choices: readonly AnswerChoice[];
@@ -130,11 +130,16 @@ export class AnswerChoice {
         if (event.logprobs !== undefined) this.logprobs.add(event.logprobs);
         break;
       case "tool_call":
-        this.parts.push({ kind: "call", id: event.id, name: event.name, text: "" });
+        this.parts.push({ kind: "call", id: event.id, name: event.name, text: "", isCut: false });
         break;
       case "tool_arguments":
         this.#add("call", event.text);
         break;
+      case "tool_call_cut": {
+        const cut = this.parts.at(-1);
+        if (cut?.kind === "call") cut.isCut = true;
+        break;
+      }
       case "tool_call_end":
         break;
       case "tool_call_failed":

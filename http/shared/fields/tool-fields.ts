@@ -105,7 +105,8 @@ export function choiceFields<Choice extends z.ZodType>(choice: Choice) {
       .union([choice, modes], { error: expected('"none", "auto", "required" or a choice of tools') })
       .nullish()
       .meta({
-        description: "Which tools may or must be called; a grammar enforces a required or named call.",
+        description:
+          "Which tools may or must be called; a grammar enforces a required call, and exactly one call of a named function.",
         default: "auto",
       }),
     parallel_tool_calls: z

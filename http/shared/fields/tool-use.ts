@@ -2,9 +2,9 @@
 import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
 import type { Conflict } from "./conflicts.ts";
 
-/** Tool choice of a request. If `names` is null, any tool may be called. */
+/** Tool choice of a request. If `names` is null, any tool may be called. Mode `one`: exactly one call, to the tool named. */
 export interface ToolChoice {
-  readonly mode: "none" | "auto" | "required";
+  readonly mode: "none" | "auto" | "required" | "one";
   readonly names: readonly string[] | null;
 }
 
@@ -13,7 +13,8 @@ export const anyTool: ToolChoice = { mode: "auto", names: null };
 /** Returns the tools that may be called; null if no tool may be called. The prompt contains only these tools. */
 export function toolUse(specs: readonly ToolSpec[], { mode, names }: ToolChoice, parallel: boolean): ToolUse | null {
   const usable = mode === "none" ? [] : specs.filter(({ name }) => names === null || names.includes(name));
-  return usable.length === 0 ? null : { specs: usable, required: mode === "required", parallel };
+  if (usable.length === 0) return null;
+  return { specs: usable, required: mode !== "auto", parallel: parallel && mode !== "one" };
 }
 
 /** Yields the conflicts within the tools and the tool choice. */

@@ -116,6 +116,59 @@ for (const edge of loadableEdges()) {
       assert.equal(message.content[0]?.type, "text");
     });
 
+    it("runs tools, although the server refuses the runner's threads", async () => {
+      server.inference.script = ({ prompt }) => {
+        const isAnswered = prompt.kind === "chat" && prompt.messages.some(({ role }) => role === "tool");
+        return isAnswered
+          ? hello({ choices: 1 } as never)
+          : [toolCall("look", ['{"at": "x"}']), [finish("tool_calls"), done]];
+      };
+      const inputs: unknown[] = [];
+      const run = (input: unknown) => {
+        inputs.push(input);
+        return "seen";
+      };
+      const runner = client.beta.messages.toolRunner({
+        model,
+        max_tokens,
+        messages,
+        tools: [{ ...tools[0]!, type: "custom", run, parse: (input: unknown) => input }],
+      });
+      const last = await runner.runUntilDone();
+      assert.deepEqual(inputs, [{ at: "x" }]);
+      assert.deepEqual(last.content, [{ type: "text", text: "Hello world" }]);
+      server.inference.script = hello;
+    });
+
+    it("says that threads are unsupported in the words that clients look for", async () => {
+      await assert.rejects(create({ thread: { type: "create" } }), (error) => {
+        assert.ok(error instanceof Anthropic.ThreadUnsupportedRequestError);
+        assert.deepEqual(error.details.unsupported, ["thread"]);
+        return true;
+      });
+    });
+
+    it("lists the models page by page, and shows one", async () => {
+      const ids: string[] = [];
+      for await (const { id, type } of client.models.list({ limit: 1 })) ids.push(`${type} ${id}`);
+      assert.deepEqual(ids, ["model default", "model tiny", "model other"]);
+      const { id, display_name, created_at } = await client.models.retrieve("tiny");
+      assert.deepEqual([id, display_name, new Date(created_at).toISOString()], ["tiny", "tiny", created_at]);
+      await assert.rejects(client.models.retrieve("claude"), (error) => {
+        assert.ok(error instanceof Anthropic.NotFoundError);
+        assert.deepEqual([error.type, error.errorCode], ["not_found_error", "model_not_found"]);
+        return true;
+      });
+    });
+
+    it("is told in its own words that there is nothing at a path", async () => {
+      await assert.rejects(client.get("/v1/organizations/me"), (error) => {
+        assert.ok(error instanceof Anthropic.NotFoundError);
+        assert.equal(error.type, "not_found_error");
+        return true;
+      });
+    });
+
     it("cancels the generation when its stream is aborted", async () => {
       server.inference.script = () => [[begin, text("a")], { waitMs: 60_000 }];
       const stream = client.messages.stream({ model, max_tokens, messages });

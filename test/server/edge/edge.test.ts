@@ -1,6 +1,7 @@
 // Tests on a real socket that all HTTP server implementations ("edges") behave equally: streams, aborts, back pressure, limits,
 // closing.
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { after, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -267,6 +268,32 @@ for (const edge of loadableEdges()) {
       it(`answers ${method} ${path.slice(0, 40)} with ${status}`, async () => {
         const answer = await raw(server, head(method, path));
         assert.ok(answer.startsWith(`HTTP/1.1 ${status} `), answer.slice(0, 100));
+      });
+    }
+
+    // uws-compat closes the connection at any other method, before it calls any code of the server.
+    const otherMethods = ["PATCH", "TRACE", "CONNECT"];
+    if (edge !== "uws-compat") otherMethods.push("PROPFIND", "QUERY", "BREW", "VERSION-CONTROL", "X_Y");
+    for (const method of otherMethods) {
+      it(`answers the method ${method} with 405 and Allow, and an unknown path with 404`, async () => {
+        const answer = await raw(server, head(method, "/v1/models"));
+        assert.match(answer, /^HTTP\/1.1 405 /);
+        assert.match(answer, /^allow: GET, HEAD, OPTIONS\r$/im);
+        assert.match(answer, /"code":"method_not_allowed"/);
+        assert.match(await raw(server, head(method, "/nothing")), /^HTTP\/1.1 404 /);
+        const body = "Content-Length: 2\r\n";
+        assert.match(await raw(server, `${head(method, "/v1/models", body)}{}`), /^HTTP\/1.1 405 /);
+      });
+
+      it(`answers the method ${method} on a connection that was used before`, async () => {
+        const { socket, ended } = open(server);
+        socket.write(head("GET", "/health"));
+        await once(socket, "data");
+        socket.write(head(method, "/v1/models"));
+        const [answer] = await once(socket, "data");
+        assert.match(String(answer), /^HTTP\/1.1 405 /);
+        socket.destroy();
+        await ended;
       });
     }
 

@@ -44,6 +44,16 @@ for (const edge of loadableEdges()) {
       assert.deepEqual(required, ["messages"]);
       assert.ok(properties!.temperature);
       assert.equal(properties!.stream, undefined);
+      // Fields are optional by absence: an inspector has inputs for plain types only.
+      for (const [name, type] of [
+        ["max_tokens", "integer"],
+        ["temperature", "number"],
+        ["seed", "integer"],
+        ["logprobs", "boolean"],
+      ]) {
+        assert.equal((properties![name!] as { type?: unknown }).type, type, name);
+      }
+      assert.ok(!JSON.stringify(tools).includes('"null"'));
     });
 
     it("chats", async () => {

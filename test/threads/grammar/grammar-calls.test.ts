@@ -11,7 +11,7 @@ import { endOfGenerationTokens } from "../../../engines/files/gguf/end-of-genera
 import { readModelMetadata } from "../../../engines/files/gguf/metadata.ts";
 import type { ToolSpec } from "../../../engines/generation.ts";
 import type { GrammarSource } from "../../../engines/grammar-source.ts";
-import type { CallConstraint } from "../../../engines/text/constraints/calls.ts";
+import { type CallConstraint, maxRequiredCalls } from "../../../engines/text/constraints/calls.ts";
 import { type OutputConstraint, translateOutput } from "../../../engines/text/constraints/translate.ts";
 import type { CallSyntax } from "../../../engines/text/parse/tool-format.ts";
 import { FixedTokens } from "../../../engines/text/tokenizer/fixed-tokens.ts";
@@ -148,6 +148,15 @@ describe("calls that must come", () => {
     await assertOutcomes(calling(), { [two]: "done" });
     await assertOutcomes(calling({ parallel: false }), { [two]: "refused", [inTags(paris)]: "done" });
     await assertOutcomes(calling({ syntax: { ...tagged, between: null } }), { [two]: "refused" });
+  });
+
+  it("are limited in number if they are required", async () => {
+    const several = (count: number) => inTags(...Array.from({ length: count }, () => clock));
+    await assertOutcomes(calling(), {
+      [several(maxRequiredCalls)]: "done",
+      [several(maxRequiredCalls + 1)]: "refused",
+    });
+    await assertOutcomes(calling({ required: false }), { [several(maxRequiredCalls + 1)]: "done" });
   });
 
   it("are forced up to the model's first choice", async () => {

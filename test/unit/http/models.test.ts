@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../http/app.ts";
+import { modelPageSchema } from "../../../http/models/messages-form.ts";
 import { modelListSchema, modelSchema } from "../../../http/models/operation.ts";
 import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
 import { request } from "../../fixtures/fakes/socketless.ts";
@@ -86,6 +87,68 @@ describe("GET /v1/models", () => {
     empty.entries = [];
     const reply = await request(createApp({ inference: empty, log: recordingLog() }), "GET", "/v1/models");
     assert.deepEqual(JSON.parse(reply.body), { object: "list", data: [] });
+  });
+});
+
+describe("the models in the form of the messages protocol", () => {
+  const versioned = (path: string, query = "", name = "anthropic-version") =>
+    request(app, "GET", path, { query, headers: { [name]: "2023-06-01" } }).then((reply) => ({
+      ...reply,
+      body: JSON.parse(reply.body),
+    }));
+  const info = (id: string, created: number) => {
+    return { type: "model", id, display_name: id, created_at: new Date(created * 1000).toISOString() };
+  };
+  const infos = [info("default", 5), info("org/talker", 5), info("encoder", 6), info("sleeper", 7)];
+  const page = (from: number, to: number, has_more: boolean) => {
+    const data = infos.slice(from, to);
+    return { data, has_more, first_id: data.at(0)?.id ?? null, last_id: data.at(-1)?.id ?? null };
+  };
+
+  it("are a page if the version header is sent, under either name", async () => {
+    for (const name of ["anthropic-version", "alt-version"]) {
+      const { status, body } = await versioned("/v1/models", "", name);
+      modelPageSchema.parse(body);
+      assert.deepEqual([status, body], [200, page(0, 4, false)]);
+    }
+    assert.deepEqual((await versioned("/v1/models/org%2Ftalker")).body, infos[1]);
+  });
+
+  it("are paged in both directions", async () => {
+    const pages: readonly (readonly [query: string, from: number, to: number, hasMore: boolean])[] = [
+      ["limit=3", 0, 3, true],
+      ["limit=3&after_id=encoder", 3, 4, false],
+      ["limit=1&after_id=default", 1, 2, true],
+      ["limit=1000&after_id=sleeper", 4, 4, false],
+      ["limit=2&before_id=sleeper", 1, 3, true],
+      ["limit=2&before_id=encoder", 0, 2, false],
+      ["before_id=default", 0, 0, false],
+    ];
+    for (const [query, from, to, hasMore] of pages) {
+      assert.deepEqual((await versioned("/v1/models", query)).body, page(from, to, hasMore), query);
+    }
+  });
+
+  it("have errors of that protocol, which name the parameter", async () => {
+    for (const [query, param] of [
+      ["limit=0", "limit"],
+      ["limit=1001", "limit"],
+      ["limit=x", "limit"],
+      ["after_id=nobody", "after_id"],
+      ["before_id=nobody", "before_id"],
+      ["before_id=default&after_id=default", "before_id"],
+    ]) {
+      const { status, body } = await versioned("/v1/models", query);
+      assert.deepEqual(
+        [status, body.type, body.error.type, body.error.details.param],
+        [400, "error", "invalid_request_error", param],
+      );
+    }
+    for (const path of ["/v1/models/nobody", "/v1/nothing"]) {
+      const { status, body, headers } = await versioned(path);
+      assert.deepEqual([status, body.type, body.error.type], [404, "error", "not_found_error"], path);
+      assert.equal(body.request_id, headers["request-id"]);
+    }
   });
 });
 

@@ -2,8 +2,11 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
+import { Ajv2020 } from "ajv/dist/2020.js";
 import { createApp } from "../../../http/app.ts";
+import type { HttpConfig } from "../../../http/context.ts";
 import { openApiDocument } from "../../../http/openapi/document.ts";
+import { examples } from "../../../http/openapi/examples.ts";
 import { renderProtocols } from "../../../http/openapi/protocols.ts";
 import { describedRoutes } from "../../../http/routes.ts";
 import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
@@ -21,7 +24,9 @@ const paths = document.paths as Record<string, Record<string, Documented>>;
 const operations = Object.entries(paths).flatMap(([path, item]) =>
   Object.entries(item).map(([method, operation]) => ({ path, method: method.toUpperCase(), operation })),
 );
-const app = createApp({ inference: new FakeInference(), log: recordingLog() });
+const appWith = (config: Partial<HttpConfig>) =>
+  createApp({ inference: new FakeInference(), log: recordingLog(), config });
+const app = appWith({ allowLoraUpdates: true, servesMcp: true });
 
 describe("the API document", () => {
   it("is valid OpenAPI 3.1 of the contract's version", async () => {
@@ -79,6 +84,55 @@ describe("the API document", () => {
           assert.ok("retry-after" in answer.headers, `${path} ${status}`);
       }
     }
+  });
+
+  it("has an example of every operation, which its schema accepts", () => {
+    for (const { operation } of describedRoutes) {
+      const { body, path, answer } = examples[operation.id] ?? {};
+      if (operation.body !== undefined) assert.ok(operation.body.safeParse(body).success, operation.id);
+      else if (operation.path !== undefined) assert.ok(operation.path.safeParse(path).success, operation.id);
+      else {
+        assert.ok(answer !== undefined, operation.id);
+        const schema = operation.answers[200]?.[0]?.schema;
+        if (schema !== undefined) assert.ok(schema.safeParse(answer).success, operation.id);
+      }
+    }
+    assert.deepEqual(Object.keys(examples).sort(), describedRoutes.map(({ operation }) => operation.id).sort());
+    const text = JSON.stringify(document);
+    for (const example of Object.values(examples)) {
+      for (const value of [example.body, example.answer, ...Object.values(example.path ?? {})]) {
+        if (value !== undefined) assert.ok(text.includes(JSON.stringify(value)));
+      }
+    }
+  });
+
+  it("requires the input of a response that continues no other", () => {
+    const ajv = new Ajv2020({ strict: false, validateFormats: false });
+    ajv.addSchema(JSON.parse(JSON.stringify(document)), "document");
+    const validate = ajv.compile({ $ref: "document#/components/schemas/CreateResponseRequest" });
+    for (const [body, isValid] of [
+      [{}, false],
+      [{ model: "default" }, false],
+      [{ input: "hi" }, true],
+      [{ previous_response_id: "resp_1" }, true],
+    ] as const) {
+      assert.equal(validate(body), isValid, JSON.stringify(body));
+    }
+  });
+
+  it("lists a route only if it is served", async () => {
+    const pathsOf = async (config: Partial<HttpConfig>) => {
+      const { body } = await request(appWith(config), "GET", "/api-doc/openapi.json");
+      return new Set(Object.keys(JSON.parse(body).paths));
+    };
+    const optional = ["/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/mcp"];
+    const usual = await pathsOf({});
+    assert.deepEqual(
+      Object.keys(paths).filter((path) => !usual.has(path)),
+      optional,
+    );
+    assert.ok(!(await pathsOf({ allowLoraUpdates: true })).has("/mcp"));
+    assert.ok((await pathsOf({ servesMcp: true })).has("/mcp"));
   });
 
   it("is served unchanged, repeatedly", async () => {

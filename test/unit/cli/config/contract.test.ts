@@ -57,6 +57,7 @@ max_stored_responses = 100
 stored_response_days = 7
 stored_responses_disk = "256MiB"
 max_background_responses = 8
+max_websockets = 100
 speculation = "auto"
 max_draft_tokens = 8
 draft_model = "d"

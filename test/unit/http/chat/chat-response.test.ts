@@ -88,8 +88,18 @@ describe("a chat completion", () => {
     const [begun] = toolCall("f", []);
     const piece: GenerateEvent = { type: "tool_arguments", choice: 0, call: 0, text: '{"x"' };
     const failed: GenerateEvent = { type: "tool_call_failed", choice: 0, call: 0, text: '<call>f {"x"' };
-    const { choices } = await answered([text("a "), begun!, piece, failed, finish("length"), done]);
+    const { choices } = await answered([text("a "), begun!, piece, failed, finish(), done]);
     assert.deepEqual(choices[0].message, { role: "assistant", content: 'a <call>f {"x"', refusal: null });
+  });
+
+  it("has a call that the token limit has cut as a call with the beginning of its arguments", async () => {
+    const events = toolCall("f", ['{"x"']).slice(0, -1);
+    const cut: GenerateEvent = { type: "tool_call_cut", choice: 0, call: 0 };
+    const { choices } = await answered([...events, cut, finish("length"), done]);
+    assert.deepEqual(choices[0].message.tool_calls, [
+      { id: "call_0", type: "function", function: { name: "f", arguments: '{"x"' } },
+    ]);
+    assert.deepEqual([choices[0].message.content, choices[0].finish_reason], [null, "length"]);
   });
 
   it("has empty text for an answer without tokens", async () => {

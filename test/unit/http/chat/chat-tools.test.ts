@@ -36,12 +36,12 @@ describe("chat tools", () => {
   });
 
   const all = ["f", "g", "h"];
-  const choices: readonly (readonly [string, unknown, readonly string[], boolean])[] = [
+  const choices: readonly (readonly [string, unknown, readonly string[], boolean, parallel?: false])[] = [
     ["null", null, all, false],
     ["auto", "auto", all, false],
     ["required", "required", all, true],
-    ["a function", { type: "function", function: { name: "g" } }, ["g"], true],
-    ["a function, flat", { type: "function", name: "g" }, ["g"], true],
+    ["a function", { type: "function", function: { name: "g" } }, ["g"], true, false],
+    ["a function, flat", { type: "function", name: "g" }, ["g"], true, false],
     [
       "allowed tools",
       { type: "allowed_tools", allowed_tools: { mode: "auto", tools: [tool("h"), tool("f")] } },
@@ -61,9 +61,9 @@ describe("chat tools", () => {
       true,
     ],
   ];
-  for (const [what, tool_choice, names, required] of choices) {
+  for (const [what, tool_choice, names, required, parallel = true] of choices) {
     it(`are chosen by ${what}`, async () => {
-      assert.deepEqual(await toolsOf({ tools, tool_choice }), { specs: names.map(spec), required, parallel: true });
+      assert.deepEqual(await toolsOf({ tools, tool_choice }), { specs: names.map(spec), required, parallel });
     });
   }
 

@@ -23,7 +23,7 @@ describe("the tools of a messages request", () => {
       required: true,
       parallel: true,
     });
-    const named = { type: "tool", name: "look", disable_parallel_tool_use: true };
+    const named = { type: "tool", name: "look" };
     assert.deepEqual((await taken({ tools, tool_choice: named })).tools, {
       specs: specs.slice(0, 1),
       required: true,

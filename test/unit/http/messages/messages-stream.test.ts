@@ -58,6 +58,13 @@ async function whole(events: readonly GenerateEvent[]) {
   return messageSchema.parse(JSON.parse(JSON.stringify(body)));
 }
 
+/** Checks whether all values of `part` are in `whole` at the same places. */
+function isPartOf(part: unknown, whole: unknown): boolean {
+  if (typeof part !== "object" || part === null) return part === whole;
+  if (typeof whole !== "object" || whole === null || Array.isArray(part) !== Array.isArray(whole)) return false;
+  return Object.entries(part).every(([key, value]) => isPartOf(value, (whole as Record<string, unknown>)[key]));
+}
+
 const everything = [
   begin,
   reasoning("Hm"),
@@ -223,8 +230,22 @@ describe("a whole message", () => {
   });
 
   it("has a failed call as text", async () => {
-    const { content } = await whole([begin, text("a "), ...failedCall(["{"], "<call>{"), finish("length"), done]);
+    const { content } = await whole([begin, text("a "), ...failedCall(["{"], "<call>{"), finish(), done]);
     assert.deepEqual(content, [{ type: "text", text: "a <call>{" }]);
+  });
+
+  it("has the complete values of a call that the token limit has cut, as a client reads them from its stream", async () => {
+    const args = '{"a": "x\\"}", "b": [1, -2.5e3, {"c": true, "d": []}], "e": null, "": {"f": "é"}}';
+    for (let length = 0; length < args.length; length++) {
+      const cut: GenerateEvent = { type: "tool_call_cut", choice: 0, call: 0 };
+      const events = [begin, ...toolCall("look", [args.slice(0, length)]).slice(0, -1), cut, finish("length"), done];
+      const { content, stop_reason } = await whole(events);
+      const [block] = content;
+      assert.ok(block?.type === "tool_use" && stop_reason === "max_tokens");
+      const isPart = length === 0 || isPartOf(block.input, JSON.parse(args));
+      assert.ok(isPart, `${args.slice(0, length)} is read as ${JSON.stringify(block.input)}`);
+      assert.ok(length < 15 || (block.input as { a?: string }).a === 'x"}', args.slice(0, length));
+    }
   });
 
   it("throws the error of the generation, and a missing end", async () => {

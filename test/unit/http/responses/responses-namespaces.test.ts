@@ -71,7 +71,7 @@ describe("a namespace of tools", () => {
     const choice = { type: "function", name: "crm__find" };
     await rig.create({ input, tools: [plain, space("crm", [plain])], tool_choice: choice });
     const use = rig.inference.lastRun.request.tools;
-    assert.deepEqual([use?.required, use?.specs.map(({ name }) => name)], [true, ["crm__find"]]);
+    assert.deepEqual([use?.required, use?.parallel, use?.specs.map(({ name }) => name)], [true, false, ["crm__find"]]);
   });
 
   it("is refused with no, too many or equally named functions", async () => {

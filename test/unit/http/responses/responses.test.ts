@@ -249,6 +249,12 @@ describe("a response", () => {
           ...toolCall("f", pieces).slice(0, -1),
           { type: "tool_call_failed", choice: 0, call: 0, text: "" },
         ]),
+      fc
+        .array(words, { maxLength: 3 })
+        .map((pieces): GenerateEvent[] => [
+          ...toolCall("f", pieces).slice(0, -1),
+          { type: "tool_call_cut", choice: 0, call: 0 },
+        ]),
       words.map((reason): GenerateEvent[] => [{ type: "refusal", choice: 0, reason }]),
     );
     const ends: fc.Arbitrary<GenerateEvent[] | null> = fc.oneof(

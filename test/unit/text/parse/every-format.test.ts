@@ -67,6 +67,42 @@ test("a truncated call is content if its arguments have not begun, else a failed
   }
 });
 
+test("a call that the token limit cuts is a partial call or left out, and no mark is content", () => {
+  for (const format of formats) {
+    const args = '{"city": "Paris"}';
+    const text = written(format, [{ name: "get_weather", args }]);
+    const argsAt = text.indexOf(args);
+    // In these formats a call is recognized only at the start of the output.
+    const isFirst = format.syntax.trigger === null || format.name === "harmony";
+    const before = isFirst ? "" : "Let me see. ";
+    for (let cut = 1; cut <= text.length; cut++) {
+      for (const pieces of [[before + text.slice(0, cut)], (before + text.slice(0, cut)).split("")]) {
+        const parts = partsOf(format, pieces, { isCut: true });
+        const { content, reasoning, calls, failed } = answerOf(parts);
+        const what = `${format.name}, cut after ${JSON.stringify(text.slice(0, cut))}`;
+        assert.deepEqual([content.trim(), reasoning, failed], [before.trim(), "", []], what);
+        assert.deepEqual(
+          calls.map(({ name }) => name),
+          cut > argsAt ? ["get_weather"] : [],
+          what,
+        );
+        const isWhole = parts.some(({ kind }) => kind === "call-end");
+        assert.equal(isWhole, cut >= argsAt + args.length, what);
+        if (isWhole) assert.equal(calls[0]?.arguments, args, what);
+        else if (calls.length > 0) assert.ok(parts.some(({ kind }) => kind === "call-cut"));
+      }
+    }
+  }
+});
+
+test("text that the token limit cuts keeps everything but the possible start of a mark", () => {
+  const content = (text: string) =>
+    answerOf(partsOf(chooseFormat(templates.hermes), text.split(""), { isCut: true })).content;
+  assert.equal(content("1 < 2 \n"), "1 < 2 \n");
+  assert.equal(content("1 < 2 <to"), "1 < 2");
+  assert.equal(content("a <tool_call> is a mark"), "a <tool_call> is a mark");
+});
+
 /** Returns the remaining text of an invalid call, without an end mark of the message. */
 function shown(text: string): string {
   return text.replace(/<\|call\|>\s*/, "");
@@ -143,7 +179,7 @@ function checkNothingIsLost(format: ToolFormat, parts: readonly OutputPart[], te
     } else if (part.kind === "call") open = "";
     else if (part.kind === "arguments") open += part.text;
     else if (part.kind === "call-end") whole.push(open);
-    else failed.push(part.text);
+    else if (part.kind === "call-failed") failed.push(part.text);
   }
   checkGap(text.slice(end));
 }

@@ -141,8 +141,9 @@ class ToyParser implements OutputParser {
     return [...text].flatMap((character) => this.#read(character));
   }
 
-  finish(): OutputPart[] {
-    return this.#raw === "" ? [] : [{ kind: "call-failed", text: this.#raw }];
+  finish(isCut: boolean): OutputPart[] {
+    if (this.#raw === "") return [];
+    return [isCut ? { kind: "call-cut" } : { kind: "call-failed", text: this.#raw }];
   }
 
   #read(text: string): OutputPart[] {
@@ -198,13 +199,36 @@ describe("a choice whose text is parsed", () => {
     assert.match(ids[1] ?? "", /^call_[0-9a-f]{24}$/);
   });
 
-  it("gives back a call that is cut off, and says that the length ended it", () => {
+  it("keeps the beginning of a call that the token limit cuts, and says that the length ended it", () => {
     const { events, take } = createChoice({ answer: parsed });
     take("[12", rowFinishedLength);
     assert.deepEqual(events.slice(-2), [
-      { type: "tool_call_failed", choice: 0, call: 0, text: "[12" },
+      { type: "tool_call_cut", choice: 0, call: 0 },
       { type: "finish", choice: 0, reason: "length", stopString: null },
     ]);
+  });
+
+  it("gives back a call that the model has not ended", () => {
+    const { choice, events, take } = createChoice({ answer: parsed });
+    take("[12");
+    choice.take(2, rowFinishedStop, null, 0);
+    assert.deepEqual(events.slice(-2), [
+      { type: "tool_call_failed", choice: 0, call: 0, text: "[12" },
+      { type: "finish", choice: 0, reason: "stop", stopString: null },
+    ]);
+  });
+
+  it("reports no logprobs of text that is left out because the token limit has cut it", () => {
+    const createParser = () => ({
+      isThinking: false,
+      push: (text: string): OutputPart[] => (text === "<" ? [] : [{ kind: "content", text, at: 0 }]),
+      finish: (): OutputPart[] => [{ kind: "cut" }],
+    });
+    const { events, take } = createChoice({ answer: { createParser } });
+    take("a", 0, -1);
+    take("<", rowFinishedLength, -1);
+    const reported = events.flatMap((event) => (event.type === "text" ? [`${event.text}:${lettersOf([event])}`] : []));
+    assert.deepEqual(reported, ["a:a"]);
   });
 
   it("ends with the first call where one is all there may be", () => {

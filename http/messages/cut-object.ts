@@ -1,0 +1,24 @@
+// Cut object: reads a JSON object whose text the token limit has cut. Clients read the input of a streamed call that was cut in
+// the same way, so a message that is not streamed has the same input.
+
+/** A string, a bracket, a comma, a colon, a number or word, or the quote of a string without an end. */
+const token = /"(?:[^"\\]|\\.)*"|[{}[\],:"]|[^\s{}[\],:"]+/g;
+
+/** Returns the object with the values that are complete. `text` must be the beginning of a JSON object. */
+export function readCutObject(text: string): unknown {
+  const closers: string[] = [];
+  let end = 0;
+  let before = "";
+  for (const { 0: found, index } of text.matchAll(token)) {
+    if (found === '"') break;
+    const at = index + found.length;
+    if (found === "{" || found === "[") closers.push(found === "{" ? "}" : "]");
+    if (found === "}" || found === "]") closers.pop();
+    const isKey = found.startsWith('"') && before !== ":" && closers.at(-1) === "}";
+    // A number or word at the end of the text may be incomplete.
+    const isWhole = at < text.length || /["{}[\]]$/.test(found);
+    if (isWhole && !isKey && found !== "," && found !== ":") end = at;
+    before = found;
+  }
+  return end === 0 ? {} : JSON.parse(text.slice(0, end) + closers.reverse().join(""));
+}

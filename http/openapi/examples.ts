@@ -1,0 +1,107 @@
+// Examples of the API document, by operation: a request body, path parameters, or a response if the request has neither. Tests
+// parse them with the schemas of the operation.
+
+export interface Example {
+  readonly body?: unknown;
+  /** Path parameters by name. */
+  readonly path?: Readonly<Record<string, string>>;
+  /** Response of status 200. */
+  readonly answer?: unknown;
+}
+
+const response_id = `resp_${"0123456789abcdef".repeat(2)}`;
+const generation = "5a".repeat(32);
+const model = {
+  id: "default",
+  object: "model",
+  created: 1_790_000_000,
+  owned_by: "local",
+  status: "loaded",
+  tools_available: true,
+};
+const system = {
+  os: "Debian GNU/Linux 13",
+  kernel: "6.12.0",
+  cpu: { brand: "CPU", logical_cores: 8, physical_cores: 4, avx: true, avx2: true, avx512: false, fma: true },
+  memory: { total_bytes: 2 ** 34, available_bytes: 2 ** 33 },
+  devices: [{ kind: "cpu", ordinal: 0, name: "CPU", total_memory_bytes: 2 ** 34, available_memory_bytes: 2 ** 33 }],
+  build: {
+    version: "0.1.0",
+    git_revision: "unknown",
+    cuda: false,
+    metal: false,
+    cudnn: false,
+    flash_attn: false,
+    flash_attn_v3: false,
+    cutile: false,
+    accelerate: false,
+    mkl: false,
+  },
+  hf_cache_path: "/home/user/.cache/huggingface/hub",
+  engines: [{ model: "default", engine: "wasm", reason: "set by configuration", trial: null }],
+};
+const adapter = { id: "my-adapter", object: "lora_adapter", generation, rank: 16, bytes: 2 ** 20 };
+const question = [{ role: "user", content: "What is the capital of France?" }];
+const weather = {
+  type: "object",
+  properties: { city: { type: "string" } },
+  required: ["city"],
+  additionalProperties: false,
+};
+
+export const examples: Readonly<Record<string, Example>> = {
+  getHealth: { answer: "OK" },
+  getRoot: { answer: "OK" },
+  getReady: { answer: "OK" },
+  showDocs: { answer: "<!doctype html>" },
+  getDocsAsset: { path: { asset: "start.js" } },
+  getApiDocument: {
+    answer: { openapi: "3.1.0", info: { title: "troupe", version: "0.9.5" }, paths: {}, components: {} },
+  },
+  getMetrics: { answer: 'http_requests_total{method="GET",path="/v1/models",model="none",status="200"} 1\n' },
+  systemInfo: { answer: system },
+  systemDoctor: {
+    answer: { system, checks: [{ name: "memory", status: "ok", message: "8 GiB are available" }] },
+  },
+  listModels: { answer: { object: "list", data: [model] } },
+  retrieveModel: { path: { model: "default" } },
+  createChatCompletion: { body: { messages: question, max_tokens: 100 } },
+  createCompletion: { body: { prompt: "Once upon a time", max_tokens: 100 } },
+  createEmbedding: { body: { input: ["a text", "another text"] } },
+  createMessage: {
+    body: {
+      messages: question,
+      max_tokens: 100,
+      tools: [{ name: "get_weather", description: "The weather of a city", input_schema: weather }],
+    },
+  },
+  countMessageTokens: { body: { messages: question } },
+  createResponse: { body: { input: "What is the capital of France?", max_output_tokens: 100 } },
+  compactResponse: { body: { model: "default", input: question } },
+  countResponseInputTokens: { body: { input: "What is the capital of France?" } },
+  retrieveResponse: { path: { response_id } },
+  deleteResponse: { path: { response_id } },
+  cancelResponse: { path: { response_id } },
+  listResponseInputItems: { path: { response_id } },
+  showModelStatus: { body: { model_id: "default" } },
+  reloadModel: { body: { model_id: "default" } },
+  unloadModel: { body: { model_id: "default" } },
+  listLoraAdapters: {
+    answer: {
+      object: "list",
+      data: [adapter],
+      generations: [
+        { generation, aliases: ["my-adapter"], rank: 16, bytes: 2 ** 20, retired: false, active_leases: 0 },
+      ],
+      resident_generations: 1,
+      retired_generations: 0,
+      resident_bytes: 2 ** 20,
+      max_adapters: 16,
+      max_rank: 256,
+      max_bytes: 2 ** 33,
+    },
+  },
+  loadLoraAdapter: { body: { lora_name: "my-adapter", lora_path: "adapters/my-adapter" } },
+  unloadLoraAdapter: { body: { lora_name: "my-adapter" } },
+  mcp: { body: { jsonrpc: "2.0", id: 1, method: "tools/list" } },
+};
