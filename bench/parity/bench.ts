@@ -5,10 +5,10 @@ import { table } from "../../cli/bench/report.ts";
 import type { EngineName, LoadedModel, ModelSpec } from "../../engines/engine.ts";
 import { openEngine } from "../../engines/open-engine.ts";
 import {
+  type QuantizedModel,
   type QuantizedType,
-  quantizedModel,
   quantizedTypes,
-  referenceModel,
+  withQuantizedModel,
 } from "../../test/fixtures/gguf/quantize.ts";
 import { specOf } from "../../test/fixtures/models/models.ts";
 import { engineName } from "../command.ts";
@@ -65,12 +65,11 @@ export async function main(argv: readonly string[]): Promise<void> {
   const lengths = { tokenCount, windowTokens };
   const kvType = (flags["--cache-type"] ?? "auto") as ModelSpec["kvType"];
   const rows: string[][] = [];
-  for (const type of types) {
-    const path = await quantizedModel(type);
-    const reference = await load("llama", await referenceModel(type), lengths, "f16");
+  const measured = async (type: QuantizedType, { path, referencePath }: QuantizedModel) => {
+    const reference = await load("llama", referencePath, lengths, "f16");
     const tokens = textTokens(reference, tokenCount + 1);
     for (const engine of engines) {
-      const isFloor = engine === "llama" && (await referenceModel(type)) === path;
+      const isFloor = engine === "llama" && referencePath === path;
       const subjectCache = isFloor ? floorCacheType : engine === "llama" ? "f16" : kvType;
       const subject = await load(engine, path, lengths, subjectCache);
       // llama.cpp runs in decode form only: copying a long KV exceeds its limit, and chunks do not change its results.
@@ -82,7 +81,8 @@ export async function main(argv: readonly string[]): Promise<void> {
       subject.dispose();
     }
     reference.dispose();
-  }
+  };
+  for (const type of types) await withQuantizedModel(type, (model) => measured(type, model));
   report(
     {
       name: "wasm-parity",

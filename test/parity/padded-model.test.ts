@@ -6,7 +6,7 @@ import type { Engine } from "../../engines/engine.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
 import { wasmEngine } from "../../engines/wasm/engine.ts";
 import { errorShare, type Feed, feedForAll } from "../fixtures/feeding.ts";
-import { paddedModel, quantizedModel } from "../fixtures/gguf/quantize.ts";
+import { paddedShortModel, shortModel } from "../fixtures/gguf/quantize.ts";
 import { specOf } from "../fixtures/models/models.ts";
 
 const prompt: readonly (readonly Feed[])[] = [[{ slot: 0, from: 0, to: 16 }]];
@@ -27,13 +27,13 @@ function largestError(expected: readonly Float32Array[], actual: readonly Float3
 
 describe("the padded model", () => {
   it("says what the model says that it was made from, but for the rounding of sums", async () => {
-    const [model, padded] = await Promise.all([quantizedModel("F32"), paddedModel()]);
+    const [model, padded] = await Promise.all([shortModel("F32"), paddedShortModel()]);
     const error = largestError(await logitsOf(wasmEngine, model, prompt), await logitsOf(wasmEngine, padded, prompt));
     assert.ok(error <= 1e-5, `${error} of the range of the logits`);
   });
 
   it("is in llama.cpp no further from that model than that model is from itself with a prompt cut otherwise", async () => {
-    const [model, padded] = await Promise.all([quantizedModel("F32"), paddedModel()]);
+    const [model, padded] = await Promise.all([shortModel("F32"), paddedShortModel()]);
     const expected = await logitsOf(llamaEngine, model, prompt);
     const noise = largestError(expected, await logitsOf(llamaEngine, model, singly));
     const error = largestError(expected, await logitsOf(llamaEngine, padded, prompt));

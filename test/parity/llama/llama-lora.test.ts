@@ -11,7 +11,7 @@ import type { StepTimeModel } from "../../../engines/decoding/scheduler/step-tim
 import { Speculation } from "../../../engines/decoding/speculation/speculation.ts";
 import type { LoadedModel, ModelSpec } from "../../../engines/engine.ts";
 import type { ServerError } from "../../../runtime/errors.ts";
-import { quantizedModel } from "../../fixtures/gguf/quantize.ts";
+import { shortModel } from "../../fixtures/gguf/quantize.ts";
 import {
   afresh,
   error,
@@ -21,7 +21,7 @@ import {
   prepared,
   threeAdapters,
 } from "../../fixtures/lora/llama-lora.ts";
-import { floatModel, mergedModel, writeGgufAdapter } from "../../fixtures/lora/lora.ts";
+import { mergedModel, writeGgufAdapter } from "../../fixtures/lora/lora.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";
 import { writeTinyMtp } from "../../fixtures/models/tiny-mtp.ts";
 import { generousLimits } from "../../fixtures/scheduling.ts";
@@ -34,7 +34,7 @@ after(() => rmSync(directory, { recursive: true, force: true }));
 describe("an adapter in the llama engine", () => {
   for (const targets of ["attention", "all-linear"] as const) {
     it(`does to the default model what merging it into the weights does: ${targets}`, async () => {
-      const basePath = await floatModel();
+      const basePath = await shortModel("F32");
       const folder = await peftAdapter(directory, `real-${targets}`, {
         modelPath: basePath,
         seed: 3,
@@ -57,7 +57,7 @@ describe("an adapter in the llama engine", () => {
   }
 
   it("works on a quantised model, whose weights llama.cpp keeps in an order of its own", async () => {
-    const [basePath, path] = [await floatModel(), await quantizedModel("Q4_0")];
+    const [basePath, path] = [await shortModel("F32"), await shortModel("Q4_0")];
     const folder = await peftAdapter(directory, "quantised", {
       modelPath: path,
       seed: 4,

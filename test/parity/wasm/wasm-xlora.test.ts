@@ -7,7 +7,8 @@ import { Batch } from "../../../engines/batch.ts";
 import type { LoadedModel, MixtureSpec } from "../../../engines/engine.ts";
 import { prepareMixture } from "../../../engines/files/lora/mixture/mixture.ts";
 import { wasmEngine } from "../../../engines/wasm/engine.ts";
-import { floatModel, mergedModel } from "../../fixtures/lora/lora.ts";
+import { shortModel } from "../../fixtures/gguf/quantize.ts";
+import { mergedModel } from "../../fixtures/lora/lora.ts";
 import { temporaryFolder } from "../../fixtures/lora/lora-prepared.ts";
 import { writeXlora } from "../../fixtures/lora/xlora.ts";
 import { specOf } from "../../fixtures/models/models.ts";
@@ -61,7 +62,7 @@ function constant(spec: MixtureSpec): MixtureSpec {
 
 describe("an X-LoRA of the wasm engine against merged weights", () => {
   it(`gives the merged model's logits within ${bound * 100} % of their range if its weights are constant`, async () => {
-    const modelPath = await floatModel();
+    const modelPath = await shortModel("F32");
     const adapterOptions = () => ({ rank: 16, magnitude: 0.3 });
     const written = await writeXlora(join(folder, "x"), { modelPath, seed: 3, layerwise: true, adapterOptions });
     const { folder: source, orderFile, adapters } = written;

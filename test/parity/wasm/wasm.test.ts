@@ -10,17 +10,21 @@ import type { LoadedModel, ModelSpec } from "../../../engines/engine.ts";
 import { llamaEngine } from "../../../engines/llama/engine.ts";
 import { wasmEngine } from "../../../engines/wasm/engine.ts";
 import { errorShare, feed, feedInChunks, mixedSteps } from "../../fixtures/feeding.ts";
-import { paddedTypes, type QuantizedType, quantizedModel, referenceModel } from "../../fixtures/gguf/quantize.ts";
+import {
+  paddedTypes,
+  type QuantizedModel,
+  type QuantizedType,
+  withQuantizedModel,
+} from "../../fixtures/gguf/quantize.ts";
 import { specOf } from "../../fixtures/models/models.ts";
 import { type TinyModelOptions, writeTinyModel } from "../../fixtures/models/tiny-gguf.ts";
 
 describe("the wasm engine against llama.cpp on the real model", () => {
   const [longWindow, shortWindow, shortText] = [128, 32, 64];
 
-  async function compare(type: QuantizedType, form: Form, tokenCount: number): Promise<Divergence> {
+  async function compare({ path, referencePath }: QuantizedModel, form: Form, tokenCount: number): Promise<Divergence> {
     const windowTokens = tokenCount > shortText ? longWindow : shortWindow;
     const sizes = { maxSequences: chunkTokens, maxBatchTokens: chunkBatchTokens, maxModelLength: windowTokens };
-    const [path, referencePath] = await Promise.all([quantizedModel(type), referenceModel(type)]);
     // The engines run in turn. With several threads, they would slow each other down.
     const reference = await llamaEngine.load(specOf(referencePath, { ...sizes, kvType: "f16", threads: 1 }), () => {});
     const subject = await wasmEngine.load(specOf(path, sizes), () => {});
@@ -65,7 +69,7 @@ describe("the wasm engine against llama.cpp on the real model", () => {
   ];
   for (const [type, form, tokenCount, bounds] of cases) {
     it(`predicts a text like llama.cpp: ${type}, fed as ${form}`, async () => {
-      const divergence = await compare(type, form, tokenCount);
+      const divergence = await withQuantizedModel(type, (model) => compare(model, form, tokenCount));
       const report = JSON.stringify(divergence);
       assert.equal(divergence.positions, tokenCount);
       const excess = Math.abs(divergence.perplexity / divergence.referencePerplexity - 1);
