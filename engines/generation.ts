@@ -161,10 +161,18 @@ export interface GenerateRequest {
   readonly ignoreEos: boolean;
   /** true: if the prompt is too long, only its end is used; false: the request is rejected. */
   readonly truncatePrompt: boolean;
+  /** Names of the request's fields in its protocol, for error messages. */
+  readonly fields: FieldNames;
   /** Label for the latency metrics of a streamed response; null: the response is not streamed. */
   readonly series: string | null;
   /** Time of arrival, in milliseconds since 1970. */
   readonly receivedAt: number;
+}
+
+/** Field that contains the prompt, and field that limits the output. */
+export interface FieldNames {
+  readonly prompt: string;
+  readonly maxTokens: string;
 }
 
 /** Defaults of a request's optional fields. */
@@ -181,6 +189,7 @@ export const requestDefaults = {
   maxTokens: null,
   ignoreEos: false,
   truncatePrompt: false,
+  fields: { prompt: "prompt", maxTokens: "max_tokens" },
   series: null,
   receivedAt: 0,
 } satisfies Partial<GenerateRequest>;

@@ -206,12 +206,22 @@ export interface ErrorRecord {
   readonly param?: string;
   /** Seconds until another attempt may succeed. Absent: no estimate. */
   readonly retryAfterSeconds?: number;
+  /** Set with `context_length_exceeded`, for protocols that have their own words for it. */
+  readonly lengths?: ContextLengths;
+}
+
+/** Token counts of a request that exceeds the context. `output` is null if the request does not limit its output. */
+export interface ContextLengths {
+  readonly limit: number;
+  readonly prompt: number;
+  readonly output: number | null;
 }
 
 interface ErrorOptions {
   readonly param?: string | undefined;
   readonly cause?: unknown;
   readonly retryAfterSeconds?: number | undefined;
+  readonly lengths?: ContextLengths | undefined;
 }
 
 /**
@@ -223,12 +233,14 @@ export class ServerError extends Error {
   readonly code: ErrorCode;
   readonly param: string | undefined;
   readonly retryAfterSeconds: number | undefined;
+  readonly lengths: ContextLengths | undefined;
 
   constructor(code: ErrorCode, message: string, options: ErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.param = options.param;
     this.retryAfterSeconds = options.retryAfterSeconds;
+    this.lengths = options.lengths;
   }
 
   get retryable(): boolean {
@@ -239,12 +251,13 @@ export class ServerError extends Error {
 /** Converts a thrown value to a plain record. Values other than a ServerError become `internal`. */
 export function toErrorRecord(thrown: unknown): ErrorRecord {
   if (thrown instanceof ServerError) {
-    const { code, message, param, retryAfterSeconds } = thrown;
+    const { code, message, param, retryAfterSeconds, lengths } = thrown;
     return {
       code,
       message,
       ...(param === undefined ? {} : { param }),
       ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+      ...(lengths === undefined ? {} : { lengths }),
     };
   }
   return { code: "internal", message: thrown instanceof Error ? thrown.message : String(thrown) };

@@ -102,10 +102,10 @@ export class TextModel {
     const tokens = request.truncatePrompt ? this.#truncated(prompt, request, room) : this.#encode(prompt, request);
     if (tokens.length === 0) {
       throw new ServerError("invalid_value", "the prompt is empty; expected at least one token of text", {
-        param: request.prompt.kind === "chat" ? "messages" : "prompt",
+        param: request.fields.prompt,
       });
     }
-    if (tokens.length > room) throw this.#tooLong(`${tokens.length} tokens`, request);
+    if (tokens.length > room) throw this.#tooLong(tokens.length, request);
     return tokens;
   }
 
@@ -116,7 +116,7 @@ export class TextModel {
     const tokens = typeof input === "string" ? this.#wholeTokens(input, truncates) : this.#known(input);
     if (tokens.length === 0) throw new ServerError("invalid_value", "an input has no tokens", { param: "input" });
     if (tokens.length <= this.inputLimit) return tokens;
-    if (!truncates) throw this.#inputTooLong(`${tokens.length} tokens`);
+    if (!truncates) throw this.#inputTooLong(tokens.length);
     const kept = tokens.slice(0, this.inputLimit);
     const { closingToken } = this.vocabulary;
     if (typeof input === "string" && closingToken !== null) kept[kept.length - 1] = closingToken;
@@ -157,10 +157,10 @@ export class TextModel {
     return this.#tokens(prompt);
   }
 
+  /** Throws if the prompt alone exceeds the context, whatever its tokens are. */
   #checkBytes(bytes: number, request: OpenRequest): void {
     const leastTokens = Math.ceil(bytes / this.vocabulary.longestPieceBytes);
-    if (leastTokens <= this.#roomFor(request)) return;
-    throw this.#tooLong(`${bytes} bytes, at least ${leastTokens} tokens`, request);
+    if (leastTokens >= this.sequenceTokens) throw this.#tooLong(leastTokens, request, "at least ");
   }
 
   #roomFor({ maxTokens }: OpenRequest): number {
@@ -192,7 +192,7 @@ export class TextModel {
     if (truncates) return this.vocabulary.encodeWhole(text.slice(0, (this.inputLimit + 1) * longestPieceBytes));
     const bytes = Buffer.byteLength(text);
     const leastTokens = Math.ceil(bytes / longestPieceBytes);
-    if (leastTokens > this.inputLimit) throw this.#inputTooLong(`${bytes} bytes, at least ${leastTokens} tokens`);
+    if (leastTokens > this.inputLimit) throw this.#inputTooLong(leastTokens, "at least ");
     return this.vocabulary.encodeWhole(text);
   }
 
@@ -204,23 +204,25 @@ export class TextModel {
     throw new ServerError("invalid_value", message, { param: "input" });
   }
 
-  #inputTooLong(came: string): ServerError {
-    const message = `an input is ${came}; model "${this.id}" takes ${this.inputLimit}${this.#inputSetting}; shorten it or set truncate_sequence`;
+  #inputTooLong(tokens: number, bound = ""): ServerError {
+    const message =
+      `This model's maximum context length is ${this.inputLimit} tokens${this.#inputSetting}. However, you requested ${tokens} ` +
+      `tokens (${bound}${tokens} in one input). Reduce the length of the input or set truncate_sequence.`;
     return new ServerError("context_length_exceeded", message, { param: "input" });
   }
 
-  #tooLong(came: string, request: OpenRequest): ServerError {
-    const { maxTokens } = request;
-    if (maxTokens !== null && maxTokens >= this.sequenceTokens) {
-      const message = `max_tokens: expected fewer than the ${this.sequenceTokens} tokens model "${this.id}" takes in all, got ${maxTokens}`;
-      return new ServerError("context_length_exceeded", message, { param: "max_tokens" });
-    }
-    const output = request.maxTokens === null ? "" : `, including max_tokens ${request.maxTokens}`;
-    return new ServerError(
-      "context_length_exceeded",
-      `prompt is ${came}; model "${this.id}" takes ${this.sequenceTokens}${output}`,
-      { param: request.prompt.kind === "chat" ? "messages" : "prompt" },
-    );
+  /** `bound` says that the number of prompt tokens is a lower bound. The words are OpenAI's, which clients search for. */
+  #tooLong(prompt: number, { maxTokens, fields }: OpenRequest, bound = ""): ServerError {
+    const limit = this.sequenceTokens;
+    const output = maxTokens ?? 1;
+    const message =
+      `This model's maximum context length is ${limit} tokens. However, you requested ${prompt + output} tokens ` +
+      `(${bound}${prompt} in ${fields.prompt}, ${output} in the completion). ` +
+      `Reduce the length of ${fields.prompt}${maxTokens === null ? "" : ` or ${fields.maxTokens}`}, or set truncate_sequence.`;
+    return new ServerError("context_length_exceeded", message, {
+      param: output >= limit ? fields.maxTokens : fields.prompt,
+      lengths: { limit, prompt, output: maxTokens },
+    });
   }
 }
 

@@ -14,6 +14,7 @@ import {
 } from "../shared/fields/fields.ts";
 import { grammarConflicts, outputGrammar, responseFormat } from "../shared/fields/grammar-fields.ts";
 import { openAiFields, verbosityField } from "../shared/fields/openai-fields.ts";
+import { limitConflicts, outputLimit } from "../shared/fields/output-limit.ts";
 import { permissionConflicts, permissionField } from "../shared/fields/permission.ts";
 import { type AskedThinking, effortField, isContradictory, templateArguments } from "../shared/fields/thinking.ts";
 import { callConflicts } from "../shared/fields/tool-use.ts";
@@ -29,6 +30,8 @@ const thinkingFields = {
     .meta({ description: "Whether the model reasons before it answers; by default the template decides." }),
   reasoning_effort: effortField,
 };
+
+const limitNames = ["max_tokens", "max_completion_tokens"] as const;
 
 const TOOLS_INSTEAD = "functions are deprecated; send tools and tool_choice";
 
@@ -110,9 +113,9 @@ export function askedRequest(body: ChatRequestBody): AskedRequest {
     promptLogprobs: null,
     reasoningBudget: body.reasoning_budget ?? null,
     stop: stopStrings(body.stop),
-    maxTokens: body.max_tokens ?? body.max_completion_tokens ?? null,
     ignoreEos: body.ignore_eos ?? false,
     truncatePrompt: body.truncate_sequence ?? false,
+    ...outputLimit(body, "messages", limitNames),
   };
 }
 
@@ -134,7 +137,7 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
 /** Yields the conflicts between fields and their aliases. */
 function* contradictedNames(body: Conflicting): Iterable<Conflict> {
   const { agent_permission, code_execution_permission, chat_template_kwargs: template } = body;
-  yield* differing("max_completion_tokens", body.max_completion_tokens, "max_tokens", body.max_tokens);
+  yield* limitConflicts(body, limitNames);
   yield* differing("code_execution_permission", code_execution_permission, "agent_permission", agent_permission);
   for (const field of ["enable_thinking", "reasoning_effort"] as const) {
     yield* differing(`chat_template_kwargs.${field}`, template?.[field], field, body[field]);

@@ -13,7 +13,10 @@ import {
   stopStrings,
 } from "../shared/fields/fields.ts";
 import { grammarConflicts, outputGrammar } from "../shared/fields/grammar-fields.ts";
+import { outputLimit } from "../shared/fields/output-limit.ts";
 import type { AskedRequest } from "../shared/translation.ts";
+
+const limitNames = ["max_tokens"] as const;
 
 const NO_STREAM = "this endpoint does not stream; use POST /v1/chat/completions";
 const NO_TOOLS = "this endpoint has no tool calls; use POST /v1/chat/completions";
@@ -63,9 +66,9 @@ export function askedRequest(body: CompletionRequestBody): AskedRequest {
     promptLogprobs: body.echo ? (body.logprobs ?? null) : null,
     reasoningBudget: null,
     stop: stopStrings(body.stop),
-    maxTokens: body.max_tokens ?? null,
     ignoreEos: body.ignore_eos ?? false,
     truncatePrompt: body.truncate_sequence ?? false,
+    ...outputLimit(body, "prompt", limitNames),
   };
 }
 

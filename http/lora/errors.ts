@@ -14,7 +14,7 @@ const ownNames = {
   internal: "internal_error",
 } as const satisfies OwnNames;
 
-const ownStatuses: OwnStatuses = { unsupported: 400 };
+const ownStatuses: OwnStatuses = { invalid_value: 422 };
 
 const INVALID_QUERY = "invalid_query";
 

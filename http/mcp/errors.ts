@@ -32,8 +32,7 @@ export const rpcError = z
   .meta({ id: "JsonRpcError" });
 
 export const rpcErrors: ErrorFormat = {
-  // A body that is not a JSON-RPC message is a bad request at the transport level, not an invalid field, so its status is 400.
-  statusOf: (code) => (code === "invalid_value" ? 400 : commonErrors.statusOf(code)),
+  statusOf: commonErrors.statusOf,
   body: ({ code, message }) =>
     JSON.stringify({ jsonrpc: "2.0", id: null, error: { code: rpcCodes[code] ?? SERVER_ERROR, message } }),
   schema: rpcError,

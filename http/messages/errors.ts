@@ -1,8 +1,8 @@
-// Errors of the messages protocol: the body, the error types, and status 400 where other protocols use 422. The exchange uses
-// them for failed responses, stream.ts for failed streams.
+// Errors of the messages protocol: the body, the error types, and the words with which its clients recognise a prompt that is
+// too long. The exchange uses them for failed responses, stream.ts for failed streams.
 import { z } from "zod";
-import { type ErrorCode, type ErrorRecord, errorCodes } from "../../runtime/errors.ts";
-import { statusOf as commonStatusOf, type ErrorFormat } from "../errors.ts";
+import { type ContextLengths, type ErrorRecord, errorCodes } from "../../runtime/errors.ts";
+import { type ErrorFormat, statusOf } from "../errors.ts";
 
 const errorTypes = [
   "invalid_request_error",
@@ -52,12 +52,8 @@ const schema = z
   })
   .meta({ id: "MessagesError" });
 
-function statusOf(code: ErrorCode): number {
-  const status = commonStatusOf(code);
-  return status === 422 ? 400 : status;
-}
-
-function body({ code, message: words, param }: ErrorRecord, requestId: string): string {
+function body({ code, message: text, param, lengths }: ErrorRecord, requestId: string): string {
+  const words = lengths === undefined ? text : tooLong(lengths);
   const type = typesByStatus[statusOf(code)] ?? "invalid_request_error";
   const isBudget = param === OUR_BUDGET;
   const message = isBudget ? words.replaceAll(OUR_BUDGET, THEIR_BUDGET) : words;
@@ -66,6 +62,19 @@ function body({ code, message: words, param }: ErrorRecord, requestId: string): 
       ? { error_code: THREAD_REFUSED, param, unsupported: [param] }
       : { error_code: code, param: isBudget ? THEIR_BUDGET : (param ?? null) };
   return JSON.stringify({ type: "error", error: { type, message, details }, request_id: requestId });
+}
+
+/**
+ * Describes a prompt, or a prompt and `max_tokens`, that exceeds the context. Clients parse both messages: they shorten the
+ * conversation after the first, and `max_tokens` after the second.
+ */
+function tooLong({ limit, prompt, output }: ContextLengths): string {
+  const room = limit - (output ?? 1);
+  if (prompt > limit || output === null) {
+    return `prompt is too long: ${prompt} tokens > ${prompt > limit ? limit : room} maximum`;
+  }
+  const sum = `${prompt} + ${output} > ${limit}`;
+  return `input length and \`max_tokens\` exceed context limit: ${sum}, decrease input length or \`max_tokens\` and try again`;
 }
 
 export const messagesErrors: ErrorFormat = { statusOf, body, schema, requestIdHeader: "request-id" };

@@ -143,7 +143,7 @@ for (const engine of ["wasm", "llama"] as const) {
       assert.deepEqual([gone.status, gone.body], [200, swapped.body]);
       for (const stream of [false, true]) {
         const refused = await post("/v1/chat/completions", { messages: "hi", adapter: "new", stream });
-        assert.deepEqual([refused.status, refused.body.error.param], [422, "adapter"]);
+        assert.deepEqual([refused.status, refused.body.error.param], [400, "adapter"]);
       }
       assert.equal((await unload({ lora_name: "new" })).body.error.code, "lora_adapter_not_found");
     });

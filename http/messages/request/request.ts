@@ -16,6 +16,7 @@ import {
   stopStringList,
   streamField,
 } from "../../shared/fields/fields.ts";
+import { outputLimit } from "../../shared/fields/output-limit.ts";
 import { permissionConflicts, permissionField } from "../../shared/fields/permission.ts";
 import { callConflicts } from "../../shared/fields/tool-use.ts";
 import type { AskedRequest } from "../../shared/translation.ts";
@@ -24,6 +25,8 @@ import { conversation } from "./conversation.ts";
 import { demandedGrammar, outputConflicts, outputFields } from "./output.ts";
 import { templateArguments, thinkingBudget, thinkingConflicts, thinkingFields } from "./thinking.ts";
 import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
+
+const limitNames = ["max_tokens"] as const;
 
 const ELSEWHERE = "responses of this protocol have no logprobs; use POST /v1/chat/completions";
 const ONE_TIER = "there is one tier; use priority";
@@ -128,9 +131,9 @@ export function askedRequest(
     tools: requestedTools(body),
     reasoningBudget: thinkingBudget(body),
     stop: body.stop_sequences ?? [],
-    maxTokens: body.max_tokens ?? null,
     ignoreEos: body.ignore_eos ?? false,
     truncatePrompt: body.truncate_sequence ?? false,
+    ...outputLimit(body, "messages", limitNames),
   };
 }
 

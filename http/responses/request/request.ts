@@ -2,7 +2,7 @@
 // fields and fields that are not implemented yet are listed by name.
 import { z } from "zod";
 import type { ChatMessage, OutputGrammar } from "../../../engines/generation.ts";
-import { addConflicts, type Conflict, differing } from "../../shared/fields/conflicts.ts";
+import { addConflicts, type Conflict } from "../../shared/fields/conflicts.ts";
 import {
   commonFields,
   ignored,
@@ -16,6 +16,7 @@ import {
 } from "../../shared/fields/fields.ts";
 import { grammarConflicts, outputGrammar, responseFormat } from "../../shared/fields/grammar-fields.ts";
 import { openAiFields } from "../../shared/fields/openai-fields.ts";
+import { limitConflicts, outputLimit } from "../../shared/fields/output-limit.ts";
 import { effortField, templateArguments } from "../../shared/fields/thinking.ts";
 import { callConflicts } from "../../shared/fields/tool-use.ts";
 import type { AskedRequest } from "../../shared/translation.ts";
@@ -28,6 +29,8 @@ const MAX_METADATA_PAIRS = 16;
 const MAX_METADATA_KEY = 64;
 const MAX_METADATA_VALUE = 512;
 const MAX_ID_LENGTH = 256;
+
+const limitNames = ["max_output_tokens", "max_completion_tokens", "max_tokens"] as const;
 
 const summaries = ["auto", "concise", "detailed"] as const;
 
@@ -179,14 +182,14 @@ export function askedRequest(body: ResponseRequestBody, messages: readonly ChatM
     promptLogprobs: null,
     reasoningBudget: body.reasoning_budget ?? null,
     stop: stopStrings(body.stop),
-    maxTokens: maxOutputTokens(body),
     ignoreEos: body.ignore_eos ?? false,
     truncatePrompt: body.truncate_sequence ?? body.truncation === "auto",
+    ...outputLimit(body, "input", limitNames),
   };
 }
 
 export function maxOutputTokens(body: ResponseRequestBody): number | null {
-  return body.max_output_tokens ?? body.max_completion_tokens ?? body.max_tokens ?? null;
+  return outputLimit(body, "input", limitNames).maxTokens;
 }
 
 type Conflicting = Omit<ResponseRequestBody, "input">;
@@ -202,10 +205,7 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
   for (const [field, message] of grammarConflicts(grammarFields(body))) yield [sentField(field, body), message];
   yield* requestedToolConflicts(body);
   yield* callConflicts(requestedTools(body), body);
-  const { max_output_tokens, max_completion_tokens, max_tokens } = body;
-  yield* differing("max_completion_tokens", max_completion_tokens, "max_output_tokens", max_output_tokens);
-  yield* differing("max_tokens", max_tokens, "max_output_tokens", max_output_tokens);
-  yield* differing("max_tokens", max_tokens, "max_completion_tokens", max_completion_tokens);
+  yield* limitConflicts(body, limitNames);
   if (body.background === true && body.store === false) {
     yield ["background", "needs store: true, from which the response is retrieved"];
   }

@@ -150,7 +150,7 @@ for (const [name, model] of Object.entries(providers)) {
     it("reads the status and the message of an error", async () => {
       await assert.rejects(generateText({ ...base(), prompt: "word ".repeat(2000) }), (error: unknown) => {
         assert.ok(APICallError.isInstance(error));
-        assert.equal(error.statusCode, name === "anthropic" ? 400 : 422);
+        assert.equal(error.statusCode, 400);
         assert.match(error.message, /tokens/);
         return true;
       });

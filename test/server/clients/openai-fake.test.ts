@@ -75,10 +75,10 @@ for (const edge of loadableEdges()) {
       await assert.rejects(create({ model: "gpt-9" }), OpenAI.NotFoundError);
       await assert.rejects(
         create({ temperature: 3 }),
-        (error: InstanceType<typeof OpenAI.UnprocessableEntityError>) => {
-          assert.ok(error instanceof OpenAI.UnprocessableEntityError);
+        (error: InstanceType<typeof OpenAI.BadRequestError>) => {
+          assert.ok(error instanceof OpenAI.BadRequestError);
           assert.equal(error.param, "temperature");
-          assert.equal(error.message, "422 temperature: expected a number of at most 2, got 3");
+          assert.equal(error.message, "400 temperature: expected a number of at most 2, got 3");
           return true;
         },
       );

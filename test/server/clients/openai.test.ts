@@ -157,7 +157,7 @@ describe("the openai client's chat completions", () => {
       { type: "image_url" as const, image_url: { url } },
     ];
     await assert.rejects(create({ messages: [{ role: "user", content }] }), (error: unknown) => {
-      assert.ok(error instanceof OpenAI.UnprocessableEntityError);
+      assert.ok(error instanceof OpenAI.BadRequestError);
       assert.match(`${error.param}`, /^messages\[0\]\.content\[1\]/);
       return true;
     });
@@ -177,10 +177,10 @@ describe("the openai client's chat completions", () => {
 
   it("throws its own class for each error", async () => {
     await assert.rejects(create({ model: "no-such-model" }), OpenAI.NotFoundError);
-    await assert.rejects(create({ temperature: 9 }), OpenAI.UnprocessableEntityError);
-    await assert.rejects(create({ messages: [] }), OpenAI.UnprocessableEntityError);
+    await assert.rejects(create({ temperature: 9 }), OpenAI.BadRequestError);
+    await assert.rejects(create({ messages: [] }), OpenAI.BadRequestError);
     await assert.rejects(create({ messages: ask("word ".repeat(2000)) }), (error: unknown) => {
-      assert.ok(error instanceof OpenAI.UnprocessableEntityError);
+      assert.ok(error instanceof OpenAI.BadRequestError);
       assert.equal(error.code, "context_length_exceeded");
       return true;
     });
@@ -292,10 +292,10 @@ describe("the openai client's responses", () => {
     const content = [
       { type: "input_image" as const, image_url: `data:image/png;base64,${image}`, detail: "auto" as const },
     ];
-    await assert.rejects(create({ input: [{ role: "user", content }] }), OpenAI.UnprocessableEntityError);
+    await assert.rejects(create({ input: [{ role: "user", content }] }), OpenAI.BadRequestError);
     await assert.rejects(create({ model: "no-such-model" }), OpenAI.NotFoundError);
     await assert.rejects(create({ previous_response_id: "resp_none" }), OpenAI.NotFoundError);
-    await assert.rejects(create({ temperature: 9 }), OpenAI.UnprocessableEntityError);
+    await assert.rejects(create({ temperature: 9 }), OpenAI.BadRequestError);
   });
 
   it("names a call's arguments only by its schema", async () => {

@@ -43,7 +43,7 @@ describe("a server among hostile clients", () => {
     assert.equal(fits.status, 200, fits.text);
     assert.equal(JSON.parse(fits.text).usage.total_tokens, context);
     const over = await ask(context);
-    assert.deepEqual([over.status, JSON.parse(over.text).error.code], [422, "context_length_exceeded"]);
+    assert.deepEqual([over.status, JSON.parse(over.text).error.code], [400, "context_length_exceeded"]);
     const whole = await post("completions", { prompt: "\u0001", max_tokens: context - 1, ignore_eos: true });
     assert.equal(JSON.parse(whole.text).usage.completion_tokens, context - 1);
   });
@@ -86,7 +86,7 @@ describe("a server among hostile clients", () => {
     const penalised = await post("completions", { prompt: everyByte, max_tokens: 4, repetition_penalty: 100 });
     assert.equal(penalised.status, 200, penalised.text);
     const outside = await post("chat/completions", { messages: "hi", logit_bias: { "512": 1 } });
-    assert.deepEqual([outside.status, JSON.parse(outside.text).error.param], [422, "logit_bias"]);
+    assert.deepEqual([outside.status, JSON.parse(outside.text).error.param], [400, "logit_bias"]);
     await answers();
   });
 

@@ -101,7 +101,7 @@ describe("POST /v1/completions", () => {
     it(`refuses ${JSON.stringify(body)}`, async () => {
       const reply = await request(app, "POST", "/v1/completions", { body: { prompt: "Once", ...body } });
       const { error } = JSON.parse(reply.body);
-      assert.deepEqual([reply.status, error.param], [422, param]);
+      assert.deepEqual([reply.status, error.param], [400, param]);
       assert.match(error.message, message);
     });
   }

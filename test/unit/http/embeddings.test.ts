@@ -103,7 +103,7 @@ describe("POST /v1/embeddings", () => {
   for (const [body, param] of wrong) {
     it(`refuses ${JSON.stringify(body).slice(0, 60)}`, async () => {
       const reply = await send(body);
-      assert.deepEqual([reply.status, JSON.parse(reply.body).error.param], [422, param], reply.body);
+      assert.deepEqual([reply.status, JSON.parse(reply.body).error.param], [400, param], reply.body);
     });
   }
 
@@ -112,7 +112,7 @@ describe("POST /v1/embeddings", () => {
       throw new ServerError("unsupported", "it scores", { param: "model" });
     };
     const reply = await send({ input: "a" });
-    assert.equal(reply.status, 422);
+    assert.equal(reply.status, 400);
     assert.deepEqual(JSON.parse(reply.body).error, {
       message: "it scores",
       type: "invalid_request_error",

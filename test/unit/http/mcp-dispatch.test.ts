@@ -39,7 +39,7 @@ describe("an answer to a tool call", () => {
 
   it("is refused where it is too long", async () => {
     const { status, body } = await embed(1000);
-    assert.equal(status, 422);
+    assert.equal(status, 400);
     assert.match(JSON.parse(body).error.message, /longer than 8388608 characters/);
   });
 });

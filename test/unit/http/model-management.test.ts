@@ -110,7 +110,7 @@ describe("model management routes", () => {
     ];
     for (const body of bodies) {
       const reply = await post("reload", body);
-      assert.deepEqual([reply.status, reply.body.error.code], [422, "invalid_value"]);
+      assert.deepEqual([reply.status, reply.body.error.code], [400, "invalid_value"]);
       managementErrors.schema.parse(reply.body);
     }
     models.reload = async () => {
@@ -131,7 +131,7 @@ describe("model management routes", () => {
       { model_id: "other", status: "unloaded" },
     ]);
     const [status, body] = await post("/v1/models/unload", { model_id: "tiny" });
-    assert.deepEqual([status, body.error.code], [422, "unsupported"]);
+    assert.deepEqual([status, body.error.code], [400, "unsupported"]);
     assert.equal((await post("/v1/models/reload", { model_id: "nobody" }))[0], 404);
   });
 });

@@ -176,9 +176,9 @@ describe("a request for embeddings", () => {
     const tooLong = await startEmbedding([long], { sequenceTokens: 64 });
     const error = await errorOf(tooLong.embedded);
     assert.equal(error.code, "context_length_exceeded");
-    assert.match(error.message, /65 tokens.*takes 64/);
+    assert.match(error.message, /maximum context length is 64 tokens\. However, you requested 65 tokens/);
     const wide = await startEmbedding(["word ".repeat(10_000)], { sequenceTokens: 64 });
-    assert.match((await errorOf(wide.embedded)).message, /50000 bytes, at least \d+ tokens/);
+    assert.match((await errorOf(wide.embedded)).message, /at least \d+ in one input/);
   });
 
   it("refuses more vectors than one answer holds", async () => {
@@ -207,7 +207,7 @@ describe("a request for embeddings", () => {
       maxBatchTokens: 32,
       capabilities: { wholeSequences: true },
     });
-    assert.match((await errorOf(embedded)).message, /takes 32 \(max_num_batched_tokens\)/);
+    assert.match((await errorOf(embedded)).message, /length is 32 tokens \(max_num_batched_tokens\)/);
   });
 });
 

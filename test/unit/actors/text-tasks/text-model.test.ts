@@ -3,6 +3,7 @@ import { describe, it, type TestContext } from "node:test";
 import { MessageChannel } from "node:worker_threads";
 import type { AttachedModel } from "../../../../actors/messages.ts";
 import type { OpenRequest } from "../../../../engines/generation.ts";
+import { toErrorRecord } from "../../../../runtime/errors.ts";
 import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";
 import { openTextModel } from "../../../fixtures/fakes/inline-tasks.ts";
 import { attachment, request } from "../generation/rig.ts";
@@ -37,6 +38,30 @@ describe("a text model", () => {
   it("is accepted if the engine has no tokenizer", async (t) => {
     const model = await openTextModel(await attached(t, () => null));
     assert.ok(model.vocabulary.encode("hello").length > 0);
+  });
+
+  it("refuses a prompt that is too long in OpenAI's words, with the names of the request's fields", async (t) => {
+    const model = await openTextModel(await attached(t, () => null));
+    const fields = { prompt: "input", maxTokens: "max_output_tokens" };
+    const refusal = (words: number, maxTokens: number | null) => {
+      try {
+        model.prompt(request({ prompt: { kind: "text", text: "a ".repeat(words) }, maxTokens, fields }));
+      } catch (error) {
+        return toErrorRecord(error);
+      }
+      return assert.fail("accepted");
+    };
+    const limit = model.sequenceTokens;
+    const long = refusal(limit, null);
+    const { prompt, ...others } = long.lengths!;
+    assert.deepEqual([long.code, long.param, others], ["context_length_exceeded", "input", { limit, output: null }]);
+    assert.equal(
+      long.message,
+      `This model's maximum context length is ${limit} tokens. However, you requested ${prompt + 1} tokens ` +
+        `(${prompt} in input, 1 in the completion). Reduce the length of input, or set truncate_sequence.`,
+    );
+    assert.equal(refusal(2, limit).param, "max_output_tokens");
+    assert.match(refusal(100 * limit, null).message, /\(at least \d+ in input, 1 in the completion\)/);
   });
 
   it("truncates a long prompt at its start, and keeps the BOS token", async (t) => {

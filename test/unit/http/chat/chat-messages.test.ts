@@ -165,7 +165,7 @@ describe("chat messages", () => {
     it(`refuse ${what} with its path`, async () => {
       const reply = await send(messages);
       const { error } = JSON.parse(reply.body);
-      assert.deepEqual([reply.status, error.param], [422, param], reply.body);
+      assert.deepEqual([reply.status, error.param], [400, param], reply.body);
       assert.match(error.message, message);
     });
   }

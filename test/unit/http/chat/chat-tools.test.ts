@@ -141,7 +141,7 @@ describe("chat tools", () => {
     it(`are refused with ${what}`, async () => {
       const reply = await send(body);
       const { error } = JSON.parse(reply.body);
-      assert.deepEqual([reply.status, error.param], [422, param], reply.body);
+      assert.deepEqual([reply.status, error.param], [400, param], reply.body);
       assert.match(error.message, message);
     });
   }

@@ -119,6 +119,18 @@ describe("POST /v1/messages", () => {
     }
   });
 
+  it("names a prompt that is too long in the words that clients parse", () => {
+    const words = (prompt: number, output: number | null) => {
+      const lengths = { limit: 512, prompt, output };
+      const error = { code: "context_length_exceeded", message: "too long", param: "messages", lengths } as const;
+      return JSON.parse(messagesErrors.body(error, "req-1")).error.message as string;
+    };
+    assert.equal(words(600, 100), "prompt is too long: 600 tokens > 512 maximum");
+    assert.equal(words(512, null), "prompt is too long: 512 tokens > 511 maximum");
+    const both = "input length and `max_tokens` exceed context limit: 400 + 200 > 512";
+    assert.equal(words(400, 200), `${both}, decrease input length or \`max_tokens\` and try again`);
+  });
+
   it("reports the thinking budget under the protocol's name", () => {
     const error = { code: "unsupported", message: "leave reasoning_budget out", param: "reasoning_budget" } as const;
     assert.deepEqual(JSON.parse(messagesErrors.body(error, "req-1")), {

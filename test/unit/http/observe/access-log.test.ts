@@ -61,7 +61,7 @@ describe("the access log", () => {
       log.lines.filter(({ message }) => message === "request").map(({ fields }) => [fields.status, fields.code]),
       [
         [200, undefined],
-        [422, "invalid_value"],
+        [400, "invalid_value"],
         [404, "model_not_found"],
         [200, "model_failed"],
       ],
@@ -99,7 +99,7 @@ describe("the access log", () => {
       log.lines.map(({ fields }) => [fields.status, fields.promptTokens]),
       [
         [200, 6],
-        [422, undefined],
+        [400, undefined],
       ],
     );
   });

@@ -58,8 +58,8 @@ describe("the metrics of requests", () => {
     await request(app, "POST", chatPath, { body: "{", headers: json });
     await request(app, "POST", chatPath, { body: "{}", headers: { "content-type": "text/plain" } });
     assert.deepEqual(await samples("http_requests_total"), {
-      [labels("POST", chatPath, "tiny", 422)]: "1",
-      [labels("POST", chatPath, "other", 422)]: "1",
+      [labels("POST", chatPath, "tiny", 400)]: "1",
+      [labels("POST", chatPath, "other", 400)]: "1",
       [labels("POST", chatPath, "unknown", 404)]: "1",
       [labels("POST", chatPath, "tiny", 429)]: "1",
       [labels("POST", chatPath, "unknown", 400)]: "1",
@@ -100,9 +100,8 @@ describe("the metrics of requests", () => {
       [labels("POST", load, "unknown", 400)]: "1",
       [labels("POST", status, "other", 200)]: "1",
       [labels("POST", status, "unknown", 404)]: "1",
-      [labels("POST", status, "tiny", 422)]: "1",
-      [labels("POST", status, "unknown", 422)]: "1",
-      [labels("POST", status, "unknown", 400)]: "1",
+      [labels("POST", status, "tiny", 400)]: "1",
+      [labels("POST", status, "unknown", 400)]: "2",
       [labels("POST", chatPath, "tiny", 200)]: "1",
     });
   });

@@ -75,7 +75,7 @@ describe("the request log", () => {
     });
     const [broken, wrong, left] = await entries();
     assert.deepEqual([broken.status, broken.request], [400, '{"messages": "a\nb']);
-    assert.deepEqual([wrong.status, wrong.request, wrong.response.error.param], [422, { messages: 5 }, "messages"]);
+    assert.deepEqual([wrong.status, wrong.request, wrong.response.error.param], [400, { messages: 5 }, "messages"]);
     assert.deepEqual([left.status, left.response], [499, null]);
   });
 

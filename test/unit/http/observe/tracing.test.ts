@@ -185,7 +185,7 @@ describe("traces", () => {
     });
     assert.deepEqual(seen, [
       [200, "model_failed", 2, "it died"],
-      [422, undefined, 0, undefined],
+      [400, undefined, 0, undefined],
       [undefined, "client_gone", 0, undefined],
     ]);
   });

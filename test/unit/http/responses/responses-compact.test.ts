@@ -100,8 +100,8 @@ describe("compacting a conversation", () => {
 
   it("refuses a body that lacks what it needs", async () => {
     const rig = new ResponsesRig();
-    assert.deepEqual(errorOf(await post(rig, "compact", { input: dialogue })), [422, "invalid_value", "model"]);
-    assert.deepEqual(errorOf(await post(rig, "compact", { model })), [422, "invalid_value", "input"]);
+    assert.deepEqual(errorOf(await post(rig, "compact", { input: dialogue })), [400, "invalid_value", "model"]);
+    assert.deepEqual(errorOf(await post(rig, "compact", { model })), [400, "invalid_value", "input"]);
     assert.deepEqual(errorOf(await post(rig, "compact", { model, previous_response_id: absent })), [
       404,
       "previous_response_not_found",
@@ -128,7 +128,7 @@ describe("a compaction item", () => {
     for (const content of ["", "gAAAAABo", "troupe-summary-1._w"]) {
       const input = [{ type: "compaction", encrypted_content: content }];
       const refused = errorOf(await new ResponsesRig().send({ input }));
-      assert.deepEqual(refused, [422, "invalid_value", "input[0].encrypted_content"]);
+      assert.deepEqual(refused, [400, "invalid_value", "input[0].encrypted_content"]);
     }
   });
 });

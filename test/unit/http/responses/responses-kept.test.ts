@@ -107,7 +107,7 @@ describe("a large stored response", () => {
     const whose = await rig.create({ input: [{ role: "user", content }] });
     const [large] = JSON.parse((await rig.inputItems(whose.id)).body).data;
     const reply = await rig.send({ input: Array.from({ length: 9 }, () => refer(large.id)) });
-    assert.deepEqual(errorOf(reply), [422, "invalid_value", "input[8]"]);
+    assert.deepEqual(errorOf(reply), [400, "invalid_value", "input[8]"]);
   });
 
   it("is refused with its error if it cannot be stored for the background, or read", async () => {

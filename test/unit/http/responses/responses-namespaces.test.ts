@@ -76,17 +76,17 @@ describe("a namespace of tools", () => {
 
   it("is refused with no, too many or equally named functions", async () => {
     const custom = { type: "custom", name: "find" };
-    assert.deepEqual(await refusal([space("crm", [custom])]), [422, "unsupported", "tools[0].tools[0]"]);
+    assert.deepEqual(await refusal([space("crm", [custom])]), [400, "unsupported", "tools[0].tools[0]"]);
     assert.deepEqual(await refusal([space("crm", [space("inner", [])])]), [
-      422,
+      400,
       "invalid_value",
       "tools[0].tools[0].type",
     ]);
-    assert.deepEqual(await refusal([space("not a name", [plain])]), [422, "invalid_value", "tools[0].name"]);
+    assert.deepEqual(await refusal([space("not a name", [plain])]), [400, "invalid_value", "tools[0].name"]);
     const twice = [space("a", [{ ...plain, name: "b__c" }]), space("a__b", [{ ...plain, name: "c" }])];
-    assert.deepEqual(await refusal(twice), [422, "invalid_value", "tools"]);
+    assert.deepEqual(await refusal(twice), [400, "invalid_value", "tools"]);
     const many = (count: number) => Array.from({ length: count }, (_, i) => ({ ...plain, name: `f${i}` }));
-    assert.deepEqual(await refusal([space("a", many(200)), space("b", many(57))]), [422, "invalid_value", "tools"]);
+    assert.deepEqual(await refusal([space("a", many(200)), space("b", many(57))]), [400, "invalid_value", "tools"]);
     const rig = new ResponsesRig();
     await rig.create({ input, tools: [space("a", many(200)), space("b", many(56))] });
     assert.equal(rig.inference.lastRun.request.tools?.specs.length, 256);
@@ -100,7 +100,7 @@ describe("a namespace of tools", () => {
       ),
     );
     const startedAt = performance.now();
-    assert.deepEqual(await refusal(spaces), [422, "invalid_value", "tools"]);
+    assert.deepEqual(await refusal(spaces), [400, "invalid_value", "tools"]);
     assert.ok(performance.now() - startedAt < 1500);
   });
 });

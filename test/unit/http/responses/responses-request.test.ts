@@ -136,7 +136,7 @@ describe("a response request", () => {
     assert.deepEqual((await asked({ input, ...nested })).grammar, expected("response_format"));
     assert.deepEqual((await asked({ input, text: { format: { type: "json_object" } } })).grammar, { kind: "json" });
     assert.equal((await asked({ input, text: { verbosity: "low" } })).grammar, null);
-    assert.deepEqual(await refusal({ input, ...flat, ...nested }), [422, "invalid_value", "response_format"]);
+    assert.deepEqual(await refusal({ input, ...flat, ...nested }), [400, "invalid_value", "response_format"]);
   });
 
   const refused: readonly (readonly [Json, code: string, param: string])[] = [
@@ -188,7 +188,7 @@ describe("a response request", () => {
   ];
   for (const [body, code, param] of refused) {
     it(`is refused, naming ${param}: ${JSON.stringify(body).slice(0, 80)}`, async () => {
-      assert.deepEqual(await refusal(body), [422, code, param]);
+      assert.deepEqual(await refusal(body), [400, code, param]);
     });
   }
 

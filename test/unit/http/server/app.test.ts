@@ -111,7 +111,7 @@ describe("the app", () => {
   });
 
   const statuses: readonly (readonly [ErrorCode, number, string, string | undefined])[] = [
-    ["context_length_exceeded", 422, "invalid_request_error", undefined],
+    ["context_length_exceeded", 400, "invalid_request_error", undefined],
     ["model_not_found", 404, "invalid_request_error", undefined],
     ["conflict", 409, "invalid_request_error", undefined],
     ["queue_full", 429, "rate_limit_error", "1"],
@@ -222,7 +222,7 @@ describe("the app", () => {
       { model: long },
     ]) {
       const reply = await request(setUp().app, "POST", path, { body: { messages: "hi", ...body } });
-      assert.equal(reply.status, 422);
+      assert.equal(reply.status, 400);
       assert.ok(reply.body.length < 1000, `${reply.body.length} characters`);
     }
   });

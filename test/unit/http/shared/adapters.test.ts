@@ -97,12 +97,12 @@ describe("the adapter of a request", () => {
       ];
       for (const adapter of cases) {
         const { status, body } = await post(path, { adapter });
-        assert.deepEqual([status, body.error.code], [422, "invalid_value"], JSON.stringify(adapter));
+        assert.deepEqual([status, body.error.code], [400, "invalid_value"], JSON.stringify(adapter));
         assert.match(body.error.param, /^adapter/);
       }
       for (const adapter of ["#", { generation }]) {
         const { status, body } = await post(path, { model: "tiny::%23", adapter });
-        assert.deepEqual([status, body.error.code, body.error.param], [422, "invalid_value", "adapter"]);
+        assert.deepEqual([status, body.error.code, body.error.param], [400, "invalid_value", "adapter"]);
       }
       assert.equal(inference.runs.length, 0);
     });
@@ -132,7 +132,7 @@ describe("the adapter of a request", () => {
   it("is refused by embeddings", async () => {
     const { inference, post } = setUp();
     const { status, body } = await post("/v1/embeddings", { input: "hi", model: "tiny::%23" });
-    assert.deepEqual([status, body.error.code, body.error.param], [422, "unsupported", "model"]);
+    assert.deepEqual([status, body.error.code, body.error.param], [400, "unsupported", "model"]);
     assert.equal(inference.embedRequests.length, 0);
   });
 
@@ -148,7 +148,7 @@ describe("the adapter of a request", () => {
     for (const path of [CHAT, RESPONSES]) {
       for (const stream of [false, true]) {
         const { status, body } = await post(path, { adapter: "x", stream });
-        assert.deepEqual([status, body.error.code, body.error.param], [422, "invalid_value", "adapter"]);
+        assert.deepEqual([status, body.error.code, body.error.param], [400, "invalid_value", "adapter"]);
       }
     }
   });

@@ -113,7 +113,7 @@ describe("coding agents", () => {
     const app = createApp({ inference: new FakeInference(), log: recordingLog() });
     const reply = await request(app, "POST", "/v1/responses", { body: { ...codex, tools } });
     const { error } = JSON.parse(reply.body);
-    assert.deepEqual([reply.status, error.code, error.param], [422, "unsupported", "tools[2]"]);
+    assert.deepEqual([reply.status, error.code, error.param], [400, "unsupported", "tools[2]"]);
     assert.match(error.message, /"web_search"/);
   });
 
