@@ -19,6 +19,8 @@ export interface RoundLimits {
 /** Number of uncounted rounds at the start, which compile code and fault in memory pages. */
 const warmUpRounds = 1;
 const leastRounds = 3;
+/** Milliseconds after which a single counted round is enough: the model's layers are large, or the machine is busy. */
+const slowMs = 3000;
 /** Two engines are close if the times per new token differ by less than this factor. Single rounds differ by up to 10 %. */
 const closeFactor = 1.1;
 
@@ -37,7 +39,9 @@ export function timeInRounds(
   });
   const isEnough = (round: number): boolean => {
     const elapsedMs = nowMs() - startMs;
-    if (round < warmUpRounds + leastRounds || elapsedMs < clearMs) return false;
+    const counted = round - warmUpRounds;
+    if (elapsedMs >= slowMs && counted >= 1) return true;
+    if (counted < leastRounds || elapsedMs < clearMs) return false;
     return elapsedMs >= closeMs || !isClose(speeds());
   };
   for (let round = 0; !isEnough(round); round++) {

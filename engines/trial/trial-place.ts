@@ -1,5 +1,5 @@
 // Trial process: times both engines on an excerpt of a model. Started by trial.ts.
-import { rmSync } from "node:fs";
+import { mkdirSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
 import { performance } from "node:perf_hooks";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
@@ -12,7 +12,7 @@ import { TimedModel } from "./timed-model.ts";
 import { type Speeds, workloadsFor } from "./workloads.ts";
 
 export interface Trial {
-  /** Model spec of the excerpt. This process writes its file, the only one in its folder, and removes the folder. */
+  /** Model spec of the excerpt. This process makes the folder of its file and removes it. */
   readonly spec: ModelSpec;
   /** Path of the whole model. */
   readonly modelPath: string;
@@ -25,8 +25,10 @@ export interface Trial {
 export async function start({ init }: PlaceContext<Trial>): Promise<TrialFigures> {
   const { spec, modelPath, excerptBytes, limits } = init;
   // Also if the server ends during the trial, for example by ctrl-c: this process then ends too.
-  const removeFolder = () => removeIfPossible(dirname(spec.path));
+  const folder = dirname(spec.path);
+  const removeFolder = () => removeIfPossible(folder);
   process.on("exit", removeFolder);
+  mkdirSync(folder, { mode: 0o700 });
   const excerpt = writeExcerpt(modelPath, spec.path, excerptBytes);
   // The engines' code loads while the excerpt is written.
   const engines = Promise.all([openEngine("wasm"), openEngine("llama")]);

@@ -1,6 +1,7 @@
 // Engine trial: a short-lived process times both engines on an excerpt of the model. The result is recorded with a key
 // made of machine, settings and tensor shapes, so a model with an equal key needs no trial.
-import { mkdtemp, rm } from "node:fs/promises";
+import { randomUUID } from "node:crypto";
+import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
@@ -67,8 +68,9 @@ export async function findTrial(spec: ModelSpec, { path, version }: TrialRecordO
 
 /** Measures both engines. Rejects if one of them cannot run the excerpt, or if the disk has no room for it. */
 async function tryEngines(spec: ModelSpec): Promise<TrialFigures> {
-  const folder = await mkdtemp(join(tmpdir(), "troupe-trial-"));
-  // The process has removed the folder, unless it failed or the system does not remove open files.
+  // The process makes the folder and removes it, so that nothing remains if this process is killed. It is removed here if
+  // the process was killed, or if the system does not remove open files.
+  const folder = join(tmpdir(), `troupe-trial-${randomUUID()}`);
   const removeFolder = () => rm(folder, { recursive: true, force: true }).catch(() => undefined);
   try {
     const init = { spec: trialSpec(spec, join(folder, "excerpt.gguf")), modelPath: spec.path, excerptBytes, limits };

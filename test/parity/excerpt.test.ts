@@ -207,7 +207,8 @@ describe("a trial of the engines", () => {
       env: { ...process.env, TMPDIR: temporary },
       stdio: "ignore",
     });
-    await until(() => readdirSync(temporary).length > 0, "a temporary folder");
+    await until(() => readdirSync(temporary).length > 0 || server.exitCode !== null, "a temporary folder");
+    assert.equal(server.exitCode, null, "the trial was over before it could be stopped");
     server.kill("SIGKILL");
     await until(() => readdirSync(temporary).length === 0, "its removal");
   });
