@@ -16,10 +16,11 @@ export interface RoundLimits {
   readonly closeMs: number;
 }
 
-/** Number of uncounted rounds at the start, which compile code and fault in memory pages. */
-const warmUpRounds = 1;
 const leastRounds = 3;
-/** Milliseconds after which a single counted round is enough: the model's layers are large, or the machine is busy. */
+/**
+ * Milliseconds after which a trial ends with the rounds that it has, even if it is only the first: the model's layers are
+ * large, or the machine is busy.
+ */
 const slowMs = 3000;
 /** Two engines are close if the times per new token differ by less than this factor. Single rounds differ by up to 10 %. */
 const closeFactor = 1.1;
@@ -37,24 +38,21 @@ export function timeInRounds(
     wasm: speedsOf(workloads, (workload) => times.wasm.of(workload)),
     llama: speedsOf(workloads, (workload) => times.llama.of(workload)),
   });
-  const isEnough = (round: number): boolean => {
-    const elapsedMs = nowMs() - startMs;
-    const counted = round - warmUpRounds;
-    if (elapsedMs >= slowMs && counted >= 1) return true;
-    if (counted < leastRounds || elapsedMs < clearMs) return false;
+  const isEnough = (rounds: number, elapsedMs: number): boolean => {
+    if (rounds < leastRounds || elapsedMs < clearMs) return false;
     return elapsedMs >= closeMs || !isClose(speeds());
   };
-  for (let round = 0; !isEnough(round); round++) {
+  for (let round = 0; ; round++) {
     // The order changes with each round, so that neither engine always runs after the other one's work.
     const order: EngineName[] = round % 2 === 0 ? ["wasm", "llama"] : ["llama", "wasm"];
     for (const workload of listed(workloads)) {
-      for (const name of order) {
-        const ms = engines[name].run(workload);
-        if (round >= warmUpRounds) times[name].add(workload, ms);
-      }
+      for (const name of order) times[name].add(workload, engines[name].run(workload));
     }
+    const elapsedMs = nowMs() - startMs;
+    if (elapsedMs >= slowMs || isEnough(round, elapsedMs)) return speeds();
+    // The first round compiles code and faults in memory pages.
+    if (round === 0) for (const name of order) times[name].clear();
   }
-  return speeds();
 }
 
 function isClose(speeds: Readonly<Record<EngineName, Speeds>>): boolean {
@@ -68,6 +66,10 @@ class BestTimes {
 
   add(workload: Workload, ms: number): void {
     this.#bestMs.set(workload, Math.min(ms, this.of(workload)));
+  }
+
+  clear(): void {
+    this.#bestMs.clear();
   }
 
   of(workload: Workload): number {
