@@ -3,7 +3,6 @@
 
 import type { Inference } from "../actors/api/inference.ts";
 import { InferenceService } from "../actors/front/inference-service.ts";
-import { smallestModel } from "../engines/files/hub/catalog.ts";
 import { limitNativeHeap } from "../engines/llama/native/memory/native-heap.ts";
 import { type App, createApp } from "../http/app.ts";
 import { MIN_OPEN_FILES } from "../http/server/connection-limit.ts";
@@ -17,6 +16,7 @@ import { type ClosableObserver, openObservers } from "./assembly/observers.ts";
 import { frontOptions, placeStopMs } from "./assembly/service-options.ts";
 import { openState } from "./assembly/state.ts";
 import type { Config } from "./config/config.ts";
+import { greeting } from "./greeting.ts";
 import { createProgress } from "./progress.ts";
 import { checkOptions } from "./system/check-options.ts";
 import { systemInspector } from "./system/inspector.ts";
@@ -113,7 +113,12 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
     throw error;
   }
   progress.stop();
-  process.stdout.write(greeting(config, listener, mcp));
+  const mcpPort = mcp?.listener.port ?? null;
+  const { defaultModelId } = config;
+  const modelIds = config.models.map(({ modelId }) => modelId);
+  process.stdout.write(
+    greeting({ host, port: listener.port, mcpPort, models: front.models(), defaultModelId, modelIds }),
+  );
 }
 
 /** Starts the MCP server; null if mcp_port is not set. */
@@ -158,34 +163,4 @@ function stopOnSignals(stop: () => Promise<void>, log: Logger): void {
   };
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);
-}
-
-/** Returns how to get a better model, if the smallest one is served because no model was named; else "". */
-function toyNotice({ models }: Config): string {
-  if (!models.every(({ modelId }) => modelId === smallestModel)) return "";
-  return `${smallestModel} is a toy that shows that the server works. For real answers:\n\n  troupe models\n\n`;
-}
-
-function greeting(config: Config, listener: Listener, mcp: McpListener | null): string {
-  const { host } = config.server;
-  const shown = host === "0.0.0.0" || host === "::" ? "localhost" : host.includes(":") ? `[${host}]` : host;
-  const url = `http://${shown}:${listener.port}`;
-  const mcpLine = mcp === null ? "" : `\n  mcp          http://${shown}:${mcp.listener.port}/mcp`;
-  const body = `{"messages":[{"role":"user","content":"Say hello in five words."}],"stream":true}`;
-  return `
-troupe serves ${config.models.map(({ id }) => id).join(", ")}
-
-  chat         ${url}/v1/chat/completions
-  responses    ${url}/v1/responses
-  messages     ${url}/v1/messages
-  models       ${url}/v1/models
-  API docs     ${url}/docs
-  health       ${url}/health${mcpLine}
-
-${toyNotice(config)}Try it:
-
-  curl -N ${url}/v1/chat/completions -H 'content-type: application/json' \\
-    -d '${body}'
-
-`;
 }

@@ -90,5 +90,7 @@ export function loadedFields(id: string, loadMs: number, place: Place<ModelPlace
     kvCacheMiB: Math.round(card.kvCacheBytes / mebibyte),
     sequences: capacity.maxSequences,
     tokensPerSequence: capacity.sequenceTokens,
+    // Less than sequences * tokensPerSequence: the sequences share one pool. Otherwise each has its own share.
+    kvTokens: capacity.kvBlocks * capacity.blockTokens,
   };
 }

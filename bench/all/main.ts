@@ -9,6 +9,7 @@ import arg from "arg";
 import { defaultPackage } from "../../engines/files/hub/catalog.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { ServerError } from "../../runtime/errors.ts";
+import { encoderFile } from "../choice/encoder-file.ts";
 import { machineFacts, machineName } from "../machine.ts";
 
 export const usage = `npm run bench -- all --peer-dir DIR [FLAGS]: every comparison of speed, as one page about this machine
@@ -49,7 +50,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   const [long = null] = await paths(flags["--long"] === undefined ? [] : [flags["--long"]]);
   const plan: Plan = {
     models: await paths(flags["--model"] ?? [defaultPackage]),
-    encoders: await paths(flags["--encoder"] ?? []),
+    encoders: await Promise.all((flags["--encoder"] ?? []).map(encoderFile)),
     long,
     peer: await peersIn(flags["--peer-dir"]),
     threads: String(flags["--threads"] ?? 2),

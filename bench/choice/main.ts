@@ -18,11 +18,12 @@ import { parseOptions } from "../serving/options.ts";
 import type { LoadReport } from "../serving/report.ts";
 import { type RunningServer, type ServerSettings, startTroupe } from "../serving/servers.ts";
 import type { EndpointName } from "../serving/target.ts";
+import { encoderFile } from "./encoder-file.ts";
 
 export const usage = `npm run bench -- choice [FLAGS]: whether auto takes the engine that serves a model better
 
   --model ID            asked for chats; repeat it for several; without any and --encoder, the default model
-  --encoder ID          asked for embeddings; repeat it for several
+  --encoder ID          asked for embeddings; repeat it for several; or a folder of a bert with model.safetensors
   --concurrency 1,8,32 --prompt-tokens 64 --max-tokens 64
   --threads 0 --rounds 2 --save
 `;
@@ -69,7 +70,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   const threads = flags["--threads"] ?? 0;
   const subjects: Subject[] = [];
   for (const id of models) subjects.push({ path: (await resolveModel(id)).path, endpoint: "chat" });
-  for (const id of encoders) subjects.push({ path: (await resolveModel(id)).path, endpoint: "embeddings" });
+  for (const id of encoders) subjects.push({ path: await encoderFile(id), endpoint: "embeddings" });
   const rows: string[][] = [];
   for (const subject of subjects) {
     const choice = await choose(subject, threads);

@@ -4,7 +4,7 @@ import type { EngineName } from "../../engines/engine.ts";
 import {
   describeFigures,
   fasterNode,
-  gainsByFasterNode,
+  gainByFasterNode,
   quickerEngine,
   type TrialFigures,
 } from "../../engines/trial/figures.ts";
@@ -34,9 +34,8 @@ export interface EngineQuestions {
   trial(): Promise<TrialFindings | string>;
 }
 
-export interface EngineChoice extends Omit<EngineReport, "model"> {
-  readonly engine: EngineName;
-  readonly figures: TrialFigures | null;
+export interface EngineChoice {
+  readonly report: Omit<EngineReport, "model"> & { readonly engine: EngineName; readonly figures: TrialFigures | null };
   /** Whether the speeds were measured now; if false, they come from an earlier trial. */
   readonly isNew: boolean;
 }
@@ -79,7 +78,7 @@ async function chooseOnCpu({
     const engine = quickerEngine(figures);
     const each = `wasm ${describeFigures(figures.wasm)}; llama ${describeFigures(figures.llama)}`;
     const reason = `no GPU to use; quicker in a trial (tokens/s, estimated): ${each}`;
-    return { engine, reason, figures, advice: nodeAdvice(figures, nodeVersion), isNew };
+    return { report: { engine, reason, figures, advice: nodeAdvice(figures, nodeVersion) }, isNew };
   }
   const problem = await nativeProblem();
   if (problem !== null) return untried("wasm", `no GPU to use; llama cannot: ${problem}`);
@@ -87,15 +86,19 @@ async function chooseOnCpu({
 }
 
 function untried(engine: EngineName, reason: string): EngineChoice {
-  return { engine, reason, figures: null, advice: null, isNew: false };
+  return { report: { engine, reason, figures: null, advice: null }, isNew: false };
 }
+
+/** Smallest estimated gain for which a newer Node is advised. */
+const worthwhileGain = 1.2;
 
 function nodeAdvice(figures: TrialFigures, nodeVersion: string): string | null {
   const { major } = fasterNode;
-  if (Number.parseInt(nodeVersion, 10) >= major || !gainsByFasterNode(figures)) return null;
+  const gain = gainByFasterNode(figures);
+  if (Number.parseInt(nodeVersion, 10) >= major || gain < worthwhileGain) return null;
   return (
-    `this is Node ${nodeVersion}; Node ${major} runs prefill and batched decode of the wasm engine 1.1 to 2 times as fast as ` +
-    `Node 20. In this program's folder: npx --yes --package node@${major} node cli/troupe.mjs serve`
+    `this is Node ${nodeVersion}; on Node ${major} the wasm engine would be about ${gain.toFixed(1)} times as fast as the ` +
+    `engine chosen (estimated). In this program's folder: npx --yes --package node@${major} node cli/troupe.mjs serve`
   );
 }
 

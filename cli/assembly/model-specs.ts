@@ -96,9 +96,9 @@ export async function modelEngine(
   spec: ModelSpec,
   host: NativeHost,
   log: Logger,
-): Promise<EngineChoice> {
+): Promise<EngineChoice["report"]> {
   const { path, kvType, blockTokens } = spec;
-  const choice = await chooseEngine({
+  const { report, isNew } = await chooseEngine({
     configured: config.troupe.engine,
     path,
     wasmOnly: adapter.xlora === null ? null : "xlora",
@@ -112,7 +112,7 @@ export async function modelEngine(
     },
     trial: () => findTrial(spec, { path: trialRecord(), version }).catch((error) => toErrorRecord(error).message),
   });
-  const { engine, reason, advice, isNew } = choice;
+  const { engine, reason, advice } = report;
   log.info({ model: id, engine, reason }, "engine chosen");
   if (advice !== null && isNew) log.info({ model: id }, advice);
   if (config.pagedAttn.gpuMemoryUtilization !== null && !(await usesGpu(engine, device.cpu, host))) {
@@ -130,7 +130,7 @@ export async function modelEngine(
       "block_size has no effect: the llama engine uses blocks only with a paged KV cache (paged_attn mode on, or a GPU)";
     log.warn({ model: id, blockSize: blockTokens }, message);
   }
-  return choice;
+  return report;
 }
 
 /** Returns the path of the file with trial results; null if the user has no home folder. */

@@ -100,9 +100,9 @@ async function servedModels(setting: AdapterSetting): Promise<{ models: ServedMo
   const host = nativeHost();
   for (const model of config.models) {
     const spec = await withMtp(config, model, await modelSpec(config, model, log, progress), log, progress);
-    const choice = await modelEngine(config, model, spec, host, log);
-    const { engine } = choice;
-    engines.push({ model: model.id, ...choice });
+    const report = await modelEngine(config, model, spec, host, log);
+    const { engine } = report;
+    engines.push({ model: model.id, ...report });
     const { limits, mixture, ...adapters } = await modelAdapters(setting, model, spec.path);
     const kind = placeKindOf(engine, config.troupe.isolate);
     if (engine === "llama" && kind === "thread" && models.some(isLlamaThread)) throw sharedProcess(model.id);

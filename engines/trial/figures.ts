@@ -1,21 +1,30 @@
 // Measured speeds of the engines for a model, and the comparison that picks the faster engine.
 import type { TrialReport } from "../../runtime/host/system.ts";
 import type { EngineName } from "../engine.ts";
+import type { Speeds } from "./workloads.ts";
 
 /** Speeds of one engine, scaled from the excerpt to the whole model by the ratio of their weight bytes. */
 export type EngineFigures = TrialReport;
 
 export type TrialFigures = Readonly<Record<EngineName, EngineFigures>>;
 
-/** Prompt tokens per generated token of a typical chat. It weights prefill against decode when the engine is chosen. */
-const promptTokensPerNewToken = 4;
+/**
+ * Prompt tokens to compute per generated token. It weights prefill against decode when the engine is chosen. A turn of a
+ * conversation has about one, because the prefix cache holds the earlier turns; a question about a document has more.
+ */
+const promptTokensPerNewToken = 2;
+
+/** Returns the engine with the lower time per generated token. */
+export function quickerEngine(figures: TrialFigures): EngineName {
+  return timeRatio(figures) <= 1 ? "wasm" : "llama";
+}
 
 /**
- * Returns the engine with the lower time per generated token, including a share of the prefill time. The decode time is
+ * Returns wasm's time per generated token over llama's, each including a share of the prefill time. The decode time is
  * the mean of the times with 1 and with 16 sequences.
  */
-export function quickerEngine({ wasm, llama }: TrialFigures): EngineName {
-  return secondsPerNewToken(wasm) <= secondsPerNewToken(llama) ? "wasm" : "llama";
+export function timeRatio({ wasm, llama }: Readonly<Record<EngineName, Speeds>>): number {
+  return secondsPerNewToken(wasm) / secondsPerNewToken(llama);
 }
 
 /**
@@ -24,15 +33,19 @@ export function quickerEngine({ wasm, llama }: TrialFigures): EngineName {
  */
 export const fasterNode = { major: 24, gain: 1.5 } as const;
 
-/** Whether wasm would be the faster engine on `fasterNode`, assuming its gain in prefill and batched decode. */
-export function gainsByFasterNode({ wasm, llama }: TrialFigures): boolean {
+/**
+ * Returns how many times as fast the better engine would be on `fasterNode`, assuming its gain in prefill and batched
+ * decode of wasm. 1: it would not help.
+ */
+export function gainByFasterNode({ wasm, llama }: TrialFigures): number {
   const { prompt, sixteenRows } = wasm;
   const { gain } = fasterNode;
   const faster = { ...wasm, prompt: prompt * gain, sixteenRows: sixteenRows === null ? null : sixteenRows * gain };
-  return quickerEngine({ wasm: faster, llama }) === "wasm";
+  const now = Math.min(secondsPerNewToken(wasm), secondsPerNewToken(llama));
+  return Math.max(1, now / secondsPerNewToken(faster));
 }
 
-function secondsPerNewToken({ prompt, oneRow, sixteenRows }: EngineFigures): number {
+function secondsPerNewToken({ prompt, oneRow, sixteenRows }: Speeds): number {
   const written = oneRow === null || sixteenRows === null ? 0 : (1 / oneRow + 1 / sixteenRows) / 2;
   return promptTokensPerNewToken / prompt + written;
 }

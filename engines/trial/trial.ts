@@ -1,6 +1,7 @@
 // Engine trial: a short-lived process times both engines on an excerpt of the model. The result is recorded with a key
 // made of machine, settings and tensor shapes, so a model with an equal key needs no trial.
-import { mkdtemp, rm } from "node:fs/promises";
+import { randomUUID } from "node:crypto";
+import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
@@ -9,12 +10,14 @@ import { spawnPlace } from "../../runtime/thread/place.ts";
 import type { ModelSpec } from "../engine.ts";
 import type { TrialFigures } from "./figures.ts";
 import { findRecord, keepRecord, type TrialOutcome, trialKey } from "./record.ts";
-import { type Trial, trialContext, trialSequences } from "./trial-place.ts";
+import type { Trial } from "./trial-place.ts";
+import { trialBatchTokens, trialContext, trialSequences } from "./workloads.ts";
 
 const trialModule = new URL("./trial-place.js", import.meta.url);
 /** Maximum size of the excerpt's weights: larger than the caches of a core, yet quick to read. */
 const excerptBytes = 12 * 2 ** 20;
-const budgetMs = 300;
+/** Durations of the measurement, for engines that differ clearly and for engines that are close. */
+const limits = { clearMs: 300, closeMs: 800 } as const;
 /**
  * Time limit of the trial process. It is generous because an excerpt has at least one layer, and a layer of a large
  * model can exceed `excerptBytes`.
@@ -65,10 +68,12 @@ export async function findTrial(spec: ModelSpec, { path, version }: TrialRecordO
 
 /** Measures both engines. Rejects if one of them cannot run the excerpt, or if the disk has no room for it. */
 async function tryEngines(spec: ModelSpec): Promise<TrialFigures> {
-  const folder = await mkdtemp(join(tmpdir(), "troupe-trial-"));
+  // The process makes the folder and removes it, so that nothing remains if this process is killed. It is removed here if
+  // the process was killed, or if the system does not remove open files.
+  const folder = join(tmpdir(), `troupe-trial-${randomUUID()}`);
   const removeFolder = () => rm(folder, { recursive: true, force: true }).catch(() => undefined);
   try {
-    const init = { spec: trialSpec(spec, join(folder, "excerpt.gguf")), modelPath: spec.path, excerptBytes, budgetMs };
+    const init = { spec: trialSpec(spec, join(folder, "excerpt.gguf")), modelPath: spec.path, excerptBytes, limits };
     const place = await spawnPlace<Trial, TrialFigures>({
       name: "trial of the engines",
       module: trialModule,
@@ -93,7 +98,7 @@ function trialSpec({ kvType, blockTokens, pagedKv, threads, mmap }: ModelSpec, p
   return {
     path,
     maxSequences: trialSequences,
-    maxBatchTokens: trialContext,
+    maxBatchTokens: trialBatchTokens,
     maxModelLength: trialContext,
     kvBudget: { tokens: trialSequences * blocks * blockTokens },
     kvType,

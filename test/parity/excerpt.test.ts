@@ -1,7 +1,8 @@
 // Excerpts of model files, on which `auto` tries the engines. Both engines load the excerpt of a model of every architecture
 // and agree on its logits. Also tests what a trial in a separate process finds and records.
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
@@ -16,6 +17,7 @@ import { realModel, specOf } from "../fixtures/models/models.ts";
 import { tinyArchitectures, writeTinyArchitecture } from "../fixtures/models/tiny-architectures.ts";
 import { type EncoderArchitecture, writeTinyEncoder } from "../fixtures/models/tiny-encoder.ts";
 import { writeTinyModel } from "../fixtures/models/tiny-gguf.ts";
+import { until } from "../fixtures/streams.ts";
 
 /** Maximum error as a share of the range of the logits, if all weights are F16. */
 const largestError = 0.003;
@@ -195,6 +197,21 @@ describe("a trial of the engines", () => {
       assert.deepEqual([wasm.oneRow, llama.sixteenRows], [null, null]);
     });
   }
+
+  it("leaves no file where its server is killed while it runs", async () => {
+    const path = join(folder, "model.gguf");
+    const temporary = mkdtempSync(join(folder, "tmp-"));
+    const module = new URL("../../engines/trial/trial.js", import.meta.url).href;
+    const script = `import(${JSON.stringify(module)}).then((m) => m.findTrial(${JSON.stringify(specOf(path))}, { path: null, version: "1" }))`;
+    const server = spawn(process.execPath, ["-e", script], {
+      env: { ...process.env, TMPDIR: temporary },
+      stdio: "ignore",
+    });
+    await until(() => readdirSync(temporary).length > 0 || server.exitCode !== null, "a temporary folder");
+    assert.equal(server.exitCode, null, "the trial was over before it could be stopped");
+    server.kill("SIGKILL");
+    await until(() => readdirSync(temporary).length === 0, "its removal");
+  });
 
   it("measures again where the record is damaged, and goes without one that cannot be written", async () => {
     const path = join(folder, "model.gguf");

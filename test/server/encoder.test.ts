@@ -39,6 +39,8 @@ describe("an encoder", () => {
     const chosen = await startServer(["-m", path, "--threads", "1", "--engine", "auto"], { XDG_CACHE_HOME: folder });
     const [actual, expected] = [await embed(chosen), await embed(server)];
     await chosen.stop();
+    assert.match(chosen.output(), /embeddings +http:[\s\S]*curl http.*\/v1\/embeddings/, "how to use it");
+    assert.doesNotMatch(chosen.output(), /chat\/completions/, "an encoder answers no chats");
     assert.match(chosen.output(), /quicker in a trial .*wasm prompt \d+, weights [\d.]+ MiB; llama prompt \d+/);
     assert.equal(actual.length, expected.length);
     for (const [i, vector] of actual.entries()) {

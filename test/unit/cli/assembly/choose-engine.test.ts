@@ -43,6 +43,11 @@ function host(facts: Host) {
   return { asked, questions };
 }
 
+/** Returns the report of the engine that is chosen. */
+async function chosen(questions: EngineQuestions) {
+  return (await chooseEngine(questions)).report;
+}
+
 const unfit = 'its architecture is "mamba"';
 const absent = "no library for linux-x64";
 
@@ -51,12 +56,11 @@ describe("an engine that is set", () => {
     for (const configured of ["llama", "wasm"] as const) {
       for (const gpu of ["cuda", null]) {
         const { asked, questions } = host({ configured, gpu, nativeProblem: absent });
-        assert.deepEqual(await chooseEngine(questions), {
+        assert.deepEqual(await chosen(questions), {
           engine: configured,
           reason: "it is set",
           figures: null,
           advice: null,
-          isNew: false,
         });
         assert.deepEqual(asked, configured === "wasm" ? ["wasmRefusal"] : []);
       }
@@ -64,7 +68,7 @@ describe("an engine that is set", () => {
   });
 
   it("is refused where it is wasm and cannot run the file", async () => {
-    await assert.rejects(chooseEngine(host({ configured: "wasm", wasmRefusal: unfit }).questions), {
+    await assert.rejects(chosen(host({ configured: "wasm", wasmRefusal: unfit }).questions), {
       code: "config_invalid",
       param: "engine",
       message: /"m\.gguf"; got wasm, which cannot: its architecture is "mamba"; use llama or auto/,
@@ -77,14 +81,14 @@ describe("settings that the llama engine refuses", () => {
 
   it("have wasm chosen on a CPU, without a trial", async () => {
     const { asked, questions } = host({ llamaRefusal });
-    const { engine, reason } = await chooseEngine(questions);
+    const { engine, reason } = await chosen(questions);
     assert.deepEqual([engine, reason], ["wasm", `no GPU to use; llama cannot: ${llamaRefusal}`]);
     assert.ok(!asked.includes("trial"));
   });
 
   it("leave llama to say why where wasm cannot run the file", async () => {
     const { questions } = host({ llamaRefusal, wasmRefusal: unfit });
-    assert.equal((await chooseEngine(questions)).engine, "llama");
+    assert.equal((await chosen(questions)).engine, "llama");
   });
 });
 
@@ -94,21 +98,20 @@ describe("a setting that only the wasm engine can do", () => {
   it("has it chosen, whatever the host has", async () => {
     for (const gpu of ["cuda", null]) {
       const { asked, questions } = host({ wasmOnly, gpu });
-      const choice = await chooseEngine(questions);
+      const choice = await chosen(questions);
       assert.deepEqual(choice, {
         engine: "wasm",
         reason: "the only one with xlora",
         figures: null,
         advice: null,
-        isNew: false,
       });
       assert.deepEqual(asked, ["wasmRefusal"]);
-      assert.deepEqual((await chooseEngine(host({ wasmOnly, gpu, configured: "wasm" }).questions)).engine, "wasm");
+      assert.deepEqual((await chosen(host({ wasmOnly, gpu, configured: "wasm" }).questions)).engine, "wasm");
     }
   });
 
   it("is refused beside the llama engine", async () => {
-    await assert.rejects(chooseEngine(host({ wasmOnly, configured: "llama" }).questions), {
+    await assert.rejects(chosen(host({ wasmOnly, configured: "llama" }).questions), {
       code: "config_invalid",
       param: "engine",
       message: "engine expects wasm, the only one with xlora; got llama: remove one of the two",
@@ -116,7 +119,7 @@ describe("a setting that only the wasm engine can do", () => {
   });
 
   it("is refused with a model that the wasm engine cannot run, with the reason", async () => {
-    await assert.rejects(chooseEngine(host({ wasmOnly, gpu: "cuda", wasmRefusal: unfit }).questions), {
+    await assert.rejects(chosen(host({ wasmOnly, gpu: "cuda", wasmRefusal: unfit }).questions), {
       code: "config_invalid",
       param: "xlora",
       message:
@@ -128,13 +131,12 @@ describe("a setting that only the wasm engine can do", () => {
 describe("auto", () => {
   it("takes llama where there is a GPU, and asks nothing else", async () => {
     const { asked, questions } = host({ gpu: "vulkan", wasmRefusal: unfit });
-    const choice = await chooseEngine(questions);
+    const choice = await chosen(questions);
     assert.deepEqual(choice, {
       engine: "llama",
       reason: "there is a GPU (vulkan)",
       figures: null,
       advice: null,
-      isNew: false,
     });
     assert.deepEqual(asked, ["gpu"]);
   });
@@ -145,7 +147,7 @@ describe("auto", () => {
       ["llama", { wasm: slow, llama: quick }],
     ] as const) {
       const { asked, questions } = host({ trial: figures });
-      const choice = await chooseEngine(questions);
+      const choice = await chosen(questions);
       assert.equal(choice.engine, quicker);
       assert.deepEqual(choice.figures, figures);
       assert.match(
@@ -156,57 +158,60 @@ describe("auto", () => {
     }
   });
 
-  it("weighs four tokens of a prompt against one that is written", async () => {
+  it("weighs two tokens of a prompt against one that is written", async () => {
     const engineFor = async (wasm: EngineFigures, llama: EngineFigures) =>
-      (await chooseEngine(host({ trial: { wasm, llama } }).questions)).engine;
-    const readsFast: EngineFigures = { ...slow, prompt: 400 };
-    const writesFast: EngineFigures = { ...slow, oneRow: 20, sixteenRows: 100 };
-    // Four prompt tokens and one output token take 0.01 + 0.06 s on one engine and 0.04 + 0.03 s on the other. The sums are
+      (await chosen(host({ trial: { wasm, llama } }).questions)).engine;
+    const readsFast: EngineFigures = { ...slow, prompt: 200 };
+    const writesFast: EngineFigures = { ...slow, prompt: 50, oneRow: 20, sixteenRows: 100 };
+    // Two prompt tokens and one output token take 0.01 + 0.06 s on one engine and 0.04 + 0.03 s on the other. The sums are
     // equal, so a small difference decides.
-    assert.equal(await engineFor({ ...readsFast, prompt: 410 }, writesFast), "wasm");
-    assert.equal(await engineFor({ ...readsFast, prompt: 390 }, writesFast), "llama");
+    assert.equal(await engineFor({ ...readsFast, prompt: 205 }, writesFast), "wasm");
+    assert.equal(await engineFor({ ...readsFast, prompt: 195 }, writesFast), "llama");
   });
 
-  it("advises Node 24 on an older one, where wasm is or would be the quicker engine then", async () => {
-    const adviceOn = async (nodeVersion: string, prompt: number) => {
-      const trial = { wasm: { ...slow, prompt }, llama: { ...slow, prompt: 120 } };
-      return (await chooseEngine(host({ trial, nodeVersion }).questions)).advice;
-    };
-    const advice = /^this is Node 20\.11\.0; Node 24 runs .* 1\.1 to 2 times as fast .*: npx .*node@24 /;
-    assert.match((await adviceOn("20.11.0", 200)) ?? "", advice);
-    assert.match((await adviceOn("20.11.0", 100)) ?? "", advice, "with 1.5 times the speed it is ahead");
-    assert.equal(await adviceOn("20.11.0", 60), null);
-    assert.equal(await adviceOn("24.0.0", 200), null);
+  it("advises Node 24 on an older one where it makes a worthwhile difference, with the estimate", async () => {
+    const adviceOn = async (nodeVersion: string, wasm: EngineFigures, llama: EngineFigures) =>
+      (await chosen(host({ trial: { wasm, llama }, nodeVersion }).questions)).advice;
+    const reader: EngineFigures = { ...slow, oneRow: 500, sixteenRows: 500 };
+    const advice = /^this is Node 20\.11\.0; on Node 24 .* about 1\.5 times as fast .*: npx .*node@24 /;
+    assert.match((await adviceOn("20.11.0", reader, reader)) ?? "", advice, "wasm is as quick already");
+    const ahead = { ...reader, prompt: 1.1 * reader.prompt };
+    assert.match((await adviceOn("20.11.0", reader, ahead)) ?? "", /about 1\.3 times/, "wasm would be ahead");
+    const farAhead = { ...reader, prompt: 1.4 * reader.prompt };
+    assert.equal(await adviceOn("20.11.0", reader, farAhead), null, "wasm would hardly be ahead");
+    const writer: EngineFigures = { ...slow, prompt: 1000 };
+    assert.equal(await adviceOn("20.11.0", writer, slow), null, "wasm's time is that of single sequences");
+    assert.equal(await adviceOn("24.0.0", reader, reader), null);
   });
 
   it("compares encoders by what they read", async () => {
     const encoder = (prompt: number): EngineFigures => ({ ...slow, prompt, oneRow: null, sixteenRows: null });
     const { questions } = host({ trial: { wasm: encoder(900), llama: encoder(1000) } });
-    const { engine, reason } = await chooseEngine(questions);
+    const { engine, reason } = await chosen(questions);
     assert.equal(engine, "llama");
     assert.match(reason, /wasm prompt 900, weights 128 MiB; llama prompt 1000, weights 128 MiB$/);
   });
 
   it("takes wasm on a CPU where the native libraries do not load, and says so", async () => {
-    const { engine, reason } = await chooseEngine(host({ nativeProblem: absent, trial: "it died" }).questions);
+    const { engine, reason } = await chosen(host({ nativeProblem: absent, trial: "it died" }).questions);
     assert.equal(engine, "wasm");
     assert.match(reason, /llama cannot: no library for linux-x64/);
   });
 
   it("takes wasm where the trial fails, and says why", async () => {
-    const { engine, reason } = await chooseEngine(host({ trial: "no space left" }).questions);
+    const { engine, reason } = await chosen(host({ trial: "no space left" }).questions);
     assert.equal(engine, "wasm");
     assert.match(reason, /could not be compared: no space left/);
   });
 
   it("takes llama on a CPU where wasm cannot run the file, and says so", async () => {
-    const { engine, reason } = await chooseEngine(host({ wasmRefusal: unfit }).questions);
+    const { engine, reason } = await chosen(host({ wasmRefusal: unfit }).questions);
     assert.equal(engine, "llama");
     assert.match(reason, /wasm cannot: its architecture is "mamba"/);
   });
 
   it("is refused where neither can, with both reasons", async () => {
-    await assert.rejects(chooseEngine(host({ nativeProblem: absent, wasmRefusal: unfit }).questions), {
+    await assert.rejects(chosen(host({ nativeProblem: absent, wasmRefusal: unfit }).questions), {
       code: "config_invalid",
       message: /^no engine can run "m\.gguf" here: (?=.*no library for linux-x64)(?=.*"mamba")/,
     });
@@ -215,6 +220,6 @@ describe("auto", () => {
   it("passes on what is wrong with a file that nobody can run", async () => {
     const { questions } = host({});
     const broken: EngineQuestions = { ...questions, wasmRefusal: () => Promise.reject(new Error("not a GGUF file")) };
-    await assert.rejects(chooseEngine(broken), /not a GGUF file/);
+    await assert.rejects(chosen(broken), /not a GGUF file/);
   });
 });

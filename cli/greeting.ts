@@ -1,0 +1,65 @@
+// Greeting: what `troupe serve` prints when it is ready: the addresses of the endpoints, and a command to try. Endpoints that no
+// served model answers are left out.
+import type { ModelEntry } from "../actors/api/inference.ts";
+import { smallestModel } from "../engines/files/hub/catalog.ts";
+
+export interface Greeted {
+  /** Address that the server listens on. */
+  readonly host: string;
+  readonly port: number;
+  /** null: no MCP server. */
+  readonly mcpPort: number | null;
+  readonly models: readonly Pick<ModelEntry, "id" | "capabilities">[];
+  readonly defaultModelId: string;
+  /** Names under which the models were requested. */
+  readonly modelIds: readonly string[];
+}
+
+export function greeting({ host, port, mcpPort, models, defaultModelId, modelIds }: Greeted): string {
+  const shown = host === "0.0.0.0" || host === "::" ? "localhost" : host.includes(":") ? `[${host}]` : host;
+  const url = `http://${shown}:${port}`;
+  const endpoints: [name: string, address: string][] = [
+    ...(models.some(generates) ? generating(url) : []),
+    ...(models.some(embeds) ? [["embeddings", `${url}/v1/embeddings`] as [string, string]] : []),
+    ["models", `${url}/v1/models`],
+    ["API docs", `${url}/docs`],
+    ["health", `${url}/health`],
+    ...(mcpPort === null ? [] : [["mcp", `http://${shown}:${mcpPort}/mcp`] as [string, string]]),
+  ];
+  const defaultModel = models.find(({ id }) => id === defaultModelId);
+  const lines = endpoints.map(([name, address]) => `  ${name.padEnd(12)} ${address}\n`).join("");
+  return `\ntroupe serves ${models.map(({ id }) => id).join(", ")}\n\n${lines}\n${toyNotice(modelIds)}${attempt(url, defaultModel)}`;
+}
+
+type Greeting = Greeted["models"][number];
+
+/** A model that is not loaded yet counts as one that generates, as most do. */
+function generates({ capabilities }: Greeting): boolean {
+  return capabilities?.generates ?? true;
+}
+
+function embeds({ capabilities }: Greeting): boolean {
+  return capabilities !== null && capabilities.embeds && !capabilities.generates;
+}
+
+function generating(url: string): [string, string][] {
+  return ["chat/completions", "responses", "messages"].map((path) => [path.split("/")[0] ?? "", `${url}/v1/${path}`]);
+}
+
+/** Returns a command to try for the default model; "" if there is none. */
+function attempt(url: string, model: Greeting | undefined): string {
+  if (model === undefined) return "";
+  const question = `{"messages":[{"role":"user","content":"Say hello in five words."}],"stream":true}`;
+  if (generates(model)) return tried(`-N ${url}/v1/chat/completions`, question);
+  return embeds(model) ? tried(`${url}/v1/embeddings`, `{"model":"default","input":"Hello."}`) : "";
+}
+
+function tried(address: string, body: string): string {
+  return `Try it:\n\n  curl ${address} -H 'content-type: application/json' \\\n    -d '${body}'\n\n`;
+}
+
+/** Returns how to get a better model, if the smallest one is served because no model was named; else "". */
+function toyNotice(modelIds: readonly string[]): string {
+  if (!modelIds.every((id) => id === smallestModel)) return "";
+  return `${smallestModel} is a toy that shows that the server works. For real answers:\n\n  troupe models\n\n`;
+}
