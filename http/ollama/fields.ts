@@ -64,6 +64,8 @@ export const keepAlive = ignored(
   "the setting idle_unload_secs decides when a model is unloaded; only 0 without a prompt or messages unloads it",
 );
 
+const formatError = { error: expected('"json" or a JSON schema') };
+
 export const generationFields = {
   model: commonFields.model,
   stream: z
@@ -73,12 +75,12 @@ export const generationFields = {
   format: z
     .union(
       [
-        z.enum(["", "json"]),
+        z.enum(["", "json"], formatError),
         z
           .record(z.string(), z.unknown())
           .refine((schema) => isBounded(schema, ofWholeSchemas), { error: tooLarge("a schema", ofWholeSchemas) }),
       ],
-      { error: expected('"json" or a JSON schema') },
+      formatError,
     )
     .nullish()
     .meta({ description: "Format of the whole output: `json`, or a JSON schema; free text by default." }),
