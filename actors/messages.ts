@@ -17,7 +17,7 @@ import type { StoreLimits } from "../runtime/store/store.ts";
 import type { DialTicket } from "../runtime/thread/dial.ts";
 import type { BodyToTranslate } from "./api/body-translators.ts";
 import type { LatencyCounts } from "./api/engine-metric.ts";
-import type { Embeddings, EmbedRequest } from "./api/inference.ts";
+import type { Embeddings, EmbedRequest, ModelFileFacts } from "./api/inference.ts";
 
 /** Protocol of the actor `model`. Each loaded model has one, in its own worker thread or process. */
 export interface ModelProtocol {
@@ -281,6 +281,7 @@ export interface ModelFiles {
   readonly template: string | null;
   readonly templateCapabilities: ModelTemplateCapabilities;
   readonly tokenTexts: TokenTextTable;
+  readonly facts: ModelFileFacts;
 }
 
 /** Channel of the event streams, on the connection between the main thread and the generation thread. */

@@ -19,6 +19,7 @@ import { AccessLog } from "./observe/access-log.ts";
 import { InstrumentedInference, type OnEvents } from "./observe/instrumented-inference.ts";
 import type { Log } from "./observe/log.ts";
 import { HttpMetrics } from "./observe/metrics/recorder.ts";
+import { isOllamaPath, ollamaErrors, unsupportedPath } from "./ollama/errors.ts";
 import { Responses } from "./responses/responses.ts";
 import { type MatchedPath, RouteTable } from "./route-table.ts";
 import { isServed, type Route, routes } from "./routes.ts";
@@ -183,7 +184,8 @@ function refuseRoute(exchange: Exchange, methods: ReadonlyMap<string, Route> | u
   const versionErrors = hasVersionHeader(exchange.request) ? messagesErrors : undefined;
   if (methods === undefined) {
     const message = `there is nothing at ${path.slice(0, 200)}; this server has ${table.paths.join(", ")}`;
-    exchange.fail(new ServerError("not_found", message), {}, versionErrors);
+    const error = unsupportedPath(path) ?? new ServerError("not_found", message);
+    exchange.fail(error, {}, isOllamaPath(path) ? ollamaErrors : versionErrors);
     return;
   }
   const allowed = allow(methods);

@@ -38,6 +38,9 @@ export const eventStreamHeaders = {
   "x-accel-buffering": "no",
 };
 
+/** Headers of a stream of JSON values, one a line. */
+export const lineStreamHeaders = { ...eventStreamHeaders, "content-type": "application/x-ndjson" };
+
 export class Exchange {
   readonly request: HttpRequest;
   readonly id: string;
@@ -60,7 +63,7 @@ export class Exchange {
   readonly #startedAt = performance.now();
   #status = CLIENT_GONE;
   #sentBytes = 0;
-  #isStream = false;
+  #streamType: string | null = null;
   #isWhole = false;
 
   constructor(request: HttpRequest, reply: HttpReply, options: ExchangeOptions) {
@@ -80,7 +83,12 @@ export class Exchange {
 
   /** Whether the response is an event stream that has begun. */
   get isStream(): boolean {
-    return this.#isStream;
+    return this.#streamType === eventStreamHeaders["content-type"];
+  }
+
+  /** Whether the response is a stream of lines of JSON that has begun. */
+  get isLineStream(): boolean {
+    return this.#streamType === lineStreamHeaders["content-type"];
   }
 
   /** Whether the response is complete. */
@@ -145,7 +153,7 @@ export class Exchange {
   /** Begins a response that is sent in pieces. */
   openStream(headers: ReplyHeaders): StreamSink {
     this.#status = 200;
-    this.#isStream = headers["content-type"] === eventStreamHeaders["content-type"];
+    this.#streamType = headers["content-type"] ?? null;
     const sink = this.#reply.stream(200, this.#withCommon(headers));
     return this.#isObserved ? this.#observed(sink) : sink;
   }

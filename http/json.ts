@@ -64,15 +64,29 @@ export function nameModel(request: HttpRequest, model: unknown): void {
 }
 
 /** Parses a request body and validates it against `schema`. Logs ignored fields. */
-export function readJson<Schema extends z.ZodObject>(request: HttpRequest, schema: Schema, log: Log): z.output<Schema> {
-  const body = validate(schema, readJsonValue(request));
+export function readJson<Schema extends z.ZodObject>(
+  request: HttpRequest,
+  schema: Schema,
+  log: Log,
+  limits: BodyLimits = {},
+): z.output<Schema> {
+  const body = validate(schema, readJsonValue(request, limits));
   tellIgnored(ignoredFields(schema, body), log);
   return body;
 }
 
+interface BodyLimits {
+  readonly limitBytes?: number;
+  /** See DescribedRoute.takesUntyped. */
+  readonly takesUntyped?: boolean | undefined;
+}
+
 /** Parses a request body as JSON and releases its bytes. Limited to `limitBytes`, because parsing blocks this thread. */
-export function readJsonValue(request: HttpRequest, limitBytes = MAX_BODY_READ_HERE): unknown {
-  checkContentType(request);
+export function readJsonValue(
+  request: HttpRequest,
+  { limitBytes = MAX_BODY_READ_HERE, takesUntyped = false }: BodyLimits = {},
+): unknown {
+  checkContentType(request, takesUntyped);
   const { byteLength } = request.body;
   if (byteLength > limitBytes) {
     throw new ServerError("body_too_large", `expected a body of at most ${limitBytes} bytes here, got ${byteLength}`);
@@ -84,10 +98,14 @@ export function readJsonValue(request: HttpRequest, limitBytes = MAX_BODY_READ_H
   return value;
 }
 
-/** Throws `invalid_content_type` if the body is not declared as JSON. */
-export function checkContentType({ headers }: HttpRequest): void {
+/**
+ * Throws `invalid_content_type` if the body is not declared as JSON. `takesUntyped`: any type is accepted from programs, but not
+ * from web pages, which could otherwise send requests that browsers do not ask this server about.
+ */
+export function checkContentType({ headers }: HttpRequest, takesUntyped = false): void {
   const contentType = headers.get("content-type");
   if (contentType !== undefined && isJson(contentType)) return;
+  if (takesUntyped && !headers.has("origin")) return;
   const got = contentType === undefined ? "none" : JSON.stringify(contentType.slice(0, 100));
   throw new ServerError("invalid_content_type", `expected content-type application/json in UTF-8, got ${got}`);
 }

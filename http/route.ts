@@ -16,6 +16,8 @@ export interface DescribedRoute {
   readonly isInferred?: true;
   /** Whether the path accepts WebSocket connections. Each message is then the body of a POST request, with a streamed reply. */
   readonly takesMessages?: true;
+  /** Whether bodies need no content type: the protocol's examples send JSON as curl does by default, without its type. */
+  readonly takesUntyped?: true;
   /** Error format; default: commonErrors. */
   readonly errors?: ErrorFormat;
   /** Error format of requests with the version header of the messages protocol; default: `errors`. */

@@ -30,6 +30,20 @@ import { listModelsOperation, retrieveModelOperation } from "./models/operation.
 import { listModels, retrieveModel } from "./models/route.ts";
 import { metricsOperation } from "./observe/metrics/operation.ts";
 import { metrics } from "./observe/metrics/route.ts";
+import { embed, oneEmbedding } from "./ollama/embed.ts";
+import { ollamaErrors } from "./ollama/errors.ts";
+import { running, show, tags, version } from "./ollama/models.ts";
+import {
+  embedOperation,
+  generateOperation,
+  chatOperation as ollamaChatOperation,
+  oneEmbeddingOperation,
+  runningOperation,
+  showOperation,
+  tagsOperation,
+  versionOperation,
+} from "./ollama/operation.ts";
+import { ollamaChat, ollamaGenerate } from "./ollama/route.ts";
 import { openApiOperation } from "./openapi/operation.ts";
 import { openApi } from "./openapi/route.ts";
 import { compactConversation } from "./responses/compact-route.ts";
@@ -53,6 +67,49 @@ import { systemDoctor, systemInfo } from "./system/route.ts";
 export interface Route extends DescribedRoute {
   readonly handler: RouteHandler;
 }
+
+const ollama = { errors: ollamaErrors, takesUntyped: true } as const;
+
+/** Routes of the Ollama protocol. */
+const ollamaRoutes: readonly Route[] = [
+  {
+    ...ollama,
+    method: "POST",
+    path: "/api/chat",
+    kind: "inference",
+    handler: ollamaChat,
+    operation: ollamaChatOperation,
+  },
+  {
+    ...ollama,
+    method: "POST",
+    path: "/api/generate",
+    kind: "inference",
+    handler: ollamaGenerate,
+    operation: generateOperation,
+  },
+  { ...ollama, method: "POST", path: "/api/embed", kind: "inference", handler: embed, operation: embedOperation },
+  {
+    ...ollama,
+    method: "POST",
+    path: "/api/embeddings",
+    kind: "inference",
+    handler: oneEmbedding,
+    operation: oneEmbeddingOperation,
+  },
+  { ...ollama, method: "GET", path: "/api/tags", kind: "resource", handler: tags, operation: tagsOperation },
+  { ...ollama, method: "GET", path: "/api/ps", kind: "resource", handler: running, operation: runningOperation },
+  {
+    ...ollama,
+    method: "POST",
+    path: "/api/show",
+    kind: "resource",
+    modelName: "model",
+    handler: show,
+    operation: showOperation,
+  },
+  { ...ollama, method: "GET", path: "/api/version", kind: "resource", handler: version, operation: versionOperation },
+];
 
 export const routes: readonly Route[] = [
   { method: "GET", path: "/health", kind: "operations", handler: health, operation: healthOperation },
@@ -230,6 +287,7 @@ export const routes: readonly Route[] = [
     operation: unloadAdapterOperation,
     errors: loraErrors,
   },
+  ...ollamaRoutes,
 ];
 
 /** Routes in the API document: all routes above, and the MCP endpoint, which is served on a separate port. */

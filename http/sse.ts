@@ -1,9 +1,9 @@
-// Event streaming: sends the events of a generation as server-sent events, with keep-alive comments, back pressure and errors.
-// The protocol's codec creates the text.
+// Event streaming: sends the events of a generation as server-sent events, or in the stream format of the protocol, with
+// keep-alive texts, back pressure and errors. The protocol's codec creates the text.
 import type { GenerateEvent } from "../engines/generation.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
-import type { Exchange } from "./exchange.ts";
-import type { StreamSink } from "./server/edge.ts";
+import { type Exchange, eventStreamHeaders } from "./exchange.ts";
+import type { ReplyHeaders, StreamSink } from "./server/edge.ts";
 import { drained, writePiece } from "./server/write-piece.ts";
 
 export interface StreamCodec {
@@ -18,6 +18,8 @@ export interface StreamCodec {
   readonly isEnded: boolean;
   /** Text sent while the stream is idle; default: a comment line. */
   readonly keepAlive?: string;
+  /** Headers of the response; default: those of an event stream. */
+  readonly headers?: ReplyHeaders;
 }
 
 export interface StreamLimits {
@@ -82,7 +84,7 @@ class SseWriter {
   }
 
   begin(): StreamSink {
-    this.#sink ??= this.#exchange.openEventStream();
+    this.#sink ??= this.#exchange.openStream(this.#codec.headers ?? eventStreamHeaders);
     return this.#sink;
   }
 

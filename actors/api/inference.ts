@@ -41,6 +41,27 @@ export interface ModelCapabilities {
   readonly maxModelLength: number;
   /** Context length in tokens for which the model was trained. */
   readonly trainedContext: number;
+  readonly parameterCount: number;
+  /** Size of the weights in the file, in bytes. */
+  readonly weightBytes: number;
+  /** Number of floats in an embedding; 0 if the model has none. */
+  readonly embeddingLength: number;
+  /** null if the model was loaded while no thread read its file. */
+  readonly file: ModelFileFacts | null;
+}
+
+/** Facts from a model's file. */
+export interface ModelFileFacts {
+  /** Name of the architecture, for example qwen3. */
+  readonly architecture: string;
+  /** Number type of most weights, for example Q4_K_M; null: unknown. */
+  readonly weightType: string | null;
+  /** SHA-256 of the file's head (metadata and list of tensors), 64 hex digits. */
+  readonly headDigest: string;
+  /** Whether the model has a chat template that can be used. */
+  readonly chats: boolean;
+  /** Whether the chat template marks reasoning. */
+  readonly reasons: boolean;
 }
 
 /**

@@ -10,6 +10,7 @@ import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/erro
 import type { Logger } from "../../runtime/log/log.ts";
 import { ticketTransfer } from "../../runtime/thread/dial.ts";
 import { type Place, spawnPlace } from "../../runtime/thread/place.ts";
+import type { ModelFileFacts } from "../api/inference.ts";
 import {
   eventChannel,
   type GenerationPlaceInit,
@@ -131,12 +132,12 @@ export class GenerationClient implements ModelUsers {
 
   /**
    * Attaches a model to the generation thread, so that requests can use it. Does nothing while the thread is down, because all
-   * models are attached when it is up again. Retries after `peer_gone`. Resolves when the model is attached, or when the thread
-   * or the model's worker has ended. Throws every other error.
+   * models are attached when it is up again. Retries after `peer_gone`. Resolves with the facts from the model's file when the
+   * model is attached, or with null when the thread or the model's worker has ended. Throws every other error.
    */
-  async attach(served: ServedModel, place: Place<ModelPlaceReady> | null): Promise<void> {
+  async attach(served: ServedModel, place: Place<ModelPlaceReady> | null): Promise<ModelFileFacts | null> {
     const models = this.#models;
-    if (models === null || place === null) return;
+    if (models === null || place === null) return null;
     const { restart, clock, log } = this.#options;
     let hasEnded = false;
     void place.exit.then(() => {
@@ -144,19 +145,22 @@ export class GenerationClient implements ModelUsers {
     });
     for (let retryInMs = restart.minBackoffMs; ; retryInMs = Math.min(2 * retryInMs, restart.maxBackoffMs)) {
       try {
-        await this.#attachTo(models, served, place);
-        return;
+        return await this.#attachTo(models, served, place);
       } catch (error) {
         if (toErrorRecord(error).code !== "peer_gone") throw error;
         // If the thread or the worker has ended, its restart attaches the model again, so this is not an error.
-        if (hasEnded || this.#models !== models) return;
+        if (hasEnded || this.#models !== models) return null;
         log.warn({ model: served.id, err: error, retryInMs }, "a model could not be attached to the generation place");
         await Promise.race([new Promise<void>((resolve) => clock.setTimeout(resolve, retryInMs)), place.exit]);
       }
     }
   }
 
-  async #attachTo(models: Ref<ModelsProtocol>, served: ServedModel, place: Place<ModelPlaceReady>): Promise<void> {
+  async #attachTo(
+    models: Ref<ModelsProtocol>,
+    served: ServedModel,
+    place: Place<ModelPlaceReady>,
+  ): Promise<ModelFileFacts> {
     const ticket = await place.dial();
     const { id, spec, chatTemplate, jinjaExplicit } = served;
     const files = this.#files.get(place) ?? null;
@@ -166,6 +170,7 @@ export class GenerationClient implements ModelUsers {
     this.#files.set(place, read);
     this.#tokenTexts.set(id, new SharedTokenTexts(read.tokenTexts));
     if (this.#models === models) this.#attached.add(id);
+    return read.facts;
   }
 
   #told(progress: GenerationPlaceReport): void {

@@ -7,7 +7,7 @@ import type { Clock } from "../../runtime/clock.ts";
 import type { PeerExit } from "../../runtime/endpoint/endpoint.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { Place } from "../../runtime/thread/place.ts";
-import type { ModelCapabilities } from "../api/inference.ts";
+import type { ModelCapabilities, ModelFileFacts } from "../api/inference.ts";
 import type { ServiceOptions } from "../front/service-options.ts";
 import type { ModelAdapters } from "../lora-registry/model-adapters.ts";
 import type { ModelPlaceReady, ModelProtocol, ModelStatistics } from "../messages.ts";
@@ -24,7 +24,8 @@ import {
 
 /** The part of the server that sends requests to loaded models. */
 export interface ModelUsers {
-  attach(served: ServedModel, place: Place<ModelPlaceReady>): Promise<void>;
+  /** Resolves with the facts from the model's file; null if they were not read. */
+  attach(served: ServedModel, place: Place<ModelPlaceReady>): Promise<ModelFileFacts | null>;
   detach(id: string, error: ErrorRecord): void;
 }
 
@@ -123,10 +124,10 @@ export class ModelProcess {
     // The worker may have ended while its adapters were loaded. #down has already reported that.
     if (this.#started !== place) return;
     this.place = place;
-    await users.attach(served, place);
+    const facts = await users.attach(served, place);
     if (this.#started !== place || this.#isStopping) return;
     this.isUp = true;
-    this.capabilities = capabilitiesOf(place.ready);
+    this.capabilities = capabilitiesOf(place.ready, facts);
     log.info(loadedFields(served.id, performance.now() - this.#startedMs, place), "model loaded");
     const cut = contextCut(served, place.ready);
     if (cut !== null) log.warn({ model: served.id }, cut);

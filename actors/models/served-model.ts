@@ -3,7 +3,7 @@ import type { EngineName, ModelSpec } from "../../engines/engine.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
 import type { Place, PlaceKind } from "../../runtime/thread/place.ts";
-import type { ModelCapabilities } from "../api/inference.ts";
+import type { ModelCapabilities, ModelFileFacts } from "../api/inference.ts";
 import type { AdapterSettings } from "../lora-registry/model-adapters.ts";
 import type { LeasedAdapter, ModelPlaceReady, ModelStatistics } from "../messages.ts";
 
@@ -34,13 +34,20 @@ export const ownRunAdapter: LeasedAdapter = { id: 1, generation: null };
 /**
  * Returns the capabilities of a loaded model. Pooling "rank" yields a score for two texts, so it does not count as embedding.
  */
-export function capabilitiesOf({ card, capacity, capabilities }: ModelPlaceReady): ModelCapabilities {
-  const { generates, pooling } = capabilities;
+export function capabilitiesOf(
+  { card, capacity, capabilities }: ModelPlaceReady,
+  file: ModelFileFacts | null,
+): ModelCapabilities {
+  const { generates, pooling, pooledLength } = capabilities;
   return {
     generates,
     embeds: pooling !== null && pooling !== "rank",
     maxModelLength: capacity.sequenceTokens,
     trainedContext: card.trainedContext,
+    parameterCount: card.parameterCount,
+    weightBytes: card.tensorBytes,
+    embeddingLength: pooling === null ? 0 : pooledLength,
+    file,
   };
 }
 

@@ -52,6 +52,11 @@ export class ChatTemplates {
     };
   }
 
+  /** Whether the usual template marks reasoning. */
+  get reasons(): boolean {
+    return !(this.#usual instanceof ServerError) && this.#usual.template.thinking !== null;
+  }
+
   /** Returns the template for a chat. Throws if no template is usable. */
   for(hasTools: boolean): OpenTemplate {
     if (hasTools && this.#withTools !== null) return this.#withTools;

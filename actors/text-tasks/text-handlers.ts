@@ -1,15 +1,16 @@
 // Handlers of the tasks of a text worker: all processing of a client's text, before and after generation. A worker runs one
 // task at a time. If a task takes too long, its thread is ended.
+import { createHash } from "node:crypto";
 import { deserialize } from "node:v8";
-import { parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
-import { readHeadBytes } from "../../engines/files/gguf/reader.ts";
+import { type ModelMetadata, parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
+import { type HeadBytes, readHeadBytes } from "../../engines/files/gguf/reader.ts";
 import type { GenerateRequest, OpenRequest } from "../../engines/generation.ts";
 import { loadTemplateOverride } from "../../engines/text/template/template-source.ts";
 import { tokenTextTable } from "../../engines/text/tokenizer/token-texts.ts";
 import { createVocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 import type { TaskHandlers, TaskOutput } from "../../runtime/task/task.ts";
 import type { BodyToTranslate, BodyTranslators, TranslatedBody } from "../api/body-translators.ts";
-import type { EmbedInputs } from "../api/inference.ts";
+import type { EmbedInputs, ModelFileFacts } from "../api/inference.ts";
 import { openContent } from "../api/sealed-content.ts";
 import type { ModelFiles } from "../messages.ts";
 import { ChatTemplates } from "./chat-templates.ts";
@@ -95,10 +96,15 @@ export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): T
       const metadata = parseModelMetadata(head);
       const vocabulary = createVocabulary(metadata.tokenizer);
       enter("template");
-      const { capabilities: templateCapabilities } = ChatTemplates.open(template, metadata, vocabulary);
-      return {
-        value: { head, template, templateCapabilities, tokenTexts: tokenTextTable(vocabulary) } satisfies ModelFiles,
+      const templates = ChatTemplates.open(template, metadata, vocabulary);
+      const files: ModelFiles = {
+        head,
+        template,
+        templateCapabilities: templates.capabilities,
+        tokenTexts: tokenTextTable(vocabulary),
+        facts: fileFacts(head, metadata, templates),
       };
+      return { value: files };
     },
     prepare({ key, request }, enter) {
       enter("messages");
@@ -137,6 +143,15 @@ export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): T
       return handlers[kind as TextTaskKind](input as never, enter);
     },
   };
+}
+
+function fileFacts(
+  head: HeadBytes,
+  { architecture, weightType }: ModelMetadata,
+  { capabilities, reasons }: ChatTemplates,
+): ModelFileFacts {
+  const headDigest = createHash("sha256").update(new Uint8Array(head.bytes)).digest("hex");
+  return { architecture, weightType, headDigest, chats: capabilities.usual !== null, reasons };
 }
 
 function unpacked({ kind, values, ends }: EmbedInputs): readonly (string | Int32Array)[] {

@@ -1,10 +1,10 @@
 // Request of POST /v1/embeddings: its schema and its translation to an EmbedRequest.
 import { z } from "zod";
-import type { EmbedInputs, EmbedRequest } from "../../actors/api/inference.ts";
+import type { EmbedInputs } from "../../actors/api/inference.ts";
 import { expected } from "../issues.ts";
+import type { AskedEmbeddings } from "../shared/answer/send-embeddings.ts";
+import { MAX_INPUTS, packedTexts, packedTokens } from "../shared/fields/embed-inputs.ts";
 import { commonFields, notBuiltYet } from "../shared/fields/fields.ts";
-
-const MAX_INPUTS = 2048;
 
 const text = z.string().min(1);
 // No maximum, because the text worker checks that the token is in the vocabulary.
@@ -44,9 +44,6 @@ export const embeddingRequestSchema = z.strictObject({
 
 type EmbeddingRequestBody = z.output<typeof embeddingRequestSchema>;
 
-/** EmbedRequest without the model and the client. */
-export type AskedEmbeddings = Pick<EmbedRequest, "inputs" | "truncateInputs" | "priority">;
-
 export function askedEmbeddings(body: EmbeddingRequestBody): AskedEmbeddings {
   return {
     inputs: packedInputs(body.input),
@@ -60,32 +57,4 @@ function packedInputs(given: EmbeddingRequestBody["input"]): EmbedInputs {
   // The schema guarantees that all inputs have the same type.
   if (typeof given[0] === "string") return packedTexts(given as string[]);
   return packedTokens(typeof given[0] === "number" ? [given as number[]] : (given as number[][]));
-}
-
-function packedTexts(texts: readonly string[]): EmbedInputs {
-  const lengths = texts.map((text) => Buffer.byteLength(text));
-  const ends = endsOf(lengths);
-  const values = new Uint8Array(ends.at(-1) ?? 0);
-  const encoder = new TextEncoder();
-  texts.forEach((text, i) => {
-    encoder.encodeInto(text, values.subarray((ends[i] as number) - (lengths[i] as number)));
-  });
-  return { kind: "texts", values, ends };
-}
-
-function packedTokens(lists: readonly (readonly number[])[]): EmbedInputs {
-  const ends = endsOf(lists.map(({ length }) => length));
-  const values = new Int32Array(ends.at(-1) ?? 0);
-  lists.forEach((list, i) => {
-    values.set(list, (ends[i] as number) - list.length);
-  });
-  return { kind: "tokens", values, ends };
-}
-
-function endsOf(lengths: readonly number[]): Uint32Array {
-  let end = 0;
-  return Uint32Array.from(lengths, (length) => {
-    end += length;
-    return end;
-  });
 }

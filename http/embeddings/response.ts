@@ -1,9 +1,7 @@
 // Body of an embeddings response, built in pieces because it may have tens of megabytes.
 import type { Embeddings } from "../../actors/api/inference.ts";
 import { gathered } from "../shared/answer/json-pieces.ts";
-
-/** Floats serialised per piece. The number is a multiple of 3, so base64 needs no padding between pieces. */
-const FLOATS_AT_ONCE = 3 * 1024;
+import { numberFragments, slices } from "../shared/answer/vector-json.ts";
 
 /** Yields the response body as pieces of JSON text. */
 export function embeddingList(model: string, embeddings: Embeddings, format: "float" | "base64"): Iterable<string> {
@@ -25,12 +23,6 @@ function* fragments(
   yield `],"model":${JSON.stringify(model)},"usage":${usage}}`;
 }
 
-function* numberFragments(vector: Float32Array): Generator<string> {
-  yield "[";
-  for (const [i, some] of slices(vector)) yield i === 0 ? some.join(",") : `,${some.join(",")}`;
-  yield "]";
-}
-
 /** Encodes a vector as base64 of little-endian floats. No conversion is needed: every supported machine is little-endian. */
 function* base64Fragments(vector: Float32Array): Generator<string> {
   yield '"';
@@ -38,10 +30,4 @@ function* base64Fragments(vector: Float32Array): Generator<string> {
     yield Buffer.from(buffer, byteOffset, byteLength).toString("base64");
   }
   yield '"';
-}
-
-function* slices(vector: Float32Array): Generator<readonly [index: number, some: Float32Array]> {
-  for (let at = 0; at < vector.length; at += FLOATS_AT_ONCE) {
-    yield [at / FLOATS_AT_ONCE, vector.subarray(at, at + FLOATS_AT_ONCE)];
-  }
 }

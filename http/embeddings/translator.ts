@@ -1,8 +1,9 @@
 // Translates the body of POST /v1/embeddings to an embedding request.
 import { validate } from "../json.ts";
+import type { AskedEmbeddings } from "../shared/answer/send-embeddings.ts";
 import { ignoredFields } from "../shared/ignored.ts";
 import type { BodyTranslator, Translation } from "../shared/translation.ts";
-import { type AskedEmbeddings, askedEmbeddings, embeddingRequestSchema } from "./request.ts";
+import { askedEmbeddings, embeddingRequestSchema } from "./request.ts";
 
 export interface EmbeddingTranslation extends Translation {
   readonly format: "float" | "base64";

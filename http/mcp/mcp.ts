@@ -104,7 +104,7 @@ export class Mcp {
   async #serve(exchange: Exchange): Promise<void> {
     const { method, headers } = exchange.request;
     const id = headers.get("mcp-session-id");
-    const message = method === "POST" ? readJsonValue(exchange.request, MAX_MESSAGE_BYTES) : undefined;
+    const message = method === "POST" ? readJsonValue(exchange.request, { limitBytes: MAX_MESSAGE_BYTES }) : undefined;
     if (method === "POST") checkMessages(message);
     else if (method !== "GET" && method !== "DELETE") throw new MethodNotAllowed(method);
     else if (id === undefined) throw new MethodNotAllowed(`${method} without a session (mcp-session-id)`);

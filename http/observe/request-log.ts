@@ -110,7 +110,8 @@ function entry(exchange: Exchange, { request: kept, pieces, cutBytes }: Exchange
   };
   const answer = withoutSecrets(pieces.join(""));
   const isCut = cutBytes > 0 || !exchange.isWhole;
-  const response = exchange.isStream ? payloads(answer) : isCut ? cutText(answer) : asJson(answer);
+  const response =
+    exchange.isStream || exchange.isLineStream ? streamed(exchange, answer) : isCut ? cutText(answer) : asJson(answer);
   return `${JSON.stringify(head).slice(0, -1)},"request":${requestBody(exchange, kept)},"response":${response}}`;
 }
 
@@ -123,6 +124,11 @@ function requestBody({ request }: Exchange, kept: Uint8Array): string {
   const text = withoutSecrets(decoder.decode(kept));
   const isJson = namedModel(request) !== null && kept.byteLength === request.bodyBytes;
   return isJson ? text.replace(/[\r\n]+/g, " ") : JSON.stringify(text);
+}
+
+/** Returns the values of a stream, in order. */
+function streamed({ isStream }: Exchange, answer: string): string {
+  return isStream ? payloads(answer) : `[${answer.split("\n").slice(0, -1).map(asJson).join(",")}]`;
 }
 
 /** Returns the data of each complete event of a stream, in order. */

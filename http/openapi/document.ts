@@ -10,11 +10,16 @@ import { type Example, examples } from "./examples.ts";
 /** Version of the API; GET /v1/system/info reports the version of the server. */
 const API_VERSION = "0.9.5";
 
-const EVENT_STREAM = "text/event-stream";
+/** What the schema of a stream describes, by content type. */
+const streamUnits: Readonly<Record<string, string>> = {
+  "text/event-stream": "the data of each event",
+  "application/x-ndjson": "each line",
+};
 const UNAVAILABLE = "503";
 
 const tags: Readonly<Record<Tag, string>> = {
   Inference: "Generation and embeddings",
+  Ollama: "The models in the protocol of Ollama, for clients that know only that",
   Models: "The models of this server",
   "LoRA adapters": "Low-rank adapters of a model, loaded and unloaded at run time",
   Operations: "Health, metrics, and documents about the server",
@@ -137,12 +142,13 @@ function answers(
 }
 
 function inWords({ contentType, description }: Content): string {
-  const isStream = contentType === EVENT_STREAM;
-  return `\`${contentType}\`: ${description}${isStream ? " (The schema describes the data of each event.)" : ""}`;
+  const unit = streamUnits[contentType];
+  const note = unit === undefined ? "" : ` (The schema describes ${unit}.)`;
+  return `\`${contentType}\`: ${description}${note}`;
 }
 
 function mediaType({ schema, contentType }: Content, operation: Operation, names: SchemaNames) {
-  const kind = contentType === EVENT_STREAM ? "Event" : "Response";
+  const kind = contentType in streamUnits ? "Event" : "Response";
   if (schema !== undefined) return { schema: names.named(schema, operation, kind) };
   return contentType.startsWith("text/") ? { schema: { type: "string" as const } } : {};
 }

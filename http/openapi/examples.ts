@@ -41,6 +41,20 @@ const system = {
   engines: [{ model: "default", engine: "wasm", reason: "set by configuration", trial: null }],
 };
 const adapter = { id: "my-adapter", object: "lora_adapter", generation, rank: 16, bytes: 2 ** 20 };
+const ollamaModel = {
+  name: "qwen3-0.6b",
+  model: "qwen3-0.6b",
+  size: 639_446_688,
+  digest: "5a".repeat(32),
+  details: {
+    parent_model: "",
+    format: "gguf",
+    family: "qwen3",
+    families: ["qwen3"],
+    parameter_size: "596.05M",
+    quantization_level: "Q8_0",
+  },
+};
 const question = [{ role: "user", content: "What is the capital of France?" }];
 const weather = {
   type: "object",
@@ -103,5 +117,15 @@ export const examples: Readonly<Record<string, Example>> = {
   },
   loadLoraAdapter: { body: { lora_name: "my-adapter", lora_path: "adapters/my-adapter" } },
   unloadLoraAdapter: { body: { lora_name: "my-adapter" } },
+  ollamaChat: { body: { model: "default", messages: question, options: { temperature: 0 } } },
+  ollamaGenerate: { body: { model: "default", prompt: "What is the capital of France?", stream: false } },
+  ollamaEmbed: { body: { model: "default", input: ["a text", "another text"] } },
+  ollamaEmbedding: { body: { model: "default", prompt: "a text" } },
+  ollamaTags: { answer: { models: [{ ...ollamaModel, modified_at: "2026-11-25T12:00:00.000Z" }] } },
+  ollamaRunning: {
+    answer: { models: [{ ...ollamaModel, expires_at: "9999-12-31T23:59:59Z", context_length: 4096 }] },
+  },
+  ollamaShow: { body: { model: "default" } },
+  ollamaVersion: { answer: { version: "0.14.2" } },
   mcp: { body: { jsonrpc: "2.0", id: 1, method: "tools/list" } },
 };

@@ -6,6 +6,9 @@ import { completionTranslator } from "../completions/translator.ts";
 import { embeddingTranslator } from "../embeddings/translator.ts";
 import { parseJson } from "../json.ts";
 import { countTranslator, messagesTranslator } from "../messages/request/translator.ts";
+import { chatTranslator as ollamaChatTranslator } from "../ollama/chat.ts";
+import { embedTranslator, oneEmbeddingTranslator } from "../ollama/embed.ts";
+import { generateTranslator } from "../ollama/generate.ts";
 import { compactTranslator, messageTranslator, responseTranslator } from "../responses/request/translator.ts";
 import { goOn, goOnName } from "../responses/request/whole-request.ts";
 import type { BodyTranslator, Translation } from "./translation.ts";
@@ -21,6 +24,10 @@ const byName = new Map<string, Translate>([
   reader(responseTranslator),
   reader(messageTranslator),
   reader(compactTranslator),
+  reader(ollamaChatTranslator),
+  reader(generateTranslator),
+  reader(embedTranslator),
+  reader(oneEmbeddingTranslator),
   [goOnName, goOn],
 ]);
 

@@ -15,13 +15,14 @@ export async function readRequest<T extends Translation>(
   parameters: unknown = null,
 ): Promise<T> {
   const { request } = exchange;
+  const takesUntyped = exchange.route?.takesUntyped;
   const { body } = request;
   if (body.byteLength <= MAX_BODY_READ_HERE) {
-    const translated = translator.translate(readJsonValue(request), parameters);
+    const translated = translator.translate(readJsonValue(request, { takesUntyped }), parameters);
     tellIgnored(translated.ignored, log);
     return translated;
   }
-  checkContentType(request);
+  checkContentType(request, takesUntyped);
   const message = { client: clientOf(request), protocol: translator.name, body: ownMemory(body), parameters };
   // The bytes stay counted in the body budget, because the text worker holds the body and the route later holds its
   // translation.

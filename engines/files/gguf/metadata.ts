@@ -2,6 +2,7 @@
 // vocabulary. The text workers use it to convert text to tokens and back. Loads no weights and no native code.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { GgufValue } from "./cursor.ts";
+import { fileTypes } from "./file-types.ts";
 import { type GgufHead, type HeadBytes, parseHeadBytes, readHead } from "./reader.ts";
 
 export interface TokenizerMetadata {
@@ -52,6 +53,8 @@ export interface ModelMetadata {
   readonly path: string;
   readonly architecture: string;
   readonly name: string | null;
+  /** Number type of most weights, for example Q4_K_M; null if the file does not name a known one. */
+  readonly weightType: string | null;
   /** Maximum context length that the model was trained for, in tokens. */
   readonly contextLength: number | null;
   /** Chat template sources by name; the unnamed template has the name "default". */
@@ -89,6 +92,7 @@ function metadataOf(path: string, { pairs }: GgufHead): ModelMetadata {
     path,
     architecture,
     name: fields.string("general.name"),
+    weightType: fileTypes.get(fields.number("general.file_type") ?? -1) ?? null,
     contextLength: fields.number(`${architecture}.context_length`),
     chatTemplates: fields.templates(),
     tokenizer: readTokenizer(fields, architecture),

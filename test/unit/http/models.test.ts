@@ -7,7 +7,8 @@ import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
 import { request } from "../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
 
-const lengths = { maxModelLength: 4096, trainedContext: 8192 };
+const sizes = { parameterCount: 1, weightBytes: 2, embeddingLength: 3, file: null };
+const lengths = { maxModelLength: 4096, trainedContext: 8192, ...sizes };
 const capabilities = { generates: true, embeds: false, ...lengths };
 const inference = new FakeInference();
 inference.entries = [

@@ -120,7 +120,10 @@ export class ModelRig {
       loadsAtStart: false,
       spawn: (signal) => this.#spawn(places, signal),
       users: {
-        attach: async (_served, place) => void attached.push(place.name),
+        attach: async (_served, place) => {
+          attached.push(place.name);
+          return null;
+        },
         detach: () => {},
       },
       system: this.system,

@@ -39,7 +39,7 @@ function createManager(): ModelManager {
     onLoadProgress: quiet,
     agents: { mailboxLimit: 10 },
   } as unknown as ServiceOptions;
-  return new ModelManager(options, new ActorSystem("front"), { attach: async () => {}, detach: () => {} });
+  return new ModelManager(options, new ActorSystem("front"), { attach: async () => null, detach: () => {} });
 }
 
 describe("starting all models", () => {

@@ -1,0 +1,59 @@
+// Request of POST /api/generate: its schema and its translation to a GenerateRequest. The prompt is a user message in the model's
+// chat template, or with `raw` the text itself.
+import { z } from "zod";
+import type { Prompt } from "../../engines/generation.ts";
+import { addConflicts, type Conflict } from "../shared/fields/conflicts.ts";
+import { isEmptyArray, notBuiltYet, refused } from "../shared/fields/fields.ts";
+import { type AskedRequest, askedTranslator } from "../shared/translation.ts";
+import {
+  generationConflicts,
+  generationFacts,
+  generationFields,
+  generationRequest,
+  thinkingArguments,
+} from "./fields.ts";
+import { images } from "./messages.ts";
+
+const isEmptyText = (value: unknown): boolean => value === "";
+
+export const generateRequestSchema = z
+  .strictObject({
+    prompt: z.string().nullish().meta({ description: "The prompt; without one the model is only loaded." }),
+    system: z.string().nullish().meta({ description: "System message." }),
+    raw: z
+      .boolean()
+      .nullish()
+      .meta({ description: "Continue the prompt as it is, without a chat template.", default: false }),
+    suffix: notBuiltYet("filling in before a suffix", isEmptyText),
+    template: refused(
+      "the chat template is the model's own, or the setting chat_template; send raw: true",
+      isEmptyText,
+    ),
+    context: refused("conversations are not kept as tokens; send the messages to POST /api/chat", isEmptyArray),
+    images,
+    ...generationFields,
+  })
+  .superRefine((body, context) => addConflicts(context, conflicts(body)));
+
+type GenerateRequestBody = z.output<typeof generateRequestSchema>;
+
+export const generateTranslator = askedTranslator(
+  "ollama-generate",
+  generateRequestSchema,
+  (body) => generationFacts(body, !body.prompt),
+  (body): AskedRequest => ({ ...generationRequest(body), prompt: promptOf(body), tools: null }),
+);
+
+function promptOf(body: GenerateRequestBody): Prompt {
+  const content = body.prompt ?? "";
+  if (body.raw) return { kind: "text", text: content };
+  const system = body.system ? [{ role: "system", content: body.system }] : [];
+  const messages = [...system, { role: "user", content }];
+  return { kind: "chat", messages, templateArguments: thinkingArguments(body) };
+}
+
+function* conflicts(body: GenerateRequestBody): Iterable<Conflict> {
+  yield* generationConflicts(body);
+  if (body.raw && body.system) yield ["system", "cannot be combined with raw: put it into the prompt"];
+  if (body.raw && body.think) yield ["think", "cannot be combined with raw: only a chat template asks for reasoning"];
+}

@@ -1,0 +1,91 @@
+// Messages of an Ollama chat: their schema, and their translation to ChatMessages. The protocol's calls need no ids, so results
+// are matched to calls by the name of the tool, or by their order.
+import { z } from "zod";
+import type { ChatMessage, ToolCall } from "../../engines/generation.ts";
+import { isBounded, tooLarge } from "../shared/fields/bounded.ts";
+import { ignored, isEmptyArray, notYet, refused } from "../shared/fields/fields.ts";
+
+const MAX_NAME_LENGTH = 256;
+const MAX_CALLS = 256;
+
+const name = z.string().min(1).max(MAX_NAME_LENGTH);
+
+export const images = refused(`${notYet("an image")}: its models take text`, isEmptyArray);
+
+const toolCall = z.strictObject({
+  id: z.string().max(MAX_NAME_LENGTH).nullish(),
+  type: ignored(z.literal("function"), "all calls are calls of functions"),
+  function: z.strictObject({
+    name,
+    arguments: z
+      .record(z.string(), z.unknown())
+      .refine(isBounded, { error: tooLarge("arguments") })
+      .nullish(),
+    description: ignored(z.string(), "the tools of the request have descriptions"),
+    index: ignored(z.int(), "calls have the order of the list"),
+  }),
+});
+
+const message = z
+  .strictObject({
+    role: z.enum(["system", "user", "assistant", "tool"]),
+    content: z.string().nullish(),
+    images,
+    thinking: z.string().nullish().meta({ description: "Role assistant: reasoning before the content." }),
+    tool_calls: z.array(toolCall).max(MAX_CALLS).nullish().meta({ description: "Role assistant: calls, in order." }),
+    tool_name: z.string().max(MAX_NAME_LENGTH).nullish().meta({ description: "Role tool: tool whose result this is." }),
+    tool_call_id: z.string().max(MAX_NAME_LENGTH).nullish().meta({ description: "Role tool: id of the call." }),
+  })
+  .superRefine(({ role, thinking, tool_calls }, context) => {
+    if (role === "assistant") return;
+    const wrong = (tool_calls ?? []).length > 0 ? "tool_calls" : thinking ? "thinking" : null;
+    if (wrong !== null) context.addIssue({ code: "custom", path: [wrong], message: 'needs role "assistant"' });
+  });
+
+export const messagesField = z
+  .array(message)
+  .nullish()
+  .meta({ description: "The conversation; without messages the model is only loaded." });
+
+type WireMessages = NonNullable<z.output<typeof messagesField>>;
+type WireMessage = WireMessages[number];
+type WireCall = NonNullable<WireMessage["tool_calls"]>[number];
+
+export function conversation(messages: WireMessages): readonly ChatMessage[] {
+  const calls = new CallIds();
+  return messages.map((message) => {
+    const { role, thinking, tool_calls } = message;
+    const content = message.content ?? "";
+    if (role === "tool") return { role, content, ...calls.answered(message) };
+    const made = (tool_calls ?? []).map((call) => calls.made(call));
+    return {
+      role,
+      content,
+      ...(thinking ? { reasoning: thinking } : {}),
+      ...(made.length === 0 ? {} : { toolCalls: made }),
+    };
+  });
+}
+
+/** Assigns ids to calls, and finds the calls of results. */
+class CallIds {
+  /** Calls without a result, in order. */
+  readonly #open: ToolCall[] = [];
+  #count = 0;
+
+  made({ id, function: { name, arguments: values } }: WireCall): ToolCall {
+    const call = { id: id || `call_${this.#count}`, name, arguments: JSON.stringify(values ?? {}) };
+    this.#count++;
+    this.#open.push(call);
+    return call;
+  }
+
+  /** Returns the call that a message of role tool answers, as fields of a ChatMessage. */
+  answered({ tool_name: tool, tool_call_id: id }: WireMessage): Pick<ChatMessage, "name" | "toolCallId"> {
+    const at = this.#open.findIndex((call) => (id ? call.id === id : !tool || call.name === tool));
+    const [call] = at < 0 ? [] : this.#open.splice(at, 1);
+    const name = tool || call?.name;
+    const toolCallId = id || call?.id;
+    return { ...(name ? { name } : {}), ...(toolCallId ? { toolCallId } : {}) };
+  }
+}

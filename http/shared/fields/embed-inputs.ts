@@ -1,0 +1,33 @@
+// Inputs of embedding requests: the texts or token lists of a request, packed into a few buffers that move between threads.
+import type { EmbedInputs } from "../../../actors/api/inference.ts";
+
+/** Maximum number of inputs in one request. */
+export const MAX_INPUTS = 2048;
+
+export function packedTexts(texts: readonly string[]): EmbedInputs {
+  const lengths = texts.map((text) => Buffer.byteLength(text));
+  const ends = endsOf(lengths);
+  const values = new Uint8Array(ends.at(-1) ?? 0);
+  const encoder = new TextEncoder();
+  texts.forEach((text, i) => {
+    encoder.encodeInto(text, values.subarray((ends[i] as number) - (lengths[i] as number)));
+  });
+  return { kind: "texts", values, ends };
+}
+
+export function packedTokens(lists: readonly (readonly number[])[]): EmbedInputs {
+  const ends = endsOf(lists.map(({ length }) => length));
+  const values = new Int32Array(ends.at(-1) ?? 0);
+  lists.forEach((list, i) => {
+    values.set(list, (ends[i] as number) - list.length);
+  });
+  return { kind: "tokens", values, ends };
+}
+
+function endsOf(lengths: readonly number[]): Uint32Array {
+  let end = 0;
+  return Uint32Array.from(lengths, (length) => {
+    end += length;
+    return end;
+  });
+}
