@@ -15,6 +15,7 @@ import { CumulativeStatistics } from "./cumulative-statistics.ts";
 import {
   capabilitiesOf,
   contextCut,
+  defaultFields,
   loadedFields,
   loading,
   notLoaded,
@@ -126,8 +127,10 @@ export class ModelProcess {
     await users.attach(served, place);
     if (this.#started !== place || this.#isStopping) return;
     this.isUp = true;
+    const isFirstLoad = this.capabilities === null;
     this.capabilities = capabilitiesOf(place.ready);
     log.info(loadedFields(served.id, performance.now() - this.#startedMs, place), "model loaded");
+    if (isFirstLoad && this.capabilities.generates) log.info(defaultFields(served), "defaults of requests");
     const cut = contextCut(served, place.ready);
     if (cut !== null) log.warn({ model: served.id }, cut);
     this.#hooks.onUp();
