@@ -8,7 +8,7 @@ import type { SpeculationOptions } from "../engines/decoding/speculation/options
 import type { SpeculationStatistics } from "../engines/decoding/speculation/speculation.ts";
 import type { Capabilities, Capacity, EngineName, ModelCard, ModelSpec } from "../engines/engine.ts";
 import type { HeadBytes } from "../engines/files/gguf/reader.ts";
-import type { GenerateEvent, GenerateRequest, Sampling } from "../engines/generation.ts";
+import type { GenerateEvent, GenerateRequest, ResolvedRequest, Sampling } from "../engines/generation.ts";
 import type { GrammarSource } from "../engines/grammar-source.ts";
 import type { ModelTemplateCapabilities } from "../engines/text/template/template-capabilities.ts";
 import type { TokenTextTable } from "../engines/text/tokenizer/token-texts.ts";
@@ -241,7 +241,7 @@ export interface GenerationProtocol {
    */
   start(message: {
     readonly stream: number;
-    readonly request: GenerateRequest;
+    readonly request: ResolvedRequest;
     /** null: the base model. */
     readonly adapter: LeasedAdapter | null;
   }): void;

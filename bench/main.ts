@@ -18,6 +18,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   all: () => import("./all/main.ts"),
   choice: () => import("./choice/main.ts"),
   engine: () => import("./engine/versus.ts"),
+  everyday: () => import("./everyday/main.ts"),
   hostile: () => import("./hostile/main.ts"),
   http: () => import("./http/bench.ts"),
   kernels: () => import("./kernels/bench.ts"),

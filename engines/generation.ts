@@ -67,6 +67,21 @@ export interface Sampling {
   readonly topLogprobs: number | null;
 }
 
+/** Sampling settings that every model has default values for. */
+export type DefaultedField =
+  | "temperature"
+  | "topK"
+  | "topP"
+  | "minP"
+  | "repetitionPenalty"
+  | "presencePenalty"
+  | "frequencyPenalty";
+
+/** Sampling as a request asks for it. null: the default of the model (engines/sampling-defaults.ts). */
+export type RequestedSampling = Omit<Sampling, DefaultedField> & {
+  readonly [F in DefaultedField]: Sampling[F] | null;
+};
+
 /** Greedy sampling: always the likeliest token. */
 export const greedySampling: Sampling = {
   temperature: 0,
@@ -140,7 +155,7 @@ export interface GenerateRequest {
   /** Client identity for fair queueing. Never the API key itself. */
   readonly client: string;
   readonly prompt: Prompt | SealedContent;
-  readonly sampling: Sampling;
+  readonly sampling: RequestedSampling;
   /** Number of choices returned. */
   readonly choices: number;
   /** Number of choices generated, >= choices; the likeliest `choices` by mean logprob are returned. */
@@ -156,7 +171,7 @@ export interface GenerateRequest {
   /** Maximum number of reasoning tokens, after which the final answer is forced to begin; null: no limit. */
   readonly reasoningBudget: number | null;
   readonly stop: readonly string[];
-  /** Maximum number of generated tokens; null: until the context is full. */
+  /** Maximum number of generated tokens, for which the prompt must leave room; null: the default of the model. */
   readonly maxTokens: number | null;
   readonly ignoreEos: boolean;
   /** true: if the prompt is too long, only its end is used; false: the request is rejected. */
@@ -173,6 +188,13 @@ export interface GenerateRequest {
 export interface FieldNames {
   readonly prompt: string;
   readonly maxTokens: string;
+}
+
+/** A request with the defaults of its model applied. */
+export interface ResolvedRequest extends GenerateRequest {
+  readonly sampling: Sampling;
+  /** Maximum number of generated tokens; null: until the context is full. The prompt need not leave room for all of them. */
+  readonly outputLimit: number | null;
 }
 
 /** Defaults of a request's optional fields. */

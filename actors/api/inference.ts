@@ -1,6 +1,7 @@
 // Inference: the interface that http/ uses to list models, generate and embed. Implemented by
 // actors/front/inference-service.ts; the tests of http/ use a small implementation instead.
 import type { AdapterSelector, GenerateEvent, GenerateRequest } from "../../engines/generation.ts";
+import type { GenerationDefaults } from "../../engines/sampling-defaults.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { BodyToTranslate } from "./body-translators.ts";
 import type { EngineMetric } from "./engine-metric.ts";
@@ -13,6 +14,7 @@ export interface ModelEntry {
   readonly status: ModelStatus;
   /** Unix seconds. */
   readonly createdAt: number;
+  readonly defaults: GenerationDefaults;
   /** null until the model is loaded for the first time. */
   readonly capabilities: ModelCapabilities | null;
   /** Adapters that requests can select, in the order in which they were loaded. */
@@ -32,6 +34,7 @@ export interface ResolvedModel {
   readonly id: string;
   /** null: the name contains no adapter alias. */
   readonly adapter: AdapterSelector | null;
+  readonly defaults: GenerationDefaults;
 }
 
 export interface ModelCapabilities {

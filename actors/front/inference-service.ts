@@ -1,6 +1,7 @@
 // Inference service: implements Inference and ModelManagement for http/ on the main thread. It waits until a request's model is
 // loaded, sends the request to the generation thread and passes the events back. It does not handle tokens.
-import type { AdapterSelector, GenerateEvent, GenerateRequest } from "../../engines/generation.ts";
+import type { AdapterSelector, GenerateEvent, GenerateRequest, ResolvedRequest } from "../../engines/generation.ts";
+import { effectiveSampling, type GenerationDefaults } from "../../engines/sampling-defaults.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { StreamReader } from "../../runtime/actor/stream-ends.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
@@ -34,6 +35,7 @@ interface Visit {
   readonly link: GenerationLink;
   /** null: the base model. */
   readonly adapter: LeasedAdapter | null;
+  readonly defaults: GenerationDefaults;
   readonly rejections: RejectionCounter;
   end(): void;
 }
@@ -191,10 +193,10 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   /** Starts a generation. Its first event is `prepared`, unless it fails before. */
-  #start({ link, adapter }: Visit, request: GenerateRequest): StreamReader<GenerationEvent> {
+  #start({ link, adapter, defaults }: Visit, request: GenerateRequest): StreamReader<GenerationEvent> {
     const stream = this.#nextId++;
     const reader = link.hub.reader<GenerationEvent>(stream);
-    link.actor.tell("start", { stream, request: this.#seeded(request), adapter }, movedWith(request));
+    link.actor.tell("start", { stream, request: this.#resolved(request, defaults), adapter }, movedWith(request));
     return reader;
   }
 
@@ -282,15 +284,20 @@ export class InferenceService implements Inference, ModelManagement {
       lease?.release();
     };
     const { link } = this.#generation;
-    if (link !== null) return { link, adapter: lease?.adapter ?? null, rejections, end };
+    if (link !== null)
+      return { link, adapter: lease?.adapter ?? null, defaults: life.served.defaults, rejections, end };
     end();
     throw fromErrorRecord(restarting);
   }
 
-  #seeded(request: GenerateRequest): GenerateRequest {
-    const { defaultSeed } = this.#options;
-    if (defaultSeed === null || request.sampling.seed !== null) return request;
-    return { ...request, sampling: { ...request.sampling, seed: defaultSeed } };
+  /** Applies the defaults of the model and the server to a request. The only place that does so, for all protocols. */
+  #resolved(request: GenerateRequest, defaults: GenerationDefaults): ResolvedRequest {
+    const sampling = effectiveSampling(request.sampling, defaults);
+    return {
+      ...request,
+      sampling: { ...sampling, seed: sampling.seed ?? this.#options.defaultSeed },
+      outputLimit: request.maxTokens ?? defaults.maxTokens,
+    };
   }
 }
 

@@ -2,7 +2,7 @@
 // for each candidate, and turns the tokens of the sequences into events. run() settles with the result. When run() has settled,
 // all sequences of the generation have ended. The caller forwards the events to a stream.
 import { performance } from "node:perf_hooks";
-import type { FinishReason, GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
+import type { FinishReason, GenerateEvent, GenerateRequest, ResolvedRequest, Usage } from "../../engines/generation.ts";
 import type { TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type ErrorRecord, fromErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
@@ -36,7 +36,7 @@ export interface SequenceSink {
 export type OutputEvent = Exclude<GenerateEvent, { readonly type: "done" | "error" }>;
 
 export interface GenerationOptions {
-  readonly request: GenerateRequest;
+  readonly request: ResolvedRequest;
   /** null: the base model. */
   readonly adapter: LeasedAdapter | null;
   readonly model: {
@@ -347,14 +347,14 @@ export class Generation {
 /**
  * Returns the fields of a job that all choices share. All jobs use one prompt array, so a message with all jobs copies it once.
  */
-function jobOf(request: GenerateRequest, { tokens, grammar, breakers, reasoningBudget }: PreparedPrompt) {
+function jobOf(request: ResolvedRequest, { tokens, grammar, breakers, reasoningBudget }: PreparedPrompt) {
   const { client, sampling, priority, receivedAt } = request;
   // Ranking needs the logprob of each chosen token, even if the client did not request logprobs.
   const isRanked = request.candidates > request.choices;
   return {
     client,
     prompt: tokens,
-    maxNewTokens: request.maxTokens,
+    maxNewTokens: request.outputLimit,
     ignoreEos: request.ignoreEos,
     sampling: isRanked && sampling.topLogprobs === null ? { ...sampling, topLogprobs: 0 } : sampling,
     breakers,

@@ -70,13 +70,15 @@ export class ModelManager {
   }
 
   entries(): readonly ModelEntry[] {
-    return this.all.map(({ id, status, createdAt, model, adapters }) => {
-      return { id, status, createdAt, capabilities: model.capabilities, adapters: adapters?.entries() ?? [] };
+    return this.all.map(({ id, status, createdAt, served, model, adapters }) => {
+      const { defaults } = served;
+      return { id, status, createdAt, defaults, capabilities: model.capabilities, adapters: adapters?.entries() ?? [] };
     });
   }
 
   resolve(requested: string | undefined): ResolvedModel {
-    return resolveName(requested, this.entries(), this.#options.defaultModelId);
+    const named = resolveName(requested, this.entries(), this.#options.defaultModelId);
+    return { ...named, defaults: this.get(named.id).served.defaults };
   }
 
   /** Returns the model with an id. Throws model_not_found. */

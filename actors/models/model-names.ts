@@ -5,12 +5,14 @@ import type { ModelEntry, ResolvedModel } from "../api/inference.ts";
 
 type Named = Pick<ModelEntry, "id" | "adapters">;
 
+export type NamedModel = Omit<ResolvedModel, "defaults">;
+
 /** Maximum number of names listed in an error message, and of characters of the client's name quoted in it. */
 const listedNames = 32;
 const quotedLength = 256;
 
 /** Returns the model or adapter with a name. undefined and "default" mean the default model. Throws model_not_found. */
-export function resolveName(name: string | undefined, models: readonly Named[], defaultId: string): ResolvedModel {
+export function resolveName(name: string | undefined, models: readonly Named[], defaultId: string): NamedModel {
   const id = name === undefined || name === "default" ? defaultId : name;
   if (models.some((model) => model.id === id)) return { id, adapter: null };
   const card = cardNamed(name ?? "", models);

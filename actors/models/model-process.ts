@@ -15,6 +15,7 @@ import { CumulativeStatistics } from "./cumulative-statistics.ts";
 import {
   capabilitiesOf,
   contextCut,
+  defaultFields,
   loadedFields,
   loading,
   notLoaded,
@@ -127,8 +128,10 @@ export class ModelProcess {
     const facts = await users.attach(served, place);
     if (this.#started !== place || this.#isStopping) return;
     this.isUp = true;
+    const isFirstLoad = this.capabilities === null;
     this.capabilities = capabilitiesOf(place.ready, facts);
     log.info(loadedFields(served.id, performance.now() - this.#startedMs, place), "model loaded");
+    if (isFirstLoad && this.capabilities.generates) log.info(defaultFields(served), "defaults of requests");
     const cut = contextCut(served, place.ready);
     if (cut !== null) log.warn({ model: served.id }, cut);
     this.#hooks.onUp();

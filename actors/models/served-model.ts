@@ -1,6 +1,7 @@
 // ServedModel: the settings of one configured model, and the errors and log fields about models.
 import type { EngineName, ModelSpec } from "../../engines/engine.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
+import { defaultedFields, type GenerationDefaults } from "../../engines/sampling-defaults.ts";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
 import type { Place, PlaceKind } from "../../runtime/thread/place.ts";
 import type { ModelCapabilities, ModelFileFacts } from "../api/inference.ts";
@@ -14,6 +15,7 @@ export interface ServedModel {
   readonly chatTemplate: string | null;
   readonly jinjaExplicit: string | null;
   readonly kind: PlaceKind;
+  readonly defaults: GenerationDefaults;
   /** Settings of adapters that may be loaded at run time; null: unsupported. spec.adapters has the same limits. */
   readonly adapters: AdapterSettings | null;
   /**
@@ -81,6 +83,12 @@ export const shuttingDown: ErrorRecord = {
   code: "draining",
   message: "the server is shutting down; send the request to another one",
 };
+
+/** Returns the fields of the log line with the defaults of a model and their sources. */
+export function defaultFields({ id, defaults: { sampling, origins, maxTokens } }: ServedModel): object {
+  const values = defaultedFields.map((field) => [field, `${sampling[field]} (${origins[field]})`]);
+  return { model: id, ...Object.fromEntries(values), ...(maxTokens === null ? {} : { maxTokens }) };
+}
 
 const mebibyte = 1024 * 1024;
 

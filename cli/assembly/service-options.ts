@@ -17,6 +17,7 @@ import type { PlaceKind } from "../../runtime/thread/place.ts";
 import type { Config } from "../config/config.ts";
 import type { Progress } from "../progress.ts";
 import { createAdapterFolder } from "./adapter-folder.ts";
+import { generationDefaults } from "./generation-defaults.ts";
 import { type AdapterSetting, adapterRoot, modelAdapters, takesAdapters } from "./model-adapters.ts";
 import { modelEngine, modelSpec, schedulerLimits } from "./model-specs.ts";
 import { withMtp } from "./mtp.ts";
@@ -114,6 +115,7 @@ async function servedModels(setting: AdapterSetting): Promise<{ models: ServedMo
       chatTemplate: model.chatTemplate,
       jinjaExplicit: model.jinjaExplicit,
       kind,
+      defaults: await generationDefaults(model, spec.path, log),
       ...adapters,
     });
   }

@@ -40,6 +40,7 @@ export interface ModelConfig extends ValuesOf<Keys["models"]> {
   readonly id: string;
   /** Where the model comes from: a path, or a name on the hub or in a package index. */
   readonly modelId: string;
+  readonly sampling: ValuesOf<Keys["sampling"]>;
   readonly format: ValuesOf<Keys["format"]>;
   readonly adapter: ValuesOf<Keys["adapter"]>;
   /** Device settings; `cpu` has the same value for all models. */
@@ -179,6 +180,7 @@ function resolveModel(
     modelId: String(model.modelId),
     chatTemplate: model.chatTemplate ?? general.chatTemplate,
     jinjaExplicit: model.jinjaExplicit ?? general.jinjaExplicit,
+    sampling: resolveGroup("sampling", command, given),
     format: resolveGroup("format", command, given),
     adapter: resolveGroup("adapter", command, given),
     device: { ...resolveGroup("device", command, given), cpu },

@@ -66,6 +66,9 @@ export const foreignFlags: readonly ForeignFlag[] = [
     server: "llama-server",
     note: "write --lora ALIAS=SOURCE; the adapter sets its own scale",
   },
+  { names: ["--temp"], server: "llama-server", now: "--temperature" },
+  { names: ["--repeat-penalty"], server: "llama-server", now: "--repetition-penalty" },
+  { names: ["--predict", "--n-predict"], server: "llama-server", now: "--default-max-tokens" },
   { names: ["--enable-auto-tool-choice"], server: "vLLM", note: always("tool calls need no setting") },
   { names: ["--tool-call-parser", "--reasoning-parser", "--reasoning-format"], server: "vLLM", note: detected },
   {

@@ -7,6 +7,7 @@ import { agenticKeys, sandboxKeys } from "./keys/agentic.ts";
 import { benchKeys } from "./keys/bench.ts";
 import { generalKeys, runKeys } from "./keys/general.ts";
 import { adapterKeys, deviceKeys, formatKeys, modelKeys, multimodalKeys, quantizationKeys } from "./keys/models.ts";
+import { samplingKeys } from "./keys/sampling.ts";
 import { pagedAttnKeys, serverKeys } from "./keys/server.ts";
 import { troupeKeys } from "./keys/troupe.ts";
 
@@ -16,6 +17,7 @@ export const keys = {
   general: generalKeys,
   agentic: agenticKeys,
   models: modelKeys,
+  sampling: samplingKeys,
   format: formatKeys,
   adapter: adapterKeys,
   quantization: quantizationKeys,
@@ -43,6 +45,7 @@ export const groups: Readonly<Record<GroupName, Group>> = {
   general: { title: "General", section: "" },
   agentic: { title: "Tools", section: "", commands: ["serve", "run"] },
   models: { title: "Models", section: "models" },
+  sampling: { title: "Sampling of the models", section: "models.sampling", commands: ["serve", "run"] },
   format: { title: "Format of the models", section: "models.format" },
   adapter: { title: "Adapters of the models", section: "models.adapter" },
   quantization: { title: "Quantization of the models", section: "models.quantization" },

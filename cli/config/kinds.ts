@@ -4,7 +4,7 @@ import { z } from "zod";
 import { aliasFault, maxAliasBytes } from "../../actors/api/lora-alias.ts";
 
 const asIs = (text: string): unknown => text;
-const asNumber = (text: string): unknown => (/^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text);
+const asNumber = (text: string): unknown => (/^-?(?:\d+(?:\.\d+)?|\.\d+)$/.test(text) ? Number(text) : text);
 const asBoolean = (text: string): unknown => (text === "true" ? true : text === "false" ? false : text);
 
 export function integer(minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
@@ -32,12 +32,17 @@ export function numberAbove(minimum: number) {
   return { type: z.number().gt(minimum), expects: `a number above ${minimum}`, shows: "X", read: asNumber };
 }
 
-export const fraction = {
-  type: z.number().gt(0).max(1),
-  expects: "a number above 0 and at most 1",
-  shows: "X",
-  read: asNumber,
-};
+export function numberFrom(minimum: number, maximum: number) {
+  const expects = `a number from ${minimum} to ${maximum}`;
+  return { type: z.number().min(minimum).max(maximum), expects, shows: "X", read: asNumber };
+}
+
+export function numberAboveTo(minimum: number, maximum: number) {
+  const expects = `a number above ${minimum} and at most ${maximum}`;
+  return { type: z.number().gt(minimum).max(maximum), expects, shows: "X", read: asNumber };
+}
+
+export const fraction = numberAboveTo(0, 1);
 
 /** Switch that is off by default; the flag takes no value. */
 export const flagSwitch = { type: z.boolean(), expects: "true or false", shows: null, read: asBoolean };

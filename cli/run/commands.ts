@@ -3,6 +3,7 @@
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
 import type { Config } from "../config/config.ts";
+import { fieldLines, fieldNames, unsetWord, withField } from "./answer-fields.ts";
 import type { Conversation } from "./conversation.ts";
 import { saveTranscript } from "./transcript.ts";
 
@@ -21,6 +22,11 @@ const commands: Readonly<Record<string, ReplCommand>> = {
     arguments: "[TEXT]",
     help: 'Set the system prompt; without TEXT, show it; /system "" removes it',
     run: setSystem,
+  },
+  "/set": {
+    arguments: "[NAME VALUE]",
+    help: `Set a sampling field or max_tokens; VALUE "${unsetWord}" unsets it; without NAME, list them`,
+    run: setField,
   },
   "/clear": { arguments: "", help: "Clear the conversation; the system prompt stays", run: clear },
   "/save": {
@@ -72,6 +78,8 @@ export function completeCommand(line: string, conversation: Conversation): [stri
   if (modelId !== undefined) return [conversation.models.filter((id) => id.startsWith(modelId)), modelId];
   const alias = /^\/adapter\s+(.*)$/.exec(line)?.[1];
   if (alias !== undefined) return [[...conversation.adapters, noAdapter].filter((one) => one.startsWith(alias)), alias];
+  const field = /^\/set\s+(\S*)$/.exec(line)?.[1];
+  if (field !== undefined) return [fieldNames.filter((name) => name.startsWith(field)), field];
   if (!line.startsWith("/") || line.includes(" ")) return [[], line];
   return [Object.keys(commands).filter((name) => name.startsWith(line)), line];
 }
@@ -98,6 +106,17 @@ function setSystem(text: string, conversation: Conversation): string {
   conversation.system = text === '""' ? null : text;
   const done = conversation.system === null ? "system prompt removed" : "system prompt set";
   return conversation.turns.length === 0 ? done : `${done}; the conversation continues (/clear empties it)`;
+}
+
+function setField(argument: string, conversation: Conversation): string {
+  const { fields, defaults } = conversation;
+  const [name = "", value, ...more] = argument.split(/[\s=]+/);
+  if (name === "") return fieldLines(fields, defaults).join("\n");
+  if (value === undefined || more.length > 0) {
+    throw invalid(`/set expects a name and a value, such as /set temperature 0.7; got ${JSON.stringify(argument)}`);
+  }
+  conversation.fields = withField(fields, name, value);
+  return value === unsetWord ? `${name} has the default of the model` : `${name} is ${value}`;
 }
 
 function clear(_argument: string, conversation: Conversation): string {

@@ -1,7 +1,9 @@
-// Conversation: model, adapter, system prompt and turns. Plain state without I/O; the commands and the REPL change it.
+// Conversation: model, adapter, system prompt, request fields and turns. Plain state without I/O; the commands and the REPL change it.
 import type { ChatMessage } from "../../engines/generation.ts";
+import { builtInDefaults, type GenerationDefaults } from "../../engines/sampling-defaults.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
+import type { AnswerFields } from "./answer-fields.ts";
 
 export interface Turn {
   readonly question: string;
@@ -13,19 +15,31 @@ export interface Turn {
 /** Adapter aliases of each model, by model id. */
 export type AdaptersByModel = ReadonlyMap<string, readonly string[]>;
 
+/** Defaults of each model, by model id; a model that is absent has the built-in ones. */
+export type DefaultsByModel = ReadonlyMap<string, GenerationDefaults>;
+
 export class Conversation {
   /** Ids of the available models, in the order of the settings. */
   readonly models: readonly string[];
   system: string | null = null;
+  /** Request fields of the next questions. */
+  fields: AnswerFields = {};
   readonly #adapters: AdaptersByModel;
+  readonly #defaults: DefaultsByModel;
   #model: string;
   #adapter: string | null = null;
   #turns: Turn[] = [];
 
-  constructor(models: readonly string[], model: string, adapters: AdaptersByModel = new Map()) {
+  constructor(
+    models: readonly string[],
+    model: string,
+    adapters: AdaptersByModel = new Map(),
+    defaults: DefaultsByModel = new Map(),
+  ) {
     this.models = models;
     this.#model = model;
     this.#adapters = adapters;
+    this.#defaults = defaults;
   }
 
   get model(): string {
@@ -40,6 +54,11 @@ export class Conversation {
   /** Adapter aliases of the current model. */
   get adapters(): readonly string[] {
     return this.#adapters.get(this.#model) ?? [];
+  }
+
+  /** Values that the current model has for fields that are not set. */
+  get defaults(): GenerationDefaults {
+    return this.#defaults.get(this.#model) ?? builtInDefaults;
   }
 
   get turns(): readonly Turn[] {

@@ -6,26 +6,13 @@ import {
   type FinishReason,
   type GenerateRequest,
   requestDefaults,
-  type Sampling,
   type TemplateArguments,
   type Usage,
 } from "../../engines/generation.ts";
+import { samplingOf } from "../../http/shared/fields/fields.ts";
 import { type ErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { Config } from "../config/config.ts";
-
-/** Sampling defaults of the chat API. */
-const defaultSampling: Omit<Sampling, "seed"> = {
-  temperature: 1,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  repetitionPenalty: 1,
-  dry: null,
-  logitBias: [],
-  topLogprobs: null,
-};
+import type { AnswerFields } from "./answer-fields.ts";
 
 /** Settings that all answers of one run share. */
 export interface AnswerSettings {
@@ -45,12 +32,13 @@ export function answerSettings(config: Pick<Config, "seed" | "thinking" | "reaso
   return { seed, templateArguments: { enableThinking, reasoningEffort } };
 }
 
-/** Builds the request. `adapter` is an alias; null: base model. */
+/** Builds the request. `adapter` is an alias; null: base model. `fields` override the settings. */
 export function chatRequest(
   model: string,
   messages: readonly ChatMessage[],
   settings: AnswerSettings,
   adapter: string | null = null,
+  fields: AnswerFields = {},
 ): GenerateRequest {
   const { seed, templateArguments } = settings;
   return {
@@ -59,7 +47,8 @@ export function chatRequest(
     adapter: adapter === null ? null : { alias: adapter },
     client: "run",
     prompt: { kind: "chat", messages, templateArguments },
-    sampling: { ...defaultSampling, seed },
+    sampling: samplingOf({ ...fields, seed: fields.seed ?? seed }, null),
+    maxTokens: fields.max_tokens ?? null,
   };
 }
 

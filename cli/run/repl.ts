@@ -1,5 +1,5 @@
 // REPL of `troupe run`: interprets lines as commands or questions, writes answers as they arrive, and adds each completed turn
-// to the conversation. Keys come from keyboard.ts; readline edits lines.
+// to the conversation. Keys come from input/keyboard.ts; readline edits lines.
 import { clearScreenDown, createInterface, cursorTo, type Interface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Inference } from "../../actors/api/inference.ts";
@@ -8,9 +8,9 @@ import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/erro
 import { completeCommand, isCommand, runCommand } from "./commands.ts";
 import type { Conversation } from "./conversation.ts";
 import { type AnswerEnd, streamAnswer, usageLine } from "./generation.ts";
-import { Keyboard, type KeySource, markPastes } from "./keyboard.ts";
-import { historyLimit, type LineHistory } from "./line-history.ts";
-import { MessageLines } from "./message-lines.ts";
+import { Keyboard, type KeySource, markPastes } from "./input/keyboard.ts";
+import { historyLimit, type LineHistory } from "./input/line-history.ts";
+import { MessageLines } from "./input/message-lines.ts";
 import { type Output, type OutputStream, withoutControls } from "./output.ts";
 
 const modelPollMs = 100;
@@ -228,8 +228,17 @@ export class Repl {
     }
     conversation.add({ question, answer: text, isCut });
     if (isCut) notes.line(notes.dim("stopped here"));
-    if (reason === "length") notes.line(notes.dim("the context is full; /clear empties it"));
+    if (reason === "length") notes.line(notes.dim(this.#lengthNote(usage?.completionTokens ?? 0)));
     if (usage !== null) notes.line(notes.dim(usageLine(usage)));
+  }
+
+  /** Returns why an answer was cut off after this number of tokens. */
+  #lengthNote(tokens: number): string {
+    const { fields, defaults } = this.#options.conversation;
+    const limit = fields.max_tokens ?? defaults.maxTokens;
+    return limit !== null && tokens >= limit
+      ? `the answer is cut off at max_tokens; /set max_tokens N changes it`
+      : "the context is full; /clear empties it";
   }
 
   /** Shows an error. The user's message is not added to the conversation. */

@@ -11,9 +11,9 @@ import type { Config } from "../config/config.ts";
 import { createProgress } from "../progress.ts";
 import { version } from "../version.ts";
 import { checkAliases } from "./commands.ts";
-import { Conversation } from "./conversation.ts";
+import { Conversation, type DefaultsByModel } from "./conversation.ts";
 import { type AnswerSettings, answerSettings, chatRequest } from "./generation.ts";
-import { historyPath, LineHistory } from "./line-history.ts";
+import { historyPath, LineHistory } from "./input/line-history.ts";
 import { LoggedInference } from "./logged-inference.ts";
 import { answerOnce } from "./one-shot.ts";
 import { Output } from "./output.ts";
@@ -49,7 +49,8 @@ export async function run(config: Config): Promise<void> {
     isLoading = false;
     progress.stop();
     if (signal.aborted) return;
-    if (message === null) await converse({ inference, config, settings, stage, signal });
+    const defaults = new Map(options.models.map((served) => [served.id, served.defaults]));
+    if (message === null) await converse({ inference, config, settings, defaults, stage, signal });
     else await answer({ inference, config, settings, message, signal });
   } finally {
     progress.stop();
@@ -94,19 +95,32 @@ interface Scene {
 }
 
 async function answer({ inference, config, settings, message, signal }: Scene & { message: string }): Promise<void> {
-  const request = chatRequest(config.defaultModelId, [{ role: "user", content: message }], settings, config.adapter);
+  const { defaultModelId: model, adapter } = config;
+  const conversation = conversationOf(config, new Map());
+  const request = chatRequest(model, conversation.messages(message), settings, adapter, conversation.fields);
   const stdout = new Output(process.stdout, process.env);
   const stderr = new Output(process.stderr, process.env);
   await answerOnce({ inference, request, signal, stdout, stderr });
 }
 
-async function converse({ inference, config, settings, stage, signal }: Scene & { stage: Stage }): Promise<void> {
+interface Stay extends Scene {
+  readonly stage: Stage;
+  readonly defaults: DefaultsByModel;
+}
+
+async function converse({ inference, config, settings, stage, signal, defaults }: Stay): Promise<void> {
   const answers = new Output(process.stdout, process.env);
   const screen = answers.isTerminal ? process.stdout : process.stderr;
   const notes = answers.isTerminal ? answers : new Output(screen, process.env);
-  const conversation = conversationOf(config);
+  const conversation = conversationOf(config, defaults);
   const request = (question: string) =>
-    chatRequest(conversation.model, conversation.messages(question), settings, conversation.adapter);
+    chatRequest(
+      conversation.model,
+      conversation.messages(question),
+      settings,
+      conversation.adapter,
+      conversation.fields,
+    );
   const history = new LineHistory(historyPath(process.env));
   const { model, adapter } = conversation;
   const subject = adapter === null ? model : `${model} with ${adapter}`;
@@ -120,11 +134,13 @@ async function converse({ inference, config, settings, stage, signal }: Scene & 
   notes.line("");
 }
 
-function conversationOf({ models, defaultModelId, adapter }: Config): Conversation {
+function conversationOf({ models, defaultModelId, adapter, run }: Config, defaults: DefaultsByModel): Conversation {
   const ids = models.map(({ id }) => id);
   const adapters = new Map(models.map((model) => [model.id, model.adapter.lora.map(({ alias }) => alias)]));
-  const conversation = new Conversation(ids, defaultModelId, adapters);
+  const conversation = new Conversation(ids, defaultModelId, adapters, defaults);
   conversation.useAdapter(adapter);
+  conversation.system = run.system;
+  if (run.maxTokens !== null) conversation.fields = { max_tokens: run.maxTokens };
   return conversation;
 }
 

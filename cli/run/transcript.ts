@@ -23,8 +23,8 @@ export async function saveTranscript(conversation: Conversation, file: string, o
 }
 
 export function transcriptJson(conversation: Conversation): string {
-  const { model, adapter } = conversation;
-  const chosen = adapter === null ? {} : { adapter };
+  const { model, adapter, fields } = conversation;
+  const chosen = adapter === null ? fields : { adapter, ...fields };
   return `${JSON.stringify({ model, ...chosen, messages: conversation.messages() }, null, 2)}\n`;
 }
 

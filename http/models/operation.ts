@@ -3,6 +3,19 @@ import { z } from "zod";
 import { jsonAnswer, type Operation } from "../operation.ts";
 import { modelInfoSchema, modelPageQuery, modelPageSchema } from "./messages-form.ts";
 
+const defaultsSchema = z
+  .strictObject({
+    temperature: z.number(),
+    top_k: z.int().meta({ description: "0: all tokens." }),
+    top_p: z.number(),
+    min_p: z.number(),
+    repetition_penalty: z.number(),
+    presence_penalty: z.number(),
+    frequency_penalty: z.number(),
+    max_tokens: z.int().nullable().meta({ description: "null: the rest of the context." }),
+  })
+  .meta({ id: "ModelDefaults" });
+
 export const modelSchema = z
   .strictObject({
     id: z.string().meta({ description: 'Name of the model in requests; the entry "default" is the default model.' }),
@@ -24,6 +37,9 @@ export const modelSchema = z
       .int()
       .optional()
       .meta({ description: "Tokens for which the model was trained; absent until the model's first load." }),
+    defaults: defaultsSchema.optional().meta({
+      description: "Values of the fields that a request leaves out; absent for a model that does not generate text.",
+    }),
     tools_available: z.boolean().meta({ description: "Whether the model can call tools; false until its first load." }),
   })
   .meta({ id: "Model" });

@@ -2,6 +2,7 @@
 // model follows, each directly before its adapters. The header anthropic-version selects the form of the messages protocol.
 import { type AdapterCard, adapterCards, cardNamed } from "../../actors/api/adapter-cards.ts";
 import type { Inference, ModelCapabilities, ModelEntry } from "../../actors/api/inference.ts";
+import type { GenerationDefaults } from "../../engines/sampling-defaults.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
 import { readQuery } from "../shared/read-query.ts";
@@ -45,6 +46,7 @@ function entryOf(name: string, inference: Inference): WireModel {
 }
 
 function modelEntry(id: string, model: ModelEntry): WireModel {
+  const generates = model.capabilities?.generates ?? true;
   return {
     id,
     object: "model",
@@ -52,7 +54,21 @@ function modelEntry(id: string, model: ModelEntry): WireModel {
     owned_by: "local",
     status: model.status,
     ...(model.capabilities === null ? {} : lengthsOf(model.capabilities)),
+    ...(generates ? { defaults: wireDefaults(model.defaults) } : {}),
     tools_available: model.capabilities?.generates ?? false,
+  };
+}
+
+function wireDefaults({ sampling, maxTokens }: GenerationDefaults): NonNullable<WireModel["defaults"]> {
+  return {
+    temperature: sampling.temperature,
+    top_k: sampling.topK,
+    top_p: sampling.topP,
+    min_p: sampling.minP,
+    repetition_penalty: sampling.repetitionPenalty,
+    presence_penalty: sampling.presencePenalty,
+    frequency_penalty: sampling.frequencyPenalty,
+    max_tokens: maxTokens,
   };
 }
 

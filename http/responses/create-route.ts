@@ -11,6 +11,7 @@ import { chosenModel } from "../shared/chosen-model.ts";
 import { originOf } from "../shared/origin.ts";
 import { readRequest } from "../shared/read-request.ts";
 import { streamEvents } from "../sse.ts";
+import { echoedSettings } from "./fold/resource.ts";
 import { joinedItemTexts } from "./request/item-texts.ts";
 import { messageTranslator, responseTranslator } from "./request/translator.ts";
 import { wholeRequest } from "./request/whole-request.ts";
@@ -34,7 +35,8 @@ export const createResponse: RouteHandler = async (exchange, context) => {
   const kept = answerMemory.lease(client);
   try {
     const { asked, earlier, input } = await wholeRequest(exchange, context, translation, kept, last);
-    const { settings, namespacedNames, previousId, isStored, isBackground, isStreamed } = facts;
+    const { namespacedNames, previousId, isStored, isBackground, isStreamed } = facts;
+    const settings = echoedSettings(facts.settings, asked, model.defaults);
     const plan: ResponsePlan = {
       head: { id, createdAt: Math.floor(Date.now() / 1000), model: model.id, settings, namespacedNames },
       client,

@@ -12,10 +12,10 @@ interface ChoosingBody {
 
 /** Resolves the model and the adapter, if any, and records the model in the exchange. Throws model_not_found. */
 export function chosenModel(exchange: Exchange, inference: Inference, body: ChoosingBody): ResolvedModel {
-  const { id, adapter: named } = inference.resolveModel(body.model ?? undefined);
+  const { id, adapter: named, defaults } = inference.resolveModel(body.model ?? undefined);
   exchange.model = id;
   const asked = adapterOf(body.adapter);
-  if (named === null || asked === null) return { id, adapter: named ?? asked };
+  if (named === null || asked === null) return { id, adapter: named ?? asked, defaults };
   const text = `adapter: expected none beside model ${JSON.stringify(body.model)}, which includes an adapter; omit it, or send model ${JSON.stringify(id)}`;
   throw new ServerError("invalid_value", text, { param: "adapter" });
 }

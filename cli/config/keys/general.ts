@@ -128,6 +128,17 @@ export const runKeys = {
     everyday: true,
     help: "Answer this prompt and exit",
   },
+  system: {
+    ...text("a system prompt", "TEXT"),
+    default: null,
+    everyday: true,
+    help: "System prompt of the conversation",
+  },
+  maxTokens: {
+    ...integer(1),
+    default: null,
+    help: "Maximum number of tokens of one answer; unset = default_max_tokens",
+  },
   image: { ...media, help: "Image for the prompt of --input" },
   video: { ...media, help: "Video for the prompt of --input" },
   audio: { ...media, help: "Audio for the prompt of --input" },

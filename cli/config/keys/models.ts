@@ -51,6 +51,12 @@ export const modelKeys = {
     everyday: true,
     help: "Maximum number of tokens of prompt and output together; unset = the trained context length",
   },
+  defaultMaxTokens: {
+    ...integer(1),
+    default: null,
+    commands: ["serve", "run"],
+    help: "Maximum number of output tokens of requests without max_tokens; unset = the rest of the context",
+  },
   tokenizer: {
     ...file,
     ...planned(),

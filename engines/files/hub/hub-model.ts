@@ -2,7 +2,9 @@
 // missing files. If the hub cannot be reached, it uses the cached files and gives a notice. Called by resolve-model.ts
 // and resolve-adapter.ts.
 import { mkdir } from "node:fs/promises";
+import { posix } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
+import { generationConfigFile } from "../model-sampling.ts";
 import { describeFile, listRepo, type RemoteFile, type RepoListing } from "./api/hub-api.ts";
 import {
   blobPath,
@@ -81,8 +83,12 @@ export async function findCached(request: Pick<HubFetch, "source" | "cache" | "c
   }
 }
 
+/** Returns the files of a model, with the generation_config.json of their folder if there is one. */
 function chooseModelFiles(source: HubSource, paths: readonly string[]): readonly string[] {
-  return chooseModel(paths, { place: placeOf(source), wanted: source.wanted, preferred: preferredQuantisations });
+  const choice = { place: placeOf(source), wanted: source.wanted, preferred: preferredQuantisations };
+  const chosen = chooseModel(paths, choice);
+  const config = posix.join(posix.dirname(chosen[0] ?? ""), generationConfigFile);
+  return paths.includes(config) ? [...chosen, config] : chosen;
 }
 
 /** Formats a repository's name for messages. */

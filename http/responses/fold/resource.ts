@@ -1,11 +1,12 @@
 // Response resource as JSON: status, output items, and the settings copied from the request. fold.ts builds it from the events
 // of the generation.
-import type { Usage } from "../../../engines/generation.ts";
+import type { GenerateRequest, Usage } from "../../../engines/generation.ts";
+import { effectiveSampling, type GenerationDefaults } from "../../../engines/sampling-defaults.ts";
 import type { ErrorRecord } from "../../../runtime/errors.ts";
 import { statusOf } from "../../errors.ts";
 import { generationFields } from "../../shared/answer/adapter-generation.ts";
 import { decodedPieces, jsonPieces } from "../../shared/answer/json-pieces.ts";
-import { maxOutputTokens, type ResponseRequestBody } from "../request/request.ts";
+import type { ResponseRequestBody } from "../request/request.ts";
 import { wireText } from "../request/text-format.ts";
 import { type FunctionName, wireToolChoice, wireTools } from "../request/tools.ts";
 import type { IncompleteReason, OutputItem, ResponseStatus } from "./resource-schema.ts";
@@ -39,16 +40,32 @@ export interface ResponseState {
   readonly adapterGeneration: string | null;
 }
 
-/** Serialises the request's settings for a response, see `ResponseHead.settings`. */
+/** Serialises the request's settings for a response, without those that depend on the model: see `echoedSettings`. */
 export function settingsText(body: ResponseRequestBody): Uint8Array {
   return encoder.encode(`,${JSON.stringify(responseSettings(body)).slice(1)}`);
+}
+
+/** Adds the values of the fields that have defaults per model, as the generation uses them. Returns `ResponseHead.settings`. */
+export function echoedSettings(
+  settings: Uint8Array,
+  { sampling, maxTokens }: Pick<GenerateRequest, "sampling" | "maxTokens">,
+  defaults: GenerationDefaults,
+): Uint8Array {
+  const { temperature, topP, presencePenalty, frequencyPenalty } = effectiveSampling(sampling, defaults);
+  const effective = {
+    max_output_tokens: maxTokens ?? defaults.maxTokens,
+    temperature,
+    top_p: topP,
+    presence_penalty: presencePenalty,
+    frequency_penalty: frequencyPenalty,
+  };
+  return Buffer.concat([encoder.encode(`,${JSON.stringify(effective).slice(1, -1)}`), settings]);
 }
 
 function responseSettings(body: ResponseRequestBody): object {
   return {
     background: body.background ?? false,
     instructions: body.instructions ?? null,
-    max_output_tokens: maxOutputTokens(body),
     max_tool_calls: body.max_tool_calls ?? null,
     parallel_tool_calls: body.parallel_tool_calls ?? true,
     previous_response_id: body.previous_response_id ?? null,
@@ -57,14 +74,10 @@ function responseSettings(body: ResponseRequestBody): object {
     safety_identifier: body.safety_identifier ?? null,
     service_tier: "default",
     store: body.store ?? true,
-    temperature: body.temperature ?? 1,
     text: wireText(body.text, body.response_format),
     tool_choice: wireToolChoice(body),
     tools: wireTools(body),
     top_logprobs: body.top_logprobs ?? 0,
-    top_p: body.top_p ?? 1,
-    presence_penalty: body.presence_penalty ?? 0,
-    frequency_penalty: body.frequency_penalty ?? 0,
     truncation: body.truncation ?? "disabled",
     user: body.user ?? null,
     metadata: body.metadata ?? {},

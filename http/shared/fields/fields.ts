@@ -1,7 +1,7 @@
 // Request fields that several text protocols share: their schemas, their translation to sampling parameters, and functions that
 // define rejected and ignored fields. The API document is generated from these schemas.
 import { z } from "zod";
-import type { Dry, Sampling } from "../../../engines/generation.ts";
+import type { Dry, RequestedSampling } from "../../../engines/generation.ts";
 import { expected } from "../../issues.ts";
 import { adapterField } from "./adapter-field.ts";
 import { grammarField } from "./grammar-fields.ts";
@@ -18,6 +18,8 @@ const MAX_BREAKERS = 64;
 const MAX_BIASED_TOKENS = 4096;
 /** Maximum repetition penalty. A larger penalty overflows a logit to minus infinity, which bans the token. */
 const MAX_REPETITION_PENALTY = 100;
+/** Part of the description of fields with defaults per model. */
+const byModel = "Default: the model's, see `defaults` in GET /v1/models";
 const defaultBreakers = ["\n", ":", '"', "*"];
 
 /**
@@ -105,7 +107,7 @@ export const commonFields = {
     .int()
     .min(1)
     .nullish()
-    .meta({ description: "Maximum number of output tokens; by default the rest of the context." }),
+    .meta({ description: `Maximum number of output tokens. ${byModel}; without one, the rest of the context.` }),
   ignore_eos: z.boolean().nullish().meta({ description: "Continue after an end-of-generation token.", default: false }),
   truncate_sequence: z
     .boolean()
@@ -116,43 +118,43 @@ export const commonFields = {
     .min(0)
     .max(2)
     .nullish()
-    .meta({ description: "Sampling temperature; 0 is greedy decoding.", default: 1 }),
+    .meta({ description: `Sampling temperature; 0 is greedy decoding. ${byModel}.` }),
   top_p: z
     .number()
     .gt(0)
     .max(1)
     .nullish()
-    .meta({ description: "Nucleus sampling: probability mass of the tokens to sample from.", default: 1 }),
+    .meta({ description: `Nucleus sampling: probability mass of the tokens to sample from. ${byModel}.` }),
   // -1 and 0 are accepted, because clients send them to disable top_k.
   top_k: z
     .int()
     .min(-1)
     .nullish()
-    .meta({ description: "Number of most likely tokens to sample from; 0 and -1 mean all.", default: 0 }),
+    .meta({ description: `Number of most likely tokens to sample from; 0 and -1 mean all. ${byModel}.` }),
   min_p: z
     .number()
     .min(0)
     .max(1)
     .nullish()
-    .meta({ description: "Minimum token probability, as a fraction of the most likely token's.", default: 0 }),
+    .meta({ description: `Minimum token probability, as a fraction of the most likely token's. ${byModel}.` }),
   presence_penalty: z
     .number()
     .min(-2)
     .max(2)
     .nullish()
-    .meta({ description: "Subtracted from the logits of tokens that occur in the output.", default: 0 }),
+    .meta({ description: `Subtracted from the logits of tokens that occur in the output. ${byModel}.` }),
   frequency_penalty: z
     .number()
     .min(-2)
     .max(2)
     .nullish()
-    .meta({ description: "Subtracted from the logit of a token for each occurrence in the output.", default: 0 }),
+    .meta({ description: `Subtracted from the logit of a token for each occurrence in the output. ${byModel}.` }),
   repetition_penalty: z
     .number()
     .gt(0)
     .max(MAX_REPETITION_PENALTY)
     .nullish()
-    .meta({ description: "Factor that makes repeated tokens less likely; 1 is off.", default: 1 }),
+    .meta({ description: `Factor that makes repeated tokens less likely; 1 is off. ${byModel}.` }),
   logit_bias: z
     .record(z.string().regex(/^(?:0|[1-9]\d{0,8})$/, { error: expected("a token id") }), z.number().min(-100).max(100))
     .refine((bias) => Object.keys(bias).length <= MAX_BIASED_TOKENS, {
@@ -192,16 +194,19 @@ export const commonFields = {
 
 type CommonFields = z.output<z.ZodObject<typeof commonFields>>;
 
-/** Returns the sampling parameters of a request. Omitted fields have the defaults of the API contract. */
-export function samplingOf(fields: CommonFields, topLogprobs: number | null): Sampling {
+/** Fields of a request that determine its sampling; all are optional. */
+export type SamplingFields = Partial<CommonFields>;
+
+/** Returns the sampling that a request asks for. Omitted fields get the defaults of the model later. */
+export function samplingOf(fields: SamplingFields, topLogprobs: number | null): RequestedSampling {
   return {
-    temperature: fields.temperature ?? 1,
-    topK: Math.max(fields.top_k ?? 0, 0),
-    topP: fields.top_p ?? 1,
-    minP: fields.min_p ?? 0,
-    presencePenalty: fields.presence_penalty ?? 0,
-    frequencyPenalty: fields.frequency_penalty ?? 0,
-    repetitionPenalty: fields.repetition_penalty ?? 1,
+    temperature: fields.temperature ?? null,
+    topK: typeof fields.top_k === "number" ? Math.max(fields.top_k, 0) : null,
+    topP: fields.top_p ?? null,
+    minP: fields.min_p ?? null,
+    presencePenalty: fields.presence_penalty ?? null,
+    frequencyPenalty: fields.frequency_penalty ?? null,
+    repetitionPenalty: fields.repetition_penalty ?? null,
     dry: dryOf(fields),
     logitBias: Object.entries(fields.logit_bias ?? {}).map(([token, bias]) => [Number(token), bias] as const),
     seed: fields.seed ?? null,
@@ -209,7 +214,7 @@ export function samplingOf(fields: CommonFields, topLogprobs: number | null): Sa
   };
 }
 
-function dryOf(fields: CommonFields): Dry | null {
+function dryOf(fields: SamplingFields): Dry | null {
   const multiplier = fields.dry_multiplier ?? 0;
   if (multiplier === 0) return null;
   return {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { builtInDefaults } from "../../../engines/sampling-defaults.ts";
 import { createApp } from "../../../http/app.ts";
 import { modelPageSchema } from "../../../http/models/messages-form.ts";
 import { modelListSchema, modelSchema } from "../../../http/models/operation.ts";
@@ -12,15 +13,16 @@ const lengths = { maxModelLength: 4096, trainedContext: 8192, ...sizes };
 const capabilities = { generates: true, embeds: false, ...lengths };
 const inference = new FakeInference();
 inference.entries = [
-  { id: "org/talker", status: "loaded", createdAt: 5, capabilities, adapters: [] },
+  { id: "org/talker", status: "loaded", createdAt: 5, defaults: builtInDefaults, capabilities, adapters: [] },
   {
     id: "encoder",
     status: "loaded",
     createdAt: 6,
+    defaults: builtInDefaults,
     capabilities: { generates: false, embeds: true, ...lengths },
     adapters: [],
   },
-  { id: "sleeper", status: "unloaded", createdAt: 7, capabilities: null, adapters: [] },
+  { id: "sleeper", status: "unloaded", createdAt: 7, defaults: builtInDefaults, capabilities: null, adapters: [] },
 ];
 const app = createApp({ inference, log: recordingLog() });
 
@@ -29,10 +31,22 @@ async function get(path: string) {
   return { status: reply.status, body: JSON.parse(reply.body) };
 }
 
+const defaults = {
+  temperature: 0.8,
+  top_k: 40,
+  top_p: 0.95,
+  min_p: 0.05,
+  repetition_penalty: 1,
+  presence_penalty: 0,
+  frequency_penalty: 0,
+  max_tokens: null,
+};
+
 const entry = (id: string, created: number, status: string, tools_available: boolean) => {
   // The lengths of a model are unknown until it was loaded for the first time.
   const known = status === "loaded" ? { max_model_len: 4096, trained_context: 8192 } : {};
-  return { id, object: "model", created, owned_by: "local", status, ...known, tools_available };
+  const generating = id === "encoder" ? {} : { defaults };
+  return { id, object: "model", created, owned_by: "local", status, ...known, ...generating, tools_available };
 };
 
 describe("GET /v1/models", () => {
@@ -54,8 +68,15 @@ describe("GET /v1/models", () => {
     const adapted = new FakeInference();
     const adapter = (alias: string, createdAt: number) => ({ alias, generation: "5a".repeat(32), createdAt });
     adapted.entries = [
-      { id: "a", status: "loaded", createdAt: 5, capabilities, adapters: [adapter("x::y", 8), adapter("z", 9)] },
-      { id: "a::z", status: "unloaded", createdAt: 6, capabilities: null, adapters: [] },
+      {
+        id: "a",
+        status: "loaded",
+        createdAt: 5,
+        defaults: builtInDefaults,
+        capabilities,
+        adapters: [adapter("x::y", 8), adapter("z", 9)],
+      },
+      { id: "a::z", status: "unloaded", createdAt: 6, defaults: builtInDefaults, capabilities: null, adapters: [] },
     ];
     const one = createApp({ inference: adapted, log: recordingLog() });
     const list = JSON.parse((await request(one, "GET", "/v1/models")).body);

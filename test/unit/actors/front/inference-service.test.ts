@@ -3,6 +3,7 @@ import { describe, it } from "node:test";
 import { InferenceService, type ServedModel, type ServiceOptions } from "../../../../actors/front/inference-service.ts";
 import { RejectionCounter } from "../../../../actors/models/rejection-counter.ts";
 import type { GenerateRequest } from "../../../../engines/generation.ts";
+import { builtInDefaults } from "../../../../engines/sampling-defaults.ts";
 import { createApp } from "../../../../http/app.ts";
 import { createLogger } from "../../../../runtime/log/log.ts";
 import { FakeClock } from "../../../fixtures/fakes/fake-clock.ts";
@@ -19,6 +20,7 @@ function served(id: string): ServedModel {
     chatTemplate: null,
     jinjaExplicit: null,
     kind: "thread",
+    defaults: builtInDefaults,
     adapters: null,
     ownAdapter: null,
   };

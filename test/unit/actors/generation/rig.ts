@@ -33,8 +33,10 @@ import {
   type GenerateEvent,
   greedySampling,
   type OpenRequest,
+  type ResolvedRequest,
   requestDefaults,
 } from "../../../../engines/generation.ts";
+import { builtInDefaults, effectiveSampling } from "../../../../engines/sampling-defaults.ts";
 import { createVocabulary, vocabularyProbes } from "../../../../engines/text/tokenizer/vocabulary.ts";
 import { askedEmbeddings } from "../../../../http/embeddings/request.ts";
 import type { Ref } from "../../../../runtime/actor/ref.ts";
@@ -67,14 +69,21 @@ export function job(id: number, changes: Partial<SequenceJob> & { readonly lengt
   };
 }
 
-export function request(changes: Partial<OpenRequest> = {}): OpenRequest {
+type TestRequest = OpenRequest & ResolvedRequest;
+
+export function request({
+  maxTokens = 8,
+  sampling = greedySampling,
+  ...changes
+}: Partial<OpenRequest> = {}): TestRequest {
   return {
     ...requestDefaults,
     model: "tiny",
     client: "client",
     prompt: { kind: "text", text: "hello" },
-    sampling: greedySampling,
-    maxTokens: 8,
+    sampling: effectiveSampling(sampling, builtInDefaults),
+    maxTokens,
+    outputLimit: maxTokens,
     ignoreEos: true,
     candidates: changes.choices ?? 1,
     ...changes,

@@ -7,6 +7,7 @@ import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import { ManagedModel, type ManagedModelOptions } from "../../../../actors/models/managed-model.ts";
 import { ModelSlots } from "../../../../actors/models/model-slots.ts";
 import { checkTransition, type TransitionReason } from "../../../../actors/models/transitions.ts";
+import { builtInDefaults } from "../../../../engines/sampling-defaults.ts";
 import type { RestartPolicy } from "../../../../runtime/actor/supervision.ts";
 import { ActorSystem } from "../../../../runtime/actor/system.ts";
 import type { PeerExit } from "../../../../runtime/endpoint/endpoint.ts";
@@ -113,6 +114,7 @@ export class ModelRig {
         chatTemplate: null,
         jinjaExplicit: null,
         kind: "thread",
+        defaults: builtInDefaults,
         adapters: null,
         ownAdapter: null,
       },

@@ -92,9 +92,19 @@ model_id = "a"
 alias = "chat"
 kind = "text"
 max_model_len = 4096
+default_max_tokens = 1000
 dtype = "auto"
 chat_template = "m.jinja"
 jinja_explicit = "n.jinja"
+
+[models.sampling]
+temperature = 0.6
+top_k = 20
+top_p = 0.9
+min_p = 0
+repetition_penalty = 1.1
+presence_penalty = 0.5
+frequency_penalty = -0.5
 
 [models.format]
 format = "gguf"
@@ -183,6 +193,16 @@ describe("a file with every key of the contract that this build can keep", () =>
       alias: "chat",
       kind: "text",
       maxModelLen: 4096,
+      defaultMaxTokens: 1000,
+      sampling: {
+        temperature: 0.6,
+        topK: 20,
+        topP: 0.9,
+        minP: 0,
+        repetitionPenalty: 1.1,
+        presencePenalty: 0.5,
+        frequencyPenalty: -0.5,
+      },
       chatTemplate: "m.jinja",
       jinjaExplicit: "n.jinja",
       format: { quantizedFile: "q4.gguf" },

@@ -144,7 +144,7 @@ describe("/adapter", () => {
 
 describe("completion", () => {
   it("offers the commands that begin like the line, and the models behind /model", () => {
-    assert.deepEqual(completeCommand("/s", create()), [["/system", "/save"], "/s"]);
+    assert.deepEqual(completeCommand("/s", create()), [["/system", "/set", "/save"], "/s"]);
     assert.deepEqual(completeCommand("/cl", create()), [["/clear"], "/cl"]);
     assert.deepEqual(completeCommand("/model /models/l", create()), [["/models/large.gguf"], "/models/l"]);
     assert.deepEqual(completeCommand("/adapter ", adapted()), [["code", "math", "none"], ""]);

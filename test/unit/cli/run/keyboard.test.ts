@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { afterEach, describe, it } from "node:test";
 import fc from "fast-check";
-import { Keyboard } from "../../../../cli/run/keyboard.ts";
+import { Keyboard } from "../../../../cli/run/input/keyboard.ts";
 
 /** Returns a keyboard, and everything that it has passed on, in order. */
 function createKeyboard() {

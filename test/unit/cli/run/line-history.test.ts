@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { historyLimit, historyPath, LineHistory } from "../../../../cli/run/line-history.ts";
+import { historyLimit, historyPath, LineHistory } from "../../../../cli/run/input/line-history.ts";
 
 let folder = "";
 before(() => {

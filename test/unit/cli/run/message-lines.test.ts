@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { MessageLines } from "../../../../cli/run/message-lines.ts";
+import { MessageLines } from "../../../../cli/run/input/message-lines.ts";
 
 /** Types the lines; all but the last must be incomplete. */
 function typed(...lines: string[]): { text: string; isQuoted: boolean } | null {

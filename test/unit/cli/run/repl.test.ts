@@ -8,7 +8,7 @@ import { after, afterEach, before, describe, it } from "node:test";
 import { stripVTControlCharacters } from "node:util";
 import { Conversation } from "../../../../cli/run/conversation.ts";
 import { answerSettings, chatRequest } from "../../../../cli/run/generation.ts";
-import { LineHistory } from "../../../../cli/run/line-history.ts";
+import { LineHistory } from "../../../../cli/run/input/line-history.ts";
 import { Output } from "../../../../cli/run/output.ts";
 import { Repl } from "../../../../cli/run/repl.ts";
 import {
@@ -56,7 +56,13 @@ class Person {
     const { inference, conversation, history } = this;
     const settings = answerSettings({ seed: null, thinking: null, reasoningEffort: null });
     const request = (question: string) =>
-      chatRequest(conversation.model, conversation.messages(question), settings, conversation.adapter);
+      chatRequest(
+        conversation.model,
+        conversation.messages(question),
+        settings,
+        conversation.adapter,
+        conversation.fields,
+      );
     this.repl = new Repl({
       inference,
       conversation,

@@ -20,19 +20,19 @@ async function asked(body: object) {
 }
 
 describe("a chat request", () => {
-  it("takes the defaults of the contract for omitted fields", async () => {
+  it("leaves omitted sampling fields to the model, and has the defaults of the contract for others", async () => {
     assert.deepEqual(await asked({}), {
       model: "tiny",
       adapter: null,
       prompt: { kind: "chat", messages: [{ role: "user", content: "hi" }], templateArguments: {} },
       sampling: {
-        temperature: 1,
-        topK: 0,
-        topP: 1,
-        minP: 0,
-        presencePenalty: 0,
-        frequencyPenalty: 0,
-        repetitionPenalty: 1,
+        temperature: null,
+        topK: null,
+        topP: null,
+        minP: null,
+        presencePenalty: null,
+        frequencyPenalty: null,
+        repetitionPenalty: null,
         dry: null,
         logitBias: [],
         seed: null,

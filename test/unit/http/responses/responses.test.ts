@@ -86,7 +86,7 @@ describe("a response", () => {
       tool_choice: "auto",
       tools: [{ type: "function", name: "weather", description: null, parameters: null, strict: true }],
       top_logprobs: 0,
-      top_p: 1,
+      top_p: 0.95,
       presence_penalty: 0,
       frequency_penalty: 0,
       truncation: "disabled",

@@ -2,7 +2,7 @@
 // not end if its history cannot be saved.
 import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, isAbsolute, join } from "node:path";
-import { homeFolder } from "../../runtime/host/home.ts";
+import { homeFolder } from "../../../runtime/host/home.ts";
 
 /** Maximum number of lines. The file is cut to this number when it has twice as many lines. */
 export const historyLimit = 1000;

@@ -1,0 +1,38 @@
+// Generation defaults: the values of a model for the sampling settings and the output limit that a request leaves out.
+import type { DefaultedField, RequestedSampling, Sampling } from "./generation.ts";
+
+export type SamplingDefaults = Pick<Sampling, DefaultedField>;
+
+export interface GenerationDefaults {
+  readonly sampling: SamplingDefaults;
+  /** Source of each value, for the log: the settings, a key of the model, or built in. */
+  readonly origins: Readonly<Record<DefaultedField, string>>;
+  /** Maximum number of generated tokens; null: until the context is full. */
+  readonly maxTokens: number | null;
+}
+
+/** Values for fields that neither the request nor the settings nor the model set. */
+export const builtInSampling: SamplingDefaults = {
+  temperature: 0.8,
+  topK: 40,
+  topP: 0.95,
+  minP: 0.05,
+  repetitionPenalty: 1,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+};
+
+export const defaultedFields = Object.keys(builtInSampling) as readonly DefaultedField[];
+
+/** Defaults of a model without settings of its own. */
+export const builtInDefaults: GenerationDefaults = {
+  sampling: builtInSampling,
+  origins: Object.fromEntries(defaultedFields.map((field) => [field, "built in"])) as GenerationDefaults["origins"],
+  maxTokens: null,
+};
+
+/** Returns the sampling of a request, with the model's values for the fields that it leaves out. */
+export function effectiveSampling(requested: RequestedSampling, { sampling }: GenerationDefaults): Sampling {
+  const values = defaultedFields.map((field) => [field, requested[field] ?? sampling[field]]);
+  return { ...requested, ...(Object.fromEntries(values) as SamplingDefaults) };
+}
