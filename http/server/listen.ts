@@ -4,7 +4,7 @@
 import { ServerError } from "../../runtime/errors.ts";
 import { openFileLimit } from "../../runtime/host/open-files.ts";
 import type { Log } from "../observe/log.ts";
-import type { EdgeHandler, EdgeOptions, EdgeServer, OpenEdge } from "./edge.ts";
+import type { AdmitRequest, EdgeHandler, EdgeOptions, EdgeServer, OpenEdge } from "./edge.ts";
 import { nodeEdge } from "./node/edge.ts";
 import { uwsEdge } from "./uws/edge.ts";
 import { loadNative, type NativePackage } from "./uws/native.ts";
@@ -23,10 +23,15 @@ export interface Listener extends EdgeServer {
   readonly edgeName: EdgeName;
 }
 
+interface ListeningApp {
+  readonly handle: EdgeHandler;
+  readonly admit?: AdmitRequest;
+}
+
 /** Serves `app` on an address. Throws config_invalid if the address is unavailable. */
-export async function listen(app: { readonly handle: EdgeHandler }, options: ListenOptions): Promise<Listener> {
+export async function listen(app: ListeningApp, options: ListenOptions): Promise<Listener> {
   const { name, open, why } = chooseEdge(options.edge);
-  const server = await open(app.handle, { onFull: fullWarning(options.log), ...options });
+  const server = await open(app.handle, { onFull: fullWarning(options.log), admit: app.admit, ...options });
   options.log.info({ edge: name, host: options.host, port: server.port }, `serving on the ${name} edge: ${why}`);
   return Object.assign(server, { edgeName: name });
 }

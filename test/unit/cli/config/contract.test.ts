@@ -26,6 +26,8 @@ code_exec_permission = "auto"
 [server]
 host = "127.0.0.1"
 port = 0
+api_key = ["alpha", "beta"]
+api_keys_file = "/etc/troupe/keys"
 no_ui = true
 mcp_port = 4321
 disable_access_log = true
@@ -58,6 +60,8 @@ stored_response_days = 7
 stored_responses_disk = "256MiB"
 max_background_responses = 8
 max_websockets = 100
+websocket_idle_secs = 60
+websocket_lifetime_secs = 600
 speculation = "auto"
 max_draft_tokens = 8
 draft_model = "d"

@@ -19,6 +19,7 @@ const statuses: Readonly<Record<ErrorCode, number>> = {
   invalid_value: 422,
   unsupported: 422,
   context_length_exceeded: 422,
+  invalid_api_key: 401,
   forbidden: 403,
   model_not_found: 404,
   not_found: 404,
