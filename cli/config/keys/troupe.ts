@@ -15,7 +15,7 @@ import {
   text,
   texts,
 } from "../kinds.ts";
-import { byteSize } from "../memory-budget.ts";
+import { byteSize } from "./memory-budget.ts";
 
 export const troupeKeys = {
   engine: {

@@ -245,6 +245,16 @@ describe("a file with every key of the contract that this build can keep", () =>
   });
 });
 
+describe("every key", () => {
+  it("can be set by a variable of its own", () => {
+    const names = keyEntries.flatMap(({ variables }) => variables);
+    assert.equal(new Set(names).size, names.length);
+    const without = keyEntries.filter(({ variables }) => variables.length === 0);
+    // These are the general keys of one model in a file.
+    for (const { key, group } of without) assert.deepEqual([key.only, group], ["file", "models"]);
+  });
+});
+
 describe("a planned key", () => {
   it("is refused at its line, with the values it may have", () => {
     for (const [header, values] of Object.entries(refused)) {
