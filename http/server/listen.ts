@@ -1,5 +1,5 @@
-// Listen: chooses the first HTTP front end that loads (uWebSockets.js, its build for older C libraries, node:http), and logs
-// which one is used and why. Called by the composition root with the app.
+// Listen: chooses the HTTP front end (uWebSockets.js if it loads, else node:http), and logs which one is used and why. Called by
+// the composition root with the app.
 
 import { ServerError } from "../../runtime/errors.ts";
 import { openFileLimit } from "../../runtime/host/open-files.ts";
@@ -32,7 +32,8 @@ interface ListeningApp {
 export async function listen(app: ListeningApp, options: ListenOptions): Promise<Listener> {
   const { name, open, why } = chooseEdge(options.edge);
   const server = await open(app.handle, { onFull: fullWarning(options.log), admit: app.admit, ...options });
-  options.log.info({ edge: name, host: options.host, port: server.port }, `serving on the ${name} edge: ${why}`);
+  options.log.debug({ edge: name }, `${name} edge: ${why}`);
+  options.log.info({ edge: name, host: options.host, port: server.port }, `serving on the ${name} edge`);
   return Object.assign(server, { edgeName: name });
 }
 
@@ -57,15 +58,11 @@ interface ChosenEdge {
 function chooseEdge(choice: EdgeChoice): ChosenEdge {
   if (choice === "node") return { name: "node", open: nodeEdge, why: "chosen by configuration" };
   if (choice !== "auto") return { name: choice, open: forcedNative(choice), why: "chosen by configuration" };
-  const failures: string[] = [];
-  for (const name of ["uws", "uws-compat"] as const) {
-    try {
-      return { name, open: uwsEdge(loadNative(name)), why: failures.join("; ") || "the first choice loads here" };
-    } catch (error) {
-      failures.push(`${name} does not load (${lastLine(error)})`);
-    }
+  try {
+    return { name: "uws", open: uwsEdge(loadNative("uws")), why: "the first choice loads here" };
+  } catch (error) {
+    return { name: "node", open: nodeEdge, why: `uws does not load here (${lastLine(error)})` };
   }
-  return { name: "node", open: nodeEdge, why: failures.join("; ") };
 }
 
 function forcedNative(name: NativePackage): OpenEdge {
