@@ -155,7 +155,8 @@ function explain(error: InstanceType<typeof arg.ArgError>, argv: readonly string
   }
   const found = keyEntries.find(({ flags, shortFlag }) => flags.includes(named) || shortFlag === named);
   const next = argv[argv.indexOf(named) + 1];
-  const came = next === undefined || !argv.includes(named) ? "none" : `"${next}"`;
+  const isNone = next === undefined || !argv.includes(named);
+  const came = isNone ? "none" : found?.key.secret ? "another flag" : `"${next}"`;
   return invalid(`${named} expects ${found?.key.expects ?? "a value"}; got ${came}`);
 }
 

@@ -76,7 +76,8 @@ ${commandHelp[command]}.
 
 ${sections.join("\n\n")}
 
-Flags are also keys of a TOML file (--max-seqs is max_seqs), in the section named above them.
+Flags are also keys of a TOML file (--max-seqs is max_seqs), in the section named above them, and
+environment variables (TROUPE_MAX_SEQS).
 ${own.length - built.length} further flags are not supported yet; docs/configuration.md lists all.
 `;
 }

@@ -7,7 +7,8 @@ import { ServerError } from "../runtime/errors.ts";
 import { availableMemory } from "../runtime/host/memory.ts";
 import { type CommandLine, type CommandName, parseArguments, type ToolName } from "./arguments.ts";
 import { bench } from "./bench/bench.ts";
-import { type Config, resolveConfig } from "./config/config.ts";
+import { type Config, namesModel, resolveConfig } from "./config/config.ts";
+import { unknownVariables } from "./config/environment.ts";
 import type { Command } from "./config/key.ts";
 import { parseToml, type TomlFile } from "./config/toml.ts";
 import { commandsHelp, flagsHelp } from "./help.ts";
@@ -68,11 +69,12 @@ function commandOf(name: CommandName, file: TomlFile | undefined): Command {
 
 async function configOf(line: CommandLine, command: Command, file: TomlFile | undefined): Promise<Config> {
   const { flags } = line;
-  const request = { command, flags, environment: process.env, defaultModel: smallestModel };
-  if (file !== undefined) return resolveConfig({ ...request, file });
+  const own = { command, flags, environment: process.env, defaultModel: smallestModel };
+  const request = file === undefined ? own : { ...own, file };
+  for (const warning of unknownVariables(process.env)) process.stderr.write(`troupe: ${warning}\n`);
   // The settings are checked first, because the choice of the default model may send a request.
   const config = resolveConfig(request);
-  if (flags["--model-id"] !== undefined) return config;
+  if (namesModel(request)) return config;
   const { tokenSource, models } = config;
   const hfCache = models[0]?.device.hfCache ?? null;
   const defaultModel = await chooseDefaultModel(availableMemory(), { tokenSource, hfCache });

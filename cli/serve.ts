@@ -1,17 +1,17 @@
 // `troupe serve`: the server. Downloads missing models, starts the worker threads and processes and the HTTP server, and prints
 // the addresses. On a signal it shuts everything down in order.
 
-import type { Inference } from "../actors/api/inference.ts";
 import { InferenceService } from "../actors/front/inference-service.ts";
 import { limitNativeHeap } from "../engines/llama/native/memory/native-heap.ts";
-import { type App, createApp } from "../http/app.ts";
+import { createApp } from "../http/app.ts";
 import { MIN_OPEN_FILES } from "../http/server/connection-limit.ts";
 import { type Listener, listen } from "../http/server/listen.ts";
 import { resolvesWithin } from "../runtime/clock.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { openFileLimit } from "../runtime/host/open-files.ts";
 import { createLogger, type Logger } from "../runtime/log/log.ts";
-import type { McpListener } from "./assembly/mcp.ts";
+import { openApiKeys } from "./assembly/api-keys.ts";
+import type { McpListener, McpParts } from "./assembly/mcp.ts";
 import { type ClosableObserver, openObservers } from "./assembly/observers.ts";
 import { frontOptions, placeStopMs } from "./assembly/service-options.ts";
 import { openState } from "./assembly/state.ts";
@@ -53,7 +53,9 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
   const { engines, ...options } = await frontOptions(config, log, progress);
   const front = new InferenceService(options);
   const state = await openState(config, log);
+  const apiKeys = await openApiKeys(server, log);
   const app = createApp({
+    apiKeys,
     inference: front,
     models: front,
     lora: front.lora,
@@ -85,7 +87,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
     lifetimeMs: troupe.websocketLifetimeSecs * 1000,
   };
   const listener = await listen(app, { host, port, edge, maxBodyBytesInFlight, requestTimeoutMs, sockets, log });
-  const mcp = await mcpOf(config, app, front, log);
+  const mcp = await mcpOf(config, { app, apiKeys, inference: front, log });
   const listeners = mcp === null ? [listener] : [listener, mcp.listener];
   const stop = async (): Promise<void> => {
     app.drain();
@@ -122,11 +124,11 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
 }
 
 /** Starts the MCP server; null if mcp_port is not set. */
-async function mcpOf(config: Config, app: App, inference: Inference, log: Logger): Promise<McpListener | null> {
+async function mcpOf(config: Config, parts: McpParts): Promise<McpListener | null> {
   const { mcpPort } = config.server;
   if (mcpPort === null) return null;
   const { listenMcp } = await import("./assembly/mcp.ts");
-  return listenMcp(config, mcpPort, { app, inference, log });
+  return listenMcp(config, mcpPort, parts);
 }
 
 /**

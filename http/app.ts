@@ -10,6 +10,7 @@ import { bareInspector, type SystemInspector } from "../runtime/host/system.ts";
 import { MemoryTables } from "../runtime/store/memory-tables.ts";
 import { TableStore } from "../runtime/store/table-store.ts";
 import type { Context, HttpConfig } from "./context.ts";
+import type { ErrorFormat } from "./errors.ts";
 import type { ExchangeObserver } from "./exchange.ts";
 import { Exchange } from "./exchange.ts";
 import { noteModel } from "./json.ts";
@@ -23,8 +24,9 @@ import { isOllamaPath, ollamaErrors, unsupportedPath } from "./ollama/errors.ts"
 import { Responses } from "./responses/responses.ts";
 import { type MatchedPath, RouteTable } from "./route-table.ts";
 import { isServed, type Route, routes } from "./routes.ts";
-import type { HttpReply, HttpRequest } from "./server/edge.ts";
-import { KnownHosts } from "./server/hosts.ts";
+import type { ApiKeys } from "./server/access/api-keys.ts";
+import { KnownHosts } from "./server/access/hosts.ts";
+import type { AdmitRequest, HttpReply, HttpRequest } from "./server/edge.ts";
 import { AnswerMemory } from "./shared/answer/answer-memory.ts";
 import { hasVersionHeader } from "./shared/version-header.ts";
 
@@ -34,6 +36,8 @@ export interface AppOptions {
   readonly models?: ModelManagement;
   /** Default null: no model accepts adapters. */
   readonly lora?: LoraAdapters | null;
+  /** Keys of which requests need one; default: no request needs a key. */
+  readonly apiKeys?: ApiKeys | null;
   readonly log: Log;
   /** Storage of responses; default: in memory. */
   readonly storedResponses?: StoredResponses;
@@ -48,6 +52,8 @@ export interface AppOptions {
 export interface App {
   /** Handles a request of the HTTP front end (EdgeHandler). `onEvents` receives the events of the request's generation. */
   handle(request: HttpRequest, reply: HttpReply, refusal: ServerError | null, onEvents?: OnEvents): void;
+  /** Checks the host, the origin and the API key of a request. Its body is read only if this returns null. */
+  readonly admit: AdmitRequest;
   /** Rejects new inference requests with the error `draining`. Running requests continue, and /health still responds. */
   drain(): void;
   /** Interrupts all background responses that are running. */
@@ -69,6 +75,7 @@ const defaults: HttpConfig = {
   corsOrigins: null,
   allowLoraUpdates: false,
   servesMcp: false,
+  needsApiKey: false,
 };
 
 const memoryLimits = {
@@ -91,8 +98,15 @@ const preflightHeaders = {
   "access-control-allow-headers": `${contractHeaders}, ${clientHeaders}`,
 };
 
-export function createApp({ inference, log, storedResponses, config: given, ...rest }: AppOptions): App {
-  const config = { ...defaults, ...given };
+export function createApp({
+  inference,
+  log,
+  storedResponses,
+  apiKeys = null,
+  config: given,
+  ...rest
+}: AppOptions): App {
+  const config = { ...defaults, ...given, needsApiKey: apiKeys !== null };
   const { observers = [], system = bareInspector(), models = unmanaged(inference), lora = null, maxAnswerBytes } = rest;
   const store = storedResponses ?? new ResponseStore(new TableStore(new MemoryTables(), memoryLimits));
   const responses = new Responses({ store, log, maxBackground: config.maxBackgroundResponses });
@@ -111,6 +125,11 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
   const inferenceOptions = { ...common, observers: [...loudOptions.observers, ...observers] };
   let isDraining = false;
 
+  const isOpen = ({ method, path }: Pick<HttpRequest, "method" | "path">): boolean =>
+    method === "OPTIONS" || table.match(path, method)?.methods.get(method)?.isOpen === true;
+  const admit: App["admit"] = (request) =>
+    hosts?.refusal(request) ?? (apiKeys === null || isOpen(request) ? null : apiKeys.refusal(request));
+
   const handle: App["handle"] = (request, reply, refusal, onEvents) => {
     const isHandshake =
       reply.upgrade !== undefined && table.match(request.path, "POST")?.methods.get("POST")?.takesMessages;
@@ -123,8 +142,8 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
     const exchange = new Exchange(request, reply, options);
     if (route !== undefined) exchange.matched(route, matched?.parameters ?? {});
     exchange.begin();
-    const refused = refusal ?? hosts?.refusal(request) ?? null;
-    if (refused !== null) exchange.fail(refused);
+    const refused = refusal ?? admit(request);
+    if (refused !== null) exchange.fail(refused, {}, route === undefined ? formatOf(exchange, methods) : undefined);
     else if (request.method === "OPTIONS") exchange.send(204, { ...preflightHeaders, ...allow(methods) }, "");
     else if (route === undefined) refuseRoute(exchange, methods, table);
     else if (isDraining && route.kind === "inference") refuseDraining(exchange);
@@ -137,6 +156,7 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
   };
   return {
     handle,
+    admit,
     drain() {
       isDraining = true;
     },
@@ -180,19 +200,24 @@ function runHandler(route: Route, exchange: Exchange, context: Context, onEvents
 
 function refuseRoute(exchange: Exchange, methods: ReadonlyMap<string, Route> | undefined, table: RouteTable): void {
   const { method, path } = exchange.request;
-  // Clients of the messages protocol expect its error format on every path.
-  const versionErrors = hasVersionHeader(exchange.request) ? messagesErrors : undefined;
+  const format = formatOf(exchange, methods);
   if (methods === undefined) {
     const message = `there is nothing at ${path.slice(0, 200)}; this server has ${table.paths.join(", ")}`;
-    const error = unsupportedPath(path) ?? new ServerError("not_found", message);
-    exchange.fail(error, {}, isOllamaPath(path) ? ollamaErrors : versionErrors);
+    exchange.fail(unsupportedPath(path) ?? new ServerError("not_found", message), {}, format);
     return;
   }
   const allowed = allow(methods);
   const message = `${path.slice(0, 200)} takes ${allowed.allow}, not ${method.slice(0, 20)}`;
+  exchange.fail(new ServerError("method_not_allowed", message), allowed, format);
+}
+
+/** Returns the error format of a request without a route; undefined: the common one. */
+function formatOf({ request }: Exchange, methods: ReadonlyMap<string, Route> | undefined): ErrorFormat | undefined {
+  // Clients of the messages protocol expect its error format on every path.
+  if (hasVersionHeader(request)) return messagesErrors;
+  if (isOllamaPath(request.path)) return ollamaErrors;
   // Clients of a path expect the error format of the path's protocol.
-  const [format] = [...methods.values()].flatMap(({ errors }) => errors ?? []);
-  exchange.fail(new ServerError("method_not_allowed", message), allowed, versionErrors ?? format);
+  return [...(methods?.values() ?? [])].find(({ errors }) => errors !== undefined)?.errors;
 }
 
 function allow(methods: ReadonlyMap<string, Route> | undefined): { readonly allow: string } {

@@ -8,6 +8,8 @@ interface WireRule {
   readonly status: number;
   /** Seconds after which a retry may succeed. */
   readonly retryAfterSeconds?: number;
+  /** Value of the header www-authenticate, which every response with status 401 has. */
+  readonly challenge?: string;
 }
 
 const rules: Readonly<Record<ErrorCode, WireRule>> = {
@@ -21,6 +23,7 @@ const rules: Readonly<Record<ErrorCode, WireRule>> = {
   unsupported: { status: 400 },
   conflict: { status: 409 },
   context_length_exceeded: { status: 400 },
+  invalid_api_key: { status: 401, challenge: "Bearer" },
   model_not_found: { status: 404 },
   forbidden: { status: 403 },
   not_found: { status: 404 },
@@ -78,8 +81,12 @@ export function statusOf(code: ErrorCode): number {
 
 /** Response headers of an error. */
 export function errorHeaders(error: ErrorRecord): ReplyHeaders {
-  const seconds = error.retryAfterSeconds ?? rules[error.code].retryAfterSeconds;
-  return seconds === undefined ? {} : { "retry-after": String(seconds) };
+  const { challenge, retryAfterSeconds } = rules[error.code];
+  const seconds = error.retryAfterSeconds ?? retryAfterSeconds;
+  return {
+    ...(challenge === undefined ? {} : { "www-authenticate": challenge }),
+    ...(seconds === undefined ? {} : { "retry-after": String(seconds) }),
+  };
 }
 
 /** `{"error":{…}}`: the body of a failed response, or the last data of a failed stream. */

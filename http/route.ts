@@ -18,6 +18,8 @@ export interface DescribedRoute {
   readonly takesMessages?: true;
   /** Whether bodies need no content type: the protocol's examples send JSON as curl does by default, without its type. */
   readonly takesUntyped?: true;
+  /** Set if the route needs no API key on a server that has keys. */
+  readonly isOpen?: true;
   /** Error format; default: commonErrors. */
   readonly errors?: ErrorFormat;
   /** Error format of requests with the version header of the messages protocol; default: `errors`. */
@@ -29,8 +31,10 @@ export interface DescribedRoute {
   readonly operation: Operation;
 }
 
-/** Settings that decide which routes are served. */
+/** Settings that decide which routes are served, and how the API document describes them. */
 export interface RouteSettings {
+  /** Whether requests need an API key, except on open routes. */
+  readonly needsApiKey: boolean;
   /** Whether requests may load and unload LoRA adapters and see the adapters' sources. */
   readonly allowLoraUpdates: boolean;
   /** Whether the process also has an MCP server, on a separate port. */

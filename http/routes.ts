@@ -112,12 +112,26 @@ const ollamaRoutes: readonly Route[] = [
 ];
 
 export const routes: readonly Route[] = [
-  { method: "GET", path: "/health", kind: "operations", handler: health, operation: healthOperation },
-  { method: "GET", path: "/", kind: "operations", handler: health, operation: rootOperation },
-  { method: "GET", path: "/ready", kind: "operations", handler: ready, operation: readyOperation },
-  { method: "GET", path: "/docs", kind: "operations", handler: docs, operation: docsOperation },
-  { method: "GET", path: "/docs/{asset}", kind: "operations", handler: docsAsset, operation: docsAssetOperation },
-  { method: "GET", path: "/api-doc/openapi.json", kind: "operations", handler: openApi, operation: openApiOperation },
+  { method: "GET", path: "/health", kind: "operations", isOpen: true, handler: health, operation: healthOperation },
+  { method: "GET", path: "/", kind: "operations", isOpen: true, handler: health, operation: rootOperation },
+  { method: "GET", path: "/ready", kind: "operations", isOpen: true, handler: ready, operation: readyOperation },
+  { method: "GET", path: "/docs", kind: "operations", isOpen: true, handler: docs, operation: docsOperation },
+  {
+    method: "GET",
+    path: "/docs/{asset}",
+    kind: "operations",
+    isOpen: true,
+    handler: docsAsset,
+    operation: docsAssetOperation,
+  },
+  {
+    method: "GET",
+    path: "/api-doc/openapi.json",
+    kind: "operations",
+    isOpen: true,
+    handler: openApi,
+    operation: openApiOperation,
+  },
   { method: "GET", path: "/metrics", kind: "operations", handler: metrics, operation: metricsOperation },
   {
     method: "GET",

@@ -30,6 +30,10 @@ const codes = {
     retryable: false,
     meaning: "The prompt, or the prompt plus the requested tokens, exceeds the model's context.",
   },
+  invalid_api_key: {
+    retryable: false,
+    meaning: "The request has no API key, or not one of the server's keys (`api_key`, `api_keys_file`).",
+  },
   model_not_found: { retryable: false, meaning: "No model has this name; the message lists the existing models." },
   not_found: { retryable: false, meaning: "Nothing exists at this path, or no object has this id." },
   previous_response_not_found: {

@@ -5,6 +5,7 @@ import type { App } from "../../http/app.ts";
 import { Mcp } from "../../http/mcp/mcp.ts";
 import { modelServers } from "../../http/mcp/protocol.ts";
 import { AccessLog } from "../../http/observe/access-log.ts";
+import type { ApiKeys } from "../../http/server/access/api-keys.ts";
 import { type Listener, listen } from "../../http/server/listen.ts";
 import type { Logger } from "../../runtime/log/log.ts";
 import type { Config } from "../config/config.ts";
@@ -16,18 +17,27 @@ export interface McpListener {
   readonly mcp: Mcp;
 }
 
+/** Parts of the server that the MCP server uses. */
+export interface McpParts {
+  readonly app: App;
+  readonly apiKeys: ApiKeys | null;
+  readonly inference: Inference;
+  readonly log: Logger;
+}
+
 export async function listenMcp(
   { server, troupe }: Config,
   port: number,
-  options: { readonly app: App; readonly inference: Inference; readonly log: Logger },
+  { apiKeys, ...parts }: McpParts,
 ): Promise<McpListener> {
-  const { log } = options;
+  const { log } = parts;
   const { host, disableRequestIdHeader, disableAccessLog } = server;
   const { edge, corsOrigins, maxBodyBytesInFlight } = troupe;
   const requestTimeoutMs = troupe.requestTimeoutSecs * 1000;
   const observers = disableAccessLog ? [] : [new AccessLog(log)];
   const mcp = new Mcp({
-    createServer: modelServers({ ...options, version }),
+    apiKeys,
+    createServer: modelServers({ ...parts, version }),
     exchange: {
       log,
       disableRequestIdHeader,

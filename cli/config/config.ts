@@ -1,15 +1,8 @@
 // Config: all settings, resolved once at start from defaults, file, environment and flags; later sources override earlier ones.
 // It is frozen plain data, so it can be sent to any thread.
 import { ServerError } from "../../runtime/errors.ts";
-import {
-  type FileValues,
-  type Flags,
-  type Given,
-  type GivenValues,
-  givenByEnvironment,
-  givenByFile,
-  givenByFlags,
-} from "./given.ts";
+import { givenByEnvironment } from "./environment.ts";
+import { type FileValues, type Flags, type Given, type GivenValues, givenByFile, givenByFlags } from "./given.ts";
 import type { Command, Key, ValuesOf } from "./key.ts";
 import { entryAt, type GroupName, isPerModel, type KeyEntry, keyEntries, type keys } from "./keys.ts";
 import { checkBench, checkPorts, checkRules, commonCpu, defaultModelOf, type GivenSettings, nameOf } from "./rules.ts";
@@ -94,18 +87,31 @@ function givenSettings(request: ConfigRequest): GivenSettings {
   const sources = [flags, environment, ...(file === undefined ? [] : [file.values])];
   return {
     shared: checkedValues(sources, ({ group }) => !isPerModel(group)),
-    models: modelSources(request, flags, file).map((own) => checkedValues(own, ({ group }) => isPerModel(group))),
+    models: modelSources(request, [flags, environment], file).map((own) =>
+      checkedValues(own, ({ group }) => isPerModel(group)),
+    ),
   };
 }
 
-/** Returns the settings of each model, highest precedence first. Flags other than `-m` apply to every model. */
-function modelSources(request: ConfigRequest, flags: GivenValues, file: FileValues | undefined): GivenValues[][] {
-  const named = flags.get(modelIdEntry)?.value;
-  const ofEvery = new Map([...flags].filter(([entry]) => entry !== modelIdEntry && entry !== aliasEntry));
-  const withAlias = (sources: GivenValues[][]) => addAliases(sources, flags.get(aliasEntry));
-  const withId = (value: unknown, name: string) => [new Map([[modelIdEntry, { value, name, place: null }]]), ofEvery];
-  if (named !== undefined) return withAlias([named].flat().map((id) => withId(id, modelIdEntry.flag)));
-  if (file === undefined) return withAlias([withId(request.defaultModel, "default model")]);
+/**
+ * Returns the settings of each model, highest precedence first. Flags and variables other than the names of models apply to
+ * every model.
+ */
+function modelSources(
+  request: ConfigRequest,
+  sources: readonly GivenValues[],
+  file: FileValues | undefined,
+): GivenValues[][] {
+  const first = (entry: KeyEntry) => sources.flatMap((source) => source.get(entry) ?? [])[0];
+  const ofEvery = sources.map(
+    (source) => new Map([...source].filter(([entry]) => entry !== modelIdEntry && entry !== aliasEntry)),
+  );
+  const withAlias = (models: GivenValues[][]) => addAliases(models, first(aliasEntry));
+  const withId = (given: Given) => [new Map([[modelIdEntry, given]]), ...ofEvery];
+  const named = first(modelIdEntry);
+  if (named !== undefined) return withAlias([named.value].flat().map((value) => withId({ ...named, value })));
+  if (file === undefined)
+    return withAlias([withId({ value: request.defaultModel, name: "default model", place: null })]);
   if (file.models.length === 0) {
     throw invalid(
       `${request.file?.path}: expected at least one model; got none: add [[models]] with a model_id, or use -m`,
@@ -114,7 +120,13 @@ function modelSources(request: ConfigRequest, flags: GivenValues, file: FileValu
   for (const { values, place } of file.models) {
     if (!values.has(modelIdEntry)) throw invalid(`${place}: [[models]] expects a model_id; got none`);
   }
-  return withAlias(file.models.map(({ values }) => [ofEvery, values]));
+  return withAlias(file.models.map(({ values }) => [...ofEvery, values]));
+}
+
+/** Whether the request names a model in a flag, a variable or a file. */
+export function namesModel({ flags, environment, command, file }: Omit<ConfigRequest, "defaultModel">): boolean {
+  const isGiven = flags[modelIdEntry.flag] !== undefined;
+  return isGiven || file !== undefined || givenByEnvironment(environment, command).has(modelIdEntry);
 }
 
 /** Adds the names given by `--alias` to the models, in order. Throws config_invalid if the counts differ. */

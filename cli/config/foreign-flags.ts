@@ -19,6 +19,7 @@ const detected = always("the format is detected from the model");
 
 /** Every flag in this table differs from all flags of troupe, or is used with another kind of value (see `collisions`). */
 export const foreignFlags: readonly ForeignFlag[] = [
+  { names: ["--api-key-file"], server: "llama-server", now: "--api-keys-file" },
   { names: ["--model"], server: "llama-server and vLLM", now: "-m" },
   { names: ["--ctx-size"], server: "llama-server", now: "--max-model-len" },
   { names: ["--parallel", "-np"], server: "llama-server", now: "--max-seqs" },

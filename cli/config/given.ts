@@ -1,5 +1,5 @@
-// Reads the three sources of settings (file, environment, flags). Converts each source to a map from keys to values. Rejects
-// unknown names. config.ts, the only caller, checks the values.
+// Reads the settings in a file and in flags. Converts each source to a map from keys to values, and rejects unknown names.
+// environment.ts reads the third source. config.ts checks the values.
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
 import type { Command } from "./key.ts";
@@ -46,22 +46,6 @@ export function entryOfFlag(flag: string, value?: string): KeyEntry {
   if (instead !== undefined) throw invalid(instead);
   const known = [...keyEntries.flatMap(({ flags }) => flags), "--help", "--version"];
   throw invalid(`unknown flag "${flag}"${suggestion(flag, known)}`);
-}
-
-export function givenByEnvironment(
-  environment: Readonly<Record<string, string | undefined>>,
-  command: Command,
-): GivenValues {
-  const values = new Map<KeyEntry, Given>();
-  for (const entry of keyEntries) {
-    const name = entry.key.environment;
-    const raw = name === undefined ? undefined : environment[name];
-    // A variable that this command does not accept is ignored, because variables, unlike flags, are set for all commands.
-    if (name === undefined || raw === undefined || !appliesTo(entry, command)) continue;
-    if (raw === "" && !entry.key.refusesEmpty) continue;
-    values.set(entry, { value: entry.key.read(raw), name, place: "environment" });
-  }
-  return values;
 }
 
 export function givenByFile(file: TomlFile, command: Command): FileValues {

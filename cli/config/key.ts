@@ -33,7 +33,7 @@ export interface Key<T = unknown> extends Kind<T> {
   readonly alias?: string;
   /** Additional names of the key in a file and, with dashes, as flags. */
   readonly otherNames?: readonly string[];
-  /** Environment variable that sets the key. It overrides the file; the flag overrides it. */
+  /** Environment variable that sets the key, in addition to the one with the prefix TROUPE_. */
   readonly environment?: string;
   /** Whether an empty variable is an error; absent: an empty variable counts as unset. */
   readonly refusesEmpty?: true;

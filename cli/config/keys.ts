@@ -83,6 +83,8 @@ export interface KeyEntry {
   /** All long flags; empty if the key has no flag. */
   readonly flags: readonly string[];
   readonly shortFlag: string | null;
+  /** Environment variables that set the key, highest precedence first. */
+  readonly variables: readonly string[];
   readonly key: Key;
 }
 
@@ -95,11 +97,20 @@ function entryOf(group: GroupName, field: string, key: Key): KeyEntry {
   const hasFlag = key.only === undefined;
   const flags = hasFlag ? [flag, ...others.map(flagOf)] : [];
   const shortFlag = (hasFlag ? key.alias : null) ?? null;
-  return { group, field, name, names, flag, flags, shortFlag, key };
+  const variables = key.only === "file" ? [] : [variableOf(flag), ...[key.environment ?? []].flat()];
+  return { group, field, name, names, flag, flags, shortFlag, variables, key };
 }
 
 function flagOf(name: string): string {
   return `--${name.replaceAll("_", "-")}`;
+}
+
+/** Beginning of the names of environment variables that are settings. */
+export const variablePrefix = "TROUPE_";
+
+/** Returns the variable of a flag: `--max-seqs` is TROUPE_MAX_SEQS. */
+function variableOf(flag: string): string {
+  return variablePrefix + flag.slice(2).toUpperCase().replaceAll("-", "_");
 }
 
 export const keyEntries: readonly KeyEntry[] = groupNames.flatMap((group) =>

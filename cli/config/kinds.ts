@@ -87,6 +87,21 @@ export const origins = {
   read: asIs,
 };
 
+const apiKey = z.string().regex(/^[\x21-\x7e]{1,512}$/);
+
+/** Whether a text can be an API key, which clients send in a header. */
+export function isApiKey(given: string): boolean {
+  return apiKey.safeParse(given).success;
+}
+
+/** One API key, or a list of keys in a file. */
+export const apiKeys = {
+  type: z.union([apiKey, z.array(apiKey).min(1).readonly()]),
+  expects: "a key of 1 to 512 printable ASCII characters without spaces",
+  shows: "KEY",
+  read: asIs,
+};
+
 /** One text, or a list of texts in a file. */
 export function texts(expects: string, shows: string) {
   const type = z.union([z.string().min(1), z.array(z.string().min(1)).min(1).readonly()]);

@@ -12,7 +12,8 @@ const introduction = `# Configuration
 <!-- Generated from the table of keys by \`npm run docs\`; edits are lost. -->
 
 Settings come from defaults, a TOML file (\`troupe from-config -f FILE\`), environment variables and flags; the later source
-wins. Every key of a file is also a flag, with dashes: \`max_seqs\` is \`--max-seqs\`. The file starts with its command:
+wins. Every key of a file is also a flag, with dashes: \`max_seqs\` is \`--max-seqs\`. Every flag is also a variable, in capitals
+and with the prefix \`TROUPE_\`: \`--max-seqs 16\` is \`TROUPE_MAX_SEQS=16\`. The file starts with its command:
 
 \`\`\`toml
 command = "serve" # or "run"
@@ -29,10 +30,13 @@ max_model_len = 8192
 cpu = true
 \`\`\`
 
-- \`-m\` replaces the models of a file. Every other flag of a model applies to all models.
-- A switch takes no value as a flag, and \`true\` or \`false\` in a file. \`-v\` and \`-vv\` mean \`--log-level debug\` and
+- \`-m\` and \`TROUPE_MODEL_ID\` replace the models of a file. Every other flag or variable of a model applies to all models.
+- A switch takes no value as a flag, and \`true\` or \`false\` in a file; a variable also takes \`1\`, \`yes\`, \`on\` and \`0\`, \`no\`,
+  \`off\`. A variable with several values has commas between them, or is a JSON array. \`-v\` and \`-vv\` mean \`--log-level debug\` and
   \`trace\`.
 - An unknown name, a wrong value or two conflicting settings end the start with exit code 2 and the line at fault.
+- A variable that is empty, or of a key that the command does not have, is ignored. A variable that begins with \`TROUPE_\` and is
+  no setting is ignored with a warning.
 - No default: the key is unset. Commands: \`serve\`, \`run\` and \`bench\` unless the table names fewer.
 - State: empty for a key that is built. _Planned_ keys are in the contract but not built; _refused_ keys have no meaning in
   this server. Both are refused by name, except the value that _holds_, which is what the server does anyway.`;
@@ -60,7 +64,8 @@ function rowOf(entry: KeyEntry): string[] {
   const { names, flags, shortFlag, key } = entry;
   const usedBy = commands.filter((command) => appliesTo(entry, command));
   const flag = [...(shortFlag === null ? [] : [shortFlag]), ...flags];
-  const environment = key.environment === undefined ? [] : [`environment: \`${key.environment}\``];
+  const shown = key.only === "environment" ? entry.variables : [key.environment ?? []].flat();
+  const environment = shown.map((name) => `environment: ${code(name)}`);
   return [
     names.map(code).join(", "),
     [...flag.map(code), ...environment].join(", "),

@@ -94,21 +94,13 @@ export function homeCheck(folders: CheckOptions["folders"]): Check {
 function edgeCheck(): Check {
   const { header } = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
   const libc = header?.glibcVersionRuntime === undefined ? "" : ` (glibc ${header.glibcVersionRuntime})`;
-  for (const name of ["uws", "uws-compat"] as const) {
-    try {
-      loadNative(name);
-      return { name: "http_edge", status: "ok", message: `${name} loads here${libc}` };
-    } catch {
-      // This candidate failed; try the next one.
-    }
+  try {
+    loadNative("uws");
+    return { name: "http_edge", status: "ok", message: `uWebSockets.js loads here${libc}` };
+  } catch {
+    const message = `node:http is used: uWebSockets.js, which serves more requests per second, does not load here${libc}`;
+    return { name: "http_edge", status: "ok", message };
   }
-  const message = `uWebSockets.js does not load here${libc}: node:http is used, which is slower`;
-  return {
-    name: "http_edge",
-    status: "warn",
-    message,
-    suggestion: "install with the optional packages, on glibc 2.31 or later",
-  };
 }
 
 /** Checks the engines. A failing engine is an error only if the other engine does not work either. */

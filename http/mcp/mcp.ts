@@ -4,9 +4,10 @@ import { ServerError } from "../../runtime/errors.ts";
 import { Exchange, type ExchangeOptions } from "../exchange.ts";
 import { readJsonValue } from "../json.ts";
 import type { Route } from "../routes.ts";
+import type { ApiKeys } from "../server/access/api-keys.ts";
+import { KnownHosts } from "../server/access/hosts.ts";
 import { clientOf } from "../server/client.ts";
-import type { HttpReply, HttpRequest } from "../server/edge.ts";
-import { KnownHosts } from "../server/hosts.ts";
+import type { AdmitRequest, HttpReply, HttpRequest } from "../server/edge.ts";
 import { sendResponse, webRequest } from "./bridge.ts";
 import { rpcErrors } from "./errors.ts";
 import { checkMessages, isInitialize } from "./messages.ts";
@@ -27,6 +28,8 @@ export interface McpConfig {
 }
 
 export interface McpOptions {
+  /** Keys of which requests need one; default: no request needs a key. */
+  readonly apiKeys?: ApiKeys | null;
   readonly config: McpConfig;
   readonly createServer: ServerFactory;
   readonly exchange: ExchangeOptions;
@@ -47,13 +50,15 @@ export class Mcp {
   readonly #config: McpConfig;
   readonly #exchangeOptions: ExchangeOptions;
   readonly #hosts: KnownHosts;
+  readonly #apiKeys: ApiKeys | null;
   /** Maps the Request passed to the MCP library to its exchange. */
   readonly #exchanges = new WeakMap<Request, Exchange>();
   readonly #sessions: Sessions;
   readonly #sessionless: Sessionless;
   readonly #route: Route;
 
-  constructor({ config, createServer, exchange }: McpOptions) {
+  constructor({ config, createServer, exchange, apiKeys = null }: McpOptions) {
+    this.#apiKeys = apiKeys;
     this.#config = config;
     this.#exchangeOptions = exchange;
     this.#hosts = new KnownHosts(config.host, config.allowedHosts, exchange.corsOrigins);
@@ -80,6 +85,12 @@ export class Mcp {
       .finally(() => exchange.finish());
   };
 
+  /** Checks the host, the origin and the API key of a request. Its body is read only if this returns null. */
+  readonly admit: AdmitRequest = (request) => {
+    const needsKey = request.method !== "OPTIONS";
+    return this.#hosts.refusal(request) ?? (needsKey ? this.#apiKeys?.refusal(request) : null) ?? null;
+  };
+
   /** Closes the streams that clients opened only to listen for notifications. */
   drain(): void {
     this.#sessions.stopListening();
@@ -92,11 +103,11 @@ export class Mcp {
 
   async #answer(exchange: Exchange, refusal: ServerError | null): Promise<void> {
     const { method, path } = exchange.request;
+    const refused = this.admit(exchange.request) ?? refusal;
+    if (refused !== null) throw refused;
     if (path !== PATH) {
       throw new ServerError("not_found", `unknown path ${path.slice(0, 200)}; this server has ${PATH}`);
     }
-    const refused = this.#hosts.refusal(exchange.request) ?? refusal;
-    if (refused !== null) throw refused;
     if (method === "OPTIONS") exchange.send(204, preflightHeaders, "");
     else await this.#serve(exchange);
   }

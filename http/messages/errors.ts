@@ -6,6 +6,7 @@ import { type ErrorFormat, statusOf } from "../errors.ts";
 
 const errorTypes = [
   "invalid_request_error",
+  "authentication_error",
   "not_found_error",
   "request_too_large",
   "rate_limit_error",
@@ -26,6 +27,7 @@ const THREAD_REFUSED = "thread_unsupported_request";
 type ErrorType = (typeof errorTypes)[number];
 
 const typesByStatus: Readonly<Record<number, ErrorType>> = {
+  401: "authentication_error",
   404: "not_found_error",
   413: "request_too_large",
   429: "rate_limit_error",

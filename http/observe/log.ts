@@ -1,6 +1,7 @@
 // Logger interface: the methods that http/ uses. The composition root passes a logger that implements it.
 
 export interface Log {
+  debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
   error(fields: object, message: string): void;

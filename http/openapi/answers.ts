@@ -26,6 +26,7 @@ const ofOtherRequests: readonly ErrorCode[] = [
   "headers_too_large",
   "request_timeout",
   "forbidden",
+  "invalid_api_key",
 ];
 
 export const headerComponents: Record<string, oas31.HeaderObject> = {
@@ -58,12 +59,16 @@ export function codesOf({ operation, kind }: DescribedRoute): readonly ErrorCode
   ];
 }
 
-/** Returns the error responses of an operation, by status; `default` lists the errors that any request may get. */
-export function errorAnswers(route: DescribedRoute): ZodOpenApiResponsesObject {
+/**
+ * Returns the error responses of an operation, by status; `default` lists the errors that any request may get. `needsKey`: whether
+ * requests need an API key.
+ */
+export function errorAnswers(route: DescribedRoute, needsKey: boolean): ZodOpenApiResponsesObject {
   const format = formatOf(route);
   const headers = commonHeaders(route);
   const byStatus = new DefaultMap<number, ErrorCode[]>(() => []);
-  for (const code of codesOf(route)) byStatus.get(format.statusOf(code)).push(code);
+  const codes: readonly ErrorCode[] = [...codesOf(route), ...(needsKey ? ["invalid_api_key" as const] : [])];
+  for (const code of codes) byStatus.get(format.statusOf(code)).push(code);
   const answers = [...byStatus].map(([status, codes]) => [String(status), errorAnswer(codes, format, headers)]);
   return { ...Object.fromEntries(answers), default: errorAnswer(ofOtherRequests, format, headers) };
 }

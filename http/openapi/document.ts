@@ -3,7 +3,7 @@
 import { z } from "zod";
 import { createDocument, type oas31, type ZodOpenApiObject, type ZodOpenApiOperationObject } from "zod-openapi";
 import type { Content, Operation, Tag } from "../operation.ts";
-import type { DescribedRoute } from "../route.ts";
+import type { DescribedRoute, RouteSettings } from "../route.ts";
 import { commonHeaders, errorAnswers, headerComponents, retryAfterHeader } from "./answers.ts";
 import { type Example, examples } from "./examples.ts";
 
@@ -28,12 +28,30 @@ const tags: Readonly<Record<Tag, string>> = {
 
 export type ApiDocument = oas31.OpenAPIObject;
 
-export function openApiDocument(routes: readonly DescribedRoute[]): ApiDocument {
+/** Headers that carry the API key; one of them is enough. */
+const keySchemes = {
+  bearer: { type: "http", scheme: "bearer" },
+  apiKey: { type: "apiKey", in: "header", name: "x-api-key" },
+} as const satisfies oas31.ComponentsObject["securitySchemes"];
+const anyKeyScheme = Object.keys(keySchemes).map((name) => ({ [name]: [] }));
+
+const withoutKeys =
+  "The server accepts any API key. Start it with `api_key` or `api_keys_file`, or put a proxy in front of it, for authentication.";
+const withKeys = "Requests need an API key of the server in the header `authorization` or `x-api-key`.";
+
+/** `needsApiKey`: whether the routes need an API key, except the open ones. */
+export function openApiDocument(
+  routes: readonly DescribedRoute[],
+  { needsApiKey }: Pick<RouteSettings, "needsApiKey"> = { needsApiKey: false },
+): ApiDocument {
   const names = new SchemaNames();
   const paths: NonNullable<ZodOpenApiObject["paths"]> = {};
   for (const route of routes) {
     const item = paths[route.path] ?? {};
-    paths[route.path] = { ...item, [route.method.toLowerCase()]: operationObject(route, names) };
+    const needsKey = needsApiKey && !route.isOpen;
+    const open = needsApiKey && !needsKey ? { security: [] } : {};
+    const operation = { ...operationObject(route, names, needsKey), ...open };
+    paths[route.path] = { ...item, [route.method.toLowerCase()]: operation };
   }
   return createDocument(
     {
@@ -41,15 +59,15 @@ export function openApiDocument(routes: readonly DescribedRoute[]): ApiDocument 
       info: {
         title: "troupe",
         version: API_VERSION,
-        description:
-          "The server does not authenticate: it accepts any API key. Use a proxy in front of it for authentication.",
+        description: needsApiKey ? withKeys : withoutKeys,
         license: { name: "MIT", identifier: "MIT" },
       },
       tags: Object.entries(tags)
         .filter(([name]) => routes.some(({ operation }) => operation.tag === name))
         .map(([name, description]) => ({ name, description })),
       paths,
-      components: { headers: headerComponents },
+      ...(needsApiKey ? { security: anyKeyScheme } : {}),
+      components: { headers: headerComponents, ...(needsApiKey ? { securitySchemes: keySchemes } : {}) },
     },
     { override: ({ jsonSchema }) => asExtension(jsonSchema) },
   );
@@ -79,7 +97,7 @@ class SchemaNames {
   }
 }
 
-function operationObject(route: DescribedRoute, names: SchemaNames): ZodOpenApiOperationObject {
+function operationObject(route: DescribedRoute, names: SchemaNames, needsKey: boolean): ZodOpenApiOperationObject {
   const { operation } = route;
   const { id, tag, summary, description, path, query, body, portSetting } = operation;
   const example = examples[id] ?? {};
@@ -95,7 +113,7 @@ function operationObject(route: DescribedRoute, names: SchemaNames): ZodOpenApiO
     ...(portSetting === undefined ? {} : { servers: [serverOf(portSetting)] }),
     requestParams: params,
     ...(body === undefined ? {} : { requestBody: requestBody(body, operation, example, names) }),
-    responses: { ...answers(route, example, names), ...errorAnswers(route) },
+    responses: { ...answers(route, example, names), ...errorAnswers(route, needsKey) },
   };
 }
 

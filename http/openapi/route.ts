@@ -7,8 +7,8 @@ import type { RouteSettings } from "../route.ts";
 /** Documents by the settings that decide which routes are served. */
 const texts = new Map<string, Promise<string>>();
 
-export const openApi: RouteHandler = async (exchange, { config: { allowLoraUpdates, servesMcp } }) => {
-  const body = await keptText({ allowLoraUpdates, servesMcp });
+export const openApi: RouteHandler = async (exchange, { config: { allowLoraUpdates, servesMcp, needsApiKey } }) => {
+  const body = await keptText({ allowLoraUpdates, servesMcp, needsApiKey });
   if (!exchange.request.signal.aborted) exchange.send(200, { "content-type": "application/json" }, body);
 };
 

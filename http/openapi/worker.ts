@@ -4,5 +4,6 @@ import type { RouteSettings } from "../route.ts";
 import { describedRoutes, isServed } from "../routes.ts";
 import { openApiDocument } from "./document.ts";
 
-const served = describedRoutes.filter((route) => isServed(route, workerData as RouteSettings));
-parentPort?.postMessage(JSON.stringify(openApiDocument(served)));
+const settings: RouteSettings = workerData;
+const served = describedRoutes.filter((route) => isServed(route, settings));
+parentPort?.postMessage(JSON.stringify(openApiDocument(served, settings)));

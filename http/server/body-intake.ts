@@ -4,7 +4,7 @@ import type { ServerError } from "../../runtime/errors.ts";
 import { BodyBudget, BodyReader, bringsBody } from "./body.ts";
 import { type ArrivingBody, BodyDeadlines } from "./body-deadlines.ts";
 import { clientOf } from "./client.ts";
-import type { EdgeHandler, EdgeOptions, HttpReply, HttpRequest } from "./edge.ts";
+import type { AdmitRequest, EdgeHandler, EdgeOptions, HttpReply, HttpRequest } from "./edge.ts";
 
 const DEFAULT_REQUEST_TIMEOUT_MS = 300_000;
 
@@ -73,11 +73,13 @@ export interface EdgeReply extends HttpReply {
 
 export class BodyIntake {
   readonly #handler: EdgeHandler;
+  readonly #admit: AdmitRequest;
   readonly #budget: BodyBudget;
   readonly #deadlines: BodyDeadlines;
 
-  constructor(handler: EdgeHandler, { maxBodyBytesInFlight, requestTimeoutMs }: EdgeOptions) {
+  constructor(handler: EdgeHandler, { maxBodyBytesInFlight, requestTimeoutMs, admit }: EdgeOptions) {
     this.#handler = handler;
+    this.#admit = admit ?? (() => null);
     this.#budget = new BodyBudget(maxBodyBytesInFlight);
     this.#deadlines = new BodyDeadlines(requestTimeoutMs ?? DEFAULT_REQUEST_TIMEOUT_MS);
   }
@@ -92,7 +94,7 @@ export class BodyIntake {
       return null;
     }
     const reader = new BodyReader(this.#budget, clientOf(request));
-    const refusal = reader.refuseLength(request.headers.get("content-length"));
+    const refusal = this.#admit(request) ?? reader.refuseLength(request.headers.get("content-length"));
     if (refusal === null) return new Reception(request, reply, reader, this.#deadlines, this.#handler);
     this.#handler(request, reply, refusal);
     return null;

@@ -1,5 +1,5 @@
 // Client identity, for fair scheduling between clients: the API key, or the address if there is no key. It is stored as a
-// digest, because a key is a secret that the rest of the server does not need. Keys are not verified anywhere.
+// digest, because a key is a secret that the rest of the server does not need. access/api-keys.ts verifies keys.
 import { createHash, randomBytes } from "node:crypto";
 import type { HttpRequest } from "./edge.ts";
 
@@ -26,8 +26,13 @@ export function clientOf(request: Asker): string {
   return client;
 }
 
+/** Returns the API key of a request; "" if it has none. */
+export function keyOf(headers: HttpRequest["headers"]): string {
+  return headers.get("authorization")?.replace(bearer, "") || headers.get("x-api-key") || "";
+}
+
 function digestOf({ headers, address }: Asker): string {
-  const key = headers.get("authorization")?.replace(bearer, "") || headers.get("x-api-key") || "";
+  const key = keyOf(headers);
   const identity = key.length >= MIN_KEY_LENGTH ? key : `${address} ${key}`;
   return createHash("sha256").update(salt).update(identity).digest("base64url").slice(0, DIGEST_LENGTH);
 }

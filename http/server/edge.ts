@@ -74,6 +74,12 @@ export interface StreamSink {
  */
 export type EdgeHandler = (request: HttpRequest, reply: HttpReply, refusal: ServerError | null) => void;
 
+/**
+ * Checks the head of a request before its body is read. Returns the error to send, or null. The handler checks requests without
+ * a body itself.
+ */
+export type AdmitRequest = (request: Pick<HttpRequest, "method" | "path" | "headers">) => ServerError | null;
+
 export interface EdgeServer {
   readonly port: number;
   /** Stops accepting connections. Requests in flight continue. */
@@ -88,6 +94,8 @@ export interface EdgeOptions {
   readonly host: string;
   /** Port to listen on; 0: any free port. */
   readonly port: number;
+  /** Default: every body is read. */
+  readonly admit?: AdmitRequest | undefined;
   /** Maximum bytes of all request bodies in memory; default: 400 MiB. */
   readonly maxBodyBytesInFlight?: number;
   /** Maximum time in ms for a request body to arrive; default: 300 s. */

@@ -1,10 +1,10 @@
-// Listen: chooses the first HTTP front end that loads (uWebSockets.js, its build for older C libraries, node:http), and logs
-// which one is used and why. Called by the composition root with the app.
+// Listen: chooses the HTTP front end (uWebSockets.js if it loads, else node:http), and logs which one is used and why. Called by
+// the composition root with the app.
 
 import { ServerError } from "../../runtime/errors.ts";
 import { openFileLimit } from "../../runtime/host/open-files.ts";
 import type { Log } from "../observe/log.ts";
-import type { EdgeHandler, EdgeOptions, EdgeServer, OpenEdge } from "./edge.ts";
+import type { AdmitRequest, EdgeHandler, EdgeOptions, EdgeServer, OpenEdge } from "./edge.ts";
 import { nodeEdge } from "./node/edge.ts";
 import { uwsEdge } from "./uws/edge.ts";
 import { loadNative, type NativePackage } from "./uws/native.ts";
@@ -23,11 +23,17 @@ export interface Listener extends EdgeServer {
   readonly edgeName: EdgeName;
 }
 
+interface ListeningApp {
+  readonly handle: EdgeHandler;
+  readonly admit?: AdmitRequest;
+}
+
 /** Serves `app` on an address. Throws config_invalid if the address is unavailable. */
-export async function listen(app: { readonly handle: EdgeHandler }, options: ListenOptions): Promise<Listener> {
+export async function listen(app: ListeningApp, options: ListenOptions): Promise<Listener> {
   const { name, open, why } = chooseEdge(options.edge);
-  const server = await open(app.handle, { onFull: fullWarning(options.log), ...options });
-  options.log.info({ edge: name, host: options.host, port: server.port }, `serving on the ${name} edge: ${why}`);
+  const server = await open(app.handle, { onFull: fullWarning(options.log), admit: app.admit, ...options });
+  options.log.debug({ edge: name }, `${name} edge: ${why}`);
+  options.log.info({ edge: name, host: options.host, port: server.port }, `serving on the ${name} edge`);
   return Object.assign(server, { edgeName: name });
 }
 
@@ -52,15 +58,11 @@ interface ChosenEdge {
 function chooseEdge(choice: EdgeChoice): ChosenEdge {
   if (choice === "node") return { name: "node", open: nodeEdge, why: "chosen by configuration" };
   if (choice !== "auto") return { name: choice, open: forcedNative(choice), why: "chosen by configuration" };
-  const failures: string[] = [];
-  for (const name of ["uws", "uws-compat"] as const) {
-    try {
-      return { name, open: uwsEdge(loadNative(name)), why: failures.join("; ") || "the first choice loads here" };
-    } catch (error) {
-      failures.push(`${name} does not load (${lastLine(error)})`);
-    }
+  try {
+    return { name: "uws", open: uwsEdge(loadNative("uws")), why: "the first choice loads here" };
+  } catch (error) {
+    return { name: "node", open: nodeEdge, why: `uws does not load here (${lastLine(error)})` };
   }
-  return { name: "node", open: nodeEdge, why: failures.join("; ") };
 }
 
 function forcedNative(name: NativePackage): OpenEdge {

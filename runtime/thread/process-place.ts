@@ -26,7 +26,7 @@ const socketName = "place";
 /** Flags that a child inherits. Flags of the inspector and of the test runner are not inherited, and neither is -e. */
 const inheritedFlag = /^--(enable-source-maps|no-warnings|max-|stack-trace-limit|trace-)/;
 
-const secretName = /(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(API|ACCESS|PRIVATE)_KEY)$/i;
+const secretName = /(^|_)(TOKEN(_SOURCE)?|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(API|ACCESS|PRIVATE)_KEY)$/i;
 
 export function startProcess(options: HostOptions): Host {
   const child = spawn(

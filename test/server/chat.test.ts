@@ -194,7 +194,10 @@ describe("chat completions by the official client", () => {
     await assert.rejects(create({ messages: endless }), (error) => {
       assert.ok(error instanceof OpenAI.BadRequestError);
       assert.equal(error.code, "context_length_exceeded");
-      assert.match(error.message, /^This model's maximum context length is 512 tokens\. However, you requested \d+ tokens/);
+      assert.match(
+        error.message,
+        /^This model's maximum context length is 512 tokens\. However, you requested \d+ tokens/,
+      );
       return true;
     });
   });

@@ -14,8 +14,8 @@ import {
   textOrInteger,
   texts,
 } from "../kinds.ts";
-import { byteSize } from "../memory-budget.ts";
 import { generalKeys } from "./general.ts";
+import { byteSize } from "./memory-budget.ts";
 
 /** Common part of keys that exist as general keys and can also be set for one model. */
 const ofThisModel = { only: "file", help: "As the general key, for this model only" } as const;

@@ -1,13 +1,36 @@
 // Keys of the HTTP server and of the KV cache. Part of the table in keys.ts.
 import { type Key, planned } from "../key.ts";
-import { environmentSwitch, flagSwitch, folder, fraction, integer, multipleOf, oneOf, text } from "../kinds.ts";
-import { memoryBudget } from "../memory-budget.ts";
+import {
+  apiKeys,
+  environmentSwitch,
+  file,
+  flagSwitch,
+  folder,
+  fraction,
+  integer,
+  multipleOf,
+  oneOf,
+  text,
+} from "../kinds.ts";
+import { memoryBudget } from "./memory-budget.ts";
 
 const port = integer(0, 65535);
 
 export const serverKeys = {
   host: { ...text("an address", "ADDRESS"), default: "0.0.0.0", everyday: true, help: "Address to listen on" },
   port: { ...port, default: 1234, alias: "-p", everyday: true, help: "TCP port; 0 = any free port" },
+  apiKey: {
+    ...apiKeys,
+    default: null,
+    repeats: true,
+    secret: true,
+    help: "API key that requests must have (as Bearer token or x-api-key); repeatable; unset, and no api_keys_file = no key is needed; on a shared machine use api_keys_file, because other users can see flags",
+  },
+  apiKeysFile: {
+    ...file,
+    default: null,
+    help: "File with further API keys, one per line; `#` begins a comment line; read again when it changes",
+  },
   noUi: { ...flagSwitch, ...planned(true), default: false, help: "Disable the web UI at /ui" },
   mcpPort: { ...port, default: null, help: "TCP port of the MCP server at /mcp; unset = disabled" },
   maxToolRounds: { ...integer(0), ...planned(), default: null, help: "Maximum number of tool call rounds per request" },

@@ -15,7 +15,7 @@ import {
   text,
   texts,
 } from "../kinds.ts";
-import { byteSize } from "../memory-budget.ts";
+import { byteSize } from "./memory-budget.ts";
 
 export const troupeKeys = {
   engine: {
@@ -33,7 +33,7 @@ export const troupeKeys = {
     ...oneOf(["auto", "uws", "uws-compat", "node"]),
     default: "auto",
     commands: ["serve"],
-    help: "HTTP server implementation; `auto` is the fastest that loads on this machine; only `node` supports HTTP/1.0",
+    help: "HTTP server implementation; `auto` is uws if it loads on this machine, else node; uws-compat is an older uws that is not installed with troupe; only `node` supports HTTP/1.0",
   },
   threads: {
     ...integer(0, 1024),

@@ -73,15 +73,12 @@ for (const edge of loadableEdges()) {
     it("throws its own class for each status", async () => {
       const create = (extra: object) => client.chat.completions.create({ model: "tiny", messages, ...extra });
       await assert.rejects(create({ model: "gpt-9" }), OpenAI.NotFoundError);
-      await assert.rejects(
-        create({ temperature: 3 }),
-        (error: InstanceType<typeof OpenAI.BadRequestError>) => {
-          assert.ok(error instanceof OpenAI.BadRequestError);
-          assert.equal(error.param, "temperature");
-          assert.equal(error.message, "400 temperature: expected a number of at most 2, got 3");
-          return true;
-        },
-      );
+      await assert.rejects(create({ temperature: 3 }), (error: InstanceType<typeof OpenAI.BadRequestError>) => {
+        assert.ok(error instanceof OpenAI.BadRequestError);
+        assert.equal(error.param, "temperature");
+        assert.equal(error.message, "400 temperature: expected a number of at most 2, got 3");
+        return true;
+      });
       server.inference.script = () => [[failure("queue_full")]];
       await assert.rejects(create({}), OpenAI.RateLimitError);
       server.inference.script = () => [[failure("model_failed")]];

@@ -565,12 +565,14 @@ for (const edge of loadableEdges()) {
 }
 
 describe("choosing an edge", () => {
-  it("auto takes the first that loads and says why in one line", async () => {
+  it("auto takes uws if it loads, else node, and says why only at the level debug", async () => {
     const log = recordingLog();
     const listener = await listen({ handle: () => {} }, { host: "127.0.0.1", port: 0, edge: "auto", log });
-    assert.equal(listener.edgeName, loadableEdges()[0]);
-    assert.equal(log.lines.length, 1);
-    assert.match(log.lines[0]!.message, new RegExp(`^serving on the ${listener.edgeName} edge: .*load`));
+    assert.equal(listener.edgeName, loadableEdges().includes("uws") ? "uws" : "node");
+    const [why, serving] = log.lines;
+    assert.deepEqual([why?.level, serving?.level, log.lines.length], ["debug", "info", 2]);
+    assert.match(why!.message, new RegExp(`^${listener.edgeName} edge: .*load`));
+    assert.equal(serving!.message, `serving on the ${listener.edgeName} edge`);
     listener.close();
     await listener.closed;
   });

@@ -14,7 +14,7 @@ const slots = 2;
 const standing = 4;
 const longAnswer = 4000;
 
-async function start(stalledReaderSecs: number, edge = "auto"): Promise<RunningServer> {
+async function start(stalledReaderSecs: number, edge: string = loadableEdges()[0] ?? "node"): Promise<RunningServer> {
   const limits = ["--max-seqs", String(slots), "--stalled-reader-secs", String(stalledReaderSecs), "--edge", edge];
   const common = ["--threads", "1", "--max-model-len", "8192", "--shutdown-deadline-secs", "0"];
   return startServer(["-m", await tinyModel(), ...common, ...limits]);

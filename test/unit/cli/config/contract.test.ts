@@ -26,6 +26,8 @@ code_exec_permission = "auto"
 [server]
 host = "127.0.0.1"
 port = 0
+api_key = ["alpha", "beta"]
+api_keys_file = "/etc/troupe/keys"
 no_ui = true
 mcp_port = 4321
 disable_access_log = true
@@ -260,6 +262,16 @@ describe("a file with every key of the contract that this build can keep", () =>
       if (key.planned && key.never === undefined)
         assert.ok(isIn((refused[header] ?? []).join("\n")), `${header} ${names}`);
     }
+  });
+});
+
+describe("every key", () => {
+  it("can be set by a variable of its own", () => {
+    const names = keyEntries.flatMap(({ variables }) => variables);
+    assert.equal(new Set(names).size, names.length);
+    const without = keyEntries.filter(({ variables }) => variables.length === 0);
+    // These are the general keys of one model in a file.
+    for (const { key, group } of without) assert.deepEqual([key.only, group], ["file", "models"]);
   });
 });
 

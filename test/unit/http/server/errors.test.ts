@@ -19,6 +19,7 @@ const statuses: Readonly<Record<ErrorCode, number>> = {
   invalid_value: 400,
   unsupported: 400,
   context_length_exceeded: 400,
+  invalid_api_key: 401,
   forbidden: 403,
   model_not_found: 404,
   not_found: 404,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { hostname } from "node:os";
 import { describe, it } from "node:test";
-import { KnownHosts } from "../../../../http/server/hosts.ts";
+import { KnownHosts } from "../../../../http/server/access/hosts.ts";
 
 describe("the known hosts of a server", () => {
   const hosts = new KnownHosts("mcp.lan", ["Chat.Example"], ["https://page.example"]);

@@ -3,8 +3,8 @@
 // set.
 import { isIP } from "node:net";
 import { hostname } from "node:os";
-import { ServerError } from "../../runtime/errors.ts";
-import type { HttpRequest } from "./edge.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { HttpRequest } from "../edge.ts";
 
 /**
  * Host names of a server. A request may use any IP address but only known names, because an attacker can point a domain name

@@ -1,0 +1,60 @@
+// API keys of `troupe serve`: the keys of the settings `api_key` and `api_keys_file`. The file is read again when it changes; if
+// its new text is invalid, the former keys stay valid. Keys never appear in messages.
+import { watchFile } from "node:fs";
+import { readFile, stat } from "node:fs/promises";
+import { ApiKeys } from "../../http/server/access/api-keys.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { Logger } from "../../runtime/log/log.ts";
+import type { Config } from "../config/config.ts";
+import { isApiKey } from "../config/kinds.ts";
+
+const WATCH_EVERY_MS = 2000;
+const READABLE_BY_ALL = 0o004;
+
+/** Reads the keys. Returns null if none are configured. Throws config_invalid if the file cannot be read or has no keys. */
+export async function openApiKeys(
+  { apiKey, apiKeysFile }: Pick<Config["server"], "apiKey" | "apiKeysFile">,
+  log: Logger,
+  watchEveryMs: number = WATCH_EVERY_MS,
+): Promise<ApiKeys | null> {
+  const own = [apiKey ?? []].flat();
+  if (apiKeysFile === null) return own.length === 0 ? null : new ApiKeys(own);
+  const keys = new ApiKeys([...own, ...(await readKeys(apiKeysFile))]);
+  await warnIfReadable(apiKeysFile, log);
+  watchFile(apiKeysFile, { interval: watchEveryMs, persistent: false }, () => {
+    readKeys(apiKeysFile).then(
+      (read) => {
+        keys.replace([...own, ...read]);
+        log.info({ file: apiKeysFile, keys: read.length }, "API keys read again");
+      },
+      (error: Error) => log.error(`${error.message}; the former API keys stay valid`),
+    );
+  });
+  return keys;
+}
+
+async function readKeys(path: string): Promise<readonly string[]> {
+  const text = await readFile(path, "utf8").catch((cause: Error) => {
+    throw invalid(`a readable file; got ${cause.message}`, cause);
+  });
+  const lines = text.split("\n").map((line) => line.trim());
+  const keys = lines.filter((line) => line !== "" && !line.startsWith("#"));
+  const wrong = lines.findIndex((line) => keys.includes(line) && !isApiKey(line));
+  if (wrong >= 0)
+    throw invalid(
+      `keys of 1 to 512 printable ASCII characters without spaces; line ${wrong + 1} of ${path} is not one`,
+    );
+  if (keys.length === 0) throw invalid(`at least one key, one per line; ${path} has none`);
+  return keys;
+}
+
+async function warnIfReadable(path: string, log: Logger): Promise<void> {
+  if (process.platform === "win32") return;
+  const { mode } = await stat(path);
+  if ((mode & READABLE_BY_ALL) !== 0)
+    log.warn({ file: path }, `all users of this machine can read the API keys; run "chmod 600 ${path}"`);
+}
+
+function invalid(expected: string, cause?: unknown): ServerError {
+  return new ServerError("config_invalid", `api_keys_file expects ${expected}`, { param: "api_keys_file", cause });
+}

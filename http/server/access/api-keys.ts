@@ -1,0 +1,37 @@
+// API keys: the keys that requests must have, if the server is started with any. Only digests are kept, and they are compared in
+// constant time, so neither memory nor response times reveal a key.
+import { createHash, timingSafeEqual } from "node:crypto";
+import { ServerError } from "../../../runtime/errors.ts";
+import { keyOf } from "../client.ts";
+import type { HttpRequest } from "../edge.ts";
+
+export class ApiKeys {
+  #digests: readonly Buffer[] = [];
+
+  constructor(keys: readonly string[]) {
+    this.replace(keys);
+  }
+
+  /** Replaces all keys. Requests in progress continue. */
+  replace(keys: readonly string[]): void {
+    this.#digests = keys.map(digestOf);
+  }
+
+  /** Returns the error for a request without a valid key; null if its key is valid. */
+  refusal({ headers }: Pick<HttpRequest, "headers">): ServerError | null {
+    const key = keyOf(headers);
+    if (key === "") {
+      const message = "expected an API key in the header authorization (Bearer KEY) or x-api-key; got none";
+      return new ServerError("invalid_api_key", message);
+    }
+    const given = digestOf(key);
+    // All keys are compared, so that the duration does not depend on which one is equal.
+    const equal = this.#digests.filter((digest) => timingSafeEqual(digest, given));
+    if (equal.length > 0) return null;
+    return new ServerError("invalid_api_key", "the API key is not one of this server's keys; ask its operator for one");
+  }
+}
+
+function digestOf(key: string): Buffer {
+  return createHash("sha256").update(key).digest();
+}
