@@ -48,7 +48,7 @@ export const chatTranslator = askedTranslator(
 function askedRequest(body: ChatRequestBody): AskedRequest {
   const messages = conversation(body.messages ?? []);
   return {
-    ...generationRequest(body),
+    ...generationRequest(body, "messages"),
     prompt: { kind: "chat", messages, templateArguments: thinkingArguments(body) },
     tools: toolUse(specsOf(body), anyTool, true),
   };

@@ -123,8 +123,11 @@ export function generationFacts(body: GenerationFields, isEmpty: boolean): Gener
   return { model: body.model, isStreamed: body.stream ?? true, change: isEmpty ? change : null };
 }
 
-/** Converts the shared fields to a request. */
-export function generationRequest(body: GenerationFields): Omit<AskedRequest, "prompt" | "tools"> {
+/** Converts the shared fields to a request. `promptField`: the field that contains the prompt. */
+export function generationRequest(
+  body: GenerationFields,
+  promptField: "messages" | "prompt",
+): Omit<AskedRequest, "prompt" | "tools"> {
   const { repeat_penalty, seed, num_predict: limit, ...sampling } = body.options ?? {};
   const fields = { ...sampling, repetition_penalty: repeat_penalty, seed: (seed ?? -1) < 0 ? null : seed };
   return {
@@ -139,6 +142,7 @@ export function generationRequest(body: GenerationFields): Omit<AskedRequest, "p
     maxTokens: (limit ?? -1) > 0 ? (limit ?? null) : null,
     ignoreEos: false,
     truncatePrompt: body.truncate ?? false,
+    fields: { prompt: promptField, maxTokens: "options.num_predict" },
   };
 }
 

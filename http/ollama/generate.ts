@@ -41,7 +41,7 @@ export const generateTranslator = askedTranslator(
   "ollama-generate",
   generateRequestSchema,
   (body) => generationFacts(body, !body.prompt),
-  (body): AskedRequest => ({ ...generationRequest(body), prompt: promptOf(body), tools: null }),
+  (body): AskedRequest => ({ ...generationRequest(body, "prompt"), prompt: promptOf(body), tools: null }),
 );
 
 function promptOf(body: GenerateRequestBody): Prompt {
