@@ -1,8 +1,8 @@
-// Errors of the Ollama protocol: a body with the message alone, status 400 where other protocols use 422, and the error of paths
-// that change the stored models, which are not supported.
+// Errors of the Ollama protocol: a body with the message alone, and the error of paths that change the stored models, which are
+// not supported.
 import { z } from "zod";
-import { type ErrorCode, type ErrorRecord, ServerError } from "../../runtime/errors.ts";
-import { statusOf as commonStatusOf, type ErrorFormat } from "../errors.ts";
+import { type ErrorRecord, ServerError } from "../../runtime/errors.ts";
+import { type ErrorFormat, statusOf } from "../errors.ts";
 
 const PREFIX = "/api/";
 const CHANGES = ["/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete"];
@@ -13,11 +13,6 @@ const CONFIGURED =
 const schema = z
   .strictObject({ error: z.string().meta({ description: "What was expected, what was received, and what to do." }) })
   .meta({ id: "OllamaError" });
-
-function statusOf(code: ErrorCode): number {
-  const status = commonStatusOf(code);
-  return status === 422 ? 400 : status;
-}
 
 function body({ message }: ErrorRecord): string {
   return JSON.stringify({ error: message });

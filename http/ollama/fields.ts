@@ -123,10 +123,10 @@ export function generationFacts(body: GenerationFields, isEmpty: boolean): Gener
   return { model: body.model, isStreamed: body.stream ?? true, change: isEmpty ? change : null };
 }
 
-/** Converts the shared fields to a request. `prompt`: name of the field that contains the prompt. */
+/** Converts the shared fields to a request. `promptField`: the field that contains the prompt. */
 export function generationRequest(
   body: GenerationFields,
-  prompt: "messages" | "prompt",
+  promptField: "messages" | "prompt",
 ): Omit<AskedRequest, "prompt" | "tools"> {
   const { repeat_penalty, seed, num_predict: limit, ...sampling } = body.options ?? {};
   const fields = { ...sampling, repetition_penalty: repeat_penalty, seed: (seed ?? -1) < 0 ? null : seed };
@@ -142,7 +142,7 @@ export function generationRequest(
     maxTokens: (limit ?? -1) > 0 ? (limit ?? null) : null,
     ignoreEos: false,
     truncatePrompt: body.truncate ?? false,
-    fields: { prompt, maxTokens: "options.num_predict" },
+    fields: { prompt: promptField, maxTokens: "options.num_predict" },
   };
 }
 

@@ -38,8 +38,9 @@ describe("the request log", () => {
     const body = '{\n  "messages": "hi\\n",\r\n  "seed": 1\n}';
     const whole = await request(app, "POST", chatPath, { body, headers: { ...json, "x-request-id": "r-1" } });
     const streamed = await request(app, "POST", chatPath, { body: { messages: "hi", stream: true } });
+    const lines = await request(app, "POST", "/api/generate", { body: { prompt: "hi" } });
     await request(app, "GET", "/v1/models");
-    const [first, second, ...others] = await entries();
+    const [first, second, third, ...others] = await entries();
     assert.deepEqual(others, []);
     const { time, durationMs, ...rest } = first;
     assert.ok(Math.abs(Date.parse(time) - Date.now()) < 10_000 && durationMs >= 0);
@@ -59,6 +60,11 @@ describe("the request log", () => {
         (payload: unknown) => `data: ${typeof payload === "string" ? payload : JSON.stringify(payload)}`,
       ),
       data,
+    );
+    const values = lines.body.trimEnd().split("\n");
+    assert.deepEqual(
+      third.response,
+      values.map((line) => JSON.parse(line)),
     );
     assert.equal(statSync(file).mode & 0o777, 0o600);
   });
