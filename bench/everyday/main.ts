@@ -33,6 +33,8 @@ export async function main(argv: readonly string[]): Promise<void> {
   for (const start of [ours(options, sizes), ...peers(options, sizes)]) {
     const judged = await withSides([start], ([side]) => runPrompts(side, options.rounds, cap));
     sides.push({ label: start.label, judged });
+    // Shown now, because the next server may fail to start.
+    process.stderr.write(`${summary(sides)}\n${faults(start.label, judged)}\n`);
   }
   const { temperature, topK, topP, minP } = builtInSampling;
   report(

@@ -7,7 +7,7 @@ import { everydayPrompts } from "../../bench/everyday/prompts.ts";
 import { realModel, type TestModel } from "../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
 
-const defaultMaxTokens = 160;
+const defaultMaxTokens = 48;
 /** Every third prompt, with one seed. */
 const prompts = everydayPrompts.filter((_, index) => index % 3 === 0);
 
@@ -63,7 +63,7 @@ describe("the defaults of requests", () => {
   });
 
   it("sample as a request that sends them, and not as one that switches the filters off", async () => {
-    const short = { max_tokens: 40 };
+    const short = { max_tokens: 16 };
     const asDefault = (await textOf(short)).message.content;
     const said = { temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.1 };
     assert.equal((await textOf({ ...short, ...said })).message.content, asDefault);
@@ -96,9 +96,9 @@ describe("the defaults of requests", () => {
   });
 
   it("apply to the messages protocol too", async () => {
-    const body = { ...story, max_tokens: 40 };
+    const body = { ...story, max_tokens: 16 };
     const { content } = await send("/v1/messages", body);
-    assert.equal(content[0].text, (await textOf({ max_tokens: 40 })).message.content);
+    assert.equal(content[0].text, (await textOf({ max_tokens: 16 })).message.content);
   });
 });
 

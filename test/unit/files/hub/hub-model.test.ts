@@ -4,13 +4,14 @@ import {
   existsSync,
   lstatSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   readlinkSync,
   rmSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { describe, it } from "node:test";
 import { linkSnapshot } from "../../../../engines/files/hub/api/hub-cache.ts";
 import type { FetchProgress } from "../../../../engines/files/hub/download/fetch-options.ts";
@@ -33,6 +34,18 @@ describe("a model of the hub", () => {
     assert.equal(readFileSync(join(folder, "refs", "main"), "utf8"), commit);
     assert.ok(readFileSync(path).equals(bytes));
     assert.deepEqual(rig.blobs(), [etag]);
+  });
+
+  it("comes with the generation_config.json of its folder", async () => {
+    rig.put({
+      [file]: bytes,
+      "generation_config.json": Buffer.from('{"top_k": 7}'),
+      "sub/generation_config.json": bytes,
+    });
+    const path = await rig.resolve(repo);
+    assert.deepEqual([basename(path), readdirSync(dirname(path)).sort()], [file, ["generation_config.json", file]]);
+    assert.equal(readFileSync(join(dirname(path), "generation_config.json"), "utf8"), '{"top_k": 7}');
+    assert.equal(await rig.resolve(repo, offline), path);
   });
 
   it("comes in parts that together are the file", async () => {
