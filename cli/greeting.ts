@@ -39,7 +39,7 @@ function generates({ capabilities }: Greeting): boolean {
 }
 
 function embeds({ capabilities }: Greeting): boolean {
-  return capabilities !== null && capabilities.embeds && !capabilities.generates;
+  return capabilities?.embeds === true && !capabilities.generates;
 }
 
 function generating(url: string): [string, string][] {
