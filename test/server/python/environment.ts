@@ -1,0 +1,44 @@
+// Python environment of the client tests: a virtual environment with the packages of requirements.txt, made once and kept in the
+// cache of the models. Its folder is named after the requirements, so changed ones get another.
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, readFileSync } from "node:fs";
+import { rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
+
+/** Folder of the Python files, which are not compiled. */
+export const pythonFolder = fileURLToPath(new URL("../../../../test/server/python/", import.meta.url));
+
+const requirements = join(pythonFolder, "requirements.txt");
+const installLimitMs = 8 * 60_000;
+const execute = promisify(execFile);
+
+/** Returns the path of the environment's Python. */
+export async function pythonEnvironment(): Promise<string> {
+  const { stdout } = await execute("python3", ["-c", "import sys; print(sys.version)"]);
+  const name = createHash("sha256").update(readFileSync(requirements)).update(stdout).digest("hex").slice(0, 12);
+  const folder = join(defaultCacheDirectory(process.env), "test-python", name);
+  const python = join(folder, process.platform === "win32" ? "Scripts/python.exe" : "bin/python");
+  const complete = join(folder, "complete");
+  if (!existsSync(complete)) {
+    await rm(folder, { recursive: true, force: true });
+    await install(folder, python);
+    await writeFile(complete, "");
+  }
+  return python;
+}
+
+/**
+ * Uses the pip beside python3 for the environment, which has none of its own: Debian's Python makes environments with pip only
+ * with a package more. The requirements name every package, so nothing is resolved.
+ */
+async function install(folder: string, python: string): Promise<void> {
+  await execute("python3", ["-m", "venv", "--without-pip", folder]);
+  const options = ["--quiet", "--no-deps", "--no-compile", "--only-binary", ":all:"];
+  await execute("python3", ["-m", "pip", "--python", python, "install", ...options, "-r", requirements], {
+    timeout: installLimitMs,
+  });
+}

@@ -1,0 +1,94 @@
+// Python clients, against the real command with the real default model: one process a file of cases, one test a case.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { realModel } from "../../fixtures/models/models.ts";
+import { type RunningServer, startServer } from "../../fixtures/serve.ts";
+import { pythonEnvironment, pythonFolder } from "./environment.ts";
+
+const clients = [
+  "openai_chat",
+  "openai_responses",
+  "anthropic_messages",
+  "litellm_client",
+  "langchain_client",
+  "instructor_client",
+  "llama_index_client",
+  "pydantic_ai_client",
+  "mcp_client",
+];
+const clientLimitMs = 4 * 60_000;
+
+interface Report {
+  readonly name: string;
+  readonly error: string | null;
+}
+
+interface Run {
+  readonly reports: readonly Report[];
+  readonly code: number | null;
+  readonly stderr: string;
+}
+
+describe("Python clients", { concurrency: 2 }, () => {
+  const running: { server?: RunningServer; python?: string; mcpUrl?: string } = {};
+  // Home of the clients: some write settings and caches there.
+  const home = mkdtempSync(join(tmpdir(), "troupe-test-python-"));
+
+  before(async () => {
+    const [python, { path, isReal }] = await Promise.all([pythonEnvironment(), realModel()]);
+    assert.ok(isReal, "these clients are to be answered by the default model, which cannot be fetched here");
+    running.python = python;
+    running.server = await startServer([
+      ...["-m", path, "--alias", "default", "--max-model-len", "2048", "--max-seqs", "4", "--mcp-port", "0"],
+    ]);
+    running.mcpUrl = /mcp\s+(http:\/\/\S+)/.exec(running.server.output())?.[1] ?? "";
+  });
+  after(async () => {
+    await running.server?.stop();
+    rmSync(home, { recursive: true, force: true });
+  });
+
+  for (const client of clients) {
+    it(client, async (test) => {
+      const { reports, code, stderr } = await runClient(client);
+      assert.equal(code, 0, `${client}.py ended with ${code}:\n${stderr}`);
+      assert.ok(reports.length > 0, `${client}.py ran no case:\n${stderr}`);
+      for (const { name, error } of reports) await test.test(name, () => assert.ok(error === null, error ?? ""));
+    });
+  }
+
+  function runClient(client: string): Promise<Run> {
+    const { server, python, mcpUrl } = running;
+    assert.ok(server && python && mcpUrl, "the server has not been started");
+    const env = {
+      PATH: process.env.PATH,
+      HOME: home,
+      TROUPE_URL: server.url,
+      TROUPE_MCP_URL: mcpUrl,
+      // Nothing is fetched at start-up, and nothing is reported anywhere.
+      LITELLM_LOCAL_MODEL_COST_MAP: "True",
+      LANGSMITH_TRACING: "false",
+      PYTHONPYCACHEPREFIX: join(dirname(dirname(python)), "bytecode"),
+    };
+    return new Promise((resolve) => {
+      const child = execFile(
+        python,
+        [join(pythonFolder, `${client}.py`)],
+        { env, timeout: clientLimitMs },
+        (_error, stdout, stderr) =>
+          resolve({
+            reports: stdout
+              .split("\n")
+              .filter((line) => line !== "")
+              .map((line) => JSON.parse(line) as Report),
+            code: child.exitCode,
+            stderr,
+          }),
+      );
+    });
+  }
+});
