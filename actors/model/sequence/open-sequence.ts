@@ -13,6 +13,8 @@ export function openSequence(
   sequenceTokens: number,
 ): GenerationSequence {
   const { id, prompt, promptLogprobs, reasoningBudget } = job;
+  // A default limit may exceed the room that the prompt leaves.
+  const room = Math.max(sequenceTokens - prompt.length, 1);
   const wantsPromptLogits = promptLogprobs !== null && prompt.length > 1;
   return new GenerationSequence(
     {
@@ -20,7 +22,7 @@ export function openSequence(
       // Only the first choice has a queue timeout, because the others may have to wait until the first one ends.
       hasQueueLimit: job.choice === 0,
       prompt,
-      maxNewTokens: job.maxNewTokens ?? Math.max(sequenceTokens - prompt.length, 1),
+      maxNewTokens: Math.min(job.maxNewTokens ?? room, room),
       ignoreEos: job.ignoreEos,
       adapter: job.adapter,
       priority: job.priority,
