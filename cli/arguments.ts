@@ -3,10 +3,10 @@
 import arg from "arg";
 import { ServerError } from "../runtime/errors.ts";
 import { suggestion } from "../runtime/nearest.ts";
-import { foreignCommands, refuseForeignFlags } from "./config/foreign-flags.ts";
 import { entryOfFlag, type Flags } from "./config/given.ts";
 import { keyEntries } from "./config/keys.ts";
 import { withoutTokens } from "./config/kinds.ts";
+import { foreignCommands, refuseForeignFlags } from "./foreign-flags.ts";
 
 const commandNames = ["serve", "run", "bench", "from-config"] as const;
 

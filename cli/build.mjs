@@ -1,5 +1,5 @@
 // Build: compiles the program (or, with --all, also the tests and benchmarks) into dist/, and the WASM modules whose sources are
-// newer than they are. Plain JavaScript, because it runs before anything is compiled.
+// newer than they are. --clean empties dist/ first, for publishing: it keeps files whose source was deleted. Plain JavaScript, because it runs before anything is compiled.
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -51,6 +51,7 @@ function buildModule(folder, entry, target, output) {
   return run(target === "" ? argv : [...argv, "--target", target]);
 }
 
+if (process.argv.includes("--clean")) rmSync(join(root, "dist"), { recursive: true, force: true });
 // Both projects write to dist/, so each must forget what the other knew: its records of written files would be wrong.
 const [project, other] = process.argv.includes("--all")
   ? ["tsconfig.json", ".tsbuildinfo-build"]

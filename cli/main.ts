@@ -1,16 +1,14 @@
 // Entry of the command line, imported by troupe.mjs: runs the command, and prints an error as one line. Exit codes: 0 success,
 // 1 failure, 2 invalid settings.
 import { readFile } from "node:fs/promises";
-import { smallestModel } from "../engines/files/hub/catalog.ts";
-import { chooseDefaultModel } from "../engines/files/hub/default-model.ts";
 import { ServerError } from "../runtime/errors.ts";
-import { availableMemory } from "../runtime/host/memory.ts";
 import { type CommandLine, type CommandName, parseArguments, type ToolName } from "./arguments.ts";
 import { bench } from "./bench/bench.ts";
-import { type Config, namesModel, resolveConfig } from "./config/config.ts";
+import type { Config } from "./config/config.ts";
 import { unknownVariables } from "./config/environment.ts";
 import type { Command } from "./config/key.ts";
 import { parseToml, type TomlFile } from "./config/toml.ts";
+import { configWithDefault } from "./default-config.ts";
 import { commandsHelp, flagsHelp } from "./help.ts";
 import { run } from "./run/run.ts";
 import { serve } from "./serve.ts";
@@ -67,18 +65,11 @@ function commandOf(name: CommandName, file: TomlFile | undefined): Command {
   return (file as TomlFile).command;
 }
 
-async function configOf(line: CommandLine, command: Command, file: TomlFile | undefined): Promise<Config> {
+function configOf(line: CommandLine, command: Command, file: TomlFile | undefined): Promise<Config> {
   const { flags } = line;
-  const own = { command, flags, environment: process.env, defaultModel: smallestModel };
-  const request = file === undefined ? own : { ...own, file };
+  const request = { command, flags, environment: process.env, ...(file !== undefined && { file }) };
   for (const warning of unknownVariables(process.env)) process.stderr.write(`troupe: ${warning}\n`);
-  // The settings are checked first, because the choice of the default model may send a request.
-  const config = resolveConfig(request);
-  if (namesModel(request)) return config;
-  const { tokenSource, models } = config;
-  const hfCache = models[0]?.device.hfCache ?? null;
-  const defaultModel = await chooseDefaultModel(availableMemory(), { tokenSource, hfCache });
-  return defaultModel === smallestModel ? config : resolveConfig({ ...request, defaultModel });
+  return configWithDefault(request);
 }
 
 async function readConfigFile(path: string): Promise<string> {

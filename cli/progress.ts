@@ -12,7 +12,7 @@ export interface Progress {
 
 /** Creates a progress display. A new label starts a new bar or line. */
 export function createProgress(stream: NodeJS.WriteStream = process.stderr): Progress {
-  return stream.isTTY ? createBar(stream) : createLines(stream);
+  return stream.isTTY ? createBar(stream) : createLines((line) => stream.write(`${line}\n`));
 }
 
 function createBar(stream: NodeJS.WriteStream): Progress {
@@ -45,7 +45,8 @@ function createBar(stream: NodeJS.WriteStream): Progress {
   };
 }
 
-function createLines(stream: NodeJS.WriteStream): Progress {
+/** Creates a progress that is written as lines, one for each `lineStep`. */
+export function createLines(write: (line: string) => void): Progress {
   let current = "";
   let next = 0;
   return {
@@ -55,7 +56,7 @@ function createLines(stream: NodeJS.WriteStream): Progress {
       const percent = total === null || total === 0 ? 0 : Math.floor((done / total) * 100);
       if (percent < next) return;
       next = percent - (percent % lineStep) + lineStep;
-      stream.write(`${label}: ${total === null ? sizeText(done, null) : `${percent} %`}\n`);
+      write(`${label}: ${total === null ? sizeText(done, null) : `${percent} %`}`);
     },
     stop: () => undefined,
   };

@@ -45,6 +45,8 @@ export interface AppOptions {
   /** Maximum memory in bytes for the logprobs and embeddings of all responses in progress; default: MAX_ANSWER_BYTES. */
   readonly maxAnswerBytes?: number;
   readonly system?: SystemInspector;
+  /** Routes in addition to those of the server. */
+  readonly extraRoutes?: readonly Route[];
   /** Observers of inference requests and results, in addition to the access log and the metrics. */
   readonly observers?: readonly ExchangeObserver[];
 }
@@ -76,6 +78,9 @@ const defaults: HttpConfig = {
   allowLoraUpdates: false,
   servesMcp: false,
   needsApiKey: false,
+  servesDocs: true,
+  servesMetrics: true,
+  basePath: "",
 };
 
 const memoryLimits = {
@@ -107,7 +112,14 @@ export function createApp({
   ...rest
 }: AppOptions): App {
   const config = { ...defaults, ...given, needsApiKey: apiKeys !== null };
-  const { observers = [], system = bareInspector(), models = unmanaged(inference), lora = null, maxAnswerBytes } = rest;
+  const {
+    observers = [],
+    extraRoutes = [],
+    system = bareInspector(),
+    models = unmanaged(inference),
+    lora = null,
+    maxAnswerBytes,
+  } = rest;
   const store = storedResponses ?? new ResponseStore(new TableStore(new MemoryTables(), memoryLimits));
   const responses = new Responses({ store, log, maxBackground: config.maxBackgroundResponses });
   const metrics = config.disableMetrics ? null : new HttpMetrics(inference);
@@ -115,7 +127,7 @@ export function createApp({
   const tokenTexts = (model: string) => inference.tokenTexts(model);
   const shared = { models, lora, config, log, answerMemory, tokenTexts, responses, metrics, system };
   const context: Context = { inference, ...shared };
-  const table = new RouteTable(routes.filter((route) => isServed(route, config)));
+  const table = new RouteTable([...routes.filter((route) => isServed(route, config)), ...extraRoutes]);
   const accessLog = config.accessLog ? [new AccessLog(log)] : [];
   const { host, allowedHosts, corsOrigins } = config;
   const hosts = corsOrigins === null ? null : new KnownHosts(host, allowedHosts, corsOrigins);

@@ -14,6 +14,8 @@ import type { AnswerMemory } from "./shared/answer/answer-memory.ts";
 
 /** Settings of the HTTP server, as plain values. */
 export interface HttpConfig extends RouteSettings {
+  /** Path prefix under which a proxy or an embedding program serves the routes; "": none. */
+  readonly basePath: string;
   /** Milliseconds without output after which a stream sends a comment line; 0: never. */
   readonly keepAliveMs: number;
   /** Milliseconds without reading after which a client is disconnected. */

@@ -39,6 +39,8 @@ export interface RouteSettings {
   readonly allowLoraUpdates: boolean;
   /** Whether the process also has an MCP server, on a separate port. */
   readonly servesMcp: boolean;
+  readonly servesDocs: boolean;
+  readonly servesMetrics: boolean;
 }
 
 /** Name of a body field, or "query" for the query parameter `model`. */

@@ -11,14 +11,14 @@ export interface ClosableObserver extends ExchangeObserver {
   close(): Promise<void>;
 }
 
-/** Opens the configured observers. Throws config_invalid if the request log cannot be opened. */
+/** Opens the configured observers. Throws config_invalid if the request log or the tracing packages are unusable. */
 export async function openObservers(config: Config, log: Logger): Promise<readonly ClosableObserver[]> {
   const observers: ClosableObserver[] = [];
   if (config.log !== null) observers.push(await RequestLog.open(config.log, log));
   const { otlpEndpoint } = config.troupe;
   if (otlpEndpoint !== null) {
-    const { Tracing } = await import("../../http/observe/tracing/tracing.ts");
-    observers.push(new Tracing({ endpoint: otlpEndpoint, version, log }));
+    const { openTracing } = await import("../../http/observe/tracing/open-tracing.ts");
+    observers.push(await openTracing({ endpoint: otlpEndpoint, version, log }));
   }
   return observers;
 }

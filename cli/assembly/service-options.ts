@@ -95,10 +95,13 @@ function prefixStore({ prefixCacheDir, prefixCacheDisk }: Config["troupe"]): Pre
 
 async function servedModels(setting: AdapterSetting): Promise<{ models: ServedModel[]; engines: EngineReport[] }> {
   const { config, log, progress } = setting;
+  const { troupe } = config;
   const models: ServedModel[] = [];
   const engines: EngineReport[] = [];
   const computeLock = config.models.length > 1 ? createComputeLock() : null;
   const host = nativeHost();
+  const mayUseGpu = troupe.engine !== "wasm" && config.models.some(({ device }) => !device.cpu);
+  if (host.gpuAdvice !== null && mayUseGpu) log.info(host.gpuAdvice);
   for (const model of config.models) {
     const spec = await withMtp(config, model, await modelSpec(config, model, log, progress), log, progress);
     const report = await modelEngine(config, model, spec, host, log);

@@ -6,6 +6,7 @@ import { type FileValues, type Flags, type Given, type GivenValues, givenByFile,
 import type { Command, Key, ValuesOf } from "./key.ts";
 import { entryAt, type GroupName, isPerModel, type KeyEntry, keyEntries, type keys } from "./keys.ts";
 import { checkBench, checkPorts, checkRules, commonCpu, defaultModelOf, type GivenSettings, nameOf } from "./rules.ts";
+import { givenBySettings, type TroupeSettings } from "./settings.ts";
 import type { TomlFile } from "./toml.ts";
 
 type Keys = typeof keys;
@@ -45,6 +46,8 @@ export interface ConfigRequest {
   readonly flags: Flags;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly file?: TomlFile;
+  /** Settings of an embedding program. There is no file then. */
+  readonly settings?: TroupeSettings;
   /** model_id to use if neither a flag nor a file names a model. */
   readonly defaultModel: string;
 }
@@ -84,13 +87,18 @@ function givenSettings(request: ConfigRequest): GivenSettings {
   const flags = givenByFlags(request.flags, command);
   const environment = givenByEnvironment(request.environment, command);
   const file = request.file === undefined ? undefined : givenByFile(request.file, command);
-  const sources = [flags, environment, ...(file === undefined ? [] : [file.values])];
+  const own = request.settings === undefined ? undefined : givenBySettings(request.settings);
+  const sources = [flags, ...valuesOf(own), environment, ...valuesOf(file)];
   return {
     shared: checkedValues(sources, ({ group }) => !isPerModel(group)),
-    models: modelSources(request, [flags, environment], file).map((own) =>
+    models: modelSources(request, [flags, environment], file ?? (own?.models.length ? own : undefined)).map((own) =>
       checkedValues(own, ({ group }) => isPerModel(group)),
     ),
   };
+}
+
+function valuesOf(source: FileValues | undefined): readonly GivenValues[] {
+  return source === undefined ? [] : [source.values];
 }
 
 /**
@@ -118,14 +126,20 @@ function modelSources(
     );
   }
   for (const { values, place } of file.models) {
-    if (!values.has(modelIdEntry)) throw invalid(`${place}: [[models]] expects a model_id; got none`);
+    if (values.has(modelIdEntry)) continue;
+    throw invalid(
+      request.file === undefined
+        ? `${place} expects a modelId; got none`
+        : `${place}: [[models]] expects a model_id; got none`,
+    );
   }
   return withAlias(file.models.map(({ values }) => [...ofEvery, values]));
 }
 
 /** Whether the request names a model in a flag, a variable or a file. */
-export function namesModel({ flags, environment, command, file }: Omit<ConfigRequest, "defaultModel">): boolean {
-  const isGiven = flags[modelIdEntry.flag] !== undefined;
+export function namesModel(request: Omit<ConfigRequest, "defaultModel">): boolean {
+  const { flags, environment, command, file, settings } = request;
+  const isGiven = flags[modelIdEntry.flag] !== undefined || (settings?.models ?? []).length > 0;
   return isGiven || file !== undefined || givenByEnvironment(environment, command).has(modelIdEntry);
 }
 

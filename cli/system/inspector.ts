@@ -1,9 +1,9 @@
 // System inspector: information about the operating system, the engines and the build, and a diagnosis, for the server and
 // `troupe doctor`. The checks load native code and block a thread, so a server runs them in a child process.
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { type NativeHost, nativeHost } from "../../engines/llama/native/native-host.ts";
 import { physicalCores } from "../../runtime/host/cores.ts";
+import { isInstalled } from "../../runtime/host/optional-packages.ts";
 import {
   type BuildFacts,
   type Diagnosis,
@@ -80,15 +80,6 @@ function buildFacts(): BuildFacts {
     cuda: isInstalled(`@node-llama-cpp/${cudaPackage}`),
     metal: platform === "darwin" && isInstalled("@node-llama-cpp/mac-arm64-metal"),
   };
-}
-
-function isInstalled(name: string): boolean {
-  try {
-    createRequire(import.meta.url).resolve(`${name}/package.json`);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** Returns the commit of the git checkout; null if troupe was not installed from one. */

@@ -1,18 +1,22 @@
 // GET /api-doc/openapi.json. The first request builds the document in a worker thread. Building takes about 100 ms, which would
 // block every stream on the main thread. The result is kept as text.
 import { Worker } from "node:worker_threads";
-import type { RouteHandler } from "../context.ts";
+import type { HttpConfig, RouteHandler } from "../context.ts";
 import type { RouteSettings } from "../route.ts";
 
-/** Documents by the settings that decide which routes are served. */
+/** Settings that decide the content of the document. */
+export type DocumentSettings = RouteSettings & Pick<HttpConfig, "basePath">;
+
+/** Documents by their settings. */
 const texts = new Map<string, Promise<string>>();
 
-export const openApi: RouteHandler = async (exchange, { config: { allowLoraUpdates, servesMcp, needsApiKey } }) => {
-  const body = await keptText({ allowLoraUpdates, servesMcp, needsApiKey });
+export const openApi: RouteHandler = async (exchange, { config }) => {
+  const { allowLoraUpdates, servesMcp, servesDocs, servesMetrics, needsApiKey, basePath } = config;
+  const body = await keptText({ allowLoraUpdates, servesMcp, servesDocs, servesMetrics, needsApiKey, basePath });
   if (!exchange.request.signal.aborted) exchange.send(200, { "content-type": "application/json" }, body);
 };
 
-function keptText(settings: RouteSettings): Promise<string> {
+function keptText(settings: DocumentSettings): Promise<string> {
   const key = JSON.stringify(settings);
   const known = texts.get(key);
   if (known !== undefined) return known;
@@ -22,7 +26,7 @@ function keptText(settings: RouteSettings): Promise<string> {
   return made;
 }
 
-async function documentText(settings: RouteSettings): Promise<string> {
+async function documentText(settings: DocumentSettings): Promise<string> {
   const worker = new Worker(new URL("./worker.js", import.meta.url), { name: "API document", workerData: settings });
   return new Promise<string>((resolve, reject) => {
     worker.once("message", resolve);

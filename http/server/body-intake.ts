@@ -4,7 +4,7 @@ import type { ServerError } from "../../runtime/errors.ts";
 import { BodyBudget, BodyReader, bringsBody } from "./body.ts";
 import { type ArrivingBody, BodyDeadlines } from "./body-deadlines.ts";
 import { clientOf } from "./client.ts";
-import type { AdmitRequest, EdgeHandler, EdgeOptions, HttpReply, HttpRequest } from "./edge.ts";
+import type { AdmitRequest, BodyLimits, EdgeHandler, HttpReply, HttpRequest } from "./edge.ts";
 
 const DEFAULT_REQUEST_TIMEOUT_MS = 300_000;
 
@@ -77,7 +77,7 @@ export class BodyIntake {
   readonly #budget: BodyBudget;
   readonly #deadlines: BodyDeadlines;
 
-  constructor(handler: EdgeHandler, { maxBodyBytesInFlight, requestTimeoutMs, admit }: EdgeOptions) {
+  constructor(handler: EdgeHandler, { maxBodyBytesInFlight, requestTimeoutMs, admit }: BodyLimits) {
     this.#handler = handler;
     this.#admit = admit ?? (() => null);
     this.#budget = new BodyBudget(maxBodyBytesInFlight);

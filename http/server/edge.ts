@@ -90,16 +90,19 @@ export interface EdgeServer {
   forceClose(): void;
 }
 
-export interface EdgeOptions {
-  readonly host: string;
-  /** Port to listen on; 0: any free port. */
-  readonly port: number;
+export interface BodyLimits {
   /** Default: every body is read. */
   readonly admit?: AdmitRequest | undefined;
   /** Maximum bytes of all request bodies in memory; default: 400 MiB. */
   readonly maxBodyBytesInFlight?: number;
   /** Maximum time in ms for a request body to arrive; default: 300 s. */
   readonly requestTimeoutMs?: number;
+}
+
+export interface EdgeOptions extends BodyLimits {
+  readonly host: string;
+  /** Port to listen on; 0: any free port. */
+  readonly port: number;
   readonly sockets?: SocketLimits;
   /** Called when connections are rejected because the process has too few free file descriptors. */
   readonly onFull?: () => void;

@@ -1,14 +1,15 @@
-// llama.cpp libraries with their C API bound, opened once per process (or worker thread). The packages of
-// node-llama-cpp contain them prebuilt. For the CPU they are opened directly (prebuilt.ts); for a GPU, node-llama-cpp
-// chooses a build. Nothing is compiled or downloaded.
+// llama.cpp libraries with their C API bound, opened once per process (or worker thread). Prebuilt ones for the CPU on
+// Linux are installed with troupe and opened directly (prebuilt.ts). node-llama-cpp, installed on request, chooses a build
+// for a GPU or another system. Nothing is compiled or downloaded.
 import koffi from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import { computeCores } from "../../../runtime/host/cores.ts";
+import { installCommand, isInstalled } from "../../../runtime/host/optional-packages.ts";
 import { bindingOf, type LlamaFunctions } from "./abi.ts";
 import { limitNativeHeap } from "./memory/native-heap.ts";
 import type { Pointer } from "./pointer.ts";
 import { isLibrary, openPrebuilt } from "./prebuilt.ts";
-import { bundledRelease } from "./release.ts";
+import { bundledRelease, gpuPackage } from "./release.ts";
 import { bindThreadPools, type StartThreads } from "./thread-pool.ts";
 
 /** Compute devices that the libraries use. */
@@ -64,6 +65,7 @@ export function openLibrary(useGpu: boolean): Promise<LlamaLibrary> {
 
 async function load(useGpu: boolean): Promise<LlamaLibrary> {
   const release = bundledRelease();
+  if (release === null) throw notInstalled();
   const bind = bindingOf(release);
   koffi.config({ ...koffi.config(), sync_stack_size: nativeStackBytes });
   const libc = koffi.load(libcName());
@@ -88,10 +90,12 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
 }
 
 async function openDevices(useGpu: boolean, log: Pointer): Promise<Devices> {
-  if (!useGpu && openPrebuilt(log)) {
+  // Without node-llama-cpp there is no library for a GPU; native-host.ts says so at the start.
+  if ((!useGpu || !isInstalled(gpuPackage)) && openPrebuilt(log)) {
     const gpuMemory = async () => ({ gpuBytes: 0, freeBytes: 0 });
     return { backend: "cpu", mathCores: computeCores(), gpuMemory, gpuNames: async () => [] };
   }
+  if (!isInstalled(gpuPackage)) throw notInstalled();
   const { getLlama } = await import("node-llama-cpp");
   const gpu = useGpu ? "auto" : false;
   const llama = await getLlama({ gpu, build: "never", skipDownload: true, progressLogs: false });
@@ -106,10 +110,18 @@ async function openDevices(useGpu: boolean, log: Pointer): Promise<Devices> {
   };
 }
 
+function notInstalled(): ServerError {
+  const message =
+    `llama.cpp has no library installed that loads on ${process.platform}-${process.arch}: ` +
+    `${installCommand([gpuPackage])}; the wasm engine needs none`;
+  return new ServerError("config_invalid", message, { param: "engine" });
+}
+
 function notLoaded(cause: Error): never {
+  if (cause instanceof ServerError) throw cause;
   const message =
     `llama.cpp's libraries do not load on ${process.platform}-${process.arch} (${cause.message}); ` +
-    "`npm ci` installs the prebuilt ones if this platform has any; the wasm engine needs none";
+    `others may: ${installCommand([gpuPackage])}; the wasm engine needs none`;
   throw new ServerError("config_invalid", message, { param: "engine", cause });
 }
 
@@ -121,7 +133,7 @@ function findLibrary(name: string): string {
   throw new ServerError(
     "config_invalid",
     `the llama.cpp library "${name}" is not mapped after loading it on ${process.platform}-${process.arch}; ` +
-      "reinstall with `npm ci` (its optional packages carry the libraries), or choose another engine",
+      "install troupe again with its optional packages (they contain the libraries), or choose another engine",
   );
 }
 

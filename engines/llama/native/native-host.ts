@@ -3,8 +3,10 @@
 // does the check.
 import { readdirSync } from "node:fs";
 import { toErrorRecord } from "../../../runtime/errors.ts";
+import { installCommand, isInstalled } from "../../../runtime/host/optional-packages.ts";
 import { spawnPlace } from "../../../runtime/thread/place.ts";
 import type { NativeDevice, NativeFindings, NativeProbe } from "./probe-place.ts";
+import { gpuPackage } from "./release.ts";
 
 /** Results are determined on first use and then kept, except free memory, which is read again after `devicesKeptMs`. */
 export interface NativeHost {
@@ -14,6 +16,8 @@ export interface NativeHost {
   devices(): Promise<readonly NativeDevice[]>;
   /** Returns why llama.cpp's libraries cannot be loaded; null if they can. */
   problem(): Promise<string | null>;
+  /** How to install the libraries for a GPU; null if they are installed, or if there is no GPU. */
+  readonly gpuAdvice: string | null;
 }
 
 /** Time limit of the probe process. Loading the drivers of a sleeping GPU takes seconds. */
@@ -35,11 +39,14 @@ interface Answer {
 export interface NativeHostOptions {
   readonly probe?: (probe: NativeProbe) => Promise<NativeFindings>;
   readonly mayHaveGpu?: () => boolean;
+  /** Whether the libraries for a GPU are installed. */
+  readonly hasGpuPackage?: boolean;
   readonly now?: () => number;
 }
 
 export function nativeHost(options: NativeHostOptions = {}): NativeHost {
   const { probe = probeInChild, mayHaveGpu = hasGpuDevice, now = () => performance.now() } = options;
+  const { hasGpuPackage = isInstalled(gpuPackage) } = options;
   let withGpu: Promise<Answer> | null = null;
   let onCpu: Promise<Answer> | null = null;
   let latest: { readonly answer: Promise<Answer>; readonly at: number } | null = null;
@@ -49,10 +56,11 @@ export function nativeHost(options: NativeHostOptions = {}): NativeHost {
     return answer;
   };
   const found = (): Promise<Answer> | null => {
-    if (withGpu === null && mayHaveGpu()) withGpu = askForGpu();
+    if (withGpu === null && hasGpuPackage && mayHaveGpu()) withGpu = askForGpu();
     return withGpu;
   };
   return {
+    gpuAdvice: hasGpuPackage || !mayHaveGpu() ? null : gpuAdvice(),
     gpu: async () => (await found())?.gpu ?? null,
     devices: async () => {
       const first = await found();
@@ -75,6 +83,12 @@ export function nativeHost(options: NativeHostOptions = {}): NativeHost {
 function hasGpuDevice(): boolean {
   if (process.platform !== "linux") return true;
   return [...namesIn("/dev"), ...namesIn("/dev/dri")].some((name) => gpuDevice.test(name));
+}
+
+function gpuAdvice(): string {
+  const command = installCommand([gpuPackage]);
+  if (process.platform !== "linux") return `for llama.cpp, and a GPU if there is one: ${command}`;
+  return `there is a GPU device, but llama.cpp's libraries for GPUs are not installed (400 MB): ${command}`;
 }
 
 function namesIn(folder: string): string[] {

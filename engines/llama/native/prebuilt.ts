@@ -1,10 +1,10 @@
-// Opens the prebuilt llama.cpp libraries for the CPU without node-llama-cpp. This saves one second at start, because
-// node-llama-cpp is slow to import and first tests the libraries in a child process.
+// Opens the prebuilt llama.cpp libraries for the CPU without node-llama-cpp, which is slow to import, first tests the
+// libraries in a child process, and is installed only on request.
 import { readdirSync } from "node:fs";
-import { createRequire } from "node:module";
-import { basename, dirname, join } from "node:path";
+import { basename, join } from "node:path";
 import koffi, { type LibraryHandle } from "koffi";
 import type { Pointer } from "./pointer.ts";
+import { prebuiltFolder } from "./release.ts";
 
 /**
  * Maps libllama and the CPU library variant that ggml chooses for this machine; `log` becomes the log callback. Returns
@@ -42,20 +42,4 @@ export function openPrebuilt(log: Pointer): boolean {
  */
 export function isLibrary(path: string, name: string): boolean {
   return new RegExp(`^(lib)?${name}(\\.v?[0-9.]+)?\\.(so|dylib|dll)([.0-9]*)$`, "i").test(basename(path));
-}
-
-/**
- * Returns the folder of the libraries; null if there is none. Linux only, because the libraries for other systems
- * always include GPU support.
- */
-function prebuiltFolder(): string | null {
-  if (process.platform !== "linux") return null;
-  const build = `linux-${process.arch === "arm" ? "armv7l" : process.arch}`;
-  try {
-    // The libraries are optional packages of node-llama-cpp, so npm may have put them into any of several folders.
-    const { resolve } = createRequire(import.meta.resolve("node-llama-cpp"));
-    return join(dirname(resolve(`@node-llama-cpp/${build}`)), "..", "bins", build);
-  } catch {
-    return null;
-  }
 }

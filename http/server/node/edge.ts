@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { ServerError } from "../../../runtime/errors.ts";
 import { errorBody, statusOf } from "../../errors.ts";
-import { BodyIntake, EdgeRequest } from "../body-intake.ts";
+import { BodyIntake } from "../body-intake.ts";
 import { ConnectionCount, fullAtFiles } from "../connection-limit.ts";
 import type { OpenEdge } from "../edge.ts";
 import { framingFault, headersTooLarge, MAX_HEADER_BYTES } from "../framing.ts";
@@ -12,6 +12,7 @@ import { InFlight } from "../in-flight.ts";
 import { listenFailure } from "../listen-failure.ts";
 import { SocketSessions } from "../socket/sessions.ts";
 import { NodeReply } from "./reply.ts";
+import { NodeRequest, readBody } from "./request.ts";
 import { acceptSocket, Incoming } from "./socket.ts";
 import { lastResponse, type ParserError, requestOfUnknownMethod } from "./unknown-method.ts";
 
@@ -32,30 +33,6 @@ const limits = {
   maxHeaderSize: MAX_HEADER_BYTES,
   IncomingMessage: Incoming,
 };
-
-class NodeRequest extends EdgeRequest {
-  readonly method: string;
-  readonly path: string;
-  readonly query: string;
-  readonly signal: AbortSignal;
-  readonly address: string;
-
-  constructor(incoming: IncomingMessage, signal: AbortSignal) {
-    super();
-    const url = incoming.url ?? "/";
-    const queryAt = url.indexOf("?");
-    this.method = incoming.method ?? "GET";
-    this.path = queryAt < 0 ? url : url.slice(0, queryAt);
-    this.query = queryAt < 0 ? "" : url.slice(queryAt + 1);
-    // The raw headers are read, because node's parsed headers drop the second value of some repeated headers.
-    const { rawHeaders } = incoming;
-    for (let i = 0; i < rawHeaders.length; i += 2) {
-      this.addHeader((rawHeaders[i] ?? "").toLowerCase(), rawHeaders[i + 1] ?? "");
-    }
-    this.signal = signal;
-    this.address = incoming.socket.remoteAddress ?? "";
-  }
-}
 
 const connectionCount = new ConnectionCount(fullAtFiles());
 
@@ -169,18 +146,6 @@ function responseOn(incoming: IncomingMessage): ServerResponse {
   response.assignSocket(incoming.socket);
   response.on("finish", () => incoming.socket.destroySoon());
   return response;
-}
-
-/** Passes a request to its handler when its body, if any, is complete. The rest of a rejected body is read and discarded. */
-function readBody(incoming: IncomingMessage, request: NodeRequest, reply: NodeReply, intake: BodyIntake): void {
-  const reception = intake.begin(request, reply);
-  if (reception === null) {
-    incoming.resume();
-    return;
-  }
-  reply.onDone = () => reception.done();
-  incoming.on("data", (chunk: Buffer) => reception.add(chunk));
-  incoming.on("end", () => reception.end());
 }
 
 /** Returns an error for an HTTP version that node's parser accepts but the server does not. */

@@ -29,6 +29,19 @@ describe("what a host has for the native engine", () => {
     assert.equal(await host.gpu(), null);
   });
 
+  it("says how to install the libraries for a GPU, only if there is one and they are missing", async () => {
+    const adviceOf = (mayHaveGpu: boolean, hasGpuPackage: boolean) =>
+      nativeHost({ mayHaveGpu: () => mayHaveGpu, hasGpuPackage }).gpuAdvice;
+    assert.match(adviceOf(true, false) ?? "", /npm install node-llama-cpp@\d/);
+    assert.deepEqual([adviceOf(true, true), adviceOf(false, false)], [null, null]);
+    const host = nativeHost({
+      mayHaveGpu: () => true,
+      hasGpuPackage: false,
+      probe: () => assert.fail("without the libraries there is nothing to ask"),
+    });
+    assert.equal(await host.gpu(), null);
+  });
+
   it("says anew after a while how much memory is free, once for all who ask", async () => {
     let now = 0;
     let probes = 0;

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { parseArguments } from "../../../../cli/arguments.ts";
-import { foreignCommands, foreignFlags } from "../../../../cli/config/foreign-flags.ts";
 import { keyEntries } from "../../../../cli/config/keys.ts";
+import { foreignCommands, foreignFlags } from "../../../../cli/foreign-flags.ts";
 
 const parse = (line: string) => parseArguments(line.split(" "));
 

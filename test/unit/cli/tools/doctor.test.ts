@@ -22,6 +22,7 @@ const noHost = {
   gpu: async () => null,
   devices: async () => [],
   problem: async () => "libllama.so is not there",
+  gpuAdvice: null,
 };
 
 describe("the doctor's checks", () => {

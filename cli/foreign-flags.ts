@@ -1,6 +1,6 @@
 // Flags of other model servers. The error for such a flag names the flag of troupe, with the user's value, or says why none is
 // needed. Used by the command line only: none of these flags is accepted.
-import { ServerError } from "../../runtime/errors.ts";
+import { ServerError } from "../runtime/errors.ts";
 
 interface ForeignFlag {
   /** The flag's names. Servers that share a flag are named together in `server`. */

@@ -1,0 +1,94 @@
+// Settings given by a program that embeds troupe: the keys of a settings file, named as in Config. config.ts checks the values.
+import { ServerError } from "../../runtime/errors.ts";
+import { suggestion } from "../../runtime/nearest.ts";
+import type { FileValues, Given } from "./given.ts";
+import type { ValuesOf } from "./key.ts";
+import { appliesTo, type GroupName, groups, type KeyEntry, keyEntries, type keys } from "./keys.ts";
+
+type Keys = typeof keys;
+type Some<G extends GroupName> = Partial<ValuesOf<Keys[G]>>;
+
+/** Settings of a server without a port of its own that make no sense, because the embedding program listens. */
+const portless = {
+  server: ["host", "port", "mcpPort"],
+  troupe: ["edge", "maxWebsockets", "websocketIdleSecs", "websocketLifetimeSecs"],
+} as const;
+
+type Portless = { readonly [G in keyof typeof portless]: (typeof portless)[G][number] };
+
+/** Settings of a model; `modelId` is a path, or a name on the hub. */
+export interface ModelSettings extends Omit<Some<"models">, "modelId"> {
+  readonly modelId: string;
+  readonly format?: Some<"format">;
+  readonly adapter?: Some<"adapter">;
+  readonly device?: Some<"device">;
+}
+
+/** Settings as in docs/configuration.md, in camelCase: `max_seqs` is `maxSeqs`, `[troupe] log_level` is `troupe.logLevel`. */
+export interface TroupeSettings extends Some<"general"> {
+  /** Models to load; default: one that suits the memory of this machine. */
+  readonly models?: readonly ModelSettings[];
+  readonly server?: Omit<Some<"server">, Portless["server"]>;
+  readonly pagedAttn?: Some<"pagedAttn">;
+  readonly troupe?: Omit<Some<"troupe">, Portless["troupe"]>;
+}
+
+export function givenBySettings(settings: TroupeSettings): FileValues {
+  const { models = [], ...shared } = settings;
+  if (!Array.isArray(models)) throw invalid(`models expects an array; got ${JSON.stringify(models)}`);
+  const values = new Map<KeyEntry, Given>();
+  read("", shared, "", values);
+  const ofModels = models.map((model, index) => {
+    const place = `models[${index}]`;
+    const own = new Map<KeyEntry, Given>();
+    read("models", model, `${place}.`, own);
+    return { values: own, place };
+  });
+  return { values, models: ofModels };
+}
+
+/** Reads the keys of a section, and its subsections. `prefix`: how messages name the section. */
+function read(section: string, given: object, prefix: string, into: Map<KeyEntry, Given>): void {
+  for (const [field, value] of Object.entries(given)) {
+    const name = `${prefix}${field}`;
+    // As in Config, null stands for a key that is not set.
+    if (value === undefined || value === null) continue;
+    const inner = sectionOf(section, field);
+    if (inner !== null) {
+      if (typeof value !== "object") throw invalid(`${name} expects an object; got ${JSON.stringify(value)}`);
+      read(inner, value, `${name}.`, into);
+      continue;
+    }
+    into.set(entryOf(section, field, name), { value, name, place: null });
+  }
+}
+
+/** Returns the section of a file that a field holds, such as `models.device`; null if the field is a key. */
+function sectionOf(section: string, field: string): string | null {
+  const own = field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  const name = section === "" ? own : `${section}.${own}`;
+  return Object.values(groups).some((group) => group.section === name) ? name : null;
+}
+
+function entryOf(section: string, field: string, name: string): KeyEntry {
+  const known = keyEntries.filter(
+    (entry) => groups[entry.group].section === section && entry.names.length > 0 && appliesTo(entry, "serve"),
+  );
+  const entry = known.find((one) => one.field === field);
+  if (entry === undefined) {
+    throw invalid(
+      `unknown setting "${name}"${suggestion(
+        field,
+        known.map((one) => one.field),
+      )}`,
+    );
+  }
+  const excluded: readonly string[] = section === "server" || section === "troupe" ? portless[section] : [];
+  if (excluded.includes(field))
+    throw invalid(`"${name}" is not for an embedded troupe: the program listens; remove it`);
+  return entry;
+}
+
+function invalid(message: string): ServerError {
+  return new ServerError("config_invalid", message);
+}

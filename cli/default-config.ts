@@ -1,0 +1,17 @@
+// Settings with a default model: a request that names no model gets the one that suits this machine.
+import { smallestModel } from "../engines/files/hub/catalog.ts";
+import { chooseDefaultModel } from "../engines/files/hub/default-model.ts";
+import { availableMemory } from "../runtime/host/memory.ts";
+import { type Config, type ConfigRequest, namesModel, resolveConfig } from "./config/config.ts";
+
+/** Resolves the settings, with the default model if they name none. */
+export async function configWithDefault(given: Omit<ConfigRequest, "defaultModel">): Promise<Config> {
+  const request = { ...given, defaultModel: smallestModel };
+  // The settings are checked first, because the choice of the default model may send a request.
+  const config = resolveConfig(request);
+  if (namesModel(request)) return config;
+  const { tokenSource, models } = config;
+  const hfCache = models[0]?.device.hfCache ?? null;
+  const defaultModel = await chooseDefaultModel(availableMemory(), { tokenSource, hfCache });
+  return defaultModel === smallestModel ? config : resolveConfig({ ...request, defaultModel });
+}

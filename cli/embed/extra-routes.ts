@@ -1,0 +1,75 @@
+// Extra routes of an embedding program: fetch-style handlers beside the server's own routes, with its access log, limits of
+// bodies and request ids.
+import { buffer } from "node:stream/consumers";
+import type { Exchange } from "../../http/exchange.ts";
+import type { DescribedRoute } from "../../http/route.ts";
+import { type Route, routes } from "../../http/routes.ts";
+import { writePiece } from "../../http/server/write-piece.ts";
+import { ServerError } from "../../runtime/errors.ts";
+
+export interface ExtraRoute {
+  readonly method: "GET" | "POST" | "PUT" | "DELETE";
+  /** Path below the base path; a segment in braces is a parameter: `/notes/{note}`. */
+  readonly path: string;
+  readonly handler: (request: Request, parameters: Readonly<Record<string, string>>) => Response | Promise<Response>;
+}
+
+const operation: DescribedRoute["operation"] = {
+  id: "extraRoute",
+  tag: "Operations",
+  summary: "Route of the embedding program",
+  answers: {},
+  errors: [],
+};
+
+/** `readerStallMs`: time after which a client that does not read is disconnected. */
+export function extraRoutes(given: readonly ExtraRoute[], readerStallMs: number): Route[] {
+  return given.map(({ method, path, handler }) => {
+    if (!path.startsWith("/")) throw invalid(`expected the path of a route to start with "/"; got "${path}"`);
+    if (routes.some((own) => own.method === method && own.path === path)) {
+      throw invalid(`${method} ${path} is a route of troupe; use another path`);
+    }
+    return {
+      method,
+      path,
+      kind: "resource",
+      operation,
+      handler: async (exchange) => {
+        const response = await handler(toRequest(exchange), exchange.parameters);
+        await send(exchange, response, readerStallMs);
+      },
+    };
+  });
+}
+
+function toRequest({ request }: Exchange): Request {
+  const { method, path, query, headers, body, signal } = request;
+  const url = `http://${headers.get("host") ?? "localhost"}${path}${query === "" ? "" : `?${query}`}`;
+  const hasBody = method !== "GET" && method !== "HEAD" && body.length > 0;
+  return new Request(url, {
+    method,
+    headers: [...headers].filter(([name]) => name !== "transfer-encoding"),
+    body: hasBody ? new Uint8Array(body) : null,
+    signal,
+  });
+}
+
+async function send(exchange: Exchange, response: Response, readerStallMs: number): Promise<void> {
+  const headers = Object.fromEntries(response.headers);
+  // Only a response of status 200 is sent in pieces.
+  if (response.status !== 200 || response.body === null) {
+    const body = response.body === null ? new Uint8Array(0) : await buffer(response.body);
+    exchange.send(response.status, headers, body);
+    return;
+  }
+  const sink = exchange.openStream(headers);
+  for await (const piece of response.body) {
+    if (exchange.request.signal.aborted) return;
+    await writePiece(sink, piece, readerStallMs);
+  }
+  sink.end();
+}
+
+function invalid(message: string): ServerError {
+  return new ServerError("config_invalid", message);
+}

@@ -1,0 +1,57 @@
+// Embedding API: a troupe inside another program. It opens no port, handles no signals and never ends the process.
+import type { EdgeServer } from "../../http/server/edge.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { createLogger } from "../../runtime/log/log.ts";
+import type { TroupeSettings } from "../config/settings.ts";
+import { configWithDefault } from "../default-config.ts";
+import { createLines } from "../progress.ts";
+import { Service } from "../service.ts";
+import { mountRouter, type Router, type RouterOptions } from "./router.ts";
+
+/** Loaded models. Its own `fetch` and `nodeHandler` are those of a router with default options. */
+export interface Troupe extends Router {
+  /** Names of the models in requests. The first one is the default, unless the settings name another. */
+  readonly models: readonly string[];
+  /** Creates a router, for example with a base path. */
+  router(options?: RouterOptions): Router;
+  /**
+   * Stops accepting requests, waits for running ones until `shutdownDeadlineSecs`, and ends all threads and processes, so that
+   * the program can exit by itself.
+   */
+  close(): Promise<void>;
+}
+
+/**
+ * Loads the models of the settings; missing ones are downloaded. Rejects with an Error of code `config_invalid` that names an
+ * invalid setting. Stored responses are in memory, unless `troupe.stateDir` is set.
+ */
+export async function createTroupe(settings: TroupeSettings = {}): Promise<Troupe> {
+  const own = { ...settings, troupe: { ...settings.troupe, stateDir: settings.troupe?.stateDir ?? "none" } };
+  // Variables such as OTEL_EXPORTER_OTLP_ENDPOINT are meant for the program.
+  const request = { command: "serve", flags: {}, environment: {}, settings: own } as const;
+  const config = await configWithDefault(request);
+  const log = createLogger({ level: config.troupe.logLevel, format: config.server.accessLogFormat });
+  const service = await Service.open(
+    config,
+    log,
+    createLines((line) => log.info(line)),
+  );
+  await service.start();
+  const servers: EdgeServer[] = [];
+  let closed: Promise<void> | null = null;
+  const router = (options: RouterOptions = {}): Router => {
+    if (closed !== null) throw new ServerError("draining", "this troupe is closed; create another one");
+    const { mount, ...handlers } = mountRouter(service, config, options);
+    servers.push(mount.server);
+    return handlers;
+  };
+  return {
+    ...router(),
+    models: config.models.map(({ id }) => id),
+    router,
+    close: () => {
+      closed ??= service.stop(servers);
+      return closed;
+    },
+  };
+}

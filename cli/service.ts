@@ -1,0 +1,153 @@
+// Service: the models and the stored state of one server, and the HTTP apps over them. `troupe serve` and the embedding API
+// assemble it in the same way, and stop it in the same order. It opens no port and handles no signals.
+import { InferenceService } from "../actors/front/inference-service.ts";
+import { type App, type AppOptions, createApp } from "../http/app.ts";
+import type { HttpConfig } from "../http/context.ts";
+import type { EdgeServer } from "../http/server/edge.ts";
+import { resolvesWithin } from "../runtime/clock.ts";
+import type { EngineReport } from "../runtime/host/system.ts";
+import type { Logger } from "../runtime/log/log.ts";
+import { openApiKeys } from "./assembly/api-keys.ts";
+import { type ClosableObserver, openObservers } from "./assembly/observers.ts";
+import { frontOptions, placeStopMs } from "./assembly/service-options.ts";
+import { openState, type State } from "./assembly/state.ts";
+import type { Config } from "./config/config.ts";
+import type { Progress } from "./progress.ts";
+import { checkOptions } from "./system/check-options.ts";
+import { systemInspector } from "./system/inspector.ts";
+
+/** Time in milliseconds for clients to read the error of their interrupted responses. */
+const lastWordsMs = 500;
+
+/** Part of the program that serves requests through the service, such as the MCP server. */
+export interface Drainable {
+  /** Rejects new requests. Running ones continue. */
+  drain(): void;
+  close(): Promise<void>;
+}
+
+interface Parts {
+  readonly config: Config;
+  readonly log: Logger;
+  readonly observers: readonly ClosableObserver[];
+  readonly engines: readonly EngineReport[];
+  readonly front: InferenceService;
+  readonly state: State;
+  readonly apiKeys: Awaited<ReturnType<typeof openApiKeys>>;
+}
+
+export class Service {
+  readonly #parts: Parts;
+  readonly #apps: App[] = [];
+
+  private constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  /** Downloads missing models and opens the state. The models are loaded by `start`. */
+  static async open(config: Config, log: Logger, progress: Progress): Promise<Service> {
+    const observers = await openObservers(config, log);
+    try {
+      const { engines, ...options } = await frontOptions(config, log, progress);
+      const apiKeys = await openApiKeys(config.server, log);
+      const state = await openState(config, log);
+      return new Service({ config, log, observers, engines, front: new InferenceService(options), state, apiKeys });
+    } catch (error) {
+      await Promise.allSettled(observers.map((observer) => observer.close()));
+      throw error;
+    }
+  }
+
+  get inference(): InferenceService {
+    return this.#parts.front;
+  }
+
+  get apiKeys(): Parts["apiKeys"] {
+    return this.#parts.apiKeys;
+  }
+
+  /** Creates an app over the models. Its settings are those of the configuration, except the given ones. */
+  createApp(given: Partial<HttpConfig> = {}, extraRoutes: NonNullable<AppOptions["extraRoutes"]> = []): App {
+    const { config, log, observers, engines, front, state, apiKeys } = this.#parts;
+    const app = createApp({
+      apiKeys,
+      inference: front,
+      models: front,
+      lora: front.lora,
+      storedResponses: state.responses,
+      log,
+      observers,
+      system: systemInspector(checkOptions(config, null, engines)),
+      config: { ...httpConfig(config), ...given },
+      extraRoutes,
+    });
+    this.#apps.push(app);
+    return app;
+  }
+
+  /** Loads the models. If it fails, it stops the service first. */
+  async start(): Promise<void> {
+    try {
+      await this.#parts.front.start();
+    } catch (error) {
+      await this.#stopPlaces();
+      throw error;
+    }
+  }
+
+  /**
+   * Stops accepting requests, waits for running ones until the deadline of the settings, and ends all threads and processes.
+   */
+  async stop(listeners: readonly EdgeServer[], others: readonly Drainable[] = []): Promise<void> {
+    for (const one of [...this.#apps, ...others]) one.drain();
+    await this.#closeListeners(listeners);
+    for (const other of others) await other.close();
+    for (const app of this.#apps) app.endBackground();
+    // Ends running requests with an error. Their clients have lastWordsMs to read it.
+    await this.#parts.front.stop(placeStopMs);
+    await closeWithin(listeners, lastWordsMs);
+    for (const listener of listeners) listener.forceClose();
+    for (const app of this.#apps) await app.settled();
+    await this.#stopPlaces();
+  }
+
+  async #stopPlaces(): Promise<void> {
+    const { front, state, observers } = this.#parts;
+    await front.stop(placeStopMs);
+    await state.stop(placeStopMs);
+    await Promise.allSettled(observers.map((observer) => observer.close()));
+  }
+
+  /**
+   * Stops accepting connections and waits for running requests until the deadline. Requests that still run end when the worker
+   * threads and processes stop.
+   */
+  async #closeListeners(listeners: readonly EdgeServer[]): Promise<void> {
+    const { config, log } = this.#parts;
+    const deadlineMs = config.troupe.shutdownDeadlineSecs * 1000;
+    for (const listener of listeners) listener.close();
+    if (await closeWithin(listeners, deadlineMs)) return;
+    log.warn({ deadlineMs }, "shutdown deadline passed; running requests are ended");
+  }
+}
+
+function closeWithin(listeners: readonly EdgeServer[], limitMs: number): Promise<boolean> {
+  return resolvesWithin(limitMs, Promise.all(listeners.map((listener) => listener.closed)));
+}
+
+function httpConfig({ troupe, server }: Config): Partial<HttpConfig> {
+  return {
+    keepAliveMs: troupe.keepAliveInterval,
+    readerStallMs: troupe.stalledReaderSecs * 1000,
+    accessLog: !server.disableAccessLog,
+    accessLogHealth: server.accessLogHealth,
+    disableRequestIdHeader: server.disableRequestIdHeader,
+    disableMetrics: server.disableMetrics,
+    host: server.host,
+    allowedHosts: [troupe.allowedHosts ?? []].flat(),
+    corsOrigins: troupe.corsOrigins === null ? null : [troupe.corsOrigins].flat(),
+    maxBackgroundResponses: troupe.maxBackgroundResponses,
+    allowLoraUpdates: server.allowRuntimeLoraUpdating,
+    servesMcp: server.mcpPort !== null,
+  };
+}

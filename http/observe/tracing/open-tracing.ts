@@ -1,0 +1,21 @@
+// Opens tracing, if the OpenTelemetry packages are installed. They are installed on request, because few servers use them.
+import { ServerError } from "../../../runtime/errors.ts";
+import { installCommand, isInstalled } from "../../../runtime/host/optional-packages.ts";
+import type { Tracing, TracingOptions } from "./tracing.ts";
+
+const packages = [
+  "@opentelemetry/api",
+  "@opentelemetry/exporter-trace-otlp-http",
+  "@opentelemetry/resources",
+  "@opentelemetry/sdk-trace-base",
+] as const;
+
+/** Throws `config_invalid` if a package is missing. */
+export async function openTracing(options: TracingOptions): Promise<Tracing> {
+  if (!packages.every(isInstalled)) {
+    const message = `otlp_endpoint expects the OpenTelemetry packages: ${installCommand(packages)}`;
+    throw new ServerError("config_invalid", message, { param: "otlp_endpoint" });
+  }
+  const { Tracing } = await import("./tracing.ts");
+  return new Tracing(options);
+}

@@ -1,0 +1,122 @@
+// Reply to a request of a fetch-style handler: a web Response, whose body is a stream with back pressure.
+import type { EdgeReply } from "../body-intake.ts";
+import type { ReplyHeaders, StreamSink } from "../edge.ts";
+import type { InFlight } from "../in-flight.ts";
+
+/** Bytes that wait for the reader, above which writing pauses. */
+const highWaterBytes = 64 * 1024;
+
+const CLIENT_GONE = 499;
+
+const encoder = new TextEncoder();
+
+export class FetchReply implements EdgeReply, StreamSink {
+  /** Status 499 if the client disconnects before the response: nobody reads it, and the program's log shows no error. */
+  readonly response: Promise<Response>;
+  closesConnection = false;
+  onDone: () => void = () => {};
+  readonly #method: string;
+  readonly #inFlight: InFlight;
+  readonly #aborter = new AbortController();
+  #resolve: (response: Response) => void = () => {};
+  #body: ReadableStreamDefaultController<Uint8Array> | null = null;
+  #isAnswered = false;
+  #isDone = false;
+  #wake: () => void = () => {};
+
+  constructor({ method, signal }: Request, inFlight: InFlight) {
+    this.#method = method;
+    this.#inFlight = inFlight;
+    inFlight.add(this);
+    this.response = new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+    const onAbort = () => this.gone();
+    signal.addEventListener("abort", onAbort, { once: true });
+    this.#aborter.signal.addEventListener("abort", () => signal.removeEventListener("abort", onAbort));
+    if (signal.aborted) onAbort();
+  }
+
+  get signal(): AbortSignal {
+    return this.#aborter.signal;
+  }
+
+  get isAnswered(): boolean {
+    return this.#isAnswered || this.#isDone;
+  }
+
+  send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void {
+    if (this.isAnswered) return;
+    this.#isAnswered = true;
+    const bytes = typeof body === "string" ? encoder.encode(body) : body;
+    const hasNoBody = status === 204 || this.#method === "HEAD";
+    const length = status === 204 ? {} : { "content-length": `${bytes.length}` };
+    // A copy, because the body may share memory with the server's own data.
+    const content = hasNoBody ? null : new Uint8Array(bytes);
+    this.#resolve(new Response(content, { status, headers: { ...headers, ...length } }));
+    this.#finish();
+  }
+
+  stream(status: number, headers: ReplyHeaders): StreamSink {
+    if (this.isAnswered) return this;
+    this.#isAnswered = true;
+    const source = {
+      start: (controller: ReadableStreamDefaultController<Uint8Array>) => {
+        this.#body = controller;
+      },
+      pull: () => this.#wake(),
+      cancel: () => this.gone(),
+    };
+    const strategy = { highWaterMark: highWaterBytes, size: (chunk?: Uint8Array) => chunk?.byteLength ?? 0 };
+    this.#resolve(new Response(new ReadableStream<Uint8Array>(source, strategy), { status, headers }));
+    return this;
+  }
+
+  write(piece: string | Uint8Array): boolean {
+    if (this.#isDone || this.#body === null || piece.length === 0) return true;
+    this.#body.enqueue(typeof piece === "string" ? encoder.encode(piece) : new Uint8Array(piece));
+    return this.#isWritable;
+  }
+
+  /** Nothing to do: there is no connection. */
+  keepOpen(): void {}
+
+  drained(): Promise<void> {
+    if (this.#isDone || this.#isWritable) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#wake = resolve;
+    });
+  }
+
+  end(): void {
+    if (this.#isDone) return;
+    this.#body?.close();
+    this.#finish();
+  }
+
+  /** Ends the response so that its reader sees that it is incomplete. */
+  abort(): void {
+    if (this.#isDone) return;
+    this.#body?.error(new Error("the response was interrupted"));
+    this.gone();
+  }
+
+  /** Called when the client has disconnected. */
+  gone(): void {
+    if (this.#isDone) return;
+    this.#aborter.abort();
+    this.#resolve(new Response(null, { status: CLIENT_GONE }));
+    this.#wake();
+    this.#finish();
+  }
+
+  get #isWritable(): boolean {
+    return (this.#body?.desiredSize ?? 1) > 0;
+  }
+
+  #finish(): void {
+    this.#isDone = true;
+    this.#inFlight.delete(this);
+    this.onDone();
+  }
+}

@@ -1,0 +1,90 @@
+// Mount: HTTP front end without a socket of its own. Another server passes it requests, as web Requests or as requests of
+// node:http. The limits of bodies are those of the other front ends.
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { ServerError } from "../../../runtime/errors.ts";
+import { BodyIntake } from "../body-intake.ts";
+import type { BodyLimits, EdgeHandler, EdgeServer } from "../edge.ts";
+import { InFlight } from "../in-flight.ts";
+import { NodeReply } from "../node/reply.ts";
+import { NodeRequest, readBody } from "../node/request.ts";
+import { FetchReply } from "./fetch-reply.ts";
+import { FetchRequest, receiveBody } from "./fetch-request.ts";
+
+export interface MountOptions extends BodyLimits {
+  /** Path prefix of the requests, such as "/ai"; "": none. */
+  readonly basePath: string;
+}
+
+/** Request of node:http after a framework; a body parser may have set `body`. */
+type ParsedRequest = IncomingMessage & { readonly body?: unknown };
+
+export class Mount {
+  readonly #basePath: string;
+  readonly #handler: EdgeHandler;
+  readonly #intake: BodyIntake;
+  readonly #inFlight = new InFlight();
+  /** Ends the requests in flight; it has no port. */
+  readonly server: EdgeServer;
+
+  constructor(handler: EdgeHandler, options: MountOptions) {
+    this.#basePath = options.basePath;
+    this.#handler = handler;
+    this.#intake = new BodyIntake(handler, options);
+    this.server = this.#inFlight.server(
+      0,
+      () => {},
+      () => this.#intake.stop(),
+    );
+  }
+
+  /** Answers a web Request. `address` of the client: clients share the server fairly by API key, or else by address. */
+  fetch(request: Request, address = ""): Promise<Response> {
+    const reply = new FetchReply(request, this.#inFlight);
+    const { pathname, search } = new URL(request.url);
+    const path = this.#ownPath(pathname);
+    const own = new FetchRequest(request, `${path ?? pathname}${search}`, reply.signal, address);
+    if (path === null) this.#handler(own, reply, this.#elsewhere());
+    else if (request.bodyUsed) this.#handler(own, reply, bodyIsRead());
+    else void receiveBody(request.body, own, reply, this.#intake);
+    return reply.response;
+  }
+
+  /** Answers a request of node:http. Calls `next`, if there is one, for a path outside the base path. */
+  node(incoming: ParsedRequest, response: ServerResponse, next?: () => void): void {
+    const { url = "/" } = incoming;
+    const [pathname = "/"] = url.split("?", 1);
+    const path = this.#ownPath(pathname);
+    if (path === null && next !== undefined) {
+      next();
+      return;
+    }
+    const reply = new NodeReply(response, this.#inFlight, new Set());
+    const request = new NodeRequest(incoming, reply.signal, `${path ?? pathname}${url.slice(pathname.length)}`);
+    if (path === null) this.#handler(request, reply, this.#elsewhere());
+    else if (!incoming.readableDidRead) readBody(incoming, request, reply, this.#intake);
+    else if (incoming.body === undefined) this.#handler(request, reply, bodyIsRead());
+    else this.#intake.receive(request, reply, bytesOf(incoming.body));
+  }
+
+  /** Returns the path without the base path; null if it is outside. */
+  #ownPath(path: string): string | null {
+    if (path === this.#basePath) return "/";
+    return path.startsWith(`${this.#basePath}/`) ? path.slice(this.#basePath.length) : null;
+  }
+
+  #elsewhere(): ServerError {
+    return new ServerError("not_found", `expected a path below ${this.#basePath}`);
+  }
+}
+
+function bodyIsRead(): ServerError {
+  const message =
+    "expected a request whose body has not been read; mount troupe before the middleware that reads bodies";
+  return new ServerError("internal", message);
+}
+
+/** Returns the bytes of a body that a body parser has read. */
+function bytesOf(body: unknown): Uint8Array {
+  if (body instanceof Uint8Array) return body;
+  return Buffer.from(typeof body === "string" ? body : JSON.stringify(body));
+}

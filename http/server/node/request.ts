@@ -1,0 +1,40 @@
+// Request on node:http, and the reader of its body.
+import type { IncomingMessage } from "node:http";
+import { type BodyIntake, EdgeRequest } from "../body-intake.ts";
+import type { NodeReply } from "./reply.ts";
+
+export class NodeRequest extends EdgeRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  readonly signal: AbortSignal;
+  readonly address: string;
+
+  /** `url`: path and query, if they are not those of the request line. */
+  constructor(incoming: IncomingMessage, signal: AbortSignal, url = incoming.url ?? "/") {
+    super();
+    const queryAt = url.indexOf("?");
+    this.method = incoming.method ?? "GET";
+    this.path = queryAt < 0 ? url : url.slice(0, queryAt);
+    this.query = queryAt < 0 ? "" : url.slice(queryAt + 1);
+    // The raw headers are read, because node's parsed headers drop the second value of some repeated headers.
+    const { rawHeaders } = incoming;
+    for (let i = 0; i < rawHeaders.length; i += 2) {
+      this.addHeader((rawHeaders[i] ?? "").toLowerCase(), rawHeaders[i + 1] ?? "");
+    }
+    this.signal = signal;
+    this.address = incoming.socket.remoteAddress ?? "";
+  }
+}
+
+/** Passes a request to its handler when its body, if any, is complete. The rest of a rejected body is read and discarded. */
+export function readBody(incoming: IncomingMessage, request: NodeRequest, reply: NodeReply, intake: BodyIntake): void {
+  const reception = intake.begin(request, reply);
+  if (reception === null) {
+    incoming.resume();
+    return;
+  }
+  reply.onDone = () => reception.done();
+  incoming.on("data", (chunk: Buffer) => reception.add(chunk));
+  incoming.on("end", () => reception.end());
+}

@@ -1,0 +1,33 @@
+// Optional packages: packages that are not installed with troupe, because they are large and few users need them. Their versions
+// are the optional peer dependencies in package.json. A message about a missing one names the command that installs it.
+import { existsSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { basename, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** Folder of package.json: a checkout, or `node_modules/troupe` of another project. */
+const ownFolder = fileURLToPath(new URL("../../../", import.meta.url)).replace(/[\\/]$/, "");
+const require = createRequire(import.meta.url);
+
+export function isInstalled(name: string): boolean {
+  try {
+    require.resolve(name);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Returns the command that installs these packages where troupe finds them. */
+export function installCommand(names: readonly string[], folder: string = ownFolder): string {
+  const packageFile = readFileSync(join(ownFolder, "package.json"), "utf8");
+  const { peerDependencies } = JSON.parse(packageFile) as { peerDependencies: Record<string, string> };
+  const packages = names.map((name) => `${name}@${peerDependencies[name]}`).join(" ");
+  const parent = dirname(folder);
+  // A global folder of packages has no package.json beside it.
+  if (basename(parent) === "node_modules" && !existsSync(join(parent, "..", "package.json"))) {
+    return `npm install --global ${packages}`;
+  }
+  const project = basename(parent) === "node_modules" ? dirname(parent) : folder;
+  return `npm install ${packages}${project === process.cwd() ? "" : ` (in ${project})`}`;
+}
