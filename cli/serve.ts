@@ -73,6 +73,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
       host: server.host,
       allowedHosts: [troupe.allowedHosts ?? []].flat(),
       corsOrigins: troupe.corsOrigins === null ? null : [troupe.corsOrigins].flat(),
+      unknownFields: troupe.unknownFields,
       maxBackgroundResponses: troupe.maxBackgroundResponses,
       allowLoraUpdates: server.allowRuntimeLoraUpdating,
       servesMcp: server.mcpPort !== null,

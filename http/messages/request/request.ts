@@ -72,6 +72,7 @@ const refusedFields = {
   max_tool_rounds: notBuiltYet("a limit of tool rounds"),
   session_id: notBuiltYet("keeping a session"),
   files: notBuiltYet("asking for files", isEmptyArray),
+  adapter: refused("the model field selects an adapter; send the id of a model with it, as listed by GET /v1/models"),
   logprobs: refused(ELSEWHERE, (value) => value === false),
   top_logprobs: refused(ELSEWHERE, (value) => value === 0),
 } as const;

@@ -195,7 +195,7 @@ export const commonFields = {
 type CommonFields = z.output<z.ZodObject<typeof commonFields>>;
 
 /** Fields of a request that determine its sampling; all are optional. */
-export type SamplingFields = Partial<CommonFields>;
+export type SamplingFields = Partial<Omit<CommonFields, "adapter">>;
 
 /** Returns the sampling that a request asks for. Omitted fields get the defaults of the model later. */
 export function samplingOf(fields: SamplingFields, topLogprobs: number | null): RequestedSampling {
