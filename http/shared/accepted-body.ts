@@ -7,7 +7,7 @@ import { type IgnoredField, ignoredFields } from "./ignored.ts";
 import type { UnknownFields } from "./unknown-fields.ts";
 
 /** Names of fields in other APIs that look like misspelt names of ours. */
-const othersNames = new Set(["top_a", "models", "mode", "speed"]);
+const othersNames = new Set(["top_a", "models", "mode", "speed", "max_tokens"]);
 
 interface Accepted<Body> {
   readonly body: Body;
