@@ -146,6 +146,7 @@ function httpConfig({ troupe, server }: Config): Partial<HttpConfig> {
     host: server.host,
     allowedHosts: [troupe.allowedHosts ?? []].flat(),
     corsOrigins: troupe.corsOrigins === null ? null : [troupe.corsOrigins].flat(),
+    unknownFields: troupe.unknownFields,
     maxBackgroundResponses: troupe.maxBackgroundResponses,
     allowLoraUpdates: server.allowRuntimeLoraUpdating,
     servesMcp: server.mcpPort !== null,

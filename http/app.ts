@@ -75,6 +75,7 @@ const defaults: HttpConfig = {
   host: "localhost",
   allowedHosts: [],
   corsOrigins: null,
+  unknownFields: "ignore",
   allowLoraUpdates: false,
   servesMcp: false,
   needsApiKey: false,

@@ -11,6 +11,7 @@ import type { HttpMetrics } from "./observe/metrics/recorder.ts";
 import type { Responses } from "./responses/responses.ts";
 import type { RouteSettings } from "./route.ts";
 import type { AnswerMemory } from "./shared/answer/answer-memory.ts";
+import type { UnknownFields } from "./shared/unknown-fields.ts";
 
 /** Settings of the HTTP server, as plain values. */
 export interface HttpConfig extends RouteSettings {
@@ -34,6 +35,8 @@ export interface HttpConfig extends RouteSettings {
   readonly allowedHosts: readonly string[];
   /** Web origins that may use the server, through known host names only; null: all origins and all host names are allowed. */
   readonly corsOrigins: readonly string[] | null;
+  /** What happens to fields of inference requests that the server does not know. */
+  readonly unknownFields: UnknownFields;
 }
 
 export interface Context {

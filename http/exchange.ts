@@ -7,6 +7,7 @@ import type { Log } from "./observe/log.ts";
 import { requestId } from "./observe/request-id.ts";
 import type { DescribedRoute, PathParameters } from "./route.ts";
 import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "./server/edge.ts";
+import { UNKNOWN_FIELDS_HEADER } from "./shared/unknown-fields.ts";
 import { hasVersionHeader } from "./shared/version-header.ts";
 
 /** Observer of requests: access log, metrics, request log, tracing. */
@@ -57,6 +58,8 @@ export class Exchange {
   /** null if the request matches no route. */
   route: DescribedRoute | null = null;
   parameters: PathParameters = {};
+  /** Unknown fields of the request's body, for the response header; null if there are none. */
+  unknownFields: string | null = null;
   #errors: ErrorFormat = commonErrors;
   readonly #reply: HttpReply;
   readonly #options: ExchangeOptions;
@@ -178,9 +181,10 @@ export class Exchange {
     const names = requestIdHeaders(this.#errors);
     const common: Record<string, string> = {
       "access-control-allow-origin": "*",
-      "access-control-expose-headers": names.join(", "),
+      "access-control-expose-headers": [...names, UNKNOWN_FIELDS_HEADER].join(", "),
       ...headers,
     };
+    if (this.unknownFields !== null) common[UNKNOWN_FIELDS_HEADER] = this.unknownFields;
     const { corsOrigins } = this.#options;
     if (corsOrigins !== null) this.#restrictOrigin(common, corsOrigins);
     if (!this.#options.disableRequestIdHeader) for (const name of names) common[name] = this.id;

@@ -1,9 +1,9 @@
 // Issues: converts validation issues of a request body to one ServerError. Error messages that a schema defines are kept.
-import type { z } from "zod";
+import { z } from "zod";
 import { type ErrorCode, ServerError } from "../runtime/errors.ts";
 import { suggestion } from "../runtime/nearest.ts";
 
-type Issue = z.core.$ZodIssue;
+export type Issue = z.core.$ZodIssue;
 type RawIssue = z.core.$ZodRawIssue;
 
 const typeNames: Readonly<Record<string, string>> = {
@@ -44,8 +44,19 @@ export function expectedVariant(what: string, field: string, values: readonly st
   };
 }
 
-/** Returns the error message of an issue whose schema defines none: what was expected and what was received. */
-export function expectation(issue: RawIssue): string | undefined {
+/** Parses a value with the error messages that the functions below expect. */
+export function parsed<Schema extends z.ZodType>(
+  schema: Schema,
+  value: unknown,
+): z.ZodSafeParseResult<z.output<Schema>> {
+  return z.safeParse(schema, value, { error: expectation });
+}
+
+/**
+ * Returns the error message of an issue whose schema defines none: what was expected and what was received. For unknown fields:
+ * the known names of their object, separated by commas.
+ */
+function expectation(issue: RawIssue): string | undefined {
   switch (issue.code) {
     case "invalid_type":
       return expected(typeNames[issue.expected] ?? issue.expected)(issue);
@@ -55,6 +66,8 @@ export function expectation(issue: RawIssue): string | undefined {
       return expected(bound(issue.origin, issue.inclusive ? "at least" : "more than", issue.minimum))(issue);
     case "too_big":
       return expected(bound(issue.origin, "at most", issue.maximum))(issue);
+    case "unrecognized_keys":
+      return Object.keys(issue.inst instanceof z.ZodObject ? issue.inst.shape : {}).join(",");
     case "invalid_key":
       return issue.issues[0]?.message;
     default:
@@ -66,15 +79,34 @@ export function expectation(issue: RawIssue): string | undefined {
  * Builds the error of an invalid body from its first issue. If that issue is about a union, the issue with the longest path
  * among the union's branches is used.
  */
-export function describeIssue(issues: readonly Issue[], knownFields: readonly string[]): ServerError {
+export function describeIssue(issues: readonly Issue[]): ServerError {
   const { path, issue } = deepest({ path: [], issue: issues[0] as Issue });
   if (issue.code === "unrecognized_keys") {
-    const key = issue.keys[0] as string;
-    return fieldError("invalid_value", [...path, key], unknownField(key, path.length === 0 ? knownFields : []));
+    return unknownFieldError(path, issue.keys[0] as string, issue.message.split(","));
   }
   const isUnsupported = issue.code === "custom" && issue.params?.code === "unsupported";
   const at = issue.code === "custom" && typeof issue.params?.field === "string" ? [...path, issue.params.field] : path;
   return fieldError(isUnsupported ? "unsupported" : "invalid_value", at, issue.message);
+}
+
+/** Error of an unknown field, with the nearest of the known names. */
+export function unknownFieldError(path: readonly PropertyKey[], key: string, known: readonly string[]): ServerError {
+  const message = `there is no such field here${suggestion(clip(key), known)}`;
+  return fieldError("invalid_value", [...path, key], message);
+}
+
+/** Yields the issues with their complete paths, those in the branches of unions included. */
+export function* located(issues: readonly Issue[], before: readonly PropertyKey[] = []): Iterable<Located> {
+  for (const issue of issues) {
+    const path = [...before, ...issue.path];
+    if (issue.code !== "invalid_union") yield { path, issue };
+    else for (const branch of matching(issue.errors)) yield* located(branch, path);
+  }
+}
+
+/** Returns the branches of a union that the value's type fits. The issues of the other branches are meaningless. */
+function matching<Branch extends readonly Issue[]>(branches: readonly Branch[]): readonly Branch[] {
+  return branches.filter((branch) => !branch.some(({ code, path }) => code === "invalid_type" && path.length === 0));
 }
 
 interface Located {
@@ -87,9 +119,7 @@ function deepest(from: { path: readonly PropertyKey[]; issue: Issue }): Located 
   const here = { path: [...from.path, ...from.issue.path], issue: from.issue };
   if (from.issue.code !== "invalid_union") return here;
   let best: Located = here;
-  for (const branch of from.issue.errors) {
-    // The value has a different type than this branch, so the branch's issues are meaningless.
-    if (branch.some((issue) => issue.code === "invalid_type" && issue.path.length === 0)) continue;
+  for (const branch of matching(from.issue.errors)) {
     for (const inner of branch) {
       const found = deepest({ path: here.path, issue: inner });
       if (best === here || found.path.length > best.path.length) best = found;
@@ -109,10 +139,6 @@ function fieldError(code: ErrorCode, path: readonly PropertyKey[], message: stri
 function fieldPath(path: readonly PropertyKey[]): string {
   const steps = path.map((key) => (typeof key === "number" ? `[${key}]` : `.${clip(String(key))}`));
   return steps.join("").replace(/^\./, "");
-}
-
-function unknownField(key: string, known: readonly string[]): string {
-  return `there is no such field here${suggestion(clip(key), known)}`;
 }
 
 function oneOf(values: readonly unknown[]): string {

@@ -1,8 +1,8 @@
 // JSON bodies: checks content type, UTF-8, JSON and schema. Each failure is a ServerError that names the field, what was
 // expected and what was received. The bodies of inference requests may be long; read-request.ts reads them.
-import { z } from "zod";
+import type { z } from "zod";
 import { ServerError } from "../runtime/errors.ts";
-import { describeIssue, expectation } from "./issues.ts";
+import { describeIssue, parsed } from "./issues.ts";
 import type { Log } from "./observe/log.ts";
 import type { HttpRequest } from "./server/edge.ts";
 import { ignoredFields, tellIgnored } from "./shared/ignored.ts";
@@ -159,9 +159,9 @@ function isEscaped(body: Uint8Array, at: number): boolean {
   return (at - before) % 2 === 0;
 }
 
-/** Validates a body against a schema. Throws `invalid_value` that names the invalid field. */
+/** Validates a body against a schema, which refuses unknown fields. Throws `invalid_value` that names the invalid field. */
 export function validate<Schema extends z.ZodObject>(schema: Schema, body: unknown): z.output<Schema> {
-  const result = z.safeParse(schema, body, { error: expectation });
+  const result = parsed(schema, body);
   if (result.success) return result.data;
-  throw describeIssue(result.error.issues, Object.keys(schema.shape));
+  throw describeIssue(result.error.issues);
 }

@@ -18,9 +18,37 @@ export function suggestion(word: string, known: Iterable<string>): string {
   return found === null ? "" : `; did you mean "${found}"?`;
 }
 
-/** Returns the number of insertions, deletions and substitutions that turn a into b. Stops counting at `limit`. */
+/** Minimum length of a name that can be misspelt. Different short names are as close as a name and its misspelling. */
+const MIN_NAME_LENGTH = 4;
+/** Minimum length of a name with two wrong letters. */
+const LONG_NAME_LENGTH = 8;
+
+/** Returns the name of `known` that `name` misspells: by a letter or two, or by other case or underscores; null if there is none. */
+export function misspelt(name: string, known: Iterable<string>): string | null {
+  if (name.length < MIN_NAME_LENGTH || name.length > MAX_MISSPELT_LENGTH) return null;
+  const letters = lettersOf(name);
+  for (const candidate of known) {
+    if (candidate.length < MIN_NAME_LENGTH) continue;
+    const allowed = Math.min(name.length, candidate.length) < LONG_NAME_LENGTH ? 1 : 2;
+    if (letters === lettersOf(candidate) || editDistance(name, candidate, allowed + 1) <= allowed) return candidate;
+  }
+  return null;
+}
+
+/** A longer name misspells nothing. */
+const MAX_MISSPELT_LENGTH = 100;
+
+function lettersOf(name: string): string {
+  return name.toLowerCase().replaceAll(/[-_]/g, "");
+}
+
+/**
+ * Returns the number of insertions, deletions, substitutions and swaps of neighbours that turn a into b. Stops counting at
+ * `limit`.
+ */
 function editDistance(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) >= limit) return limit;
+  let beforePrevious: number[] = [];
   let previous = Array.from({ length: b.length + 1 }, (_, column) => column);
   for (let row = 1; row <= a.length; row++) {
     const current = [row];
@@ -28,9 +56,11 @@ function editDistance(a: string, b: string, limit: number): number {
       const substituted = (previous[column - 1] ?? 0) + (a[row - 1] === b[column - 1] ? 0 : 1);
       const removed = (previous[column] ?? 0) + 1;
       const inserted = (current[column - 1] ?? 0) + 1;
-      current.push(Math.min(substituted, removed, inserted));
+      const isSwap = a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1];
+      const swapped = isSwap ? (beforePrevious[column - 2] ?? limit) + 1 : limit;
+      current.push(Math.min(substituted, removed, inserted, swapped));
     }
-    previous = current;
+    [beforePrevious, previous] = [previous, current];
   }
   return Math.min(previous[b.length] ?? limit, limit);
 }

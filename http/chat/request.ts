@@ -8,15 +8,24 @@ import {
   isEmptyArray,
   notBuiltYet,
   refused,
+  samplingConflicts,
   samplingOf,
   stopStrings,
   streamField,
 } from "../shared/fields/fields.ts";
-import { grammarConflicts, outputGrammar, responseFormat } from "../shared/fields/grammar-fields.ts";
+import { grammarConflicts, outputGrammar, responseFormat, sentGrammar } from "../shared/fields/grammar-fields.ts";
 import { openAiFields, verbosityField } from "../shared/fields/openai-fields.ts";
 import { limitConflicts, outputLimit } from "../shared/fields/output-limit.ts";
 import { permissionConflicts, permissionField } from "../shared/fields/permission.ts";
-import { type AskedThinking, effortField, isContradictory, templateArguments } from "../shared/fields/thinking.ts";
+import {
+  type AskedThinking,
+  effortField,
+  isContradictory,
+  templateArguments,
+  thinkConflicts,
+  thinkingSwitches,
+  withThink,
+} from "../shared/fields/thinking.ts";
 import { callConflicts } from "../shared/fields/tool-use.ts";
 import type { AskedRequest } from "../shared/translation.ts";
 import { contradiction, conversation } from "./conversation.ts";
@@ -24,14 +33,11 @@ import { messagesSchema } from "./messages.ts";
 import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
 
 const thinkingFields = {
-  enable_thinking: z
-    .boolean()
-    .nullish()
-    .meta({ description: "Whether the model reasons before it answers; by default the template decides." }),
+  enable_thinking: thinkingSwitches.enable_thinking,
   reasoning_effort: effortField,
 };
 
-const limitNames = ["max_tokens", "max_completion_tokens"] as const;
+const limitNames = ["max_tokens", "max_completion_tokens", "n_predict"] as const;
 
 const TOOLS_INSTEAD = "functions are deprecated; send tools and tool_choice";
 
@@ -63,12 +69,12 @@ export const chatRequestSchema = z
         include_obfuscation: ignored(z.boolean(), "chunks are not padded"),
       })
       .nullish(),
-    max_completion_tokens: z.int().min(1).nullish().meta({ description: "Alias of max_tokens." }),
     logprobs: z
       .boolean()
       .nullish()
       .meta({ description: "Return the log probabilities of the output tokens.", default: false }),
     ...thinkingFields,
+    think: thinkingSwitches.think,
     chat_template_kwargs: z
       .strictObject(thinkingFields)
       .nullish()
@@ -124,7 +130,8 @@ type Conflicting = Omit<ChatRequestBody, "messages">;
 function* conflicts(body: Conflicting): Iterable<Conflict> {
   yield* grammarConflicts(body);
   yield* requestedToolConflicts(body);
-  yield* callConflicts(requestedTools(body), body);
+  yield* callConflicts(requestedTools(body), { ...body, grammar: sentGrammar(body) });
+  yield* samplingConflicts(body);
   yield* contradictedNames(body);
   if (typeof body.top_logprobs === "number" && body.logprobs !== true) yield ["top_logprobs", "needs logprobs: true"];
   const thinking = askedThinking(body);
@@ -139,12 +146,18 @@ function* contradictedNames(body: Conflicting): Iterable<Conflict> {
   const { agent_permission, code_execution_permission, chat_template_kwargs: template } = body;
   yield* limitConflicts(body, limitNames);
   yield* differing("code_execution_permission", code_execution_permission, "agent_permission", agent_permission);
+  yield* thinkConflicts(sentThinking(body), body.think);
   for (const field of ["enable_thinking", "reasoning_effort"] as const) {
     yield* differing(`chat_template_kwargs.${field}`, template?.[field], field, body[field]);
   }
 }
 
-function askedThinking({
+function askedThinking(body: Conflicting): AskedThinking {
+  return withThink(sentThinking(body), body.think);
+}
+
+/** Returns the thinking settings of a request without the alias `think`. */
+function sentThinking({
   enable_thinking,
   reasoning_effort,
   chat_template_kwargs: template,

@@ -9,14 +9,15 @@ import {
   MAX_CHOICES,
   notBuiltYet,
   refused,
+  samplingConflicts,
   samplingOf,
   stopStrings,
 } from "../shared/fields/fields.ts";
 import { grammarConflicts, outputGrammar } from "../shared/fields/grammar-fields.ts";
-import { outputLimit } from "../shared/fields/output-limit.ts";
+import { limitConflicts, outputLimit } from "../shared/fields/output-limit.ts";
 import type { AskedRequest } from "../shared/translation.ts";
 
-const limitNames = ["max_tokens"] as const;
+const limitNames = ["max_tokens", "max_completion_tokens", "n_predict"] as const;
 
 const NO_STREAM = "this endpoint does not stream; use POST /v1/chat/completions";
 const NO_TOOLS = "this endpoint has no tool calls; use POST /v1/chat/completions";
@@ -76,6 +77,8 @@ type Conflicting = Omit<CompletionRequestBody, "prompt">;
 
 function* conflicts(body: Conflicting): Iterable<Conflict> {
   yield* grammarConflicts(body);
+  yield* limitConflicts(body, limitNames);
+  yield* samplingConflicts(body);
   const choices = body.n ?? 1;
   if ((body.best_of ?? choices) < choices) {
     yield ["best_of", `expected at least n (${choices}), got ${body.best_of}`];

@@ -1,7 +1,6 @@
 // Translates the body of POST /v1/embeddings to an embedding request.
-import { validate } from "../json.ts";
+import { acceptedBody } from "../shared/accepted-body.ts";
 import type { AskedEmbeddings } from "../shared/answer/send-embeddings.ts";
-import { ignoredFields } from "../shared/ignored.ts";
 import type { BodyTranslator, Translation } from "../shared/translation.ts";
 import { askedEmbeddings, embeddingRequestSchema } from "./request.ts";
 
@@ -12,9 +11,8 @@ export interface EmbeddingTranslation extends Translation {
 
 export const embeddingTranslator: BodyTranslator<EmbeddingTranslation> = {
   name: "embeddings",
-  translate(value) {
-    const body = validate(embeddingRequestSchema, value);
-    const ignored = ignoredFields(embeddingRequestSchema, body);
+  translate(value, _parameters, unknownFields) {
+    const { body, ignored } = acceptedBody(embeddingRequestSchema, value, unknownFields);
     return { model: body.model, ignored, format: body.encoding_format ?? "float", asked: askedEmbeddings(body) };
   },
   pack(translated) {

@@ -4,7 +4,8 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { App } from "../app.ts";
 import { errorBody, statusOf } from "../errors.ts";
 import type { OnEvents } from "../observe/instrumented-inference.ts";
-import type { HttpReply, HttpRequest, StreamSink } from "../server/edge.ts";
+import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "../server/edge.ts";
+import { UNKNOWN_FIELDS_HEADER } from "../shared/unknown-fields.ts";
 
 /** Maximum characters of a collected response; limited because its conversion to a tool result makes several copies. */
 const MAX_BODY_LENGTH = 8 * 2 ** 20;
@@ -25,6 +26,8 @@ export interface InnerRequest {
 export interface InnerReply {
   readonly status: number;
   readonly body: string;
+  /** Unknown fields of the body; null if there are none. */
+  readonly ignored: string | null;
 }
 
 /** Runs the route and returns its response. Rejects with `cancelled` once the signal is aborted. */
@@ -76,8 +79,8 @@ function innerRequest({ path, body, caller, requestId }: InnerRequest, signal: A
 /** Creates the reply object that receives the response. It collects the pieces of a long response. */
 function innerReply(settle: (reply: InnerReply) => void, onTooLong: () => void, abort: () => void): HttpReply {
   return {
-    send: (status, _headers, body) => settle({ status, body: textOf(body) }),
-    stream: (status): StreamSink => {
+    send: (status, headers, body) => settle({ status, body: textOf(body), ignored: ignoredIn(headers) }),
+    stream: (status, headers): StreamSink => {
       const decoder = new TextDecoder();
       let body = "";
       return {
@@ -88,7 +91,7 @@ function innerReply(settle: (reply: InnerReply) => void, onTooLong: () => void, 
         },
         keepOpen: () => {},
         drained: () => Promise.resolve(),
-        end: () => settle({ status, body }),
+        end: () => settle({ status, body, ignored: ignoredIn(headers) }),
         abort,
       };
     },
@@ -97,11 +100,16 @@ function innerReply(settle: (reply: InnerReply) => void, onTooLong: () => void, 
 
 const tooLong: InnerReply = {
   status: statusOf("invalid_value"),
+  ignored: null,
   body: errorBody({
     code: "invalid_value",
     message: `the answer is longer than ${MAX_BODY_LENGTH} characters, the most that a tool call may return; ask for less at once`,
   }),
 };
+
+function ignoredIn(headers: ReplyHeaders): string | null {
+  return headers[UNKNOWN_FIELDS_HEADER] ?? null;
+}
 
 function textOf(body: string | Uint8Array): string {
   return typeof body === "string" ? body : new TextDecoder().decode(body);

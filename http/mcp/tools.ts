@@ -6,6 +6,7 @@ import { z } from "zod";
 import type { Inference, ModelCapabilities } from "../../actors/api/inference.ts";
 import type { App } from "../app.ts";
 import { routes } from "../routes.ts";
+import { UNKNOWN_FIELDS_HEADER } from "../shared/unknown-fields.ts";
 import { chatResult, type OnProgress, progressOf } from "./chat-result.ts";
 import { dispatch, type InnerReply, type InnerRequest } from "./dispatch.ts";
 
@@ -142,14 +143,20 @@ async function chat(app: App, { arguments: given, onProgress, ...asked }: Call):
   const { stream: _, stream_options: __, ...body } = given;
   const events = onProgress && { onEvents: progressOf(onProgress) };
   const reply = await dispatch(app, { ...asked, ...events, path: CHAT_PATH, body });
-  return reply.status === 200 ? chatResult(reply.body) : failure(reply);
+  return reply.status === 200 ? withIgnored(chatResult(reply.body), reply) : failure(reply);
 }
 
 async function embed(app: App, { arguments: body, onProgress: _, ...asked }: Call): Promise<CallToolResult> {
   const reply = await dispatch(app, { ...asked, path: EMBEDDINGS_PATH, body });
   if (reply.status !== 200) return failure(reply);
   // The result is also sent as text, for clients that ignore structured content.
-  return { content: [{ type: "text", text: reply.body }], structuredContent: JSON.parse(reply.body) as Arguments };
+  const structuredContent = JSON.parse(reply.body) as Arguments;
+  return withIgnored({ content: [{ type: "text", text: reply.body }], structuredContent }, reply);
+}
+
+/** Adds the arguments that the server does not know to a result. */
+function withIgnored(result: CallToolResult, { ignored }: InnerReply): CallToolResult {
+  return ignored === null ? result : { ...result, _meta: { ...result._meta, [UNKNOWN_FIELDS_HEADER]: ignored } };
 }
 
 /**

@@ -6,6 +6,7 @@ import { DefaultMap } from "../../runtime/collections.ts";
 import { type ErrorCode, errorMeaning } from "../../runtime/errors.ts";
 import { commonErrors, type ErrorFormat, requestIdHeaders, saysWhenToRetry } from "../errors.ts";
 import type { DescribedRoute } from "../route.ts";
+import { UNKNOWN_FIELDS_HEADER } from "../shared/unknown-fields.ts";
 
 const ofEveryRoute: readonly ErrorCode[] = ["internal"];
 const ofBodies: readonly ErrorCode[] = [
@@ -34,16 +35,22 @@ export const headerComponents: Record<string, oas31.HeaderObject> = {
     description: "The request's own x-request-id if it is safe to echo, else a new id; absent if disabled.",
     schema: { type: "string" },
   },
+  IgnoredFields: {
+    description: "Fields of the request that the server does not know and has ignored; absent if there are none.",
+    schema: { type: "string" },
+  },
   RetryAfter: { description: "Seconds to wait before a retry.", schema: { type: "integer", minimum: 0 } },
 };
 
+const ignoredFieldsHeader = [UNKNOWN_FIELDS_HEADER, { $ref: "#/components/headers/IgnoredFields" }] as const;
 const requestIdHeader = { $ref: "#/components/headers/RequestId" };
 /** Retry-After header, for responses that tell the client to retry later. */
 export const retryAfterHeader = { "retry-after": { $ref: "#/components/headers/RetryAfter" } };
 
 /** Returns the headers that every response of a route has. */
-export function commonHeaders({ errors = commonErrors }: DescribedRoute) {
-  return Object.fromEntries(requestIdHeaders(errors).map((name) => [name, requestIdHeader]));
+export function commonHeaders({ errors = commonErrors, kind }: DescribedRoute) {
+  const ids = requestIdHeaders(errors).map((name) => [name, requestIdHeader] as const);
+  return Object.fromEntries([...ids, ...(kind === "inference" ? [ignoredFieldsHeader] : [])]);
 }
 
 /** Returns the error codes of an operation, without duplicates. */

@@ -11,7 +11,7 @@ import { embedTranslator, oneEmbeddingTranslator } from "../ollama/embed.ts";
 import { generateTranslator } from "../ollama/generate.ts";
 import { compactTranslator, messageTranslator, responseTranslator } from "../responses/request/translator.ts";
 import { goOn, goOnName } from "../responses/request/whole-request.ts";
-import type { BodyTranslator, Translation } from "./translation.ts";
+import type { BodyTranslator, Translation, TranslationInput } from "./translation.ts";
 
 type Translate = (body: Uint8Array, parameters: unknown) => TaskOutput;
 
@@ -40,5 +40,11 @@ export const translators: BodyTranslators = {
 };
 
 function reader<T extends Translation>({ name, translate, pack }: BodyTranslator<T>): readonly [string, Translate] {
-  return [name, (body, parameters) => pack(translate(parseJson(body), parameters))];
+  return [
+    name,
+    (body, input) => {
+      const { parameters, unknownFields } = input as TranslationInput;
+      return pack(translate(parseJson(body), parameters, unknownFields));
+    },
+  ];
 }

@@ -1,5 +1,5 @@
 // Ignored fields: logs, once per field and process, that a request set a field without effect. The metadata of the schemas
-// marks these fields.
+// marks these fields; unknown fields are among them.
 import { z } from "zod";
 import type { Log } from "../observe/log.ts";
 
@@ -8,15 +8,19 @@ type Schema = z.core.$ZodType;
 /** Ignored field as plain data, since another thread may have parsed the body. */
 export interface IgnoredField {
   readonly path: string;
-  readonly description: string;
+  /** null: the field is unknown. */
+  readonly description: string | null;
 }
 
 /** Calls `found` for each ignored field that a valid value sets. Built once per schema. */
 type Search = (value: unknown, found: (field: IgnoredField) => void) => void;
 
 const searches = new WeakMap<Schema, Search>();
-/** Messages already logged, by logger. Messages are constants in the schemas, so clients cannot make the set grow. */
+/** Messages already logged, by logger. Those about known fields are constants in the schemas. */
 const toldBy = new WeakMap<Log, Set<string>>();
+/** Maximum number of messages per logger; further unknown fields are not logged, because clients choose their names. */
+const MAX_TOLD = 1000;
+const MAX_HEADER_LENGTH = 1000;
 
 /** Returns the ignored fields that a body sets. */
 export function ignoredFields(schema: Schema, body: unknown): IgnoredField[] {
@@ -32,10 +36,28 @@ export function tellIgnored(fields: readonly IgnoredField[], log: Log): void {
   toldBy.set(log, told);
   for (const { path, description } of fields) {
     const key = `${path} ${description}`;
-    if (told.has(key)) continue;
+    if (told.has(key) || (description === null && told.size >= MAX_TOLD)) continue;
     told.add(key);
-    log.warn({ field: path }, `a request sets a field without effect. ${description}`);
+    const why = description ?? 'Ignored: the server does not know it (unknown_fields = "refuse" refuses it)';
+    log.warn({ field: path }, `a request sets a field without effect. ${why}`);
   }
+}
+
+/** Returns the paths of the unknown fields for a response header; null if there are none. */
+export function unknownFieldList(fields: readonly IgnoredField[]): string | null {
+  const names = fields.filter(({ description }) => description === null).map(({ path }) => printable(path));
+  if (names.length === 0) return null;
+  let list = "";
+  for (const [i, name] of names.entries()) {
+    if (list.length + name.length > MAX_HEADER_LENGTH) return `${list}${names.length - i} more`;
+    list += i === names.length - 1 ? name : `${name}, `;
+  }
+  return list;
+}
+
+/** Returns a path without characters that a header cannot contain or that separate the paths. */
+function printable(path: string): string {
+  return path.replaceAll(/[^\w.[\]$@:/-]/g, "?");
 }
 
 /**

@@ -1,11 +1,11 @@
 // Query parser. Unknown parameters are ignored, because clients send options that this server does not support.
-import { z } from "zod";
-import { describeIssue, expectation } from "../issues.ts";
+import type { z } from "zod";
+import { describeIssue, parsed } from "../issues.ts";
 
 /** Parses a query. If a parameter is repeated, its last value is used. Throws `invalid_value` that names the parameter. */
 export function readQuery<Schema extends z.ZodObject>(query: string, schema: Schema): z.output<Schema> {
   const given = Object.fromEntries(new URLSearchParams(query));
-  const result = z.safeParse(schema, given, { error: expectation });
+  const result = parsed(schema, given);
   if (result.success) return result.data;
-  throw describeIssue(result.error.issues, Object.keys(schema.shape));
+  throw describeIssue(result.error.issues);
 }

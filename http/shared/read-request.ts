@@ -3,14 +3,15 @@
 import type { Context } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
 import { checkContentType, MAX_BODY_READ_HERE, nameModel, readJsonValue } from "../json.ts";
+import type { Log } from "../observe/log.ts";
 import { clientOf } from "../server/client.ts";
-import { tellIgnored } from "./ignored.ts";
-import type { BodyTranslator, Translation } from "./translation.ts";
+import { tellIgnored, unknownFieldList } from "./ignored.ts";
+import type { BodyTranslator, Translation, TranslationInput } from "./translation.ts";
 
 /** Returns the translation of the body. Throws an error if the body is invalid. */
 export async function readRequest<T extends Translation>(
   exchange: Exchange,
-  { inference, log }: Context,
+  { inference, log, config: { unknownFields } }: Context,
   translator: BodyTranslator<T>,
   parameters: unknown = null,
 ): Promise<T> {
@@ -18,20 +19,27 @@ export async function readRequest<T extends Translation>(
   const takesUntyped = exchange.route?.takesUntyped;
   const { body } = request;
   if (body.byteLength <= MAX_BODY_READ_HERE) {
-    const translated = translator.translate(readJsonValue(request, { takesUntyped }), parameters);
-    tellIgnored(translated.ignored, log);
+    const translated = translator.translate(readJsonValue(request, { takesUntyped }), parameters, unknownFields);
+    reportIgnored(exchange, translated, log);
     return translated;
   }
   checkContentType(request, takesUntyped);
-  const message = { client: clientOf(request), protocol: translator.name, body: ownMemory(body), parameters };
+  const input: TranslationInput = { parameters, unknownFields };
+  const message = { client: clientOf(request), protocol: translator.name, body: ownMemory(body), parameters: input };
   // The bytes stay counted in the body budget, because the text worker holds the body and the route later holds its
   // translation.
   request.releaseBody(body.byteLength);
   const letGo = request.holdBody();
   const translated = (await inference.translate(message, request.signal).finally(letGo)) as T;
   nameModel(request, translated.model);
-  tellIgnored(translated.ignored, log);
+  reportIgnored(exchange, translated, log);
   return translated;
+}
+
+function reportIgnored(exchange: Exchange, { ignored }: Translation, log: Log): void {
+  if (ignored.length === 0) return;
+  tellIgnored(ignored, log);
+  exchange.unknownFields = unknownFieldList(ignored);
 }
 
 /** Returns the bytes in a separate buffer, which can be transferred to another thread. */

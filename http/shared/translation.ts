@@ -5,9 +5,10 @@ import type { z } from "zod";
 import { movedWith, sealContent } from "../../actors/api/sealed-content.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import type { TaskOutput } from "../../runtime/task/task.ts";
-import { validate } from "../json.ts";
-import { type IgnoredField, ignoredFields } from "./ignored.ts";
+import { acceptedBody } from "./accepted-body.ts";
+import type { IgnoredField } from "./ignored.ts";
 import type { Origin } from "./origin.ts";
+import type { UnknownFields } from "./unknown-fields.ts";
 
 /** Request for the model without the fields that come from its exchange. */
 export type AskedRequest = Omit<GenerateRequest, keyof Origin>;
@@ -19,11 +20,17 @@ export interface Translation {
   readonly ignored: readonly IgnoredField[];
 }
 
+/** Input of a text worker that translates a body, beside the body. */
+export interface TranslationInput {
+  readonly parameters: unknown;
+  readonly unknownFields: UnknownFields;
+}
+
 /** Body translator of one route. */
 export interface BodyTranslator<T extends Translation> {
   readonly name: string;
-  /** Translates a body; `value` is the parsed JSON. Throws a ServerError that names the invalid field. */
-  translate(value: unknown, parameters: unknown): T;
+  /** Translates a body; `value` is the parsed JSON, and may be changed. Throws a ServerError that names the invalid field. */
+  translate(value: unknown, parameters: unknown, unknownFields: UnknownFields): T;
   /** Converts the translation to the output of a text worker's task. */
   pack(translated: T): TaskOutput;
 }
@@ -42,10 +49,10 @@ export function askedTranslator<Schema extends z.ZodObject, Facts>(
 ): BodyTranslator<AskedTranslation<Facts>> {
   return {
     name,
-    translate(value) {
-      const body = validate(schema, value);
+    translate(value, _parameters, unknownFields) {
+      const { body, ignored } = acceptedBody(schema, value, unknownFields);
       const facts = factsOf(body);
-      return { model: facts.model, ignored: ignoredFields(schema, body), facts, asked: askedOf(body) };
+      return { model: facts.model, ignored, facts, asked: askedOf(body) };
     },
     pack(translated) {
       const asked = sealed(translated.asked);

@@ -106,7 +106,10 @@ describe("text tasks on text workers", () => {
   it("read a body, and open its content again", async () => {
     const said = "word ".repeat(20);
     const body = new TextEncoder().encode(JSON.stringify({ messages: said, stream: true, store: true }));
-    const { value, movable } = await tasks.translate({ client: "a", protocol: "chat", body, parameters: null }, signal);
+    const { value, movable } = await tasks.translate(
+      { client: "a", protocol: "chat", body, parameters: { parameters: null, unknownFields: "ignore" } },
+      signal,
+    );
     const translated = value as {
       readonly facts: { readonly isStreamed: boolean };
       readonly asked: OpenRequest;
@@ -126,7 +129,10 @@ describe("text tasks on text workers", () => {
 
   it("refuse a body that is wrong by its field", async () => {
     const body = new TextEncoder().encode(JSON.stringify({ messages: "hi", temperature: "hot" }));
-    const reading = tasks.translate({ client: "a", protocol: "chat", body, parameters: null }, signal);
+    const reading = tasks.translate(
+      { client: "a", protocol: "chat", body, parameters: { parameters: null, unknownFields: "ignore" } },
+      signal,
+    );
     await assert.rejects(reading, { code: "invalid_value", param: "temperature" });
   });
 

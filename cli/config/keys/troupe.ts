@@ -241,6 +241,12 @@ export const troupeKeys = {
     commands: ["serve"],
     help: "Origin of web pages that may use the server, such as https://chat.example; repeatable; unset = any origin: every web page opened on this machine or network can use the server",
   },
+  unknownFields: {
+    ...oneOf(["ignore", "refuse"]),
+    default: "ignore",
+    commands: ["serve"],
+    help: "Fields of inference requests that the server does not know. ignore: log each once and list them in the response header x-ignored-fields; refuse: 400. Misspelt names of known fields are always refused",
+  },
   allowedHosts: {
     ...texts("a host name", "HOST"),
     default: null,

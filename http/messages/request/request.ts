@@ -12,11 +12,13 @@ import {
   notYet,
   refused,
   refusedVariants,
+  samplingConflicts,
   samplingOf,
   stopStringList,
   streamField,
 } from "../../shared/fields/fields.ts";
-import { outputLimit } from "../../shared/fields/output-limit.ts";
+import { sentGrammar } from "../../shared/fields/grammar-fields.ts";
+import { limitConflicts, outputLimit } from "../../shared/fields/output-limit.ts";
 import { permissionConflicts, permissionField } from "../../shared/fields/permission.ts";
 import { callConflicts } from "../../shared/fields/tool-use.ts";
 import type { AskedRequest } from "../../shared/translation.ts";
@@ -26,7 +28,7 @@ import { demandedGrammar, outputConflicts, outputFields } from "./output.ts";
 import { templateArguments, thinkingBudget, thinkingConflicts, thinkingFields } from "./thinking.ts";
 import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
 
-const limitNames = ["max_tokens"] as const;
+const limitNames = ["max_tokens", "max_completion_tokens", "n_predict"] as const;
 
 const ELSEWHERE = "responses of this protocol have no logprobs; use POST /v1/chat/completions";
 const ONE_TIER = "there is one tier; use priority";
@@ -72,6 +74,7 @@ const refusedFields = {
   max_tool_rounds: notBuiltYet("a limit of tool rounds"),
   session_id: notBuiltYet("keeping a session"),
   files: notBuiltYet("asking for files", isEmptyArray),
+  adapter: refused("the model field selects an adapter; send the id of a model with it, as listed by GET /v1/models"),
   logprobs: refused(ELSEWHERE, (value) => value === false),
   top_logprobs: refused(ELSEWHERE, (value) => value === 0),
 } as const;
@@ -144,7 +147,9 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
   yield* outputConflicts(body);
   yield* thinkingConflicts(body);
   const use = requestedTools(body);
-  yield* callConflicts(use, body);
+  yield* callConflicts(use, { ...body, grammar: sentGrammar(body) });
+  yield* limitConflicts<(typeof limitNames)[number]>(body, limitNames);
+  yield* samplingConflicts(body);
   const isForced = use !== null && (use.required || use.specs.some(({ strict }) => strict));
   if (thinkingBudget(body) !== null && (isForced || demandedGrammar(body) !== null)) {
     yield [

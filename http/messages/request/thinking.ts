@@ -12,6 +12,9 @@ import {
   effortSchema,
   isContradictory,
   knownEffort,
+  thinkConflicts,
+  thinkingSwitches,
+  withThink,
 } from "../../shared/fields/thinking.ts";
 
 const display = ignored(z.enum(["summarized", "omitted"]), "thinking is always returned in full");
@@ -38,10 +41,7 @@ export const vendorEffortField = effortSchema
 
 export const thinkingFields = {
   thinking: thinking.nullish().meta({ description: "Thinking mode; by default the chat template decides." }),
-  enable_thinking: z
-    .boolean()
-    .nullish()
-    .meta({ description: "Whether the model reasons before it answers; by default the template decides." }),
+  ...thinkingSwitches,
   reasoning_effort: effortField,
 } as const;
 
@@ -69,6 +69,7 @@ export function* thinkingConflicts(fields: ThinkingFields): Iterable<Conflict> {
   if (thinking && typeof enable_thinking === "boolean" && enable_thinking !== (thinking.type !== "disabled")) {
     yield ["enable_thinking", `${enable_thinking} contradicts thinking of type "${thinking.type}"; send one of them`];
   }
+  yield* thinkConflicts(sentThinking(fields), fields.think);
   const asked = askedThinking(fields);
   if (isContradictory(asked)) {
     yield ["reasoning_effort", `"${sent}" contradicts thinking being ${asked.isOn ? "on" : "off"}`];
@@ -80,7 +81,12 @@ export function* thinkingConflicts(fields: ThinkingFields): Iterable<Conflict> {
   }
 }
 
-function askedThinking({ thinking, enable_thinking, reasoning_effort }: ThinkingFields): AskedThinking {
+function askedThinking(fields: ThinkingFields): AskedThinking {
+  return withThink(sentThinking(fields), fields.think);
+}
+
+/** Returns the thinking settings of a request without the alias `think`. */
+function sentThinking({ thinking, enable_thinking, reasoning_effort }: ThinkingFields): AskedThinking {
   const isOn = enable_thinking ?? (thinking ? thinking.type !== "disabled" : undefined);
   return { effort: reasoning_effort, isOn };
 }

@@ -10,14 +10,23 @@ import {
   MAX_MODEL_LENGTH,
   notBuiltYet,
   refused,
+  samplingConflicts,
   samplingOf,
   stopStrings,
   streamField,
 } from "../../shared/fields/fields.ts";
-import { grammarConflicts, outputGrammar, responseFormat } from "../../shared/fields/grammar-fields.ts";
+import { grammarConflicts, outputGrammar, responseFormat, sentGrammar } from "../../shared/fields/grammar-fields.ts";
 import { openAiFields } from "../../shared/fields/openai-fields.ts";
 import { limitConflicts, outputLimit } from "../../shared/fields/output-limit.ts";
-import { effortField, templateArguments } from "../../shared/fields/thinking.ts";
+import {
+  type AskedThinking,
+  effortField,
+  isContradictory,
+  templateArguments,
+  thinkConflicts,
+  thinkingSwitches,
+  withThink,
+} from "../../shared/fields/thinking.ts";
 import { callConflicts } from "../../shared/fields/tool-use.ts";
 import type { AskedRequest } from "../../shared/translation.ts";
 import { inputSchema } from "./input-items.ts";
@@ -30,7 +39,7 @@ const MAX_METADATA_KEY = 64;
 const MAX_METADATA_VALUE = 512;
 const MAX_ID_LENGTH = 256;
 
-const limitNames = ["max_output_tokens", "max_completion_tokens", "max_tokens"] as const;
+const limitNames = ["max_output_tokens", "max_completion_tokens", "max_tokens", "n_predict"] as const;
 
 const summaries = ["auto", "concise", "detailed"] as const;
 
@@ -117,6 +126,7 @@ const bodyFields = {
   }),
   max_completion_tokens: z.int().min(1).nullish().meta({ description: "Alias of max_output_tokens." }),
   reasoning: reasoningField,
+  ...thinkingSwitches,
   text: textField,
   response_format: responseFormat,
   truncation: z.enum(["auto", "disabled"]).nullish().meta({
@@ -172,7 +182,7 @@ export type ResponseRequestBody = z.output<typeof responseRequestSchema>;
 /** Converts a body and the messages of its conversation to the request that all protocols share. */
 export function askedRequest(body: ResponseRequestBody, messages: readonly ChatMessage[]): AskedRequest {
   return {
-    prompt: { kind: "chat", messages, templateArguments: templateArguments({ effort: body.reasoning?.effort }) },
+    prompt: { kind: "chat", messages, templateArguments: templateArguments(withThink(sentThinking(body), body.think)) },
     sampling: samplingOf(body, wantsLogprobs(body) ? (body.top_logprobs ?? 0) : null),
     choices: 1,
     candidates: 1,
@@ -204,15 +214,24 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
   }
   for (const [field, message] of grammarConflicts(grammarFields(body))) yield [sentField(field, body), message];
   yield* requestedToolConflicts(body);
-  yield* callConflicts(requestedTools(body), body);
+  yield* callConflicts(requestedTools(body), { ...body, grammar: sentGrammar(body) });
+  yield* samplingConflicts(body);
+  yield* thinkConflicts(sentThinking(body), body.think);
+  if (isContradictory(withThink(sentThinking(body), body.think))) {
+    yield ["reasoning.effort", "contradicts enable_thinking; send one of them"];
+  }
   yield* limitConflicts(body, limitNames);
   if (body.background === true && body.store === false) {
     yield ["background", "needs store: true, from which the response is retrieved"];
   }
 }
 
-function grammarFields({ grammar, text, response_format, ignore_eos }: Conflicting) {
-  return { grammar, response_format: textFormat(text) ?? response_format, ignore_eos };
+function grammarFields(body: Conflicting) {
+  return { ...body, response_format: textFormat(body.text) ?? body.response_format };
+}
+
+function sentThinking({ reasoning, enable_thinking }: Conflicting): AskedThinking {
+  return { effort: reasoning?.effort, isOn: enable_thinking };
 }
 
 function demandedOutput(body: Conflicting): OutputGrammar | null {

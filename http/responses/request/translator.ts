@@ -3,9 +3,9 @@ import type { z } from "zod";
 import { movedWith } from "../../../actors/api/sealed-content.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 import type { TaskOutput } from "../../../runtime/task/task.ts";
-import { validate } from "../../json.ts";
+import { acceptedBody } from "../../shared/accepted-body.ts";
 import type { adapterField } from "../../shared/fields/adapter-field.ts";
-import { type IgnoredField, ignoredFields } from "../../shared/ignored.ts";
+import type { IgnoredField } from "../../shared/ignored.ts";
 import { type AskedTranslation, type BodyTranslator, sealed } from "../../shared/translation.ts";
 import { settingsText } from "../fold/resource.ts";
 import { conversation, wholeConversation } from "./conversation.ts";
@@ -54,9 +54,9 @@ const MAX_SUMMARY_TOKENS = 2048;
 /** `parameters` of `translate`: the id of the new response, which the ids of its items contain. */
 export const responseTranslator: BodyTranslator<ResponseTranslation> = {
   name: "responses",
-  translate(value, responseId) {
-    const body = validate(responseRequestSchema, value);
-    return translated(body, ignoredFields(responseRequestSchema, body), responseId as string);
+  translate(value, responseId, unknownFields) {
+    const { body, ignored } = acceptedBody(responseRequestSchema, value, unknownFields);
+    return translated(body, ignored, responseId as string);
   },
   pack,
 };
@@ -64,9 +64,9 @@ export const responseTranslator: BodyTranslator<ResponseTranslation> = {
 /** Translates a message of a WebSocket connection. */
 export const messageTranslator: BodyTranslator<ResponseTranslation> = {
   name: "response.create",
-  translate(value, responseId) {
-    const body = validate(responseMessageSchema, value);
-    return translated({ ...body, stream: true }, ignoredFields(responseMessageSchema, body), responseId as string);
+  translate(value, responseId, unknownFields) {
+    const { body, ignored } = acceptedBody(responseMessageSchema, value, unknownFields);
+    return translated({ ...body, stream: true }, ignored, responseId as string);
   },
   pack,
 };
@@ -74,15 +74,15 @@ export const messageTranslator: BodyTranslator<ResponseTranslation> = {
 /** Translates a request for the summary of a conversation: a short response, without reasoning and without randomness. */
 export const compactTranslator: BodyTranslator<ResponseTranslation> = {
   name: "responses.compact",
-  translate(value, responseId) {
-    const body = validate(compactRequestSchema, value);
+  translate(value, responseId, unknownFields) {
+    const { body, ignored } = acceptedBody(compactRequestSchema, value, unknownFields);
     const summary = {
       ...body,
       temperature: 0,
       max_output_tokens: MAX_SUMMARY_TOKENS,
       reasoning: { effort: "off" },
     } as const;
-    return translated(summary, ignoredFields(compactRequestSchema, body), responseId as string, "summary");
+    return translated(summary, ignored, responseId as string, "summary");
   },
   pack,
 };

@@ -1,9 +1,10 @@
 // Reply to one message of a WebSocket connection. The route replies as it does over HTTP; its event stream becomes messages, and
 // an error body becomes an error message.
+import { UNKNOWN_FIELDS_HEADER } from "../../shared/unknown-fields.ts";
 import type { EdgeReply } from "../body-intake.ts";
 import type { ReplyHeaders, StreamSink } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
-import type { SocketConnection } from "./connection.ts";
+import type { Frame, SocketConnection } from "./connection.ts";
 import { EventFrames } from "./event-frames.ts";
 
 export class SocketReply implements EdgeReply, StreamSink {
@@ -16,6 +17,8 @@ export class SocketReply implements EdgeReply, StreamSink {
   readonly #aborter = new AbortController();
   readonly #frames = new EventFrames();
   #isDone = false;
+  /** Unknown fields of the request, until the first event has been sent with them. */
+  #ignored: string | null = null;
 
   constructor(connection: SocketConnection, inFlight: InFlight, onEnd: () => void) {
     this.#connection = connection;
@@ -41,14 +44,24 @@ export class SocketReply implements EdgeReply, StreamSink {
     else this.abort();
   }
 
-  stream(): StreamSink {
+  stream(_status: number, headers: ReplyHeaders): StreamSink {
+    this.#ignored = headers[UNKNOWN_FIELDS_HEADER] ?? null;
     return this;
   }
 
   write(piece: string | Uint8Array): boolean {
     if (this.#isDone) return true;
-    const frames = this.#frames.push(textOf(piece));
+    const frames = this.#withIgnored(this.#frames.push(textOf(piece)));
     return frames.length === 0 || this.#connection.send(frames);
+  }
+
+  /** Adds the unknown fields of the request to its first event, because a message has no headers. */
+  #withIgnored(frames: readonly Frame[]): readonly Frame[] {
+    const [first, ...others] = frames;
+    if (this.#ignored === null || first === undefined) return frames;
+    const text = `{"${UNKNOWN_FIELDS_HEADER}":${JSON.stringify(this.#ignored)},${first.text.slice(1)}`;
+    this.#ignored = null;
+    return [{ ...first, text }, ...others];
   }
 
   /** Nothing to do: the session keeps the connection open. */

@@ -4,7 +4,8 @@ import { z } from "zod";
 import type { Dry, RequestedSampling } from "../../../engines/generation.ts";
 import { expected } from "../../issues.ts";
 import { adapterField } from "./adapter-field.ts";
-import { grammarField } from "./grammar-fields.ts";
+import { type Conflict, differing } from "./conflicts.ts";
+import { grammarField, guidedFields } from "./grammar-fields.ts";
 
 /** Maximum number of choices in one request. */
 export const MAX_CHOICES = 64;
@@ -108,6 +109,15 @@ export const commonFields = {
     .min(1)
     .nullish()
     .meta({ description: `Maximum number of output tokens. ${byModel}; without one, the rest of the context.` }),
+  max_completion_tokens: z.int().min(1).nullish().meta({ description: "Alias of max_tokens." }),
+  n_predict: z
+    .int()
+    .min(-1)
+    .refine((tokens) => tokens !== 0, { error: expected("a number of tokens, or -1 for no limit") })
+    .nullish()
+    .meta({ description: "Alias of max_tokens, as llama-server names it; -1 is no limit." }),
+  min_tokens: notBuiltYet("a minimum number of output tokens", (value) => value === 0),
+  stop_token_ids: notBuiltYet("stopping at token ids (send stop)", isEmptyArray),
   ignore_eos: z.boolean().nullish().meta({ description: "Continue after an end-of-generation token.", default: false }),
   truncate_sequence: z
     .boolean()
@@ -155,6 +165,12 @@ export const commonFields = {
     .max(MAX_REPETITION_PENALTY)
     .nullish()
     .meta({ description: `Factor that makes repeated tokens less likely; 1 is off. ${byModel}.` }),
+  repeat_penalty: z
+    .number()
+    .gt(0)
+    .max(MAX_REPETITION_PENALTY)
+    .nullish()
+    .meta({ description: "Alias of repetition_penalty, as llama-server names it." }),
   logit_bias: z
     .record(z.string().regex(/^(?:0|[1-9]\d{0,8})$/, { error: expected("a token id") }), z.number().min(-100).max(100))
     .refine((bias) => Object.keys(bias).length <= MAX_BIASED_TOKENS, {
@@ -184,6 +200,7 @@ export const commonFields = {
     .meta({ description: "DRY sampling: strings that end a repetition.", default: defaultBreakers }),
   seed: z.int().nullish().meta({ description: "Sampling seed; completion i of n uses seed + i. Random by default." }),
   grammar: grammarField,
+  ...guidedFields,
   priority: z.int().min(-MAX_PRIORITY).max(MAX_PRIORITY).nullish().meta({
     description: "Queue priority; requests with a lower value run first. An extension of the contract.",
     default: 0,
@@ -195,7 +212,7 @@ export const commonFields = {
 type CommonFields = z.output<z.ZodObject<typeof commonFields>>;
 
 /** Fields of a request that determine its sampling; all are optional. */
-export type SamplingFields = Partial<CommonFields>;
+export type SamplingFields = Partial<Omit<CommonFields, "adapter">>;
 
 /** Returns the sampling that a request asks for. Omitted fields get the defaults of the model later. */
 export function samplingOf(fields: SamplingFields, topLogprobs: number | null): RequestedSampling {
@@ -206,12 +223,17 @@ export function samplingOf(fields: SamplingFields, topLogprobs: number | null): 
     minP: fields.min_p ?? null,
     presencePenalty: fields.presence_penalty ?? null,
     frequencyPenalty: fields.frequency_penalty ?? null,
-    repetitionPenalty: fields.repetition_penalty ?? null,
+    repetitionPenalty: fields.repetition_penalty ?? fields.repeat_penalty ?? null,
     dry: dryOf(fields),
     logitBias: Object.entries(fields.logit_bias ?? {}).map(([token, bias]) => [Number(token), bias] as const),
     seed: fields.seed ?? null,
     topLogprobs,
   };
+}
+
+/** Yields the conflicts of sampling fields and their aliases. */
+export function* samplingConflicts({ repeat_penalty, repetition_penalty }: SamplingFields): Iterable<Conflict> {
+  yield* differing("repeat_penalty", repeat_penalty, "repetition_penalty", repetition_penalty);
 }
 
 function dryOf(fields: SamplingFields): Dry | null {

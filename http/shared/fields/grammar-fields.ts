@@ -51,20 +51,75 @@ export const grammarField = z
   .nullish()
   .meta({ description: "Grammar of the whole output; excludes response_format." });
 
-interface GrammarFields {
+const ALIAS = "Alias of grammar, as vLLM names it";
+const MAX_GUIDED_CHOICES = 1000;
+const guidedChoice = z.array(grammarText).min(1).max(MAX_GUIDED_CHOICES);
+
+/** Names that other servers have for the grammar of the whole output. */
+export const guidedFields = {
+  guided_json: schema.nullish().meta({ description: `${ALIAS}: a JSON schema.` }),
+  guided_regex: grammarText.nullish().meta({ description: `${ALIAS}: a regular expression.` }),
+  guided_choice: guidedChoice.nullish().meta({ description: `${ALIAS}: the possible outputs.` }),
+  guided_grammar: grammarText.nullish().meta({ description: `${ALIAS}: a Lark grammar.` }),
+  structured_outputs: z
+    .strictObject({
+      json: schema.nullish(),
+      regex: grammarText.nullish(),
+      choice: guidedChoice.nullish(),
+      grammar: grammarText.nullish(),
+      json_object: z.boolean().nullish(),
+    })
+    .nullish()
+    .meta({ description: `${ALIAS}: an object with one of json, regex, choice, grammar and json_object.` }),
+} as const;
+
+type GuidedFields = z.output<z.ZodObject<typeof guidedFields>>;
+type SentGrammar = NonNullable<z.output<typeof grammarField>>;
+type Guided = NonNullable<GuidedFields["structured_outputs"]>;
+
+interface GrammarFields extends Partial<GuidedFields> {
   readonly grammar?: z.output<typeof grammarField>;
   readonly response_format?: z.output<typeof responseFormat>;
   readonly ignore_eos?: boolean | null | undefined;
 }
 
+/** Yields the grammars of a request with the names of their fields. */
+function* sentGrammars(fields: GrammarFields): Iterable<readonly [field: string, grammar: SentGrammar]> {
+  const { grammar, guided_json: json, guided_regex: regex, guided_choice: choice, guided_grammar: lark } = fields;
+  if (grammar !== null && grammar !== undefined) yield ["grammar", grammar];
+  for (const [name, value] of guidedGrammars({ json, regex, choice, grammar: lark })) yield [`guided_${name}`, value];
+  const { structured_outputs: outputs } = fields;
+  for (const [name, value] of guidedGrammars(outputs ?? {})) yield [`structured_outputs.${name}`, value];
+}
+
+function* guidedGrammars({ json, regex, choice, grammar, json_object }: Guided): Iterable<[string, SentGrammar]> {
+  if (json !== null && json !== undefined) yield ["json", { type: "json_schema", value: json }];
+  if (regex) yield ["regex", { type: "regex", value: regex }];
+  if (choice) yield ["choice", { type: "regex", value: choice.map(escaped).join("|") }];
+  if (grammar) yield ["grammar", { type: "lark", value: grammar }];
+  if (json_object) yield ["json_object", { type: "json_schema", value: { type: "object" } }];
+}
+
+/** Returns a regular expression that matches only this text. */
+function escaped(text: string): string {
+  return text.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
+}
+
+/** Returns the grammar of a request, whatever its field; null if there is none. */
+export function sentGrammar(fields: GrammarFields): SentGrammar | null {
+  for (const [, grammar] of sentGrammars(fields)) return grammar;
+  return null;
+}
+
 /** Returns the grammar that the output must match; null for free text. */
-export function outputGrammar({ grammar, response_format: format }: GrammarFields): OutputGrammar | null {
-  if (grammar !== null && grammar !== undefined) {
+export function outputGrammar(fields: GrammarFields): OutputGrammar | null {
+  const { response_format: format } = fields;
+  for (const [field, grammar] of sentGrammars(fields)) {
     switch (grammar.type) {
       case "regex":
         return { kind: "regex", pattern: grammar.value };
       case "json_schema":
-        return { kind: "json_schema", schema: schemaOf(grammar.value), field: "grammar" };
+        return { kind: "json_schema", schema: schemaOf(grammar.value), field };
       default:
         return { kind: grammar.type, grammar: grammar.value };
     }
@@ -97,9 +152,11 @@ export function* grammarConflicts(fields: GrammarFields): Iterable<Conflict> {
   }
 
   const format = fields.response_format?.type ?? "text";
-  if (fields.grammar && format !== "text") {
-    yield ["grammar", "cannot be combined with response_format; send one of them"];
+  const [first, second] = [...sentGrammars(fields)].map(([field]) => field);
+  if (first !== undefined && format !== "text") {
+    yield [first, "cannot be combined with response_format; send one of them"];
   }
+  if (second !== undefined) yield [second, `cannot be combined with ${first}; send one of them`];
   if (fields.ignore_eos === true) {
     yield ["ignore_eos", "cannot be combined with a grammar or response_format: the output ends where they end"];
   }

@@ -2,6 +2,9 @@
 import type { GenerateRequest } from "../../../engines/generation.ts";
 import { type Conflict, differing } from "./conflicts.ts";
 
+/** Value of `n_predict` for no limit. */
+const UNLIMITED = -1;
+
 type Limits<Name extends string> = Readonly<Partial<Record<Name, number | null | undefined>>>;
 
 /** Returns the limit, and the names of the fields of the request. `names`: the names of the limit, the usual one first. */
@@ -11,8 +14,9 @@ export function outputLimit<const Name extends string>(
   names: readonly [Name, ...Name[]],
 ): Pick<GenerateRequest, "maxTokens" | "fields"> {
   const sent = names.find((name) => isGiven(body[name]));
+  const limit = (sent === undefined ? null : body[sent]) ?? UNLIMITED;
   return {
-    maxTokens: (sent === undefined ? null : body[sent]) ?? null,
+    maxTokens: limit === UNLIMITED ? null : limit,
     fields: { prompt, maxTokens: sent ?? names[0] },
   };
 }

@@ -2,6 +2,7 @@
 // the thinking switch.
 import { z } from "zod";
 import type { TemplateArguments } from "../../../engines/generation.ts";
+import { type Conflict, differing } from "./conflicts.ts";
 
 export const effortSchema = z.enum(["off", "none", "minimal", "low", "medium", "high", "xhigh", "max"]);
 
@@ -10,6 +11,36 @@ type Effort = z.output<typeof effortSchema>;
 export const effortField = effortSchema
   .nullish()
   .meta({ description: "Reasoning effort, for models that support it; `none` is `off`, `max` is `xhigh`." });
+
+/** Fields that several protocols have to switch thinking on or off. */
+export const thinkingSwitches = {
+  enable_thinking: z
+    .boolean()
+    .nullish()
+    .meta({ description: "Whether the model reasons before it answers; by default the template decides." }),
+  think: z
+    .union([z.boolean(), z.enum(["low", "medium", "high"])], {
+      error: 'expected true, false, "low", "medium" or "high"',
+    })
+    .nullish()
+    .meta({ description: "Alias of enable_thinking or of the reasoning effort, as Ollama names it." }),
+} as const;
+
+type Think = z.output<typeof thinkingSwitches.think>;
+
+/** Returns the thinking settings of a request; the alias `think` is used for a setting that is not sent. */
+export function withThink({ effort, isOn }: AskedThinking, think: Think): AskedThinking {
+  return {
+    effort: effort ?? (typeof think === "string" ? think : undefined),
+    isOn: isOn ?? (typeof think === "boolean" ? think : undefined),
+  };
+}
+
+/** Yields the conflict of the settings with their alias `think`. */
+export function* thinkConflicts({ effort, isOn }: AskedThinking, think: Think): Iterable<Conflict> {
+  if (typeof think === "boolean") yield* differing("think", think, "enable_thinking", isOn);
+  else yield* differing<string | null | undefined>("think", think, "the reasoning effort", effort);
+}
 
 /** Thinking settings of a request. */
 export interface AskedThinking {

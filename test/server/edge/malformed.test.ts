@@ -297,7 +297,7 @@ const codes: Readonly<Record<number, readonly string[]>> = {
 
 for (const edge of loadableEdges()) {
   describe(`a body that is wrong, on the ${edge} edge`, async () => {
-    const server = await startServer(edge);
+    const server = await startServer(edge, { config: { unknownFields: "refuse" } });
     after(() => server.stop());
 
     async function refused(path: string, body: unknown, status: number, contentType: string | undefined) {

@@ -88,14 +88,13 @@ describe("POST /v1/completions", () => {
     [{ max_tokens: 0, echo: true }, "max_tokens", /at least/],
     [{ priority: 1001 }, "priority", /at most 1000/],
     [{ priority: 0.5 }, "priority", /integer/],
-    [{ reasoning_budget: 4 }, "reasoning_budget", /no such field/],
     [{ stream: true }, "stream", /does not stream; use POST \/v1\/chat/],
     [{ stream_options: { include_usage: true } }, "stream_options", /does not stream/],
     [{ suffix: "end" }, "suffix", /not supported/],
     [{ tools: [{}] }, "tools", /this endpoint has no tool calls/],
     [{ tool_choice: "required" }, "tool_choice", /this endpoint has no tool calls/],
     [{ prompt: [1, 2] }, "prompt", /one prompt a request/],
-    [{ messages: "hi" }, "messages", /no such field/],
+    [{ max_token: 4 }, "max_token", /did you mean "max_tokens"/],
   ];
   for (const [body, param, message] of wrong) {
     it(`refuses ${JSON.stringify(body)}`, async () => {

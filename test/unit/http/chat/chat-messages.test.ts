@@ -159,7 +159,7 @@ describe("chat messages", () => {
       /earlier/,
     ],
     ["a result without content", [calls, { role: "tool", tool_call_id: "a" }], "messages[1].content", /got nothing/],
-    ["an unknown field", [{ ...asks, mood: "good" }], "messages[0].mood", /no such field/],
+    ["a misspelt field", [{ ...asks, contents: "x" }], "messages[0].contents", /did you mean "content"/],
   ];
   for (const [what, messages, param, message] of refused) {
     it(`refuse ${what} with its path`, async () => {

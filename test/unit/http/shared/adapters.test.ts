@@ -93,7 +93,6 @@ describe("the adapter of a request", () => {
         { alias: "x" },
         { generation: "5a" },
         { generation: "z".repeat(64) },
-        { generation, alias: "x" },
       ];
       for (const adapter of cases) {
         const { status, body } = await post(path, { adapter });

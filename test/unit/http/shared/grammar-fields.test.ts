@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { askedRequest, chatRequestSchema } from "../../../../http/chat/request.ts";
-import { describeIssue, expectation } from "../../../../http/issues.ts";
+import { describeIssue, parsed } from "../../../../http/issues.ts";
 
 function grammarOf(fields: Readonly<Record<string, unknown>>): unknown {
-  const body = chatRequestSchema.safeParse({ messages: "hi", ...fields }, { error: expectation });
+  const body = parsed(chatRequestSchema, { messages: "hi", ...fields });
   if (body.success) return askedRequest(body.data).grammar;
-  return describeIssue(body.error.issues, []).message;
+  return describeIssue(body.error.issues).message;
 }
 
 const nested = (levels: number): object => (levels === 0 ? {} : { not: nested(levels - 1) });

@@ -1,0 +1,60 @@
+// Accepted body: validates the body of an inference request. Fields that the schema does not know are removed and reported,
+// unless the setting `unknown_fields` refuses them, or their name is a misspelt name of a known field.
+import type { z } from "zod";
+import { misspelt } from "../../runtime/nearest.ts";
+import { describeIssue, type Issue, located, parsed, unknownFieldError } from "../issues.ts";
+import { type IgnoredField, ignoredFields } from "./ignored.ts";
+import type { UnknownFields } from "./unknown-fields.ts";
+
+/** Names of fields in other APIs that look like misspelt names of ours. */
+const othersNames = new Set(["top_a", "models", "mode", "speed", "max_tokens"]);
+
+interface Accepted<Body> {
+  readonly body: Body;
+  /** Fields of the body without effect, unknown ones included. */
+  readonly ignored: readonly IgnoredField[];
+}
+
+/** Validates a parsed body, which it may change. Throws a ServerError that names the invalid field. */
+export function acceptedBody<Schema extends z.ZodObject>(
+  schema: Schema,
+  value: unknown,
+  unknownFields: UnknownFields,
+): Accepted<z.output<Schema>> {
+  const unknown = new Set<string>();
+  let result = parsed(schema, value);
+  // Unknown fields hide the other issues of a body, and those within a union may hide further ones.
+  while (!result.success && unknownFields === "ignore") {
+    if (!removeUnknown(value, result.error.issues, unknown)) break;
+    result = parsed(schema, value);
+  }
+  if (!result.success) throw describeIssue(result.error.issues);
+  const others = [...unknown].map((path) => ({ path, description: null }));
+  return { body: result.data, ignored: [...ignoredFields(schema, result.data), ...others] };
+}
+
+/** Removes the unknown fields from a body and adds their paths to `removed`. Returns false if there are none. */
+function removeUnknown(value: unknown, issues: readonly Issue[], removed: Set<string>): boolean {
+  const found = [...located(issues)].flatMap(({ path, issue }) =>
+    issue.code === "unrecognized_keys" ? [{ path, keys: issue.keys, known: issue.message.split(",") }] : [],
+  );
+  let removedAny = false;
+  for (const { path, keys, known } of found) {
+    const target = path.reduce<unknown>((inner, key) => (inner as Record<PropertyKey, unknown>)[key], value) as object;
+    for (const key of keys) {
+      if (!othersNames.has(key) && misspelt(key, known) !== null) throw unknownFieldError(path, key, known);
+      removedAny ||= Object.hasOwn(target, key);
+      Reflect.deleteProperty(target, key);
+      removed.add(pathOf([...path, key]));
+    }
+  }
+  return removedAny;
+}
+
+/** Path without the indices of arrays: `messages[].mood`. */
+function pathOf(path: readonly PropertyKey[]): string {
+  const steps = path.map((key) => (typeof key === "number" ? "[]" : `.${String(key).slice(0, MAX_NAME_LENGTH)}`));
+  return steps.join("").slice(1);
+}
+
+const MAX_NAME_LENGTH = 60;
