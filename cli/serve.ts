@@ -74,6 +74,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
       allowedHosts: [troupe.allowedHosts ?? []].flat(),
       corsOrigins: troupe.corsOrigins === null ? null : [troupe.corsOrigins].flat(),
       maxBackgroundResponses: troupe.maxBackgroundResponses,
+      allowCompletionsStream: troupe.allowCompletionsStream,
       allowLoraUpdates: server.allowRuntimeLoraUpdating,
       servesMcp: server.mcpPort !== null,
     },
