@@ -204,7 +204,7 @@ function refuseRoute(exchange: Exchange, methods: ReadonlyMap<string, Route> | u
   const { method, path } = exchange.request;
   const format = formatOf(exchange, methods);
   if (methods === undefined) {
-    const unsupported = unsupportedEndpoint(path, versionErrors);
+    const unsupported = unsupportedEndpoint(path, format);
     if (unsupported !== null) {
       exchange.fail(unsupported.error, {}, unsupported.format);
       return;
