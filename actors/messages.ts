@@ -17,7 +17,7 @@ import type { StoreLimits } from "../runtime/store/store.ts";
 import type { DialTicket } from "../runtime/thread/dial.ts";
 import type { BodyToTranslate } from "./api/body-translators.ts";
 import type { LatencyCounts } from "./api/engine-metric.ts";
-import type { Embeddings, EmbedRequest, ModelFileFacts } from "./api/inference.ts";
+import type { ConvertedTokens, Embeddings, EmbedRequest, ModelFileFacts, TokensRequest } from "./api/inference.ts";
 
 /** Protocol of the actor `model`. Each loaded model has one, in its own worker thread or process. */
 export interface ModelProtocol {
@@ -247,6 +247,7 @@ export interface GenerationProtocol {
   }): void;
   /** Counts the prompt tokens of a request. Throws its validation error. `task`: number for cancelTask. */
   countTokens(message: { readonly task: number; readonly request: GenerateRequest }): Promise<number>;
+  convertTokens(message: { readonly task: number; readonly request: TokensRequest }): Promise<ConvertedTokens>;
   textStatistics(message: null): TextStatistics;
   /** Translates a request body with the BodyTranslators. */
   translate(message: { readonly task: number; readonly body: BodyToTranslate }): Promise<unknown>;
@@ -256,7 +257,7 @@ export interface GenerationProtocol {
     /** null: the base model. */
     readonly adapter: LeasedAdapter | null;
   }): Promise<Embeddings>;
-  /** Cancels a call of countTokens, translate or embed, which then rejects with `cancelled`. */
+  /** Cancels a call of countTokens, convertTokens, translate or embed, which then rejects with `cancelled`. */
   cancelTask(message: { readonly task: number }): void;
 }
 

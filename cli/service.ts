@@ -147,6 +147,7 @@ function httpConfig({ troupe, server }: Config): Partial<HttpConfig> {
     allowedHosts: [troupe.allowedHosts ?? []].flat(),
     corsOrigins: troupe.corsOrigins === null ? null : [troupe.corsOrigins].flat(),
     unknownFields: troupe.unknownFields,
+    allowCompletionsStream: troupe.allowCompletionsStream,
     maxBackgroundResponses: troupe.maxBackgroundResponses,
     allowLoraUpdates: server.allowRuntimeLoraUpdating,
     servesMcp: server.mcpPort !== null,

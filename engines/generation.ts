@@ -125,8 +125,12 @@ export type Prompt =
       readonly kind: "chat";
       readonly messages: readonly ChatMessage[];
       readonly templateArguments: TemplateArguments;
+      /** true: the output continues the last message, which is the assistant's. */
+      readonly continuesLast?: boolean;
     }
-  | { readonly kind: "text"; readonly text: string };
+  /** `suffix`: the text after the gap that the output fills; absent: the output continues the text. */
+  | { readonly kind: "text"; readonly text: string; readonly suffix?: string }
+  | { readonly kind: "tokens"; readonly tokens: Int32Array };
 
 /** Large part of a request (up to tens of megabytes). It is parsed only when the request is prepared. */
 export interface RequestContent {

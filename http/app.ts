@@ -29,6 +29,7 @@ import { KnownHosts } from "./server/access/hosts.ts";
 import type { AdmitRequest, HttpReply, HttpRequest } from "./server/edge.ts";
 import { AnswerMemory } from "./shared/answer/answer-memory.ts";
 import { hasVersionHeader } from "./shared/version-header.ts";
+import { unsupportedEndpoint } from "./unsupported.ts";
 
 export interface AppOptions {
   readonly inference: Inference;
@@ -77,6 +78,7 @@ const defaults: HttpConfig = {
   corsOrigins: null,
   unknownFields: "ignore",
   allowLoraUpdates: false,
+  allowCompletionsStream: false,
   servesMcp: false,
   needsApiKey: false,
   servesDocs: true,
@@ -215,6 +217,11 @@ function refuseRoute(exchange: Exchange, methods: ReadonlyMap<string, Route> | u
   const { method, path } = exchange.request;
   const format = formatOf(exchange, methods);
   if (methods === undefined) {
+    const unsupported = unsupportedEndpoint(path, format);
+    if (unsupported !== null) {
+      exchange.fail(unsupported.error, {}, unsupported.format);
+      return;
+    }
     const message = `there is nothing at ${path.slice(0, 200)}; this server has ${table.paths.join(", ")}`;
     exchange.fail(unsupportedPath(path) ?? new ServerError("not_found", message), {}, format);
     return;

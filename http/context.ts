@@ -29,6 +29,8 @@ export interface HttpConfig extends RouteSettings {
   readonly disableMetrics: boolean;
   /** Maximum number of background responses that run at the same time. */
   readonly maxBackgroundResponses: number;
+  /** Whether text completions may be streamed. */
+  readonly allowCompletionsStream: boolean;
   /** Listening address. */
   readonly host: string;
   /** Additional host names of the server, for example the name of a proxy. */

@@ -2,6 +2,8 @@
 
 import { chatOperation } from "./chat/operation.ts";
 import { chatCompletions } from "./chat/route.ts";
+import { detokenizeOperation, tokenizeOperation } from "./chat/tokens/operation.ts";
+import { detokenize, tokenize } from "./chat/tokens/route.ts";
 import { completionOperation } from "./completions/operation.ts";
 import { completions } from "./completions/route.ts";
 import type { RouteHandler } from "./context.ts";
@@ -46,6 +48,8 @@ import {
 import { ollamaChat, ollamaGenerate } from "./ollama/route.ts";
 import { openApiOperation } from "./openapi/operation.ts";
 import { openApi } from "./openapi/route.ts";
+import { rerankOperation, shortRerankOperation } from "./rerank/operation.ts";
+import { rerank } from "./rerank/route.ts";
 import { compactConversation } from "./responses/compact-route.ts";
 import { countInputTokens } from "./responses/count-route.ts";
 import { createResponse } from "./responses/create-route.ts";
@@ -195,6 +199,10 @@ export const routes: readonly Route[] = [
     operation: completionOperation,
   },
   { method: "POST", path: "/v1/embeddings", kind: "inference", handler: embeddings, operation: embeddingOperation },
+  { method: "POST", path: "/v1/rerank", kind: "inference", handler: rerank, operation: rerankOperation },
+  { method: "POST", path: "/rerank", kind: "inference", handler: rerank, operation: shortRerankOperation },
+  { method: "POST", path: "/tokenize", kind: "inference", handler: tokenize, operation: tokenizeOperation },
+  { method: "POST", path: "/detokenize", kind: "inference", handler: detokenize, operation: detokenizeOperation },
   {
     method: "POST",
     path: "/v1/messages",

@@ -1,6 +1,6 @@
 // Inference: the interface that http/ uses to list models, generate and embed. Implemented by
 // actors/front/inference-service.ts; the tests of http/ use a small implementation instead.
-import type { AdapterSelector, GenerateEvent, GenerateRequest } from "../../engines/generation.ts";
+import type { AdapterSelector, GenerateEvent, GenerateRequest, Prompt, ToolUse } from "../../engines/generation.ts";
 import type { GenerationDefaults } from "../../engines/sampling-defaults.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { BodyToTranslate } from "./body-translators.ts";
@@ -87,6 +87,8 @@ export interface EmbedRequest {
   /** Identifies the client. Requests are scheduled fairly between clients. Never an API key itself. */
   readonly client: string;
   readonly inputs: EmbedInputs;
+  /** Text to compare each input with, for scores instead of vectors; absent: vectors. */
+  readonly query?: string;
   /** Truncate the end of an input that is too long, instead of rejecting it. */
   readonly truncateInputs: boolean;
   /** Lower values are served first; the default is 0. */
@@ -94,9 +96,44 @@ export interface EmbedRequest {
 }
 
 export interface Embeddings {
-  /** A vector of Euclidean length 1 for each input, in order. */
+  /** For each input, in order: a vector of Euclidean length 1, or the model's scores for it and the query. */
   readonly vectors: readonly Float32Array[];
   readonly promptTokens: number;
+}
+
+/** Text, a chat, or tokens to convert with a model's tokenizer. */
+export type TokenSource =
+  | {
+      readonly kind: "text";
+      readonly text: string;
+      /** Add the BOS token if the model requires it. */
+      readonly addsSpecial: boolean;
+      /** Read the names of control tokens as these tokens. */
+      readonly readsControl: boolean;
+    }
+  | {
+      readonly kind: "chat";
+      readonly prompt: Extract<Prompt, { readonly kind: "chat" }>;
+      readonly tools: ToolUse | null;
+    }
+  | { readonly kind: "tokens"; readonly tokens: Int32Array };
+
+export interface TokensRequest {
+  readonly model: string;
+  readonly client: string;
+  readonly source: TokenSource;
+  /** Also return the text of each token. */
+  readonly wantsPieces: boolean;
+}
+
+export interface ConvertedTokens {
+  readonly tokens: Int32Array;
+  /** Text of the tokens; null unless the source is tokens. */
+  readonly text: string | null;
+  /** Text of each token, or its bytes if they are not UTF-8; null: not requested. */
+  readonly pieces: readonly (string | readonly number[])[] | null;
+  /** Maximum number of tokens of prompt and output together. */
+  readonly maxModelLength: number;
 }
 
 export interface Inference {
@@ -129,6 +166,8 @@ export interface Inference {
   tokenTexts(model: string): ShownTokens;
   /** Counts the prompt tokens of a request. Throws its validation error; `cancelled` after the signal is aborted. */
   countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number>;
+  /** Converts text to tokens, or tokens to text. Throws a ServerError; `cancelled` after the signal is aborted. */
+  convertTokens(request: TokensRequest, signal: AbortSignal): Promise<ConvertedTokens>;
   /** Returns the metrics of the models that have been loaded. */
   engineMetrics(): Promise<readonly EngineMetric[]>;
   /**

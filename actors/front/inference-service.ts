@@ -9,7 +9,15 @@ import { realClock } from "../../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { BodyToTranslate } from "../api/body-translators.ts";
 import type { EngineMetric } from "../api/engine-metric.ts";
-import type { Embeddings, EmbedRequest, Inference, ModelEntry, ResolvedModel } from "../api/inference.ts";
+import type {
+  ConvertedTokens,
+  Embeddings,
+  EmbedRequest,
+  Inference,
+  ModelEntry,
+  ResolvedModel,
+  TokensRequest,
+} from "../api/inference.ts";
 import type { LoraAdapters } from "../api/lora-adapters.ts";
 import type { ModelManagement, ModelOutcome } from "../api/model-management.ts";
 import { movedWith } from "../api/sealed-content.ts";
@@ -217,6 +225,12 @@ export class InferenceService implements Inference, ModelManagement {
       const options = { timeoutMs: textTimeoutMs, transfer: movedWith(request) };
       return link.actor.ask("countTokens", { task, request }, options);
     });
+  }
+
+  async convertTokens(request: TokensRequest, signal: AbortSignal): Promise<ConvertedTokens> {
+    return await this.#onModel(request, signal, ({ link }, task) =>
+      link.actor.ask("convertTokens", { task, request }, { timeoutMs: textTimeoutMs }),
+    );
   }
 
   async embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings> {

@@ -1,4 +1,4 @@
-// Embedding: one request for vectors. It sends its inputs in groups, first to a text worker to tokenise, then to the model to
+// Embedding: one request for vectors, or for the scores of a reranker. It sends its inputs in groups, first to a text worker to tokenise, then to the model to
 // pool, and collects the vectors. The groups keep one client's request from filling a text worker or the model's queue.
 import type { Capacity } from "../../engines/engine.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
@@ -89,7 +89,8 @@ export class Embedding {
       this.#asked.delete(id);
       const length = pooled.length / prompts.length;
       for (let i = 0; i < prompts.length; i++) {
-        this.#vectors[first + i] = unitVector(pooled.slice(i * length, (i + 1) * length));
+        const output = pooled.slice(i * length, (i + 1) * length);
+        this.#vectors[first + i] = request.query === undefined ? unitVector(output) : finite(output);
       }
     }
   }
@@ -99,11 +100,14 @@ export class Embedding {
     const { request, model } = this.#options;
     const { maxSequences, maxBatchTokens } = model.capacity;
     const { kind, values, ends } = request.inputs;
+    // Each input to score is encoded together with the query.
+    const extra = Buffer.byteLength(request.query ?? "");
     const first = this.#next;
     const start = first === 0 ? 0 : (ends[first - 1] as number);
     const most = start + maxBatchTokens * (kind === "texts" ? bytesPerToken : 1);
+    const groupSize = () => (ends[this.#next - 1] as number) + extra * (this.#next - first);
     do this.#next++;
-    while (this.#next < ends.length && this.#next - first < maxSequences && (ends[this.#next - 1] as number) < most);
+    while (this.#next < ends.length && this.#next - first < maxSequences && groupSize() < most);
     const group = ends.slice(first, this.#next).map((end) => end - start);
     const end = start + (group.at(-1) as number);
     return kind === "texts"
@@ -116,6 +120,11 @@ export class Embedding {
     this.#closing.abort();
     if (this.#asked.size > 0) this.#options.model.actor.tell("cancel", { ids: [...this.#asked] });
   }
+}
+
+function finite(scores: Float32Array): Float32Array {
+  if (scores.every(Number.isFinite)) return scores;
+  throw new ServerError("model_failed", "the model's score of a document is no number");
 }
 
 /** Scales the vector in place to length 1; a zero vector is not changed. Throws model_failed for NaN and infinity. */

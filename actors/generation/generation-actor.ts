@@ -13,7 +13,7 @@ import type { Clock } from "../../runtime/clock.ts";
 import type { Endpoint, PeerExit } from "../../runtime/endpoint/endpoint.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { openEndpoint } from "../../runtime/thread/dial.ts";
-import type { Embeddings } from "../api/inference.ts";
+import type { ConvertedTokens, Embeddings } from "../api/inference.ts";
 import {
   type AttachedModel,
   type GenerationEvent,
@@ -163,6 +163,11 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     return this.#task(task, ({ signal }) => this.#options.tasks.countTokens(model.textKey, request, signal));
   }
 
+  convertTokens({ task, request }: MessageOf<GenerationProtocol, "convertTokens">): DeferredReply<ConvertedTokens> {
+    const { textKey } = this.#modelFor(request.model);
+    return this.#task(task, ({ signal }) => this.#options.tasks.convertTokens(textKey, request, signal));
+  }
+
   textStatistics(): TextStatistics {
     return this.#options.tasks.statistics;
   }
@@ -175,7 +180,8 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
   }
 
   embed({ task, request, adapter }: MessageOf<GenerationProtocol, "embed">): DeferredReply<Moved<Embeddings>> {
-    const model = this.#embedding(request.model);
+    const { query } = request;
+    const model = query === undefined ? this.#embedding(request.model) : this.#scoring(request.model);
     const { textKey, actor } = model;
     const { capacity, capabilities, maxQueue } = model.ready;
     const { truncateInputs: truncates, client } = request;
@@ -185,7 +191,8 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
         request,
         adapter,
         model: {
-          tokenize: (inputs, signal) => this.#options.tasks.tokenize(textKey, inputs, { truncates, client, signal }),
+          tokenize: (inputs, signal) =>
+            this.#options.tasks.tokenize(textKey, inputs, { query, truncates, client, signal }),
           actor,
           capacity,
           pooledLength: capabilities.pooledLength,
@@ -224,6 +231,13 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     const model = this.#modelFor(id);
     const { pooling } = model.ready.capabilities;
     if (pooling === null || pooling === "rank") throw embedsNothing(id, pooling);
+    return model;
+  }
+
+  /** Returns a model that scores texts. Throws if the model cannot be used or does not score. */
+  #scoring(id: string): LinkedModel {
+    const model = this.#modelFor(id);
+    if (model.ready.capabilities.pooling !== "rank") throw scoresNothing(id);
     return model;
   }
 
@@ -274,7 +288,7 @@ async function whileLive<T>({ live }: LinkedModel, stop: AbortController, reques
 function generatesNothing(id: string, pooling: Pooling | null): ServerError {
   const message =
     pooling === "rank"
-      ? `model "${id}" scores texts and writes none; choose another model`
+      ? `model "${id}" scores texts and writes none; send it to POST /v1/rerank, or choose another model`
       : `model "${id}" makes embeddings and no text; send it to POST /v1/embeddings`;
   return new ServerError("unsupported", message, { param: "model" });
 }
@@ -282,6 +296,11 @@ function generatesNothing(id: string, pooling: Pooling | null): ServerError {
 function embedsNothing(id: string, pooling: Pooling | null): ServerError {
   const what = pooling === "rank" ? "scores texts, and a score is no embedding" : "has no embeddings";
   return new ServerError("unsupported", `model "${id}" ${what}; choose another model`, { param: "model" });
+}
+
+function scoresNothing(id: string): ServerError {
+  const advice = "name a reranker, for example a GGUF file of bge-reranker-v2-m3 or Qwen3-Reranker";
+  return new ServerError("unsupported", `model "${id}" does not score documents; ${advice}`, { param: "model" });
 }
 
 function deliver(model: LinkedModel, { rows, logprobs, cached, prompts, failed }: TokenFrame): void {

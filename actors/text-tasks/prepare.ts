@@ -52,6 +52,8 @@ interface AskedOutput {
   readonly mayThink: boolean;
   /** The prompt ends within reasoning. */
   readonly hasBegun: boolean;
+  /** The prompt ends within the content of the answer. */
+  readonly continuesText: boolean;
 }
 
 const translations = new Translations();
@@ -65,6 +67,7 @@ export function preparePrompt(
   const { prompt, chat } = text.prompt(request, enter);
   const { sampling, reasoningBudget, grammar, tools } = request;
   const asked = askedOf(request, chat);
+  if (asked.continuesText && (grammar?.kind === "json" || grammar?.kind === "json_schema")) throw jsonHasBegun(grammar);
   enter("grammar");
   const demand = demandOf(asked);
   if (reasoningBudget !== null && demand !== null) throw noRoomForThinking();
@@ -74,7 +77,8 @@ export function preparePrompt(
     tokens: prompt,
     grammar: sourceOf(translation, shownTokens, grammar),
     breakers: tokensWithAny(text, sampling.dry?.sequenceBreakers ?? []),
-    reasoningBudget: reasoningBudget === null ? null : text.reasoningBudget(reasoningBudget, prompt),
+    reasoningBudget:
+      reasoningBudget === null || asked.continuesText ? null : text.reasoningBudget(reasoningBudget, prompt),
     answer: {
       format: asked.format,
       isParsed: tools !== null || (asked.format?.thinking ?? null) !== null,
@@ -107,14 +111,22 @@ function askedOf({ grammar, tools, prompt }: OpenRequest, chat: ChatPlan | null)
   const thinks = prompt.kind === "chat" && prompt.templateArguments.enableThinking !== false;
   const hasBegun = chat?.opensThinking ?? false;
   const format = chat === null ? null : { name: chat.format.name, thinking: chat.format.thinking };
-  return { grammar, tools, format, mayThink: thinks || hasBegun, hasBegun };
+  const continuesText = chat?.continuesText ?? false;
+  return { grammar, tools, format, mayThink: (thinks && !continuesText) || hasBegun, hasBegun, continuesText };
 }
 
 /**
  * Returns the constraint on the output; null: none. Tool calls are constrained if one is required, if a tool is strict, or if
  * the request has a grammar for the content.
  */
-function demandOf({ grammar, tools, format: name, mayThink, hasBegun }: AskedOutput): OutputConstraint | null {
+function demandOf({
+  grammar,
+  tools,
+  format: name,
+  mayThink,
+  hasBegun,
+  continuesText,
+}: AskedOutput): OutputConstraint | null {
   const demandsCalls =
     tools !== null && (tools.required || grammar !== null || tools.specs.some(({ strict }) => strict));
   if (grammar === null && !demandsCalls) return null;
@@ -128,7 +140,8 @@ function demandOf({ grammar, tools, format: name, mayThink, hasBegun }: AskedOut
     grammar,
     calls,
     thinking: tags !== null && mayThink ? { tags, hasBegun } : null,
-    answerOpen: format?.answerOpen ?? "",
+    // Content that is continued has been opened in the prompt.
+    answerOpen: continuesText ? "" : (format?.answerOpen ?? ""),
   };
 }
 
@@ -165,6 +178,12 @@ function fieldOf(grammar: OutputGrammar | null): string {
   if (grammar === null) return "tools";
   if (grammar.kind === "json_schema") return grammar.field;
   return grammar.kind === "json" ? "response_format" : "grammar";
+}
+
+function jsonHasBegun(grammar: OutputGrammar): ServerError {
+  const param = fieldOf(grammar);
+  const problem = "cannot be combined with an assistant message at the end, because the whole JSON value is the output";
+  return new ServerError("invalid_value", `${param} ${problem}; end the messages with a user message`, { param });
 }
 
 function noRoomForThinking(): ServerError {

@@ -10,10 +10,11 @@ import { tokenTextTable } from "../../engines/text/tokenizer/token-texts.ts";
 import { createVocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 import type { TaskHandlers, TaskOutput } from "../../runtime/task/task.ts";
 import type { BodyToTranslate, BodyTranslators, TranslatedBody } from "../api/body-translators.ts";
-import type { EmbedInputs, ModelFileFacts } from "../api/inference.ts";
+import type { ConvertedTokens, EmbedInputs, ModelFileFacts, TokenSource } from "../api/inference.ts";
 import { openContent } from "../api/sealed-content.ts";
 import type { ModelFiles } from "../messages.ts";
 import { ChatTemplates } from "./chat-templates.ts";
+import { convertedTokens } from "./convert-tokens.ts";
 import { checkOutput, type OutputToCheck, preparePrompt } from "./prepare.ts";
 import { TextModel, type TextSource } from "./text-model.ts";
 import type { TextPhase } from "./text-phase.ts";
@@ -37,10 +38,21 @@ export interface TextTaskTypes {
     readonly input: { readonly key: string; readonly request: GenerateRequest };
     readonly output: number;
   };
-  /** Tokenizes the inputs of an embedding request. */
+  /** Tokenizes the inputs of an embedding or rerank request. */
   readonly tokenize: {
-    readonly input: { readonly key: string; readonly inputs: EmbedInputs; readonly truncates: boolean };
+    readonly input: {
+      readonly key: string;
+      readonly inputs: EmbedInputs;
+      readonly truncates: boolean;
+      /** Text that each input is scored with; undefined: the inputs are embedded. */
+      readonly query: string | undefined;
+    };
     readonly output: readonly Int32Array[];
+  };
+  /** Converts text to tokens, or tokens to text. */
+  readonly convert: {
+    readonly input: { readonly key: string; readonly source: TokenSource; readonly wantsPieces: boolean };
+    readonly output: ConvertedTokens;
   };
   readonly check: {
     readonly input: { readonly asked: Uint8Array; readonly text: string; readonly call: string | null };
@@ -114,10 +126,18 @@ export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): T
     count({ key, request }, enter) {
       return { value: modelOf(key).prompt(opened(request), enter).prompt.length };
     },
-    tokenize({ key, inputs, truncates }, enter) {
+    tokenize({ key, inputs, truncates, query }, enter) {
       enter("input");
       const model = modelOf(key);
-      return { value: unpacked(inputs).map((input) => model.inputTokens(input, truncates)) };
+      const tokensOf = (input: string | Int32Array) =>
+        query === undefined || typeof input !== "string"
+          ? model.inputTokens(input, truncates)
+          : model.pairTokens(query, input);
+      return { value: unpacked(inputs).map(tokensOf) };
+    },
+    convert({ key, source, wantsPieces }, enter) {
+      enter("input");
+      return { value: convertedTokens(modelOf(key), source, wantsPieces) };
     },
     check({ asked, text, call }, enter) {
       enter("check");

@@ -14,6 +14,7 @@ import {
 import { ServerError } from "../../runtime/errors.ts";
 import type { AttachedModel, ModelFiles, ReasoningLimit } from "../messages.ts";
 import { ChatTemplates } from "./chat-templates.ts";
+import { PairEncoder } from "./pair-encoder.ts";
 import type { TextPhase } from "./text-phase.ts";
 
 /** Share of the context that a truncated prompt may fill if the request sets no max_tokens. */
@@ -34,6 +35,8 @@ export interface ChatPlan {
   readonly format: ToolFormat;
   /** The prompt ends within reasoning. */
   readonly opensThinking: boolean;
+  /** The prompt ends within the content of the assistant's message. */
+  readonly continuesText: boolean;
   /** Control tokens that the parser of the format needs to see. */
   readonly shownTokens: ReadonlySet<number>;
 }
@@ -54,11 +57,13 @@ export class TextModel {
   /** Name of the setting that determines inputLimit, for messages; empty: the context determines it. */
   readonly #inputSetting: string;
   readonly #templates: ChatTemplates;
+  readonly #pairs: PairEncoder;
 
   private constructor(
     id: string,
     vocabulary: Vocabulary,
     templates: ChatTemplates,
+    pairs: PairEncoder,
     { capacity, capabilities }: TextSource["ready"],
   ) {
     this.id = id;
@@ -70,6 +75,7 @@ export class TextModel {
     const isStep = capabilities.wholeSequences && this.inputLimit === capacity.maxBatchTokens;
     this.#inputSetting = isStep ? " (max_num_batched_tokens)" : "";
     this.#templates = templates;
+    this.#pairs = pairs;
   }
 
   /** Creates the model. Throws `model_file_invalid` if the vocabulary or the template cannot be used. */
@@ -79,7 +85,8 @@ export class TextModel {
     checkSize(source, vocabulary);
     checkProbes(source, vocabulary);
     const templates = ChatTemplates.open(source.template, metadata, vocabulary, source.templateCapabilities);
-    return new TextModel(source.id, vocabulary, templates, source.ready);
+    const pairs = new PairEncoder(vocabulary, metadata.chatTemplates.get("rerank") ?? null);
+    return new TextModel(source.id, vocabulary, templates, pairs, source.ready);
   }
 
   /**
@@ -89,17 +96,52 @@ export class TextModel {
   prompt(request: OpenRequest, enter: (phase: TextPhase) => void = () => {}): PromptPlan {
     enter("messages");
     const { prompt } = request;
-    if (prompt.kind === "text") return { prompt: this.#promptTokens(prompt.text, request), chat: null };
+    if (prompt.kind === "tokens") return { prompt: this.#givenTokens(prompt.tokens, request), chat: null };
+    if (prompt.kind === "text") {
+      const { text, suffix } = prompt;
+      const tokens = suffix === undefined ? this.#promptTokens(text, request) : this.#infill(text, suffix, request);
+      return { prompt: tokens, chat: null };
+    }
     const { template, shownTokens } = this.#templates.for(request.tools !== null);
     if (!request.truncatePrompt) this.#checkBytes(leastBytes(prompt.messages, template.thinking !== null), request);
-    const rendered = template.render(prompt.messages, prompt.templateArguments, request.tools?.specs ?? []);
-    const chat = { format: template.format, opensThinking: template.opensThinking(rendered), shownTokens };
+    const { messages, templateArguments, continuesLast = false } = prompt;
+    const rendered = template.render(messages, templateArguments, request.tools?.specs ?? [], continuesLast);
+    const { opensThinking } = rendered;
+    const chat = {
+      format: template.format,
+      opensThinking,
+      continuesText: continuesLast && !opensThinking,
+      shownTokens,
+    };
     return { prompt: this.#promptTokens(rendered, request), chat };
   }
 
   #promptTokens(prompt: PromptText | string, request: OpenRequest): Int32Array {
     const room = this.#roomFor(request);
     const tokens = request.truncatePrompt ? this.#truncated(prompt, request, room) : this.#encode(prompt, request);
+    return this.#fitting(tokens, room, request);
+  }
+
+  /** Returns a prompt of tokens, or its end if it is too long and may be truncated. */
+  #givenTokens(given: Int32Array, request: OpenRequest): Int32Array {
+    const tokens = this.knownTokens(given, "prompt");
+    const room = this.#roomFor(request);
+    if (!request.truncatePrompt || tokens.length <= room) return this.#fitting(tokens, room, request);
+    return tokens.slice(tokens.length - this.#keptTokens(request, room));
+  }
+
+  /** Returns the tokens of a prompt for text between `text` and `suffix`. Throws `unsupported`. */
+  #infill(text: string, suffix: string, request: OpenRequest): Int32Array {
+    const { infillTokens } = this.vocabulary;
+    if (infillTokens === null) {
+      const message = `suffix: model "${this.id}" has no infill tokens, so it cannot fill in text before a suffix; remove suffix, or choose a code model`;
+      throw new ServerError("unsupported", message, { param: "suffix" });
+    }
+    this.#checkBytes(Buffer.byteLength(text) + Buffer.byteLength(suffix), request);
+    return this.#fitting(this.vocabulary.encodeInfill(infillTokens, text, suffix), this.#roomFor(request), request);
+  }
+
+  #fitting(tokens: Int32Array, room: number, request: OpenRequest): Int32Array {
     if (tokens.length === 0) {
       throw new ServerError("invalid_value", "the prompt is empty; expected at least one token of text", {
         param: request.fields.prompt,
@@ -113,7 +155,7 @@ export class TextModel {
    * Returns the tokens of an input to embed. Throws `context_length_exceeded`, and `invalid_value` for unknown or no tokens.
    */
   inputTokens(input: string | Int32Array, truncates: boolean): Int32Array {
-    const tokens = typeof input === "string" ? this.#wholeTokens(input, truncates) : this.#known(input);
+    const tokens = typeof input === "string" ? this.#wholeTokens(input, truncates) : this.knownTokens(input);
     if (tokens.length === 0) throw new ServerError("invalid_value", "an input has no tokens", { param: "input" });
     if (tokens.length <= this.inputLimit) return tokens;
     if (!truncates) throw this.#inputTooLong(tokens.length);
@@ -121,6 +163,21 @@ export class TextModel {
     const { closingToken } = this.vocabulary;
     if (typeof input === "string" && closingToken !== null) kept[kept.length - 1] = closingToken;
     return kept;
+  }
+
+  /** Returns the tokens of a document to score with a query. Throws `context_length_exceeded`, `unsupported`. */
+  pairTokens(query: string, document: string): Int32Array {
+    const bytes = Buffer.byteLength(query) + Buffer.byteLength(document);
+    const leastTokens = Math.ceil(bytes / this.vocabulary.longestPieceBytes);
+    if (leastTokens > this.inputLimit) throw this.#pairTooLong(`${bytes} bytes, at least ${leastTokens} tokens`);
+    const tokens = this.#pairs.encode(query, document);
+    if (tokens.length > this.inputLimit) throw this.#pairTooLong(`${tokens.length} tokens`);
+    return tokens;
+  }
+
+  #pairTooLong(came: string): ServerError {
+    const message = `the query and a document are ${came}; model "${this.id}" takes ${this.inputLimit}${this.#inputSetting}; send shorter documents`;
+    return new ServerError("context_length_exceeded", message, { param: "documents" });
   }
 
   /** Returns a limit of `tokens` reasoning tokens after a prompt; null: the prompt excludes reasoning. Throws `unsupported`. */
@@ -171,8 +228,8 @@ export class TextModel {
    * Returns the last part of the prompt that fits. If the prompt begins with the model's BOS token, that token is kept, because
    * some models produce nonsense without it. Text that cannot be part of the result is cut off before tokenizing.
    */
-  #truncated(prompt: PromptText | string, { maxTokens }: OpenRequest, room: number): Int32Array {
-    const kept = Math.max(maxTokens === null ? Math.floor(this.sequenceTokens * truncatedPromptShare) : room, 1);
+  #truncated(prompt: PromptText | string, request: OpenRequest, room: number): Int32Array {
+    const kept = this.#keptTokens(request, room);
     const { bosToken, longestPieceBytes } = this.vocabulary;
     const tokens = this.#tokens(sliced(prompt, -(kept + 1) * longestPieceBytes));
     if (tokens.length <= kept) return tokens;
@@ -180,6 +237,11 @@ export class TextModel {
     const [first] = this.#tokens(sliced(prompt, 0, openingCharacters));
     if (bosToken !== null && first === bosToken && kept > 1) end[0] = bosToken;
     return end;
+  }
+
+  /** Returns the maximum length of a truncated prompt. */
+  #keptTokens({ maxTokens }: OpenRequest, room: number): number {
+    return Math.max(maxTokens === null ? Math.floor(this.sequenceTokens * truncatedPromptShare) : room, 1);
   }
 
   #tokens(prompt: PromptText | string): Int32Array {
@@ -196,12 +258,13 @@ export class TextModel {
     return this.vocabulary.encodeWhole(text);
   }
 
-  #known(tokens: Int32Array): Int32Array {
+  /** Returns a copy of the tokens. Throws `invalid_value` naming the field for a token that is not in the vocabulary. */
+  knownTokens(tokens: Int32Array, param = "input"): Int32Array {
     const { size } = this.vocabulary;
     const unknown = tokens.find((token) => !(token >= 0 && token < size));
     if (unknown === undefined) return tokens.slice();
     const message = `expected tokens of model "${this.id}", 0 to ${size - 1}, got ${unknown}`;
-    throw new ServerError("invalid_value", message, { param: "input" });
+    throw new ServerError("invalid_value", message, { param });
   }
 
   #inputTooLong(tokens: number, bound = ""): ServerError {

@@ -5,7 +5,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import { type EndReason, TaskEnded } from "../../runtime/task/task.ts";
 import type { TaskPoolStatistics, TaskRequest } from "../../runtime/task/task-pool.ts";
 import type { BodyToTranslate, TranslatedBody } from "../api/body-translators.ts";
-import type { EmbedInputs } from "../api/inference.ts";
+import type { ConvertedTokens, EmbedInputs, TokensRequest } from "../api/inference.ts";
 import { movedWith } from "../api/sealed-content.ts";
 import type { AttachedModel, EndedTask, ModelFiles, TextStatistics } from "../messages.ts";
 import { demandDigest, EndedTasks, requestDigest } from "./ended-tasks.ts";
@@ -87,14 +87,27 @@ export class TextTasks {
     return this.#ofRequest("count", key, request, signal);
   }
 
-  /** Returns the tokens of inputs to embed. Throws `context_length_exceeded`, `invalid_value`. */
+  /**
+   * Returns the tokens of inputs to embed, or to score with a query. Throws `context_length_exceeded`, `invalid_value`.
+   */
   tokenize(
     key: string,
     inputs: EmbedInputs,
-    options: { readonly truncates: boolean; readonly client: string; readonly signal: AbortSignal },
+    options: {
+      readonly query?: string | undefined;
+      readonly truncates: boolean;
+      readonly client: string;
+      readonly signal: AbortSignal;
+    },
   ): Promise<readonly Int32Array[]> {
-    const { truncates, client, signal } = options;
-    return this.#run("tokenize", { key, inputs, truncates }, { client, signal, needs: key });
+    const { query, truncates, client, signal } = options;
+    return this.#run("tokenize", { key, inputs, truncates, query }, { client, signal, needs: key });
+  }
+
+  /** Converts text to tokens, or tokens to text. Throws `invalid_value`, and the validation errors of a chat. */
+  convertTokens(key: string, request: TokensRequest, signal: AbortSignal): Promise<ConvertedTokens> {
+    const { client, source, wantsPieces } = request;
+    return this.#run("convert", { key, source, wantsPieces }, { client, signal, needs: key });
   }
 
   /** Returns why an output violates its constraints; null: it is valid. `call`: name of the called tool; null: content. */

@@ -1,11 +1,50 @@
 // Messages of a chat request: their translation to ChatMessages, and contradictions among them.
 import type { ChatMessage, ToolCall } from "../../engines/generation.ts";
+import { continuesLast, withoutEmptyEnd } from "../shared/continuation.ts";
+import type { Conflict } from "../shared/fields/conflicts.ts";
 import type { WireMessage, WireMessages } from "./messages.ts";
 
 type Assistant = Extract<WireMessage, { readonly role: "assistant" }>;
 
 export function conversation(messages: WireMessages): readonly ChatMessage[] {
   return typeof messages === "string" ? [{ role: "user", content: messages }] : messages.map(chatMessage);
+}
+
+interface EndFields {
+  readonly messages: WireMessages;
+  readonly add_generation_prompt?: boolean | null | undefined;
+  readonly continue_final_message?: boolean | null | undefined;
+}
+
+/** Returns the messages, and whether the output continues the last one. */
+export function openConversation(body: EndFields): {
+  readonly messages: readonly ChatMessage[];
+  readonly continuesLast?: true;
+} {
+  const messages = conversation(body.messages);
+  const isNewTurn = body.add_generation_prompt === true || body.continue_final_message === false;
+  if (isNewTurn) return { messages };
+  return continuesLast(messages) ? { messages, continuesLast: true } : { messages: withoutEmptyEnd(messages) };
+}
+
+/** Yields the conflicts between the messages and the fields that say where the prompt ends. */
+export function* endConflicts(body: EndFields): Iterable<Conflict> {
+  const { add_generation_prompt: adds, continue_final_message: continues } = body;
+  if (adds === true && continues === true) {
+    yield ["continue_final_message", "true contradicts add_generation_prompt: true; send one of them"];
+  } else if (adds === false && continues === false) {
+    yield [
+      "add_generation_prompt",
+      "false needs continue_final_message: true, as the output would belong to no message",
+    ];
+  } else if (continues === true || adds === false) {
+    if (continuesLast(conversation(body.messages))) return;
+    const field = continues === true ? "continue_final_message" : "add_generation_prompt";
+    yield [
+      field,
+      `${continues === true} needs a message of role "assistant" with text and without tool calls at the end`,
+    ];
+  }
 }
 
 /** Returns the first contradiction, with its path in the messages; null if there is none. */

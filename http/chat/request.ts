@@ -28,7 +28,7 @@ import {
 } from "../shared/fields/thinking.ts";
 import { callConflicts } from "../shared/fields/tool-use.ts";
 import type { AskedRequest } from "../shared/translation.ts";
-import { contradiction, conversation } from "./conversation.ts";
+import { contradiction, endConflicts, openConversation } from "./conversation.ts";
 import { messagesSchema } from "./messages.ts";
 import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
 
@@ -79,6 +79,14 @@ export const chatRequestSchema = z
       .strictObject(thinkingFields)
       .nullish()
       .meta({ description: "Alternative place of the fields with these names." }),
+    continue_final_message: z.boolean().nullish().meta({
+      description:
+        "Continue an assistant message at the end; the output is only the continuation. By default true if that message has text and no tool calls; false begins a new message.",
+    }),
+    add_generation_prompt: z
+      .boolean()
+      .nullish()
+      .meta({ description: "The opposite of continue_final_message, for clients that send it." }),
     response_format: responseFormat,
     ...toolFields,
     functions: refused(TOOLS_INSTEAD, isEmptyArray),
@@ -97,6 +105,7 @@ export const chatRequestSchema = z
     if (wrong !== null) {
       context.addIssue({ code: "custom", path: ["messages", ...wrong.path], message: wrong.message });
     }
+    addConflicts(context, endConflicts(body));
     addConflicts(context, conflicts(body));
   });
 
@@ -107,7 +116,7 @@ export function askedRequest(body: ChatRequestBody): AskedRequest {
   return {
     prompt: {
       kind: "chat",
-      messages: conversation(body.messages),
+      ...openConversation(body),
       templateArguments: templateArguments(askedThinking(body)),
     },
     sampling: samplingOf(body, body.logprobs ? (body.top_logprobs ?? 0) : null),

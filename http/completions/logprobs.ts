@@ -1,5 +1,5 @@
 // Legacy logprobs of text completions: four parallel lists with one entry per token.
-import { type LogprobList, recordHead, recordLength } from "../../engines/logprobs.ts";
+import { type LogprobList, type LogprobRecords, recordHead, recordLength } from "../../engines/logprobs.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { Answer } from "../shared/answer/answer.ts";
 import { arrayFragments, writtenLater } from "../shared/answer/json-pieces.ts";
@@ -44,14 +44,8 @@ export class LegacyLogprobs {
     };
   }
 
-  *#places(choice: LogprobList): Generator<TokenPlace> {
-    let isFirst = this.#prompt.count > 0;
-    for (const floats of [...this.#prompt.blocks(), ...choice.blocks()]) {
-      for (let at = 0; at < floats.length; at += recordLength(floats, at)) {
-        yield { floats, at, isFirst };
-        isFirst = false;
-      }
-    }
+  #places(choice: LogprobList): Iterable<TokenPlace> {
+    return placesIn([...this.#prompt.blocks(), ...choice.blocks()], this.#prompt.count > 0);
   }
 
   /**
@@ -59,11 +53,55 @@ export class LegacyLogprobs {
    * because the prompt that the model saw may be truncated or start with an added space.
    */
   *#offsets(places: Iterable<TokenPlace>, texts: ShownTokens): Generator<string> {
-    this.#start ??= characterCount(this.#prefix) - promptLength(this.#prompt, texts);
+    this.#start ??= characterCount(this.#prefix) - lengthOf(this.#prompt.blocks(), texts);
     let offset = this.#start;
     for (const { floats, at } of places) {
       yield String(Math.max(offset, 0));
       offset += characterStarts(texts.piece(floats[at] as number));
+    }
+  }
+}
+
+/** Serialises the logprobs of one choice of a stream, chunk by chunk. */
+export class StreamedLogprobs {
+  readonly #texts: ShownTokens;
+  #offset: number;
+
+  /** `prefix`: the echoed prompt before the text; `prompt`: the logprobs of its tokens, or null. */
+  constructor(texts: ShownTokens, prefix: string, prompt: LogprobRecords | null) {
+    this.#texts = texts;
+    this.#offset = characterCount(prefix) - (prompt === null ? 0 : lengthOf([prompt.floats], texts));
+  }
+
+  /** Yields the JSON of the next tokens. `isPrompt`: they begin with the first token of the prompt, which has no logprob. */
+  *fragments({ floats }: LogprobRecords, isPrompt: boolean): Generator<string> {
+    const texts = this.#texts;
+    const places = () => placesIn([floats], isPrompt);
+    yield '{"tokens":';
+    yield* arrayFragments(tokenTexts(places(), texts));
+    yield ',"token_logprobs":';
+    yield* arrayFragments(logprobs(places()));
+    yield ',"top_logprobs":';
+    yield* arrayFragments(alternatives(places(), texts));
+    yield ',"text_offset":';
+    yield* arrayFragments(this.#offsets(places()));
+    yield "}";
+  }
+
+  *#offsets(places: Iterable<TokenPlace>): Generator<string> {
+    for (const { floats, at } of places) {
+      yield String(Math.max(this.#offset, 0));
+      this.#offset += characterStarts(this.#texts.piece(floats[at] as number));
+    }
+  }
+}
+
+function* placesIn(blocks: Iterable<Float32Array>, startsPrompt: boolean): Generator<TokenPlace> {
+  let isFirst = startsPrompt;
+  for (const floats of blocks) {
+    for (let at = 0; at < floats.length; at += recordLength(floats, at)) {
+      yield { floats, at, isFirst };
+      isFirst = false;
     }
   }
 }
@@ -90,13 +128,10 @@ function* alternatives(places: Iterable<TokenPlace>, texts: ShownTokens): Genera
   }
 }
 
-function promptLength(prompt: LogprobList, texts: ShownTokens): number {
+/** Returns the number of characters of the tokens in the blocks. */
+function lengthOf(blocks: Iterable<Float32Array>, texts: ShownTokens): number {
   let length = 0;
-  for (const floats of prompt.blocks()) {
-    for (let at = 0; at < floats.length; at += recordLength(floats, at)) {
-      length += characterStarts(texts.piece(floats[at] as number));
-    }
-  }
+  for (const { floats, at } of placesIn(blocks, false)) length += characterStarts(texts.piece(floats[at] as number));
   return length;
 }
 

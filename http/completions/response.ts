@@ -2,35 +2,43 @@
 import { generationFields } from "../shared/answer/adapter-generation.ts";
 import type { Answer, AnswerChoice } from "../shared/answer/answer.ts";
 import { textFragments, writtenLater } from "../shared/answer/json-pieces.ts";
-import { wireFinishReason, wireUsage } from "../shared/answer/usage.ts";
+import { addedUsage, wireFinishReason, wireUsage } from "../shared/answer/usage.ts";
 import { LegacyLogprobs } from "./logprobs.ts";
 import type { WireCompletion, WireCompletionChoice } from "./schemas.ts";
 
-export interface CompletionOptions {
+export interface CompletionHead {
   readonly id: string;
   /** Unix seconds. */
   readonly created: number;
   readonly model: string;
-  /** Text before each choice: the prompt if `echo` is set, else "". */
-  readonly prefix: string;
+}
+
+export interface CompletionOptions extends CompletionHead {
+  /** Texts before the choices of each prompt: the prompts if `echo` is set, else empty. */
+  readonly prefixes: readonly string[];
   readonly wantsLogprobs: boolean;
 }
 
-/** Builds the response body. If the answer is long, jsonPieces serialises it in pieces. */
-export function textCompletion(options: CompletionOptions, answer: Answer): WireCompletion {
-  const logprobs = options.wantsLogprobs ? new LegacyLogprobs(options.prefix, answer) : null;
+/** Builds the response body from the answers to all prompts. If an answer is long, jsonPieces serialises it in pieces. */
+export function textCompletion(options: CompletionOptions, answers: readonly Answer[]): WireCompletion {
+  const adapterGeneration = answers[0]?.adapterGeneration ?? null;
   return {
     id: options.id,
     object: "text_completion",
     created: options.created,
     model: options.model,
     system_fingerprint: "local",
-    choices: answer.choices.map((choice, index) =>
-      completionChoice(choice, index, answer.isLong, options.prefix, logprobs),
-    ),
-    usage: wireUsage(answer.usage),
-    ...generationFields(answer.adapterGeneration),
+    choices: answers.flatMap((answer, prompt) => choicesOf(options, answer, prompt)),
+    usage: wireUsage(answers.map(({ usage }) => usage).reduce(addedUsage)),
+    ...generationFields(adapterGeneration),
   };
+}
+
+function choicesOf(options: CompletionOptions, answer: Answer, prompt: number): WireCompletionChoice[] {
+  const prefix = options.prefixes[prompt] ?? "";
+  const logprobs = options.wantsLogprobs ? new LegacyLogprobs(prefix, answer) : null;
+  const first = prompt * answer.choices.length;
+  return answer.choices.map((choice, i) => completionChoice(choice, first + i, answer.isLong, prefix, logprobs));
 }
 
 function completionChoice(

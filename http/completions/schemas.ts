@@ -33,6 +33,14 @@ export const textCompletionSchema = z
   })
   .meta({ id: "TextCompletion" });
 
+/** Chunk of a stream: no part is repeated, and the last chunk of the stream has the usage. */
+export const completionChunkSchema = textCompletionSchema
+  .extend({
+    choices: z.array(choice.extend({ finish_reason: finishReasonSchema.nullable() })),
+    usage: usageSchema.nullish(),
+  })
+  .meta({ id: "TextCompletionChunk" });
+
 export type WireCompletion = z.output<typeof textCompletionSchema>;
 export type WireCompletionChoice = z.output<typeof choice>;
 export type WireLegacyLogprobs = z.output<typeof legacyLogprobs>;

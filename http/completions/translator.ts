@@ -1,26 +1,62 @@
-// Translates the body of POST /v1/completions to a generation request.
-import { askedTranslator } from "../shared/translation.ts";
-import { askedRequest, completionRequestSchema } from "./request.ts";
+// Translates the body of POST /v1/completions to generation requests.
+import type { z } from "zod";
+import { movedWith, sealContent } from "../../actors/api/sealed-content.ts";
+import type { GenerateRequest, Prompt } from "../../engines/generation.ts";
+import { validate } from "../json.ts";
+import type { adapterField } from "../shared/fields/adapter-field.ts";
+import { ignoredFields } from "../shared/ignored.ts";
+import { type AskedTranslation, type BodyTranslator, sealed } from "../shared/translation.ts";
+import { askedRequest, completionRequestSchema, promptsOf } from "./request.ts";
 
 const encoder = new TextEncoder();
 
-const translator = askedTranslator(
-  "completions",
-  completionRequestSchema,
-  (body) => ({
-    model: body.model,
-    adapter: body.adapter,
-    /** Prefix of each text, as a JSON string in UTF-8. The escapes of JSON preserve lone surrogates. */
-    prefix: encoder.encode(JSON.stringify(body.echo ? body.prompt : "")),
-    wantsLogprobs: typeof body.logprobs === "number",
-  }),
-  askedRequest,
-);
+interface CompletionFacts {
+  readonly model: string | null | undefined;
+  readonly adapter: z.output<typeof adapterField>;
+  /**
+   * Prompts to put before the text of their choices: a JSON array of strings and lists of tokens, in UTF-8; empty without echo.
+   * The escapes of JSON preserve lone surrogates.
+   */
+  readonly echoes: Uint8Array;
+  readonly wantsLogprobs: boolean;
+  readonly isStreamed: boolean;
+  readonly includesUsage: boolean;
+}
 
-export const completionTranslator: typeof translator = {
-  ...translator,
+export interface CompletionTranslation extends AskedTranslation<CompletionFacts> {
+  /** Further prompts. `asked` contains the first prompt and everything else. */
+  readonly others: readonly GenerateRequest["prompt"][];
+}
+
+export const completionTranslator: BodyTranslator<CompletionTranslation> = {
+  name: "completions",
+  translate(value) {
+    const body = validate(completionRequestSchema, value);
+    const prompts = promptsOf(body);
+    const facts: CompletionFacts = {
+      model: body.model,
+      adapter: body.adapter,
+      echoes: encoder.encode(JSON.stringify(body.echo ? prompts.map(echoOf) : [])),
+      wantsLogprobs: typeof body.logprobs === "number",
+      isStreamed: body.stream ?? false,
+      includesUsage: body.stream_options?.include_usage ?? false,
+    };
+    const ignored = ignoredFields(completionRequestSchema, body);
+    return { model: body.model, ignored, facts, asked: askedRequest(body), others: prompts.slice(1) };
+  },
   pack(translated) {
-    const { value, transfer } = translator.pack(translated);
-    return { value, transfer: [...(transfer ?? []), translated.facts.prefix.buffer as ArrayBuffer] };
+    const { grammar, tools } = translated.asked;
+    const asked = sealed(translated.asked);
+    const others = translated.others.map((prompt) =>
+      prompt.kind === "sealed" ? prompt : sealContent({ prompt, grammar, tools }),
+    );
+    const prompts = [asked, ...others.map((prompt) => ({ prompt }))];
+    const echoes = translated.facts.echoes.buffer as ArrayBuffer;
+    return { value: { ...translated, asked, others }, transfer: [echoes, ...prompts.flatMap(movedWith)] };
   },
 };
+
+function echoOf(prompt: Prompt): string | number[] {
+  if (prompt.kind === "tokens") return [...prompt.tokens];
+  return prompt.kind === "text" ? prompt.text : "";
+}

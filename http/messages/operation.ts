@@ -36,7 +36,7 @@ export const messagesOperation: Operation = {
   summary: "Create a message",
   description:
     "The headers anthropic-version, anthropic-beta, alt-version and alt-beta are accepted and ignored. " +
-    "The last message must be of the user: an assistant message is not continued.",
+    "An assistant message at the end is continued; the response is only the continuation.",
   body: messagesRequestSchema,
   answers: {
     200: [

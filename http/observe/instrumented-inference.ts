@@ -3,10 +3,19 @@
 
 import type { BodyToTranslate } from "../../actors/api/body-translators.ts";
 import type { EngineMetric } from "../../actors/api/engine-metric.ts";
-import type { Embeddings, EmbedRequest, Inference, ModelEntry, ResolvedModel } from "../../actors/api/inference.ts";
+import type {
+  ConvertedTokens,
+  Embeddings,
+  EmbedRequest,
+  Inference,
+  ModelEntry,
+  ResolvedModel,
+  TokensRequest,
+} from "../../actors/api/inference.ts";
 import type { FinishReason, GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
+import { addedUsage } from "../shared/answer/usage.ts";
 
 /** Outcome of one inference request. */
 export interface Generation {
@@ -29,6 +38,8 @@ export class InstrumentedInference implements Inference {
   readonly #inner: Inference;
   readonly #holder: GenerationHolder;
   readonly #onEvents: OnEvents | undefined;
+  /** Number of choices of the generations so far. A request with several prompts has several generations. */
+  #choiceCount = 0;
 
   constructor(inner: Inference, holder: GenerationHolder, onEvents?: OnEvents) {
     this.#inner = inner;
@@ -56,6 +67,10 @@ export class InstrumentedInference implements Inference {
     return this.#inner.countTokens(request, signal);
   }
 
+  convertTokens(request: TokensRequest, signal: AbortSignal): Promise<ConvertedTokens> {
+    return this.#inner.convertTokens(request, signal);
+  }
+
   engineMetrics(): Promise<readonly EngineMetric[]> {
     return this.#inner.engineMetrics();
   }
@@ -71,11 +86,14 @@ export class InstrumentedInference implements Inference {
   ): AsyncIterable<readonly GenerateEvent[]> {
     const { prompt } = request;
     const isChat = prompt.kind === "chat" || (prompt.kind === "sealed" && prompt.isChat);
-    const generation = this.#begin(isChat ? "chat" : "text_completion");
+    const firstChoice = this.#choiceCount;
+    this.#choiceCount += request.choices;
+    const earlier = firstChoice === 0 ? null : this.#holder.generation;
+    const generation = earlier ?? this.#begin(isChat ? "chat" : "text_completion");
     // The callback must not reference `this`, because a background response outlives its exchange.
     const onEvents = this.#onEvents;
     return noted(this.#inner.generate(request, signal, onPrepared), (events) => {
-      note(generation, events);
+      note(generation, events, firstChoice);
       onEvents?.(events);
     });
   }
@@ -99,13 +117,13 @@ export class InstrumentedInference implements Inference {
   }
 }
 
-function note(generation: Generation, events: readonly GenerateEvent[]): void {
+function note(generation: Generation, events: readonly GenerateEvent[], firstChoice: number): void {
   for (const event of events) {
-    if (event.type === "finish") generation.finishReasons[event.choice] = event.reason;
+    if (event.type === "finish") generation.finishReasons[firstChoice + event.choice] = event.reason;
     else if (event.type === "error") generation.error = event.error;
     else if (event.type === "done") {
-      generation.usage = event.usage;
-      generation.promptTokens = event.usage.promptTokens;
+      generation.usage = generation.usage === null ? event.usage : addedUsage(generation.usage, event.usage);
+      generation.promptTokens = generation.usage.promptTokens;
     }
   }
 }

@@ -82,6 +82,12 @@ export const examples: Readonly<Record<string, Example>> = {
   createChatCompletion: { body: { messages: question, max_tokens: 100 } },
   createCompletion: { body: { prompt: "Once upon a time", max_tokens: 100 } },
   createEmbedding: { body: { input: ["a text", "another text"] } },
+  createReranking: { body: { query: "capital of France", documents: ["Paris is the capital.", "Cats sleep."] } },
+  createRerankingShort: {
+    body: { query: "capital of France", documents: ["Paris is the capital.", "Cats sleep."], top_n: 1 },
+  },
+  tokenize: { body: { content: "Hello world" } },
+  detokenize: { body: { tokens: [1, 2, 3] } },
   createMessage: {
     body: {
       messages: question,

@@ -1,6 +1,7 @@
 // Body translators of all inference routes. The text workers load this module; its interface is TranslatorModule.
 import type { BodyTranslators } from "../../actors/api/body-translators.ts";
 import type { TaskOutput } from "../../runtime/task/task.ts";
+import { detokenizeTranslator, tokenizeTranslator } from "../chat/tokens/translator.ts";
 import { chatTranslator } from "../chat/translator.ts";
 import { completionTranslator } from "../completions/translator.ts";
 import { embeddingTranslator } from "../embeddings/translator.ts";
@@ -9,6 +10,7 @@ import { countTranslator, messagesTranslator } from "../messages/request/transla
 import { chatTranslator as ollamaChatTranslator } from "../ollama/chat.ts";
 import { embedTranslator, oneEmbeddingTranslator } from "../ollama/embed.ts";
 import { generateTranslator } from "../ollama/generate.ts";
+import { rerankTranslator } from "../rerank/translator.ts";
 import { compactTranslator, messageTranslator, responseTranslator } from "../responses/request/translator.ts";
 import { goOn, goOnName } from "../responses/request/whole-request.ts";
 import type { BodyTranslator, Translation, TranslationInput } from "./translation.ts";
@@ -19,6 +21,9 @@ const byName = new Map<string, Translate>([
   reader(chatTranslator),
   reader(completionTranslator),
   reader(embeddingTranslator),
+  reader(rerankTranslator),
+  reader(tokenizeTranslator),
+  reader(detokenizeTranslator),
   reader(messagesTranslator),
   reader(countTranslator),
   reader(responseTranslator),

@@ -3,6 +3,7 @@
 import type { Key } from "../key.ts";
 import {
   boolean,
+  flagSwitch,
   folder,
   httpUrl,
   integer,
@@ -92,6 +93,12 @@ export const troupeKeys = {
     default: 64,
     commands: ["serve"],
     help: "Maximum number of background responses that run at once",
+  },
+  allowCompletionsStream: {
+    ...flagSwitch,
+    default: false,
+    commands: ["serve"],
+    help: "Allow stream: true in POST /v1/completions, which refuses it by default",
   },
   speculation: {
     ...oneOf(["auto", "off"]),

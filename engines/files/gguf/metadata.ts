@@ -27,9 +27,15 @@ export interface TokenizerMetadata {
   readonly infillPadId?: number | null;
   readonly infillRepositoryId?: number | null;
   readonly infillFileId?: number | null;
+  /** Tokens before the three parts of an infill prompt: text before the gap, text after it, and the gap. */
+  readonly infillPrefixId?: number | null;
+  readonly infillSuffixId?: number | null;
+  readonly infillMiddleId?: number | null;
   /** In this switch and the next two, null means the default of the tokenizer. */
   readonly addBos: boolean | null;
   readonly addEos: boolean | null;
+  /** Whether two texts are separated by a further token; null or absent: the default of the tokenizer. */
+  readonly addSeparator?: boolean | null;
   readonly addSpacePrefix: boolean | null;
   /**
    * Whether white space after a control token is removed. Determined by the model's name, because the file has no key
@@ -130,8 +136,13 @@ function readTokenizer(fields: Fields, architecture: string): TokenizerMetadata 
     infillPadId: fields.token("fim_pad_token_id", tokens.length),
     infillRepositoryId: fields.token("fim_rep_token_id", tokens.length),
     infillFileId: fields.token("fim_sep_token_id", tokens.length),
+    // The second names are those of older files.
+    infillPrefixId: fields.token("fim_pre_token_id", tokens.length) ?? fields.token("prefix_token_id", tokens.length),
+    infillSuffixId: fields.token("fim_suf_token_id", tokens.length) ?? fields.token("suffix_token_id", tokens.length),
+    infillMiddleId: fields.token("fim_mid_token_id", tokens.length) ?? fields.token("middle_token_id", tokens.length),
     addBos: fields.boolean("tokenizer.ggml.add_bos_token"),
     addEos: fields.boolean("tokenizer.ggml.add_eos_token"),
+    addSeparator: fields.boolean("tokenizer.ggml.add_sep_token"),
     addSpacePrefix: fields.boolean("tokenizer.ggml.add_space_prefix"),
     stripsAfterControl: /phi-?3/i.test(name),
     strippedBefore: strippedBefore(pre ?? "", architecture, name),

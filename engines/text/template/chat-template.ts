@@ -6,6 +6,7 @@ import { chooseFormat } from "../parse/choose-format.ts";
 import type { ThinkingTags, ToolFormat } from "../parse/tool-format.ts";
 import type { PromptText, Vocabulary } from "../tokenizer/vocabulary.ts";
 import { checkTools, clientTexts, guardMessage, guardTool, parsedMessage } from "./client-text.ts";
+import { type ContinuedMessage, continuedMessage, cutAtEnd, withMarks } from "./continuation.ts";
 import { probeCapabilities } from "./probe-capabilities.ts";
 import { removedWords } from "./removed-words.ts";
 import { Renderer } from "./renderer.ts";
@@ -14,6 +15,7 @@ import {
   oneCallEach,
   type ParsedMessage,
   type TemplateMessage,
+  type TemplateTool,
   templateMessages,
   templateTool,
   withNames,
@@ -26,6 +28,11 @@ export type TemplateVocabulary = Pick<
   Vocabulary,
   "bosToken" | "eosToken" | "tokenText" | "controlTokens" | "controlNamesIn"
 >;
+
+export interface RenderedPrompt extends PromptText {
+  /** True if the output starts with thinking: the prompt ends with the begin tag, or within thinking to continue. */
+  readonly opensThinking: boolean;
+}
 
 export class ChatTemplate {
   /** The tool-call format of the model. */
@@ -61,41 +68,66 @@ export class ChatTemplate {
   }
 
   /**
-   * Returns the prompt for the assistant's next message. If the template rejects the messages, throws ServerError
-   * `invalid_value` with the template's own message.
+   * Returns the prompt for the assistant's next message. If `continuesLast` is set, returns the prompt that ends inside the
+   * last message, which is the assistant's. If the template rejects the messages, throws ServerError `invalid_value` with the
+   * template's own message.
    */
   render(
     messages: readonly ChatMessage[],
     { enableThinking, reasoningEffort }: TemplateArguments,
     tools: readonly ToolSpec[] = [],
-  ): PromptText {
+    continuesLast = false,
+  ): RenderedPrompt {
     checkTools(tools);
     const parsed = messages.map(parsedMessage);
-    const marker = chooseMarker([this.#source, reasoningEffort ?? "", ...clientTexts(parsed, tools)]);
+    const continued = continuesLast ? continuedMessage(parsed.at(-1), this.thinking) : null;
+    if (continued !== null) parsed[parsed.length - 1] = continued.message;
+    const texts = [this.#source, reasoningEffort ?? "", ...clientTexts(parsed, tools)];
+    const marker = chooseMarker(texts);
     const guard = (text: string) => this.#guard.guard(text, marker);
     const offered = tools.map((tool) => templateTool(guardTool(tool, guard)));
     const guarded = parsed.map((message) => guardMessage(message, guard));
-    const told =
-      this.capabilities.takesTools || offered.length === 0 ? guarded : withSystemText(guarded, this.#toolText(offered));
     const variables = {
       // Granite uses the name `thinking` for the same variable.
       ...(enableThinking === undefined ? {} : { enable_thinking: enableThinking, thinking: enableThinking }),
       ...(reasoningEffort === undefined ? {} : { reasoning_effort: guard(reasoningEffort) }),
     };
+    if (continued === null) {
+      const text = this.#rendered(guarded, offered, variables);
+      return { text, marker, opensThinking: this.#opensThinking(text) };
+    }
+    const start = chooseMarker([...texts, marker]);
+    const marks = { start, end: chooseMarker([...texts, marker, start]) };
+    const last: ContinuedMessage = { message: guarded.at(-1) as ParsedMessage, part: continued.part };
+    const open = [...guarded.slice(0, -1), withMarks(last, marks)];
+    const text = this.#rendered(open, offered, {
+      ...variables,
+      add_generation_prompt: false,
+      continue_final_message: true,
+    });
+    return { text: cutAtEnd(text, last, marks), marker, opensThinking: last.part === "reasoning" };
+  }
+
+  #rendered(
+    messages: readonly ParsedMessage[],
+    tools: readonly TemplateTool[],
+    variables: Readonly<Record<string, unknown>>,
+  ): string {
+    const { takesTools } = this.capabilities;
+    const told = takesTools || tools.length === 0 ? messages : withSystemText(messages, this.#toolText(tools));
     try {
-      const text = this.#renderer.render(this.#shaped(told), this.capabilities.takesTools ? offered : [], variables);
-      return { text, marker };
+      return this.#renderer.render(this.#shaped(told), takesTools ? tools : [], variables);
     } catch (error) {
       throw this.#failure(error);
     }
   }
 
   /** True if the prompt ends with the begin tag of thinking, so that the output starts with thinking. */
-  opensThinking({ text }: PromptText): boolean {
+  #opensThinking(text: string): boolean {
     return this.thinking !== null && text.trimEnd().endsWith(this.thinking.begin.trimEnd());
   }
 
-  #toolText(tools: Parameters<typeof describeTools>[0]): string {
+  #toolText(tools: readonly TemplateTool[]): string {
     return describeTools(tools, this.format.syntax, this.#written);
   }
 

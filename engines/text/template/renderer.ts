@@ -2,8 +2,8 @@
 // by chat-template.ts and probe-capabilities.ts.
 import { Template } from "@huggingface/jinja";
 import { ServerError } from "../../../runtime/errors.ts";
-import { boundValues } from "./bounded-values.ts";
-import { withoutIntegerKeys } from "./integer-keys.ts";
+import { boundValues } from "./jinja/bounded-values.ts";
+import { withoutIntegerKeys } from "./jinja/integer-keys.ts";
 import type { TemplateMessage, TemplateTool } from "./template-messages.ts";
 
 boundValues();
@@ -23,13 +23,13 @@ export class Renderer {
     this.#tokens = tokens;
   }
 
-  /** Returns the prompt for the assistant's next message. Throws the template's own error. */
+  /** Returns the prompt for the assistant's next message, unless the variables say otherwise. Throws the template's own error. */
   render(
     messages: readonly TemplateMessage[],
     tools: readonly TemplateTool[] = [],
     variables: Readonly<Record<string, unknown>> = {},
   ): string {
-    const all = { ...this.#tokens, ...variables, messages, add_generation_prompt: true };
+    const all = { ...this.#tokens, add_generation_prompt: true, ...variables, messages };
     const given = tools.length === 0 ? all : { ...all, tools };
     try {
       return this.#template.render(given);

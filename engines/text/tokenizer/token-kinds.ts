@@ -27,13 +27,39 @@ const kindOfType: readonly (TokenKind | undefined)[] = [
   "byte",
 ];
 
-const alwaysControl = new Set([
-  ...endNames,
-  ...infillNames,
-  ..."<|fim_prefix|> <fim-prefix> <fim_prefix> <｜fim▁begin｜> <PRE> ▁<PRE> <|code_prefix|> <|prefix|>".split(" "),
-  ..."<|fim_suffix|> <fim-suffix> <fim_suffix> <｜fim▁hole｜> <SUF> ▁<SUF> <|code_suffix|> <|suffix|>".split(" "),
-  ..."<|fim_middle|> <fim-middle> <fim_middle> <｜fim▁end｜> <MID> ▁<MID> <|code_middle|> <|middle|>".split(" "),
-]);
+const infillPrefixes = words(
+  "<|fim_prefix|> <fim-prefix> <fim_prefix> <｜fim▁begin｜> <PRE> ▁<PRE> <|code_prefix|> <|prefix|>",
+);
+const infillSuffixes = words(
+  "<|fim_suffix|> <fim-suffix> <fim_suffix> <｜fim▁hole｜> <SUF> ▁<SUF> <|code_suffix|> <|suffix|>",
+);
+const infillMiddles = words(
+  "<|fim_middle|> <fim-middle> <fim_middle> <｜fim▁end｜> <MID> ▁<MID> <|code_middle|> <|middle|>",
+);
+
+const alwaysControl = new Set([...endNames, ...infillNames, ...infillPrefixes, ...infillSuffixes, ...infillMiddles]);
+
+/** Tokens before the parts of an infill prompt: the text before a gap, the text after it, and the gap. */
+export interface InfillTokens {
+  readonly prefix: number;
+  readonly suffix: number;
+  readonly middle: number;
+}
+
+/** Returns the infill tokens that the file names or that have a known name; null if one is missing. */
+export function infillTokens(tokenizer: TokenizerMetadata): InfillTokens | null {
+  const { tokens, infillPrefixId, infillSuffixId, infillMiddleId } = tokenizer;
+  const find = (id: number | null | undefined, names: readonly string[]) =>
+    id ?? (names.map((name) => tokens.indexOf(name)).find((token) => token >= 0) as number | undefined);
+  const prefix = find(infillPrefixId, infillPrefixes);
+  const suffix = find(infillSuffixId, infillSuffixes);
+  const middle = find(infillMiddleId, infillMiddles);
+  return prefix === undefined || suffix === undefined || middle === undefined ? null : { prefix, suffix, middle };
+}
+
+function words(text: string): readonly string[] {
+  return text.split(" ");
+}
 
 const alwaysShown = new Set(["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"]);
 

@@ -7,7 +7,7 @@ import type { Encoder } from "./encoding/encoders.ts";
 import { planEncoding } from "./encoding/encoding-plan.ts";
 import { FixedTokens, type Swallowing } from "./fixed-tokens.ts";
 import { longestPiece, PieceTable, piecesOf } from "./pieces.ts";
-import { type TokenKind, tokenKinds } from "./token-kinds.ts";
+import { type InfillTokens, infillTokens, type TokenKind, tokenKinds } from "./token-kinds.ts";
 import type { TabledVocabulary } from "./token-texts.ts";
 
 /**
@@ -24,6 +24,8 @@ export interface Vocabulary extends TabledVocabulary {
   readonly eosToken: number | null;
   /** Token added after a complete text; null: none. */
   readonly closingToken: number | null;
+  /** null: the model cannot fill gaps. */
+  readonly infillTokens: InfillTokens | null;
   /** Text tokens that encoding produces wherever their text occurs. */
   readonly userDefinedTokens: readonly number[];
   /**
@@ -38,11 +40,15 @@ export interface Vocabulary extends TabledVocabulary {
   encodeCompletion(text: string): Int32Array;
   /** Like `encodeCompletion`, but adds the closing token at the end. Used for embeddings. */
   encodeWhole(text: string): Int32Array;
+  /** Returns the prompt for the text of a gap between two texts. */
+  encodeInfill(tokens: InfillTokens, before: string, after: string): Int32Array;
+  /** Encodes two texts as an encoder compares them, with a separator between them. Requires `closingToken`. */
+  encodePair(first: string, second: string): Int32Array;
   /**
-   * Encodes a rendered template. Names of control tokens become these tokens, except in user text. Adds BOS if the model
-   * requires it and it is missing.
+   * Encodes a rendered template. Names of control tokens become these tokens, except in user text. If `addsBos` is set, which
+   * is the default, adds BOS if the model requires it and it is missing.
    */
-  encodePrompt(prompt: PromptText): Int32Array;
+  encodePrompt(prompt: PromptText, addsBos?: boolean): Int32Array;
   /** Returns the tokens whose bytes contain the bytes of `text`. */
   tokensContaining(text: string): Int32Array;
   /** Returns the names of the control tokens that `text` spells. */
@@ -85,6 +91,15 @@ function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMe
  */
 const lossyTokenBytes = 1024;
 
+/**
+ * Returns the tokens between two texts. RoBERTa's vocabularies close the first text and add a separator; BERT's have one token
+ * for both.
+ */
+function separatorsOf({ model, addSeparator, separatorId }: TokenizerMetadata, closing: number | null): number[] {
+  if (closing === null) return [];
+  return (addSeparator ?? true) && model !== "bert" ? [closing, separatorId ?? closing] : [closing];
+}
+
 const loneSurrogate = /\p{Surrogate}/gu;
 
 class GgufVocabulary implements Vocabulary {
@@ -93,9 +108,12 @@ class GgufVocabulary implements Vocabulary {
   readonly eosToken: number | null;
   readonly closingToken: number | null;
   readonly controlTokens: readonly number[];
+  readonly infillTokens: InfillTokens | null;
   readonly userDefinedTokens: readonly number[];
   readonly longestPieceBytes: number;
   readonly addsSpacePrefix: boolean;
+  /** Tokens between two texts that are compared. */
+  private readonly separators: readonly number[];
   private readonly names: readonly string[];
   private readonly kinds: readonly TokenKind[];
   private readonly addsBos: boolean;
@@ -113,6 +131,8 @@ class GgufVocabulary implements Vocabulary {
     this.eosToken = tokenizer.eosId;
     this.addsBos = plan.addsBos;
     this.closingToken = plan.closing;
+    this.infillTokens = infillTokens(tokenizer);
+    this.separators = separatorsOf(tokenizer, plan.closing);
     this.addsSpacePrefix = plan.addsSpacePrefix;
     this.encoder = plan.encoder;
     this.controlTokens = this.kinds.flatMap((_, token) => (this.isControl(token) ? [token] : []));
@@ -153,10 +173,22 @@ class GgufVocabulary implements Vocabulary {
     return whole;
   }
 
-  encodePrompt(prompt: PromptText): Int32Array {
+  encodeInfill({ prefix, suffix, middle }: InfillTokens, before: string, after: string): Int32Array {
+    const bos = this.addsBos && this.bosToken !== null ? [this.bosToken] : [];
+    return Int32Array.from([...bos, prefix, ...this.encode(before), suffix, ...this.encode(after), middle]);
+  }
+
+  encodePair(first: string, second: string): Int32Array {
+    const head = this.encodeCompletion(first);
+    const tail = this.encode(second);
+    const closing = this.closingToken === null ? [] : [this.closingToken];
+    return Int32Array.from([...head, ...this.separators, ...tail, ...closing]);
+  }
+
+  encodePrompt(prompt: PromptText, addsBos = true): Int32Array {
     const output: number[] = [];
     const fragments = this.controls.split(prompt.text.replace(loneSurrogate, "\ufffd"));
-    if (this.addsBos && this.bosToken !== null && fragments[0] !== this.bosToken) output.push(this.bosToken);
+    if (addsBos && this.addsBos && this.bosToken !== null && fragments[0] !== this.bosToken) output.push(this.bosToken);
     for (const fragment of fragments) {
       if (typeof fragment === "number") output.push(fragment);
       else this.append(fragment.replaceAll(prompt.marker, ""), output);

@@ -42,7 +42,8 @@ const refusedTypes = [
 ] as const;
 const refusedBlock = refusedVariants(
   refusedTypes,
-  (type) => `${notYet(`a content block of type "${type}"`)}; send its content as a block of type "text"`,
+  (type) =>
+    `${notYet(`a content block of type "${type}"`)}: its models take text only; send its content as a block of type "text"`,
 );
 
 function content<const Blocks extends readonly [z.core.$ZodTypeDiscriminable, ...z.core.$ZodTypeDiscriminable[]]>(

@@ -73,9 +73,10 @@ class Drafts {
 
   finish(): ChatMessage[] {
     const end = "messages";
-    if (this.#drafts.at(-1)?.role === "assistant") {
-      const hint = this.#open.size > 0 ? "the results of its calls in a user message" : "a user message";
-      throw invalid("unsupported", end, `expected ${hint} at the end: an assistant message cannot be continued here`);
+    if (this.#open.size > 0 && this.#drafts.at(-1)?.role === "assistant") {
+      const problem =
+        "expected the results of its calls in a user message at the end: a message with calls cannot be continued";
+      throw invalid("unsupported", end, problem);
     }
     this.#requireResults(end);
     return this.#drafts.map(({ reasoning, toolCalls, ...message }) => ({

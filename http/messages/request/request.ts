@@ -3,6 +3,7 @@
 import { z } from "zod";
 import { requestDefaults } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";
+import { continuesLast, withoutEmptyEnd } from "../../shared/continuation.ts";
 import { addConflicts, type Conflict } from "../../shared/fields/conflicts.ts";
 import {
   commonFields,
@@ -121,12 +122,14 @@ export function askedRequest(
   body: CountRequestBody & { readonly max_tokens?: number | null | undefined },
 ): AskedRequest {
   const { adapter: _chosen, series: _series, receivedAt: _time, ...defaults } = requestDefaults;
+  const messages = conversation(body.system, body.messages);
   return {
     ...defaults,
     prompt: {
       kind: "chat",
-      messages: conversation(body.system, body.messages),
+      messages: withoutEmptyEnd(messages),
       templateArguments: templateArguments(body),
+      ...(continuesLast(messages) && { continuesLast: true }),
     },
     sampling: samplingOf(body, null),
     priority: body.priority ?? 0,

@@ -59,7 +59,11 @@ const outputText = z.strictObject({
   parsed: added,
 });
 const refusal = z.strictObject({ type: z.literal("refusal"), refusal: z.string() });
-const mediaPart = refusedVariants(refusedParts, (type) => notYet(`a content part of type "${type}"`));
+const mediaPart = refusedVariants(
+  refusedParts,
+  (type) =>
+    `${notYet(`a content part of type "${type}"`)}: its models take text only; send a part of type "input_text"`,
+);
 
 const part = z.discriminatedUnion("type", [inputText, outputText, plainText, refusal, mediaPart], {
   error: expectedVariant("a content part", "type", ["input_text", "output_text", "refusal", ...refusedParts]),

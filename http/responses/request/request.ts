@@ -180,9 +180,18 @@ export const compactRequestSchema = z.strictObject({
 export type ResponseRequestBody = z.output<typeof responseRequestSchema>;
 
 /** Converts a body and the messages of its conversation to the request that all protocols share. */
-export function askedRequest(body: ResponseRequestBody, messages: readonly ChatMessage[]): AskedRequest {
+export function askedRequest(
+  body: ResponseRequestBody,
+  messages: readonly ChatMessage[],
+  continuesLast: boolean,
+): AskedRequest {
   return {
-    prompt: { kind: "chat", messages, templateArguments: templateArguments(withThink(sentThinking(body), body.think)) },
+    prompt: {
+      kind: "chat",
+      messages,
+      templateArguments: templateArguments(withThink(sentThinking(body), body.think)),
+      ...(continuesLast && { continuesLast: true }),
+    },
     sampling: samplingOf(body, wantsLogprobs(body) ? (body.top_logprobs ?? 0) : null),
     choices: 1,
     candidates: 1,
@@ -196,6 +205,17 @@ export function askedRequest(body: ResponseRequestBody, messages: readonly ChatM
     truncatePrompt: body.truncate_sequence ?? body.truncation === "auto",
     ...outputLimit(body, "input", limitNames),
   };
+}
+
+/**
+ * Returns whether the output continues the last item of the input: a message of the assistant with text. A stored response is
+ * not continued in this way: a new message follows it.
+ */
+export function continuesInput({ input }: Pick<ResponseRequestBody, "input">): boolean {
+  const last = Array.isArray(input) ? input.at(-1) : undefined;
+  if (last === undefined || !("role" in last) || last.role !== "assistant") return false;
+  const { content } = last;
+  return typeof content === "string" ? content !== "" : content.some((part) => "text" in part && part.text !== "");
 }
 
 export function maxOutputTokens(body: ResponseRequestBody): number | null {

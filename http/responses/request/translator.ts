@@ -15,6 +15,7 @@ import { itemTexts } from "./item-texts.ts";
 import {
   askedRequest,
   compactRequestSchema,
+  continuesInput,
   type ResponseRequestBody,
   responseMessageSchema,
   responseRequestSchema,
@@ -112,7 +113,11 @@ function translated(
     model: body.model,
     ignored,
     facts,
-    asked: askedRequest(body, isWhole ? messagesOf[form](instructions, own) : conversation(instructions, [])),
+    asked: askedRequest(
+      body,
+      isWhole ? messagesOf[form](instructions, own) : conversation(instructions, []),
+      form === "conversation" && continuesInput(body),
+    ),
     input: inTexts(items),
     isWhole,
     form,

@@ -2,6 +2,7 @@
 import type { GenerateRequest } from "../../../engines/generation.ts";
 import type { Context } from "../../context.ts";
 import { type Exchange, jsonHeaders } from "../../exchange.ts";
+import { countdown, PROMPTS_AT_ONCE } from "../generate-all.ts";
 import { type Answer, collectAnswer } from "./answer.ts";
 import { jsonPieces } from "./json-pieces.ts";
 import { sendPieces } from "./pieces.ts";
@@ -12,21 +13,44 @@ import { sendPieces } from "./pieces.ts";
  */
 export async function sendAnswer(
   exchange: Exchange,
-  { inference, answerMemory, config }: Context,
+  context: Context,
   request: GenerateRequest,
   prefixLength: number,
   bodyOf: (answer: Answer) => object,
 ): Promise<void> {
-  const lease = answerMemory.lease(request.client);
+  await sendAnswers(exchange, context, [request], prefixLength, ([answer]) => bodyOf(answer as Answer));
+}
+
+/** Sends the complete results of several generations on one model as one body. The first error ends all generations. */
+export async function sendAnswers(
+  exchange: Exchange,
+  { inference, answerMemory, config }: Context,
+  requests: readonly GenerateRequest[],
+  prefixLength: number,
+  bodyOf: (answers: readonly Answer[]) => object,
+): Promise<void> {
+  const { signal } = exchange.request;
+  const stop = new AbortController();
+  const lease = answerMemory.lease(requests[0]?.client ?? "");
+  const prepared = countdown(requests.length, () => exchange.request.releaseBody());
+  const answers: Answer[] = [];
+  let next = 0;
+  const work = async (): Promise<void> => {
+    for (let at = next++; at < requests.length; at = next++) {
+      const request = requests[at] as GenerateRequest;
+      const isAborted = requests.length === 1 ? signal : AbortSignal.any([signal, stop.signal]);
+      const events = inference.generate(request, isAborted, prepared(at));
+      const texts = () => inference.tokenTexts(request.model);
+      answers[at] = await collectAnswer(events, { choiceCount: request.choices, prefixLength, texts, lease });
+    }
+  };
   try {
-    const events = inference.generate(request, exchange.request.signal, () => exchange.request.releaseBody());
-    const texts = () => inference.tokenTexts(request.model);
-    const choiceCount = request.choices;
-    const answer = await collectAnswer(events, { choiceCount, prefixLength, texts, lease });
-    const body = bodyOf(answer);
-    if (answer.isLong) await sendPieces(exchange, jsonHeaders, jsonPieces(body), config);
+    await Promise.all(Array.from({ length: Math.min(requests.length, PROMPTS_AT_ONCE) }, work));
+    const body = bodyOf(answers);
+    if (answers.some(({ isLong }) => isLong)) await sendPieces(exchange, jsonHeaders, jsonPieces(body), config);
     else exchange.json(200, body);
   } finally {
+    stop.abort();
     lease.release();
   }
 }

@@ -88,12 +88,10 @@ describe("POST /v1/completions", () => {
     [{ max_tokens: 0, echo: true }, "max_tokens", /at least/],
     [{ priority: 1001 }, "priority", /at most 1000/],
     [{ priority: 0.5 }, "priority", /integer/],
-    [{ stream: true }, "stream", /does not stream; use POST \/v1\/chat/],
-    [{ stream_options: { include_usage: true } }, "stream_options", /does not stream/],
-    [{ suffix: "end" }, "suffix", /not supported/],
+    [{ stream: true }, "stream", /do not stream/],
     [{ tools: [{}] }, "tools", /this endpoint has no tool calls/],
     [{ tool_choice: "required" }, "tool_choice", /this endpoint has no tool calls/],
-    [{ prompt: [1, 2] }, "prompt", /one prompt a request/],
+    [{ prompt: { text: "a" } }, "prompt", /a string, an array of strings/],
     [{ max_token: 4 }, "max_token", /did you mean "max_tokens"/],
   ];
   for (const [body, param, message] of wrong) {

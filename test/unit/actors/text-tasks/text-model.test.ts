@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { MessageChannel } from "node:worker_threads";
 import type { AttachedModel } from "../../../../actors/messages.ts";
+import { preparePrompt } from "../../../../actors/text-tasks/prepare.ts";
 import type { OpenRequest } from "../../../../engines/generation.ts";
 import { toErrorRecord } from "../../../../runtime/errors.ts";
 import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";
@@ -76,5 +77,37 @@ describe("a text model", () => {
     assert.deepEqual([...cut({ prompt })], [vocabulary.bosToken, ...whole.slice(-49)]);
     const text = { kind: "text", text: content } as const;
     assert.deepEqual([...cut({ prompt: text })], [...whole.slice(-50)], "nothing begins this vocabulary's texts");
+    assert.deepEqual([...cut({ prompt: { kind: "tokens", tokens: whole } })], [...whole.slice(-50)]);
+  });
+
+  it("takes a prompt of tokens as it is, and refuses tokens that it does not have and too many", async (t) => {
+    const model = await openTextModel(await attached(t, () => null));
+    const prompt = (...tokens: number[]) => ({ kind: "tokens", tokens: Int32Array.from(tokens) }) as const;
+    assert.deepEqual([...model.prompt(request({ prompt: prompt(2, 7, 1) })).prompt], [2, 7, 1]);
+    const unknown = { code: "invalid_value", param: "prompt", message: /expected tokens of model/ };
+    assert.throws(() => model.prompt(request({ prompt: prompt(1, model.vocabulary.size) })), unknown);
+    const long = prompt(...Array(65).fill(3));
+    assert.throws(() => model.prompt(request({ prompt: long })), { code: "context_length_exceeded", param: "prompt" });
+  });
+
+  it("refuses a suffix if the model has no infill tokens", async (t) => {
+    const model = await openTextModel(await attached(t, () => null));
+    const prompt = { kind: "text", text: "def f(", suffix: "):" } as const;
+    const refusal = { code: "unsupported", param: "suffix", message: /has no infill tokens/ };
+    assert.throws(() => model.prompt(request({ prompt })), refusal);
+  });
+
+  it("refuses a JSON value as the output if a begun message is continued", async (t) => {
+    const model = await openTextModel(await attached(t, () => null));
+    const messages = [
+      { role: "user", content: "JSON!" },
+      { role: "assistant", content: "{" },
+    ];
+    const prompt = { kind: "chat", messages, templateArguments: {}, continuesLast: true } as const;
+    const refusal = { code: "invalid_value", param: "response_format", message: /whole JSON value is the output/ };
+    assert.throws(() => preparePrompt(request({ prompt, grammar: { kind: "json" } }), model), refusal);
+    const { tokens, answer } = preparePrompt(request({ prompt, maxTokens: 1 }), model);
+    assert.equal(model.vocabulary.tokenText(tokens.at(-1) ?? 0), "{");
+    assert.equal(answer.startsThinking, false);
   });
 });

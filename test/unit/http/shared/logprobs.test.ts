@@ -132,12 +132,12 @@ describe("logprobs as JSON", () => {
         const events = [...told, ...said.map(([word, some]) => text(word, 0, some)), text("b", 1)];
         const prefixLength = prefix.length;
         const answer = await collected([...events, finish(), finish("stop", 1), done], { prefixLength });
-        const options = { id: "c", created: 1, model: "m", prefix, wantsLogprobs: true };
+        const options = { id: "c", created: 1, model: "m", prefixes: [prefix], wantsLogprobs: true };
         const first: PromptLogprob[] = prompt.map((one, i) => (i === 0 ? { ...one, logprob: null } : one));
         const own = said.flatMap(([, some]) => some);
-        const body = JSON.parse(wholeText(jsonPieces(textCompletion(options, answer))));
+        const body = JSON.parse(wholeText(jsonPieces(textCompletion(options, [answer]))));
         const expected = [own, []].map((completion) => legacy(prefix, first, completion));
-        assert.equal(withoutText(textCompletion(options, answer)), JSON.stringify(expected));
+        assert.equal(withoutText(textCompletion(options, [answer])), JSON.stringify(expected));
         assert.equal(body.choices[0].text, JSON.parse(JSON.stringify(prefix + said.map(([word]) => word).join(""))));
       }),
     );

@@ -222,10 +222,10 @@ describe("thinking in a prompt", () => {
   it("has begun if the prompt ends in it", () => {
     const thinking = template(hermes);
     assert.deepEqual(thinking.thinking, { begin: "<think>", end: "</think>" });
-    assert.equal(thinking.opensThinking(thinking.render([user("Hi")], {})), true);
-    assert.equal(thinking.opensThinking(thinking.render([user("Hi")], { enableThinking: false })), false);
+    assert.equal(thinking.render([user("Hi")], {}).opensThinking, true);
+    assert.equal(thinking.render([user("Hi")], { enableThinking: false }).opensThinking, false);
     const plain = template(chatMl);
-    assert.equal(plain.opensThinking(plain.render([user("<think>")], {})), false);
+    assert.equal(plain.render([user("<think>")], {}).opensThinking, false);
   });
 });
 

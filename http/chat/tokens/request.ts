@@ -1,0 +1,86 @@
+// Requests of POST /tokenize and POST /detokenize, in the forms of llama-server (`content`) and vLLM (`prompt`, `messages`).
+import { z } from "zod";
+import type { TokenSource } from "../../../actors/api/inference.ts";
+import { addConflicts, type Conflict } from "../../shared/fields/conflicts.ts";
+import { commonFields } from "../../shared/fields/fields.ts";
+import { askedRequest, chatRequestSchema } from "../request.ts";
+
+/** Maximum characters of a text to tokenize. */
+const MAX_TEXT = 4 * 2 ** 20;
+const MAX_TOKENS = 200_000;
+
+const { model } = commonFields;
+const text = z.string().max(MAX_TEXT).nullish();
+const { messages, tools, tool_choice, enable_thinking, reasoning_effort } = chatRequestSchema.shape;
+const { chat_template_kwargs, continue_final_message, add_generation_prompt } = chatRequestSchema.shape;
+
+const chatFields = {
+  messages: messages.nullish(),
+  tools,
+  tool_choice,
+  enable_thinking,
+  reasoning_effort,
+  chat_template_kwargs,
+  continue_final_message,
+  add_generation_prompt,
+} as const;
+
+export const tokenizeRequestSchema = z
+  .strictObject({
+    model,
+    content: text.meta({ description: "Text to tokenize; the response has only `tokens`." }),
+    prompt: text.meta({ description: "Text to tokenize; the response also has `count` and `max_model_len`." }),
+    add_special: z
+      .boolean()
+      .nullish()
+      .meta({ description: "With content: add the BOS token if the model requires it.", default: false }),
+    add_special_tokens: z
+      .boolean()
+      .nullish()
+      .meta({ description: "With prompt: add the BOS token if the model requires it.", default: true }),
+    parse_special: z
+      .boolean()
+      .nullish()
+      .meta({ description: "Read the names of control tokens in the text as these tokens.", default: true }),
+    with_pieces: z
+      .boolean()
+      .nullish()
+      .meta({ description: "With content: return each token with its text, or its bytes.", default: false }),
+    return_token_strs: z
+      .boolean()
+      .nullish()
+      .meta({ description: "With prompt or messages: also return the text of each token.", default: false }),
+    ...chatFields,
+  })
+  .superRefine((body, context) => addConflicts(context, conflicts(body)));
+
+export type TokenizeRequestBody = z.output<typeof tokenizeRequestSchema>;
+
+function* conflicts({ content, prompt, messages }: TokenizeRequestBody): Iterable<Conflict> {
+  const given = Object.entries({ content, prompt, messages }).filter(
+    ([, value]) => typeof (value ?? null) !== "object" || Array.isArray(value),
+  );
+  if (given.length === 1) return;
+  yield [given[1]?.[0] ?? "content", `expected one of content, prompt and messages, got ${given.length}`];
+}
+
+export function tokenSource(body: TokenizeRequestBody): TokenSource {
+  const { content, prompt, messages } = body;
+  if (messages !== null && messages !== undefined) {
+    const asked = askedRequest({ ...body, messages });
+    if (asked.prompt.kind !== "chat") throw new Error("messages are a chat");
+    return { kind: "chat", prompt: asked.prompt, tools: asked.tools };
+  }
+  const isContent = typeof content === "string";
+  return {
+    kind: "text",
+    text: (isContent ? content : prompt) ?? "",
+    addsSpecial: isContent ? (body.add_special ?? false) : (body.add_special_tokens ?? true),
+    readsControl: body.parse_special ?? true,
+  };
+}
+
+export const detokenizeRequestSchema = z.strictObject({
+  model,
+  tokens: z.array(z.int().min(0)).max(MAX_TOKENS).meta({ description: "Tokens of the model's vocabulary." }),
+});

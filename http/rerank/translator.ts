@@ -1,0 +1,31 @@
+// Translates the body of POST /v1/rerank to a request for scores.
+import { validate } from "../json.ts";
+import { ignoredFields } from "../shared/ignored.ts";
+import type { BodyTranslator, Translation } from "../shared/translation.ts";
+import { type AskedScores, askedScores, rerankRequestSchema, textsOf } from "./request.ts";
+
+export interface RerankTranslation extends Translation {
+  /** Maximum number of results. */
+  readonly most: number;
+  /** Texts of the documents, if the results include them; else null. */
+  readonly documents: readonly string[] | null;
+  readonly asked: AskedScores;
+}
+
+export const rerankTranslator: BodyTranslator<RerankTranslation> = {
+  name: "rerank",
+  translate(value) {
+    const body = validate(rerankRequestSchema, value);
+    return {
+      model: body.model,
+      ignored: ignoredFields(rerankRequestSchema, body),
+      most: body.top_n ?? body.documents.length,
+      documents: body.return_documents ? textsOf(body) : null,
+      asked: askedScores(body),
+    };
+  },
+  pack(translated) {
+    const { values, ends } = translated.asked.inputs;
+    return { value: translated, transfer: [values.buffer as ArrayBuffer, ends.buffer as ArrayBuffer] };
+  },
+};

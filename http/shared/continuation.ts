@@ -1,0 +1,20 @@
+// Continuation of the assistant's last message, in all protocols of chats: a message with text and without tool calls at the end
+// of a conversation is continued by the output.
+import type { ChatMessage } from "../../engines/generation.ts";
+
+/** Returns whether the last message can be continued. */
+export function continuesLast(messages: readonly ChatMessage[]): boolean {
+  const last = messages.at(-1);
+  return last !== undefined && isAnswer(last) && (last.content !== "" || (last.reasoning ?? "") !== "");
+}
+
+/** Returns the messages without an empty message of the assistant at their end: it is the answer to write. */
+export function withoutEmptyEnd(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  const last = messages.at(-1);
+  const isEmpty = last !== undefined && isAnswer(last) && last.content === "" && (last.reasoning ?? "") === "";
+  return isEmpty && messages.length > 1 ? messages.slice(0, -1) : messages;
+}
+
+function isAnswer({ role, toolCalls = [] }: ChatMessage): boolean {
+  return role === "assistant" && toolCalls.length === 0;
+}

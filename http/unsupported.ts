@@ -1,0 +1,60 @@
+// Endpoints that clients know from other servers and this server does not have: each is answered with the error `unsupported`,
+// which says what is missing and what to use instead. They are no routes, so the API document and the metrics do not list them.
+import { ServerError } from "../runtime/errors.ts";
+import { commonErrors, type ErrorFormat } from "./errors.ts";
+import { messagesErrors } from "./messages/errors.ts";
+
+interface MissingEndpoint {
+  /** Path, or the beginning of the paths, of the endpoint. */
+  readonly path: string;
+  /** What the server does not do, and what to use instead. */
+  readonly message: string;
+  readonly errors?: ErrorFormat;
+}
+
+const NO_IMAGES = "models of this server take and make text, not images, yet";
+const NO_AUDIO = "models of this server take and make text, not audio, yet";
+const SEND_WHOLE =
+  "send the whole conversation to POST /v1/chat/completions, or use POST /v1/responses with previous_response_id";
+const ONE_BY_ONE = "send the requests one by one; the server batches those that run at the same time";
+
+const missing: readonly MissingEndpoint[] = [
+  { path: "/v1/audio/speech", message: NO_AUDIO },
+  { path: "/v1/audio/transcriptions", message: NO_AUDIO },
+  { path: "/v1/audio/translations", message: NO_AUDIO },
+  { path: "/v1/images/generations", message: NO_IMAGES },
+  { path: "/v1/images/edits", message: NO_IMAGES },
+  { path: "/v1/images/variations", message: NO_IMAGES },
+  { path: "/v1/realtime", message: `${NO_AUDIO}; for text over a WebSocket connect to /v1/responses` },
+  { path: "/v1/files", message: "the server keeps no files yet; send their text in the messages" },
+  { path: "/v1/uploads", message: "the server keeps no files yet; send their text in the messages" },
+  { path: "/v1/batches", message: `the server has no batch jobs; ${ONE_BY_ONE}` },
+  { path: "/v1/messages/batches", message: `the server has no batch jobs; ${ONE_BY_ONE}`, errors: messagesErrors },
+  { path: "/v1/fine_tuning", message: "the server does not train models; load a LoRA adapter trained elsewhere" },
+  {
+    path: "/v1/moderations",
+    message: "the server has no moderation; ask a model for a judgement with response_format",
+  },
+  { path: "/v1/assistants", message: `the server has no assistants; ${SEND_WHOLE}` },
+  { path: "/v1/threads", message: `the server has no threads; ${SEND_WHOLE}` },
+  { path: "/v1/conversations", message: `the server has no conversation objects; ${SEND_WHOLE}` },
+  { path: "/v1/sessions", message: `the server has no sessions yet; ${SEND_WHOLE}` },
+  { path: "/v1/skills", message: "the server has no skills yet; send their text in a system message" },
+  { path: "/v1/vector_stores", message: "the server has no vector stores; it makes embeddings at POST /v1/embeddings" },
+  { path: "/infill", message: "use POST /v1/completions with prompt and suffix" },
+  { path: "/props", message: "use GET /v1/models and GET /v1/system/info" },
+  { path: "/slots", message: "use GET /metrics" },
+];
+
+/** Returns the error of a path that other servers have, and its format; null if no server is known to have the path. */
+export function unsupportedEndpoint(
+  path: string,
+  given: ErrorFormat = commonErrors,
+): { readonly error: ServerError; readonly format: ErrorFormat } | null {
+  const found = missing.find((endpoint) => path === endpoint.path || path.startsWith(`${endpoint.path}/`));
+  if (found === undefined) return null;
+  const { errors = given, message } = found;
+  const error = new ServerError("unsupported", `${found.path} is not supported: ${message}`);
+  // Clients do not repeat a request after 404, as they would after 501.
+  return { error, format: { ...errors, statusOf: () => 404 } };
+}
