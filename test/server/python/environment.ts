@@ -9,8 +9,8 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
 
-/** Folder of the Python files, which are not compiled. */
-export const pythonFolder = fileURLToPath(new URL("../../../../test/server/python/", import.meta.url));
+/** Folder of the Python files and their requirements, which are not compiled. */
+export const pythonFolder = fileURLToPath(new URL("../../../../test/server/python/cases/", import.meta.url));
 
 const requirements = join(pythonFolder, "requirements.txt");
 const installLimitMs = 8 * 60_000;

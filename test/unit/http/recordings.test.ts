@@ -20,9 +20,9 @@ interface Recording {
 }
 
 const folder = new URL("../../../../test/fixtures/recordings/", import.meta.url);
-const recordings = readdirSync(folder).map(
-  (file) => JSON.parse(readFileSync(new URL(file, folder), "utf8")) as Recording,
-);
+const recordings = readdirSync(folder, { recursive: true, encoding: "utf8" })
+  .filter((file) => file.endsWith(".json"))
+  .map((file) => JSON.parse(readFileSync(new URL(file, folder), "utf8")) as Recording);
 
 /** Calls the first tool if one is required. */
 const answer: Script = ({ tools }) =>

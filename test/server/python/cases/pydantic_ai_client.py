@@ -1,14 +1,11 @@
-"""pydantic-ai's agents, over chat completions, responses and messages."""
+"""pydantic-ai's agents, over chat completions and responses. Its model for messages does not work with anthropic 2.14."""
 
 from typing import Literal
 
-from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelHTTPError, NativeOutput, ToolOutput
-from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from cases import QUESTION, URL, case, run
@@ -24,11 +21,9 @@ class Sea(BaseModel):
 def models(name="default"):
     """Returns a model of each protocol. Clients are new for each event loop."""
     openai = OpenAIProvider(openai_client=AsyncOpenAI(base_url=f"{URL}/v1", api_key="none", max_retries=0))
-    anthropic = AnthropicProvider(anthropic_client=AsyncAnthropic(base_url=URL, api_key="none", max_retries=0))
     return {
         "chat completions": OpenAIChatModel(name, provider=openai),
         "responses": OpenAIResponsesModel(name, provider=openai),
-        "messages": AnthropicModel(name, provider=anthropic),
     }
 
 
@@ -60,7 +55,7 @@ for protocol in models():
             raise AssertionError("nothing was raised")
 
 
-for protocol in ("chat completions", "responses"):
+for protocol in models():
 
     @case(f"gives an output type through a schema ({protocol})")
     async def native_output(protocol=protocol):
