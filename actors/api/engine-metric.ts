@@ -5,6 +5,8 @@ export interface ScalarMetric {
   readonly name: string;
   readonly kind: "counter" | "gauge";
   readonly help: string;
+  /** Names of the labels; absent: none. */
+  readonly labelNames?: readonly string[];
   readonly samples: readonly { readonly labels: Readonly<Record<string, string>>; readonly value: number }[];
 }
 

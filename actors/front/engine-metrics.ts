@@ -45,6 +45,7 @@ export function textMetrics({ waiting, slow, ended }: TextStatistics): readonly 
       name: "service_text_tasks_ended_total",
       kind: "counter",
       help: "Requests refused because their text took too much time or memory to process, or crashed its thread",
+      labelNames: ["reason"],
       samples: Object.entries(ended).map(([reason, value]) => ({ labels: { reason }, value })),
     },
   ];
@@ -67,6 +68,18 @@ export function engineMetrics(models: readonly ModelStatistics[]): readonly Scal
       (m) => m.tokens + m.promptTokens,
     ),
     counter(
+      "service_prompt_tokens_total",
+      "Prompt tokens computed; those from the prefix cache are not counted",
+      (m) => {
+        return m.promptTokens;
+      },
+    ),
+    counter("service_generated_tokens_total", "Tokens generated", (m) => m.tokens),
+    counter("service_step_seconds_total", "Time in steps: drafts, scheduling, forward pass, sampling", (m) => {
+      return m.totalMs / 1000;
+    }),
+    counter("service_forward_pass_seconds_total", "Time in the engines' forward passes", (m) => m.engineMs / 1000),
+    counter(
       "service_prefix_cache_lookups_total",
       "Prompts looked up in the prefix cache",
       (m) => m.prefixCache.lookups,
@@ -82,6 +95,7 @@ export function engineMetrics(models: readonly ModelStatistics[]): readonly Scal
       name: "service_sequences_completed_total",
       kind: "counter",
       help: "Sequences that have ended, by reason",
+      labelNames: ["reason"],
       samples: (["stop", "length", "cancelled", "error"] as const).map((reason) => {
         return { labels: { reason: reason === "cancelled" ? "canceled" : reason }, value: sum((m) => m.ended[reason]) };
       }),
@@ -103,6 +117,7 @@ export function engineMetrics(models: readonly ModelStatistics[]): readonly Scal
       name: "service_speculative_accepted_per_pos_total",
       kind: "counter",
       help: "Drafted tokens accepted, by their position in the draft",
+      labelNames: ["position"],
       samples: Array.from({ length: deepest }, (_, position) => {
         return { labels: { position: `${position}` }, value: sum((m) => m.speculation.acceptedAt[position] ?? 0) };
       }),

@@ -3,13 +3,16 @@
 import { type Metric, type MetricValueWithName, Registry } from "prom-client";
 import type { EngineMetric, LatencyMetric } from "../../../actors/api/engine-metric.ts";
 
+const latencyLabels = ["method", "path", "model", "status"];
+
 /** Creates a registry that exports the engine metrics. */
 export function engineRegistry(metrics: readonly EngineMetric[]): Registry {
   const registry = new Registry();
   for (const metric of metrics) {
     const { name, help, kind } = metric;
+    const labelNames = kind === "histogram" ? latencyLabels : (metric.labelNames ?? []);
     const values = kind === "histogram" ? histogramValues(metric) : metric.samples;
-    const printed = { name, help, type: kind, get: async () => ({ name, help, type: kind, values }) };
+    const printed = { name, help, type: kind, labelNames, get: async () => ({ name, help, type: kind, values }) };
     registry.registerMetric(printed as unknown as Metric);
   }
   return registry;

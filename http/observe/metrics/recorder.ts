@@ -1,6 +1,5 @@
-// Metrics recorder: the HTTP metrics of the API contract, in a separate registry per server. It observes every exchange; the
-// metrics route renders the text.
-import { Counter, Gauge, Histogram, Registry } from "prom-client";
+// Metrics recorder: counts the requests of one server. It observes every exchange; the metrics route renders the text.
+import { Registry } from "prom-client";
 import type { EngineMetric } from "../../../actors/api/engine-metric.ts";
 import type { Inference } from "../../../actors/api/inference.ts";
 import type { Exchange, ExchangeObserver } from "../../exchange.ts";
@@ -8,16 +7,8 @@ import { namedModel } from "../../json.ts";
 import { bringsBody } from "../../server/body.ts";
 import type { HttpRequest } from "../../server/edge.ts";
 import { engineRegistry } from "./engine-registry.ts";
-
-/** Histogram buckets in seconds, from a rejected request to a long response of a slow model. */
-const durationBuckets = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 600];
-/** Histogram buckets in bytes, up to the maximum body size. */
-const bodyBuckets = [256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 52_428_800];
-
-const requestLabels = ["method", "path", "model"] as const;
-const answerLabels = [...requestLabels, "status"] as const;
-
-type RequestLabels = Record<(typeof requestLabels)[number], string>;
+import { processRegistry } from "./process-registry.ts";
+import { type RequestLabels, requestMetrics } from "./request-metrics.ts";
 
 // Client input never becomes a label value, because every label value creates a series that stays until the process ends.
 const methods = new Set(["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"]);
@@ -28,38 +19,14 @@ const unknownModel = "unknown";
 
 export class HttpMetrics implements ExchangeObserver {
   readonly #inference: Inference;
-  readonly #registry = new Registry();
+  readonly #metrics = requestMetrics((gauge) => {
+    for (const { labels, count } of this.#countInFlight()) gauge.set(labels, count);
+  });
   readonly #open = new Set<Exchange>();
   readonly #inFlight = new Map<string, { readonly labels: RequestLabels; count: number }>();
-  readonly #requests: Counter<(typeof answerLabels)[number]>;
-  readonly #durations: Histogram<(typeof answerLabels)[number]>;
-  readonly #bodies: Histogram<(typeof requestLabels)[number]>;
 
   constructor(inference: Inference) {
     this.#inference = inference;
-    const registers = [this.#registry];
-    this.#requests = new Counter({
-      ...{
-        name: "http_requests_total",
-        help: "Finished requests; status 499: the client disconnected before the response",
-      },
-      ...{ labelNames: answerLabels, registers },
-    });
-    this.#durations = new Histogram({
-      ...{ name: "http_request_duration_seconds", help: "Time from the request to the end of the response" },
-      ...{ labelNames: answerLabels, buckets: durationBuckets, registers },
-    });
-    const gauge = new Gauge({
-      ...{ name: "http_requests_in_flight", help: "Requests in progress" },
-      ...{ labelNames: requestLabels, registers },
-      collect: () => {
-        for (const { labels, count } of this.#countInFlight()) gauge.set(labels, count);
-      },
-    });
-    this.#bodies = new Histogram({
-      ...{ name: "http_request_body_bytes", help: "Size of request bodies, if known" },
-      ...{ labelNames: requestLabels, buckets: bodyBuckets, registers },
-    });
   }
 
   began(exchange: Exchange): void {
@@ -70,15 +37,15 @@ export class HttpMetrics implements ExchangeObserver {
     this.#open.delete(exchange);
     const labels = this.#labelsOf(exchange);
     const answer = { ...labels, status: `${exchange.status}` };
-    this.#requests.inc(answer);
-    this.#durations.observe(answer, exchange.elapsedMs / 1000);
+    this.#metrics.requests.inc(answer);
+    this.#metrics.durations.observe(answer, exchange.elapsedMs / 1000);
     const bytes = knownBodyBytes(exchange.request);
-    if (bytes !== null) this.#bodies.observe(labels, bytes);
+    if (bytes !== null) this.#metrics.bodies.observe(labels, bytes);
   }
 
-  /** Returns the metrics of requests and engines as Prometheus text. */
+  /** Returns the metrics of requests, engines and this process as Prometheus text. */
   async render(engine: readonly EngineMetric[]): Promise<{ readonly contentType: string; readonly text: string }> {
-    const all = Registry.merge([this.#registry, engineRegistry(engine)]);
+    const all = Registry.merge([this.#metrics.registry, engineRegistry(engine), processRegistry()]);
     return { contentType: all.contentType, text: await all.metrics() };
   }
 

@@ -23,9 +23,15 @@ describe("the engine's metrics", () => {
     for (const { name, samples } of engineMetrics([loop.snapshot(), loop.snapshot()])) {
       for (const { labels, value } of samples) values.set(`${name}${Object.values(labels)}`, value);
     }
+    for (const seconds of ["service_step_seconds_total", "service_forward_pass_seconds_total"]) {
+      assert.ok((values.get(seconds) ?? -1) >= 0);
+      values.delete(seconds);
+    }
     const expected = {
       // Two runs, each with 64 tokens of the first prompt, one token of the second, and five output tokens for both.
       service_tokens_processed_total: 2 * (64 + 1 + 10),
+      service_prompt_tokens_total: 2 * (64 + 1),
+      service_generated_tokens_total: 2 * 10,
       service_prefix_cache_lookups_total: 2 * 2,
       service_prefix_cache_hits_total: 2,
       service_prefix_cache_evictions_total: 0,
