@@ -43,6 +43,7 @@ const owners: Readonly<Record<string, string>> = {
   "@opentelemetry/sdk-trace-base": "http/observe/tracing",
   "@mlc-ai/web-xgrammar": "engines/decoding/grammar",
   ajv: "engines/text/constraints",
+  undici: "engines/files/hub/api",
   "@huggingface/jinja": "engines/text/template",
 };
 

@@ -3,6 +3,7 @@
 import {
   type Attributes,
   type Context,
+  createTraceState,
   ROOT_CONTEXT,
   type Span,
   SpanKind,
@@ -57,7 +58,7 @@ export class Tracing implements ExchangeObserver {
     const span = this.#tracer.startSpan(
       `${request.method} ${route?.path}`,
       { kind: SpanKind.SERVER, startTime: receivedAt, attributes: requestAttributes(exchange) },
-      parentOf(request.headers.get("traceparent")),
+      parentOf(request.headers),
     );
     const end = receivedAt + exchange.elapsedMs;
     if (span.isRecording()) {
@@ -95,15 +96,19 @@ export class Tracing implements ExchangeObserver {
 
 const traceparentForm = /^(?!ff)[\da-f]{2}-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})(?:-.*)?$/;
 
-/** Reads the caller's span from the W3C Trace Context header. Returns the root context if the header is absent or invalid. */
-function parentOf(traceparent: string | undefined): Context {
-  const [, traceId, spanId, flags] = traceparentForm.exec(traceparent ?? "") ?? [];
+/**
+ * Reads the caller's span from the W3C Trace Context headers. Returns the root context if traceparent is absent or invalid. The
+ * state of other tracing systems (tracestate) is passed on with the spans.
+ */
+function parentOf(headers: ReadonlyMap<string, string>): Context {
+  const [, traceId, spanId, flags] = traceparentForm.exec(headers.get("traceparent") ?? "") ?? [];
   if (traceId === undefined || spanId === undefined || flags === undefined) return ROOT_CONTEXT;
   return trace.setSpanContext(ROOT_CONTEXT, {
     traceId,
     spanId,
     traceFlags: Number.parseInt(flags, 16) & 1,
     isRemote: true,
+    traceState: createTraceState(headers.get("tracestate")),
   });
 }
 

@@ -1,6 +1,6 @@
 // Hub context: address, token, limits on attempts and waits, and the caller's abort signal. All requests of one fetch
 // share it. Created by resolve-model.ts and cli/tools/login.ts.
-import type { FetchOptions, HubLimits } from "../download/fetch-options.ts";
+import type { Environment, FetchOptions, HubLimits } from "../download/fetch-options.ts";
 import { hubEndpoint } from "./hub-locations.ts";
 import { readToken } from "./hub-token.ts";
 
@@ -8,6 +8,8 @@ export interface HubContext {
   /** Address of the hub, without a trailing slash. */
   readonly endpoint: string;
   readonly token: string | null;
+  /** Environment variables, which may name a proxy. */
+  readonly environment: Environment;
   readonly limits: HubLimits;
   readonly signal: AbortSignal | undefined;
 }
@@ -37,6 +39,7 @@ export async function createHubContext(options: FetchOptions = {}): Promise<HubC
   return {
     endpoint: hubEndpoint(environment),
     token: await readToken(tokenSource, environment),
+    environment,
     limits: { ...defaultLimits, ...limits },
     signal,
   };

@@ -3,6 +3,7 @@
 import { ServerError } from "../../../../runtime/errors.ts";
 import { anySignal, cancelled, TemporaryFailure } from "../download/retry.ts";
 import type { HubContext } from "./hub-context.ts";
+import { fetchFor, proxyOf } from "./proxy.ts";
 
 export interface RequestOptions {
   readonly method?: "GET" | "HEAD";
@@ -38,13 +39,14 @@ export async function sendRequest(
   options: RequestOptions = {},
 ): Promise<HubAnswer> {
   const watch = createWatch(context);
+  let url = new URL(address);
   try {
-    let url = new URL(address);
     const hubOrigin = new URL(context.endpoint).origin;
     let hubHeaders = new Headers();
     for (let redirects = 0; redirects <= maxRedirects; redirects++) {
       const isHub = url.origin === hubOrigin;
-      const response = await fetch(url, {
+      const send = await fetchFor(url, context.environment);
+      const response = await send(url, {
         method: options.method ?? "GET",
         redirect: "manual",
         headers: {
@@ -68,7 +70,8 @@ export async function sendRequest(
     throw new ServerError("model_source_unreachable", `${context.endpoint} redirects more than ${maxRedirects} times`);
   } catch (error) {
     watch.stop();
-    const failure = failureOf(error, watch);
+    const isProxied = proxyOf(url, context.environment) !== null;
+    const failure = failureOf(error, watch, isProxied ? " through the proxy" : "");
     watch.abort();
     throw failure;
   }
@@ -175,13 +178,16 @@ function answerOf(response: Response, hubHeaders: Headers, watch: Watch, context
   return { status: response.status, headers: response.headers, hubHeaders, body: read(), discard };
 }
 
-function failureOf(error: unknown, watch: Watch): Error {
+function failureOf(error: unknown, watch: Watch, way = ""): Error {
   if (error instanceof ServerError || error instanceof TemporaryFailure) return error;
   if (watch.isSilent) return new TemporaryFailure("it stayed silent for too long", { cause: error });
   if (watch.signal.aborted) return cancelled(error);
-  // The message of fetch is only "fetch failed" or "terminated"; its cause contains the reason.
-  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  // The message of fetch is only "fetch failed" or "terminated"; the first of its causes contains the reason.
+  let cause = error;
+  while (cause instanceof Error && cause.cause instanceof Error) cause = cause.cause;
   const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
-  const reason = String(code ?? (cause instanceof Error ? cause.message : cause));
-  return new TemporaryFailure(`the connection failed (${reason})`, { cause: error });
+  // A proxy that refuses is an aborted request, with the reason in the message.
+  const isNamed = typeof code === "string" && code !== "UND_ERR_ABORTED";
+  const reason = isNamed ? code : String(cause instanceof Error ? cause.message : cause);
+  return new TemporaryFailure(`the connection${way} failed (${reason})`, { cause: error });
 }

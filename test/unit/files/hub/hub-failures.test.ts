@@ -56,7 +56,7 @@ describe("a hub that fails for a while", () => {
   it("is given the time it asks for", async () => {
     const started = Date.now();
     let tries = 0;
-    await withRetries({ endpoint: hub.url, token: null, limits, signal: undefined }, async () => {
+    await withRetries({ environment: {}, endpoint: hub.url, token: null, limits, signal: undefined }, async () => {
       if (tries++ === 0) throw new TemporaryFailure("busy", { retryAfterMs: 50 });
     });
     assert.ok(Date.now() - started >= 49);

@@ -12,6 +12,7 @@ import { recordingLog } from "../../../fixtures/http-server.ts";
 const chatPath = "/v1/chat/completions";
 
 interface WireSpan {
+  readonly traceState?: string;
   readonly name: string;
   readonly kind: number;
   readonly traceId: string;
@@ -160,6 +161,20 @@ describe("traces", () => {
         [false, null],
       ],
     );
+  });
+
+  it("pass on the state of other tracing systems", async () => {
+    const { collector, tracing, app } = await setUp();
+    const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    const headers = { "content-type": "application/json", traceparent, tracestate: "vendor=a:1,other=b" };
+    await request(app, "POST", chatPath, { body: '{"messages":"hi"}', headers });
+    await request(app, "POST", chatPath, {
+      body: '{"messages":"hi"}',
+      headers: { ...headers, tracestate: "no state" },
+    });
+    await close(tracing);
+    const states = collector.spans.filter(({ kind }) => kind === 2).map(({ traceState }) => traceState || null);
+    assert.deepEqual(states, ["vendor=a:1,other=b", null]);
   });
 
   it("mark failed and abandoned requests", async () => {
