@@ -19,7 +19,7 @@ const toolNames = ["models", "cache", "login", "doctor", "completions"] as const
 export type ToolName = (typeof toolNames)[number];
 
 const plannedCommands = ["tune", "quantize", "uqff", "update", "uninstall"];
-const everyCommand = [...commandNames, ...toolNames, ...plannedCommands];
+const everyCommand = [...commandNames, ...toolNames, ...plannedCommands, "help"];
 
 /** Values of `--kind`. A kind may also be a separate word before the flags: `serve text -m …`. */
 export const modelKinds = ["auto", "text", "multimodal", "diffusion", "speech", "embedding"];

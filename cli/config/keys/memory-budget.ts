@@ -3,15 +3,20 @@ import { z } from "zod";
 
 export type MemoryBudget = { readonly bytes: number } | { readonly tokens: number };
 
+/** Bytes of a unit in lower case. A single letter is the binary unit, as for other programs (`4G` is 4 GiB). */
 const bytesPerUnit: Readonly<Record<string, number>> = {
-  KiB: 2 ** 10,
-  MiB: 2 ** 20,
-  GiB: 2 ** 30,
-  TiB: 2 ** 40,
-  KB: 1e3,
-  MB: 1e6,
-  GB: 1e9,
-  TB: 1e12,
+  kib: 2 ** 10,
+  mib: 2 ** 20,
+  gib: 2 ** 30,
+  tib: 2 ** 40,
+  k: 2 ** 10,
+  m: 2 ** 20,
+  g: 2 ** 30,
+  t: 2 ** 40,
+  kb: 1e3,
+  mb: 1e6,
+  gb: 1e9,
+  tb: 1e12,
 };
 
 /** Reads `4GiB`, `1.5GB` or `65536tokens`; null if the text has none of these forms. */
@@ -25,7 +30,7 @@ function readMemoryBudget(given: string): MemoryBudget | null {
 /** Reads `4GiB` or `1.5GB`; null if the text has neither form. */
 function readBytes(given: string): number | null {
   const [, amount = "", unit = ""] = /^(\d+(?:\.\d+)?)\s*([A-Za-z]+)$/.exec(given) ?? [];
-  const scale = Object.hasOwn(bytesPerUnit, unit) ? bytesPerUnit[unit] : undefined;
+  const scale = Object.hasOwn(bytesPerUnit, unit.toLowerCase()) ? bytesPerUnit[unit.toLowerCase()] : undefined;
   if (scale === undefined) return null;
   const bytes = Math.floor(Number(amount) * scale);
   return Number.isSafeInteger(bytes) ? bytes : null;

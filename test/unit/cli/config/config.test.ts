@@ -125,7 +125,7 @@ describe("values", () => {
     assert.deepEqual(budget("4GiB"), { bytes: 4 * 2 ** 30 });
     assert.deepEqual(budget("1.5GB"), { bytes: 1_500_000_000 });
     assert.deepEqual(budget("65536tokens"), { tokens: 65536 });
-    for (const given of ["auto", "4", "0GiB", "-1GiB", "1.5tokens", "0tokens", "4gib", "GiB", "1e3MB"]) {
+    for (const given of ["auto", "4", "0GiB", "-1GiB", "1.5tokens", "0tokens", "4gi", "GiB", "1e3MB"]) {
       assertRefused(
         { flags: { "--kv-cache": given } },
         `--kv-cache expects an amount of memory such as 4GiB or 65536tokens; got "${given}"`,
@@ -136,7 +136,7 @@ describe("values", () => {
   it("of byte sizes are numbers with a unit, plain numbers, or 0 where none is meant", () => {
     const swap = (given: string) => resolve({ flags: { "--kv-swap": given } }).troupe.kvSwap;
     assert.deepEqual(["512MiB", "1.5GB", "4096", "0", "0MiB"].map(swap), [512 * 2 ** 20, 1_500_000_000, 4096, 0, 0]);
-    for (const given of ["4gib", "-1GiB", "many", "4tokens", "1e30GiB", "9007199254740993", "constructor"]) {
+    for (const given of ["4gi", "-1GiB", "many", "4tokens", "1e30GiB", "9007199254740993", "constructor"]) {
       assertRefused({ flags: { "--kv-swap": given } }, /^--kv-swap expects an amount of bytes such as 512MiB or 4GiB/);
     }
     const { kvSwap, prefixCacheDir, prefixCacheDisk } = resolve({}).troupe;
@@ -184,6 +184,17 @@ describe("values", () => {
       /^environment: KEEP_ALIVE_INTERVAL expects a whole number/,
     );
     assert.equal(resolve({ environment: { KEEP_ALIVE_INTERVAL: "" } }).troupe.keepAliveInterval, 10_000);
+  });
+});
+
+describe("an amount of memory", () => {
+  it("is taken as people write it", () => {
+    const bytesOf = (given: string) => resolve({ flags: { "--kv-cache": given } }).pagedAttn.kvCache;
+    for (const given of ["4GiB", "4gib", "4 GiB", "4G", "4g", "4096M", "4096MiB"]) {
+      assert.deepEqual(bytesOf(given), { bytes: 4 * 2 ** 30 }, given);
+    }
+    for (const given of ["4GB", "4gb", "4000 MB", "4000mb"]) assert.deepEqual(bytesOf(given), { bytes: 4e9 }, given);
+    assert.equal(resolve({ flags: { "--kv-swap": "512m" } }).troupe.kvSwap, 512 * 2 ** 20);
   });
 });
 

@@ -1,11 +1,32 @@
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, it } from "node:test";
 import { namesModel } from "../../../../cli/config/config.ts";
 import { unknownVariables } from "../../../../cli/config/environment.ts";
 import { keyEntries } from "../../../../cli/config/keys.ts";
+import { routes } from "../../../../http/routes.ts";
 import { assertRefused, oneModel, resolve } from "./resolve.ts";
 
 const file = `command = "serve"\nmax_seqs = 4\n[server]\nport = 1\nhost = "file"${oneModel}max_model_len = 64\n`;
+
+describe("the files in deploy/", () => {
+  const folder = new URL("../../../../../deploy/", import.meta.url);
+  const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  const texts = files.map(({ parentPath, path, name }) => readFileSync(join(parentPath ?? path, name), "utf8"));
+
+  it("use variables that are settings", () => {
+    const names = texts.flatMap((text) => text.match(/\bTROUPE_[A-Z_]+/g) ?? []);
+    assert.ok(names.includes("TROUPE_MODEL_ID"));
+    assert.deepEqual(unknownVariables(Object.fromEntries(names.map((name) => [name, "x"]))), []);
+  });
+
+  it("probe paths that need no key", () => {
+    const paths = texts.flatMap((text) => [...text.matchAll(/httpGet: \{ path: (\S+),/g)].map(([, path = ""]) => path));
+    assert.deepEqual(new Set(paths), new Set(["/health", "/ready"]));
+    for (const path of paths) assert.ok(routes.find((route) => route.path === path)?.isOpen, path);
+  });
+});
 
 describe("a variable", () => {
   it("is TROUPE_ and the flag, overrides the file, and is overridden by the flag", () => {
