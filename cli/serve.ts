@@ -12,9 +12,6 @@ import type { Config } from "./config/config.ts";
 import { greeting } from "./greeting.ts";
 import { createProgress } from "./progress.ts";
 import { Service } from "./service.ts";
-import { openApiKeys } from "./system/api-keys.ts";
-import { checkOptions } from "./system/check-options.ts";
-import { systemInspector } from "./system/inspector.ts";
 
 /** Maximum free memory in bytes that an arena of the native heap (malloc) keeps. */
 const keptHeapBytes = 2 ** 20;
