@@ -7,12 +7,12 @@ import type { EdgeServer } from "../http/server/edge.ts";
 import { resolvesWithin } from "../runtime/clock.ts";
 import type { EngineReport } from "../runtime/host/system.ts";
 import type { Logger } from "../runtime/log/log.ts";
-import { openApiKeys } from "./assembly/api-keys.ts";
 import { type ClosableObserver, openObservers } from "./assembly/observers.ts";
 import { frontOptions, placeStopMs } from "./assembly/service-options.ts";
 import { openState, type State } from "./assembly/state.ts";
 import type { Config } from "./config/config.ts";
 import type { Progress } from "./progress.ts";
+import { openApiKeys } from "./system/api-keys.ts";
 import { checkOptions } from "./system/check-options.ts";
 import { systemInspector } from "./system/inspector.ts";
 
