@@ -25,7 +25,7 @@ const everyCommand = [...commandNames, ...toolNames, ...plannedCommands, "help"]
 export const modelKinds = ["auto", "text", "multimodal", "diffusion", "speech", "embedding"];
 
 export interface CommandLine {
-  /** Command to run. null: no command is given, so the help is printed unless `tool` is set. */
+  /** Command to run; `serve` if none is given. null: a tool, or the help or version without a command. */
   readonly command: CommandName | null;
   /** Tool and its arguments, which it parses itself. If set, all other fields are empty. */
   readonly tool: { readonly name: ToolName; readonly args: readonly string[] } | null;
@@ -46,25 +46,21 @@ export function parseArguments(argv: readonly string[]): CommandLine {
   const nothing = { command: null, tool: null, flags: {}, file: null, help: false, all: false, version: false };
   if (tool !== undefined) return { ...nothing, tool: { name: tool, args: others } };
 
-  const command = first === undefined || first.startsWith("-") ? null : commandOf(first);
-  const isFromConfig = command === "from-config";
-  const given = parseFlags(command === null ? words : others, isFromConfig);
+  const named = first === undefined || first.startsWith("-") ? null : commandOf(first);
+  const isFromConfig = named === "from-config";
+  const given = parseFlags(named === null ? words : others, isFromConfig);
   const help = given["--help"] === true;
   const version = given["--version"] === true;
   const isAskingOnly = help || version;
   const all = given["--all"] === true;
   if (all && !help) throw invalid("--all expects --help: it lists all flags of a command");
-  const isBare = Object.keys(given).length === 1 && given._.length === 0;
-  if (command === null && !isAskingOnly && !isBare) {
-    throw invalid(`expected a command before the flags: ${commandNames.join(", ")}; got none`);
-  }
   const file = given["--file"];
   if (isFromConfig && typeof file !== "string" && !isAskingOnly) {
     throw invalid("from-config expects a TOML file: from-config -f FILE; got none");
   }
   return {
     ...nothing,
-    command,
+    command: named ?? (isAskingOnly ? null : "serve"),
     flags: flagsOf(given),
     file: typeof file === "string" ? file : null,
     help,

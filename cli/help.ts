@@ -30,7 +30,7 @@ const flagWidth = 38;
 /** Returns the text of `troupe --help`. */
 export function commandsHelp(): string {
   const lines = Object.entries(commandHelp).map(([name, help]) => `  ${name.padEnd(14)}${help}`);
-  return `Usage: troupe COMMAND [FLAGS]\n\nCommands:\n${lines.join("\n")}\n\nFlags of a command: troupe help COMMAND\n`;
+  return `Usage: troupe [COMMAND] [FLAGS]\n\nWithout a command, troupe serves.\n\nCommands:\n${lines.join("\n")}\n\nFlags of a command: troupe help COMMAND\n`;
 }
 
 const examples: Readonly<Record<Command, readonly string[]>> = {

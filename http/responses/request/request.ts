@@ -218,10 +218,6 @@ export function continuesInput({ input }: Pick<ResponseRequestBody, "input">): b
   return typeof content === "string" ? content !== "" : content.some((part) => "text" in part && part.text !== "");
 }
 
-export function maxOutputTokens(body: ResponseRequestBody): number | null {
-  return outputLimit(body, "input", limitNames).maxTokens;
-}
-
 type Conflicting = Omit<ResponseRequestBody, "input">;
 
 function wantsLogprobs({ include, logprobs, top_logprobs: top }: Conflicting): boolean {

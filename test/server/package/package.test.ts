@@ -117,7 +117,7 @@ describe("the package in an empty folder", () => {
       "--max-model-len",
       "512",
     ];
-    const argv = ["--no-install", "troupe", "serve", ...flags];
+    const argv = ["--no-install", "troupe", ...flags];
     const environment = { ...process.env, XDG_STATE_HOME: folder };
     const server = spawn("npx", argv, {
       cwd: folder,

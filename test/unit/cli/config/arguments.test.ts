@@ -38,16 +38,15 @@ describe("the command line", () => {
     assertRefused("from-config", "from-config expects a TOML file: from-config -f FILE; got none");
   });
 
+  it("serves without a command", () => {
+    const served = { tool: null, file: null, help: false, all: false, version: false };
+    assert.deepEqual(parse(""), { ...served, command: "serve", flags: {} });
+    assert.deepEqual(parse("-p 1"), { ...served, command: "serve", flags: { "--port": "1" } });
+  });
+
   it("asks for help or the version with or without a command", () => {
-    assert.deepEqual(parse(""), {
-      command: null,
-      tool: null,
-      flags: {},
-      file: null,
-      help: false,
-      all: false,
-      version: false,
-    });
+    assert.equal(parse("--help").command, null);
+    assert.equal(parse("--version").command, null);
     for (const line of ["help serve", "serve --help", "serve -h"]) {
       assert.deepEqual([parse(line).command, parse(line).help, parse(line).all], ["serve", true, false], line);
     }
@@ -72,7 +71,6 @@ describe("the command line", () => {
     assertRefused("serve --prot 1", 'unknown flag "--prot"; did you mean "--port"?');
     assertRefused("serve -z", 'unknown flag "-z"; see --help');
     assertRefused("serve model.gguf", /^unexpected "model.gguf"; use -m for a model/);
-    assertRefused("-p 1", /^expected a command before the flags/);
   });
 
   it("reads run like serve, and leaves the arguments of cache and login to them", () => {
