@@ -19,7 +19,7 @@ describe("the identity of a process", () => {
 
   it("is not alive for a zombie", { skip: !isLinux }, async () => {
     // Starts a child of a process that does not wait for it.
-    const parent = spawn("sh", ["-c", "sleep 0.3 & echo $!; exec sleep 60"], { stdio: ["ignore", "pipe", "ignore"] });
+    const parent = spawn("sh", ["-c", "sleep 2 & echo $!; exec sleep 60"], { stdio: ["ignore", "pipe", "ignore"] });
     const [line] = await parent.stdout.take(1).toArray();
     const pid = Number(line);
     const identity = `${pid}:${statOf(pid)[19]}`;
