@@ -34,6 +34,8 @@ interface Parts {
   readonly front: InferenceService;
   readonly state: State;
   readonly apiKeys: Awaited<ReturnType<typeof openApiKeys>>;
+  /** Aborted when the service has stopped. */
+  readonly stopped: AbortController;
 }
 
 export class Service {
@@ -47,12 +49,15 @@ export class Service {
   /** Downloads missing models and opens the state. The models are loaded by `start`. */
   static async open(config: Config, log: Logger, progress: Progress): Promise<Service> {
     const observers = await openObservers(config, log);
+    const stopped = new AbortController();
     try {
       const { engines, ...options } = await frontOptions(config, log, progress);
-      const apiKeys = await openApiKeys(config.server, log);
+      const apiKeys = await openApiKeys(config.server, log, stopped.signal);
       const state = await openState(config, log);
-      return new Service({ config, log, observers, engines, front: new InferenceService(options), state, apiKeys });
+      const front = new InferenceService(options);
+      return new Service({ config, log, observers, engines, front, state, apiKeys, stopped });
     } catch (error) {
+      stopped.abort();
       await Promise.allSettled(observers.map((observer) => observer.close()));
       throw error;
     }
@@ -112,7 +117,8 @@ export class Service {
   }
 
   async #stopPlaces(): Promise<void> {
-    const { front, state, observers } = this.#parts;
+    const { front, state, observers, stopped } = this.#parts;
+    stopped.abort();
     await front.stop(placeStopMs);
     await state.stop(placeStopMs);
     await Promise.allSettled(observers.map((observer) => observer.close()));

@@ -1,6 +1,5 @@
 // API keys of `troupe serve`: the keys of the settings `api_key` and `api_keys_file`. The file is read again when it changes; if
 // its new text is invalid, the former keys stay valid. Keys never appear in messages.
-import { watchFile } from "node:fs";
 import { readFile, stat } from "node:fs/promises";
 import { ApiKeys } from "../../http/server/access/api-keys.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -11,26 +10,43 @@ import { isApiKey } from "../config/kinds.ts";
 const WATCH_EVERY_MS = 2000;
 const READABLE_BY_ALL = 0o004;
 
-/** Reads the keys. Returns null if none are configured. Throws config_invalid if the file cannot be read or has no keys. */
+/**
+ * Reads the keys, and reads the file again when it changes, until the signal aborts. Returns null if none are configured. Throws
+ * config_invalid if the file cannot be read or has no keys.
+ */
 export async function openApiKeys(
   { apiKey, apiKeysFile }: Pick<Config["server"], "apiKey" | "apiKeysFile">,
   log: Logger,
+  signal: AbortSignal,
   watchEveryMs: number = WATCH_EVERY_MS,
 ): Promise<ApiKeys | null> {
   const own = [apiKey ?? []].flat();
   if (apiKeysFile === null) return own.length === 0 ? null : new ApiKeys(own);
+  // Before the text is read, so that a change in between is seen later.
+  let known = await versionOf(apiKeysFile);
   const keys = new ApiKeys([...own, ...(await readKeys(apiKeysFile))]);
   await warnIfReadable(apiKeysFile, log);
-  watchFile(apiKeysFile, { interval: watchEveryMs, persistent: false }, () => {
-    readKeys(apiKeysFile).then(
-      (read) => {
-        keys.replace([...own, ...read]);
-        log.info({ file: apiKeysFile, keys: read.length }, "API keys read again");
-      },
-      (error: Error) => log.error(`${error.message}; the former API keys stay valid`),
-    );
-  });
+  const poll = async () => {
+    const version = await versionOf(apiKeysFile);
+    if (version === known) return;
+    known = version;
+    try {
+      const read = await readKeys(apiKeysFile);
+      keys.replace([...own, ...read]);
+      log.info({ file: apiKeysFile, keys: read.length }, "API keys read again");
+    } catch (error) {
+      log.error(`${(error as Error).message}; the former API keys stay valid`);
+    }
+  };
+  const timer = setInterval(() => void poll(), watchEveryMs).unref();
+  signal.addEventListener("abort", () => clearInterval(timer), { once: true });
   return keys;
+}
+
+/** Returns a text that changes if the file changes. */
+async function versionOf(path: string): Promise<string> {
+  const { ino, mtimeMs, size } = await stat(path).catch(() => ({ ino: 0, mtimeMs: 0, size: -1 }));
+  return `${ino} ${mtimeMs} ${size}`;
 }
 
 async function readKeys(path: string): Promise<readonly string[]> {

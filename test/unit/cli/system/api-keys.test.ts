@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { chmodSync, mkdtempSync, rmSync, unwatchFile, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
@@ -13,8 +13,9 @@ import { resolve } from "../config/resolve.ts";
 describe("the API keys of a server", () => {
   const folder = mkdtempSync(join(tmpdir(), "troupe-keys-"));
   const path = join(folder, "keys");
+  const stop = new AbortController();
   after(() => {
-    unwatchFile(path);
+    stop.abort();
     rmSync(folder, { recursive: true });
   });
   const lines: string[] = [];
@@ -26,12 +27,12 @@ describe("the API keys of a server", () => {
   };
 
   it("are none by default", async () => {
-    assert.equal(await openApiKeys({ apiKey: null, apiKeysFile: null }, log), null);
+    assert.equal(await openApiKeys({ apiKey: null, apiKeysFile: null }, log, stop.signal), null);
   });
 
   it("come from the flag and from a file, which is read again when it changes", async () => {
     write("# clients\nalpha-key\n\n  beta-key\r\n");
-    const keys = await openApiKeys({ apiKey: ["own-key"], apiKeysFile: path }, log, 20);
+    const keys = await openApiKeys({ apiKey: ["own-key"], apiKeysFile: path }, log, stop.signal, 20);
     for (const key of ["own-key", "alpha-key", "beta-key"]) assert.ok(isTaken(keys, key), key);
     for (const key of ["", "# clients", "gamma-key", "alpha"]) assert.ok(!isTaken(keys, key), key);
     assert.equal(lines.length, 0);
@@ -47,7 +48,7 @@ describe("the API keys of a server", () => {
   });
 
   it("are refused if the file is missing, empty or has something else, and warned of if all can read it", async () => {
-    const open = (apiKeysFile: string) => openApiKeys({ apiKey: null, apiKeysFile }, log);
+    const open = (apiKeysFile: string) => openApiKeys({ apiKey: null, apiKeysFile }, log, stop.signal);
     await assert.rejects(open(join(folder, "missing")), { code: "config_invalid", message: /ENOENT/ });
     write("# none yet\n");
     await assert.rejects(open(path), { code: "config_invalid", message: /at least one key/ });
