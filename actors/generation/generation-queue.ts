@@ -26,8 +26,8 @@ export class GenerationQueue {
   }
 
   /**
-   * Throws `queue_full` if the queue has no room for `count` more sequences of a client. If another client has more waiting
-   * sequences, some of these count as free entries, because the scheduler displaces them when the prompt is prepared.
+   * Throws `queue_full` if the queue has no room for `count` more sequences of a client. If another client has more sequences
+   * waiting than this one, some of those count as free, because the scheduler displaces them once this prompt is prepared.
    */
   check(client: string, count: number): void {
     const { slots, maxQueue } = this.#options;

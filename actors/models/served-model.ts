@@ -53,7 +53,7 @@ export function capabilitiesOf(
   };
 }
 
-/** Returns why sequences are shorter than configured or trained, and what to do; null: they are not. */
+/** Returns why the maximum sequence length is below the configured or trained one, and what to do; null if it is not. */
 export function contextCut({ spec }: ServedModel, { card, capacity, capabilities }: ModelPlaceReady): string | null {
   const wanted = spec.maxModelLength ?? card.trainedContext;
   if (capacity.sequenceTokens >= wanted || !capabilities.generates) return null;

@@ -57,8 +57,8 @@ function feedSingly({ reference, subject }: Forced, windows: readonly Int32Array
 }
 
 /**
- * Compares the logits of a window in chunks. A row returns logits only after its last token. Therefore each chunk is fed in
- * every length at once: slot i gets the first i + 1 tokens, and the last slot gets all of them. Then the KV of the last slot is
+ * Compares the logits of the two models over a window, chunk by chunk. A row returns logits only after its last token, so all
+ * prefixes of a chunk are fed at once: slot i gets the first i + 1 tokens. Then the KV of the last slot, which got all tokens, is
  * copied to the others.
  */
 function feedChunks({ reference, subject }: Forced, window: Int32Array, meter: DivergenceMeter): void {

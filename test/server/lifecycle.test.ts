@@ -1,4 +1,4 @@
-// Two models of one server, by the real command: the engine of one dies repeatedly, or is unloaded and reloaded; the other must
+// Two models of one server that the real command started: the engine of one dies repeatedly, or is unloaded and reloaded; the other must
 // not be affected.
 import assert from "node:assert/strict";
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";

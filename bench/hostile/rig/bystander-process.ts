@@ -119,7 +119,7 @@ let count = 0;
 /** Every chat begins differently, so that the prefix cache does not help. */
 const words = () => ({ messages: `${++count}: say something.` });
 
-/** Returns the schema of this number; by default a new schema, which the server must compile. */
+/** Returns schema number `number`. Without a number, returns a new schema, which the server must compile. */
 function schema(number = ++count) {
   const name = `field${number}`;
   const object = { type: "object", properties: { [name]: { type: "integer" } }, required: [name] };

@@ -78,7 +78,7 @@ export class AdapterRotation {
 
   /**
    * Switches to the next adapter because the current one has no row in this step. Returns false if there is no other adapter,
-   * or if the sequences of the current adapter wait only for grammar masks and are tried again.
+   * or if sequences of the current adapter wait for nothing but grammar masks: then it keeps its turn for a few more tries.
    */
   pass(running: readonly Sequence[]): boolean {
     const isHeld = running.some((one) => one.adapter === this.adapter && awaitsGrammarOnly(one));

@@ -4,11 +4,9 @@
 /** Approximate number of recent attempts that count in the statistics of one sequence, and of all sequences. */
 const ownTries = 32;
 const sharedTries = 512;
-/**
- * Weight of the statistics of all sequences, as a number of attempts of one sequence. Weight of the prior, as a number of
- * attempts of all sequences.
- */
+/** The statistics of all sequences count as much as this number of attempts of the sequence itself. */
 const sharedWeight = 4;
+/** The prior counts as much as this number of attempts of all sequences. */
 const priorWeight = 8;
 
 class Tally {

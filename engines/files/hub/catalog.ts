@@ -1,5 +1,5 @@
 // Catalog: recommended models with short names, sizes and memory needs. `-m` accepts the names, `troupe models` lists the
-// catalog, and the default model is one of it. No disk or network access.
+// catalog, and the default model is one of them. No disk or network access.
 
 /** Recommended model of the hub. Sizes are those of the file that `source` names, rounded. */
 export interface CatalogModel {

@@ -86,8 +86,9 @@ function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMe
 }
 
 /**
- * `longestPieceBytes` of a vocabulary in which a token may stand for text of any length. The value limits the length of texts,
- * because encoding 10 MB of spaces would take seconds and a gigabyte of memory.
+ * `longestPieceBytes` of a vocabulary in which a token may stand for text of any length. With a larger
+ * value, longer texts would be encoded before they are refused as too long. Encoding 10 MB of spaces takes seconds and a
+ * gigabyte of memory.
  */
 const lossyTokenBytes = 1024;
 

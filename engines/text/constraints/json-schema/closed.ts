@@ -1,6 +1,6 @@
 // Closed tool schemas: adds `additionalProperties: false` to objects whose schema names properties and has no keyword for
-// unnamed ones. Text generated this way still matches the original schema. It saves engine time, because unnamed keys are the
-// most expensive part of a grammar. Called by calls.ts. Pure.
+// unnamed ones. Text generated this way still matches the original schema. Closing a schema saves engine time, because unnamed
+// keys are the most expensive part of a grammar. Called by calls.ts. Pure.
 
 /** Maximum depth of a schema. The compiler rejects a deeper one. */
 const maxDepth = 100;

@@ -108,7 +108,7 @@ class SpacedText {
     for (const byte of escapedSpace) this.#bytes[this.#length++] = byte;
   }
 
-  /** Ensures room for these bytes. Each byte may become a space, which is longer, and another space may be added. */
+  /** Makes room for more input bytes. An escaped space takes several bytes, and one more may be added in front. */
   #makeRoom(bytes: number): void {
     const most = this.#length + (bytes + 1) * (escapedSpace.length + 1);
     if (most <= this.#bytes.length) return;

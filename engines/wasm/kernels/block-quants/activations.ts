@@ -129,8 +129,8 @@ export function rounded(x: v128, factor: v128): v128 {
 }
 
 /**
- * Stores each four activations in the order 0 2 1 3. For stacked operands (see stacksPairs()), subtracts 256 times the
- * even activation from the odd one.
+ * Reorders every four activations to 0 2 1 3. For stacked operands (see stacksPairs()), first subtracts 256 times each
+ * even activation from the odd one after it.
  */
 // @ts-expect-error: decorator
 @inline

@@ -147,8 +147,8 @@ export function scalesBytes(type: i32): i32 {
 }
 
 /**
- * Returns the bits that are flipped in signed bytes. If the top bit is flipped, the byte read as unsigned is 128
- * larger. WIDE needs all bytes unsigned. PAIRS reads 16 bits as an unsigned even byte plus 256 times a signed odd byte,
+ * Returns the mask that is XORed with signed bytes. Flipping the top bit and reading the byte as unsigned adds 128.
+ * WIDE needs this for all bytes. PAIRS reads 16 bits as an unsigned even byte plus 256 times a signed odd byte,
  * so only the even byte is flipped.
  */
 // @ts-expect-error: decorator

@@ -5,7 +5,7 @@ import { type PageShape, PageTable, type SavedPages } from "../../../../engines/
 
 interface Holder {
   tokens: number[];
-  /** Number of the slot's first tokens that no later row replaces. */
+  /** Number of tokens, from the start of the slot, that no later row replaces. */
   settled: number;
 }
 

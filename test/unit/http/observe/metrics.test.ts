@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { setImmediate as settled } from "node:timers/promises";
 import { Histogram, Registry } from "prom-client";
 import type { EngineMetric } from "../../../../actors/api/engine-metric.ts";
 import { createApp } from "../../../../http/app.ts";
@@ -16,7 +17,11 @@ const json = { "content-type": "application/json" };
 function setUp(options: { script?: Script; config?: Partial<HttpConfig> } = {}) {
   const inference = new FakeInference(options.script);
   const app = createApp({ inference, log: recordingLog(), config: options.config ?? {} });
-  const text = async () => (await request(app, "GET", "/metrics")).body;
+  const text = async () => {
+    // A request is counted when its handler has ended, shortly after its response.
+    await settled();
+    return (await request(app, "GET", "/metrics")).body;
+  };
   /** Returns the samples of a metric, by labels. */
   const samples = async (name: string) => {
     const lines = (await text()).split("\n").filter((line) => line.startsWith(`${name}{`));
