@@ -110,7 +110,11 @@ export interface SequenceJob {
   readonly prompt: Int32Array;
   /** >= 1; null: until the context is full. */
   readonly maxNewTokens: number | null;
+  /** Number of tokens before which no end-of-generation token and no stop token ends the sequence. */
+  readonly minNewTokens: number;
   readonly ignoreEos: boolean;
+  /** Tokens that end the sequence, beside those of end of generation. */
+  readonly stopTokens: readonly number[];
   /** Adapter id; 0: the base model. */
   readonly adapter: number;
   readonly sampling: Sampling;
@@ -132,6 +136,8 @@ export interface SequenceJob {
 
 /** Default values of fields that few jobs set. */
 export const jobDefaults = {
+  minNewTokens: 0,
+  stopTokens: [],
   priority: 0,
   grammar: null,
   promptLogprobs: null,

@@ -177,7 +177,14 @@ export interface GenerateRequest {
   readonly stop: readonly string[];
   /** Maximum number of generated tokens, for which the prompt must leave room; null: the default of the model. */
   readonly maxTokens: number | null;
+  /**
+   * Number of output tokens before which neither the model nor a stop ends a choice. A choice may still end earlier if its
+   * grammar allows no further token.
+   */
+  readonly minTokens: number;
   readonly ignoreEos: boolean;
+  /** Tokens that end the output like an end-of-generation token, also if `ignoreEos` is set. */
+  readonly stopTokens: readonly number[];
   /** true: if the prompt is too long, only its end is used; false: the request is rejected. */
   readonly truncatePrompt: boolean;
   /** Names of the request's fields in its protocol, for error messages. */
@@ -213,7 +220,9 @@ export const requestDefaults = {
   reasoningBudget: null,
   stop: [],
   maxTokens: null,
+  minTokens: 0,
   ignoreEos: false,
+  stopTokens: [],
   truncatePrompt: false,
   fields: { prompt: "prompt", maxTokens: "max_tokens" },
   series: null,
@@ -224,6 +233,8 @@ export const requestDefaults = {
 export interface TemplateArguments {
   readonly enableThinking?: boolean;
   readonly reasoningEffort?: string;
+  /** Further variables by name: JSON values of the client. */
+  readonly variables?: Readonly<Record<string, unknown>>;
 }
 
 /**

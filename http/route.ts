@@ -18,6 +18,8 @@ export interface DescribedRoute {
   readonly takesMessages?: true;
   /** Whether bodies need no content type: the protocol's examples send JSON as curl does by default, without its type. */
   readonly takesUntyped?: true;
+  /** Set if unknown fields of the body are ignored by default, as by all inference routes. */
+  readonly ignoresUnknown?: true;
   /** Set if the route needs no API key on a server that has keys. */
   readonly isOpen?: true;
   /** Error format; default: commonErrors. */

@@ -108,6 +108,7 @@ const ollamaRoutes: readonly Route[] = [
     method: "POST",
     path: "/api/show",
     kind: "resource",
+    ignoresUnknown: true,
     modelName: "model",
     handler: show,
     operation: showOperation,

@@ -310,7 +310,7 @@ export class InferenceService implements Inference, ModelManagement {
     return {
       ...request,
       sampling: { ...sampling, seed: sampling.seed ?? this.#options.defaultSeed },
-      outputLimit: request.maxTokens ?? defaults.maxTokens,
+      outputLimit: request.maxTokens ?? (defaults.maxTokens && Math.max(defaults.maxTokens, request.minTokens)),
     };
   }
 }

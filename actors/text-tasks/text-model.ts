@@ -220,8 +220,8 @@ export class TextModel {
     if (leastTokens >= this.sequenceTokens) throw this.#tooLong(leastTokens, request, "at least ");
   }
 
-  #roomFor({ maxTokens }: OpenRequest): number {
-    return this.sequenceTokens - (maxTokens ?? 1);
+  #roomFor({ maxTokens, minTokens }: OpenRequest): number {
+    return this.sequenceTokens - (maxTokens ?? Math.max(minTokens, 1));
   }
 
   /**
@@ -241,7 +241,8 @@ export class TextModel {
 
   /** Returns the maximum length of a truncated prompt. */
   #keptTokens({ maxTokens }: OpenRequest, room: number): number {
-    return Math.max(maxTokens === null ? Math.floor(this.sequenceTokens * truncatedPromptShare) : room, 1);
+    const share = maxTokens === null ? Math.floor(this.sequenceTokens * truncatedPromptShare) : room;
+    return Math.max(Math.min(share, room), 1);
   }
 
   #tokens(prompt: PromptText | string): Int32Array {
@@ -275,15 +276,17 @@ export class TextModel {
   }
 
   /** `bound` says that the number of prompt tokens is a lower bound. The words are OpenAI's, which clients search for. */
-  #tooLong(prompt: number, { maxTokens, fields }: OpenRequest, bound = ""): ServerError {
+  #tooLong(prompt: number, request: OpenRequest, bound = ""): ServerError {
+    const { maxTokens, minTokens, fields } = request;
     const limit = this.sequenceTokens;
-    const output = maxTokens ?? 1;
+    const output = limit - this.#roomFor(request);
+    const outputField = maxTokens === null && minTokens > 0 ? "min_tokens" : fields.maxTokens;
     const message =
       `This model's maximum context length is ${limit} tokens. However, you requested ${prompt + output} tokens ` +
       `(${bound}${prompt} in ${fields.prompt}, ${output} in the completion). ` +
-      `Reduce the length of ${fields.prompt}${maxTokens === null ? "" : ` or ${fields.maxTokens}`}, or set truncate_sequence.`;
+      `Reduce the length of ${fields.prompt}${maxTokens === null && minTokens === 0 ? "" : ` or ${outputField}`}, or set truncate_sequence.`;
     return new ServerError("context_length_exceeded", message, {
-      param: output >= limit ? fields.maxTokens : fields.prompt,
+      param: output >= limit ? outputField : fields.prompt,
       lengths: { limit, prompt, output: maxTokens },
     });
   }

@@ -30,12 +30,8 @@ import { callConflicts } from "../shared/fields/tool-use.ts";
 import type { AskedRequest } from "../shared/translation.ts";
 import { contradiction, endConflicts, openConversation } from "./conversation.ts";
 import { messagesSchema } from "./messages.ts";
+import { otherVariables, templateVariablesField, thinkingAmong, variableConflicts } from "./template-variables.ts";
 import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
-
-const thinkingFields = {
-  enable_thinking: thinkingSwitches.enable_thinking,
-  reasoning_effort: effortField,
-};
 
 const limitNames = ["max_tokens", "max_completion_tokens", "n_predict"] as const;
 
@@ -73,12 +69,9 @@ export const chatRequestSchema = z
       .boolean()
       .nullish()
       .meta({ description: "Return the log probabilities of the output tokens.", default: false }),
-    ...thinkingFields,
-    think: thinkingSwitches.think,
-    chat_template_kwargs: z
-      .strictObject(thinkingFields)
-      .nullish()
-      .meta({ description: "Alternative place of the fields with these names." }),
+    ...thinkingSwitches,
+    reasoning_effort: effortField,
+    chat_template_kwargs: templateVariablesField,
     continue_final_message: z.boolean().nullish().meta({
       description:
         "Continue an assistant message at the end; the output is only the continuation. By default true if that message has text and no tool calls; false begins a new message.",
@@ -117,7 +110,10 @@ export function askedRequest(body: ChatRequestBody): AskedRequest {
     prompt: {
       kind: "chat",
       ...openConversation(body),
-      templateArguments: templateArguments(askedThinking(body)),
+      templateArguments: {
+        ...templateArguments(askedThinking(body)),
+        ...otherVariables(body.chat_template_kwargs),
+      },
     },
     sampling: samplingOf(body, body.logprobs ? (body.top_logprobs ?? 0) : null),
     choices: body.n ?? 1,
@@ -129,6 +125,7 @@ export function askedRequest(body: ChatRequestBody): AskedRequest {
     reasoningBudget: body.reasoning_budget ?? null,
     stop: stopStrings(body.stop),
     ignoreEos: body.ignore_eos ?? false,
+    stopTokens: body.stop_token_ids ?? [],
     truncatePrompt: body.truncate_sequence ?? false,
     ...outputLimit(body, "messages", limitNames),
   };
@@ -156,9 +153,11 @@ function* contradictedNames(body: Conflicting): Iterable<Conflict> {
   yield* limitConflicts(body, limitNames);
   yield* differing("code_execution_permission", code_execution_permission, "agent_permission", agent_permission);
   yield* thinkConflicts(sentThinking(body), body.think);
+  yield* variableConflicts(template);
   for (const field of ["enable_thinking", "reasoning_effort"] as const) {
     yield* differing(`chat_template_kwargs.${field}`, template?.[field], field, body[field]);
   }
+  yield* differing("chat_template_kwargs.thinking", template?.thinking, "enable_thinking", body.enable_thinking);
 }
 
 function askedThinking(body: Conflicting): AskedThinking {
@@ -171,8 +170,6 @@ function sentThinking({
   reasoning_effort,
   chat_template_kwargs: template,
 }: Conflicting): AskedThinking {
-  return {
-    effort: reasoning_effort ?? template?.reasoning_effort,
-    isOn: enable_thinking ?? template?.enable_thinking,
-  };
+  const { effort, isOn } = thinkingAmong(template);
+  return { effort: reasoning_effort ?? effort, isOn: enable_thinking ?? isOn };
 }

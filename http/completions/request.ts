@@ -26,8 +26,8 @@ export const MAX_PROMPTS = 128;
 const MAX_ALL_CHOICES = 512;
 const NO_TOOLS = "this endpoint has no tool calls; use POST /v1/chat/completions";
 
-// No maximum, because the text worker checks that the token is in the vocabulary.
-const token = z.int().min(0);
+// The text worker checks that the token is in the vocabulary.
+const token = z.int32().min(0);
 const entry = z.union([token, z.string(), z.array(token).min(1)], {
   error: expected("a string, a token or an array of tokens"),
 });
@@ -118,6 +118,7 @@ export function askedRequest(body: CompletionRequestBody): AskedRequest {
     reasoningBudget: null,
     stop: stopStrings(body.stop),
     ignoreEos: body.ignore_eos ?? false,
+    stopTokens: body.stop_token_ids ?? [],
     truncatePrompt: body.truncate_sequence ?? false,
     ...outputLimit(body, "prompt", limitNames),
   };

@@ -2,9 +2,8 @@
 import type { z } from "zod";
 import { movedWith, sealContent } from "../../actors/api/sealed-content.ts";
 import type { GenerateRequest, Prompt } from "../../engines/generation.ts";
-import { validate } from "../json.ts";
+import { acceptedBody } from "../shared/accepted-body.ts";
 import type { adapterField } from "../shared/fields/adapter-field.ts";
-import { ignoredFields } from "../shared/ignored.ts";
 import { type AskedTranslation, type BodyTranslator, sealed } from "../shared/translation.ts";
 import { askedRequest, completionRequestSchema, promptsOf } from "./request.ts";
 
@@ -30,8 +29,8 @@ export interface CompletionTranslation extends AskedTranslation<CompletionFacts>
 
 export const completionTranslator: BodyTranslator<CompletionTranslation> = {
   name: "completions",
-  translate(value) {
-    const body = validate(completionRequestSchema, value);
+  translate(value, _parameters, unknownFields) {
+    const { body, ignored } = acceptedBody(completionRequestSchema, value, unknownFields);
     const prompts = promptsOf(body);
     const facts: CompletionFacts = {
       model: body.model,
@@ -41,7 +40,6 @@ export const completionTranslator: BodyTranslator<CompletionTranslation> = {
       isStreamed: body.stream ?? false,
       includesUsage: body.stream_options?.include_usage ?? false,
     };
-    const ignored = ignoredFields(completionRequestSchema, body);
     return { model: body.model, ignored, facts, asked: askedRequest(body), others: prompts.slice(1) };
   },
   pack(translated) {

@@ -8,7 +8,7 @@ import { commonFields, notBuiltYet } from "../shared/fields/fields.ts";
 
 const text = z.string().min(1);
 // No maximum, because the text worker checks that the token is in the vocabulary.
-const token = z.int().min(0);
+const token = z.int32().min(0);
 const entry = z.union([token, text, z.array(token).min(1)], {
   error: expected("a text, a token or an array of tokens"),
 });

@@ -3,13 +3,12 @@ import { z } from "zod";
 import type { Embeddings } from "../../actors/api/inference.ts";
 import type { RouteHandler } from "../context.ts";
 import { expected } from "../issues.ts";
-import { validate } from "../json.ts";
+import { acceptedBody } from "../shared/accepted-body.ts";
 import { gathered } from "../shared/answer/json-pieces.ts";
 import { type AskedEmbeddings, sendEmbeddings } from "../shared/answer/send-embeddings.ts";
 import { numberFragments } from "../shared/answer/vector-json.ts";
 import { MAX_INPUTS, packedTexts } from "../shared/fields/embed-inputs.ts";
 import { commonFields, ignored, notBuiltYet } from "../shared/fields/fields.ts";
-import { ignoredFields } from "../shared/ignored.ts";
 import { readRequest } from "../shared/read-request.ts";
 import type { BodyTranslator, Translation } from "../shared/translation.ts";
 import { keepAlive } from "./fields.ts";
@@ -89,9 +88,9 @@ function translator<Schema extends z.ZodObject<typeof fields>>(
 ): BodyTranslator<EmbedTranslation> {
   return {
     name,
-    translate(value) {
-      const body = validate(schema, value);
-      return { model: body.model, ignored: ignoredFields(schema, body), asked: askedOf(body) };
+    translate(value, _parameters, unknownFields) {
+      const { body, ignored } = acceptedBody(schema, value, unknownFields);
+      return { model: body.model, ignored, asked: askedOf(body) };
     },
     pack(translated) {
       const { values, ends } = translated.asked.inputs;

@@ -140,7 +140,9 @@ export function generationRequest(
     reasoningBudget: null,
     stop: stopStrings(sampling.stop),
     maxTokens: (limit ?? -1) > 0 ? (limit ?? null) : null,
+    minTokens: 0,
     ignoreEos: false,
+    stopTokens: [],
     truncatePrompt: body.truncate ?? false,
     fields: { prompt: promptField, maxTokens: "options.num_predict" },
   };

@@ -5,7 +5,9 @@ import { adapterCards } from "../../actors/api/adapter-cards.ts";
 import type { ModelCapabilities, ModelEntry } from "../../actors/api/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
-import { readJson } from "../json.ts";
+import { readJsonValue } from "../json.ts";
+import { acceptedBody } from "../shared/accepted-body.ts";
+import { reportIgnored } from "../shared/read-request.ts";
 import { namedModel } from "./named-model.ts";
 import { NEVER, type runningSchema, showRequestSchema, type showSchema, type tagsSchema } from "./operation.ts";
 
@@ -32,9 +34,10 @@ export const running: RouteHandler = (exchange, { inference }) => {
   exchange.json(200, { models: body } satisfies z.output<typeof runningSchema>);
 };
 
-export const show: RouteHandler = (exchange, { inference, log }) => {
-  const takesUntyped = exchange.route?.takesUntyped;
-  const body = readJson(exchange.request, showRequestSchema, log, { takesUntyped });
+export const show: RouteHandler = (exchange, { inference, log, config }) => {
+  const value = readJsonValue(exchange.request, { takesUntyped: exchange.route?.takesUntyped });
+  const { body, ignored } = acceptedBody(showRequestSchema, value, config.unknownFields);
+  reportIgnored(exchange, ignored, log);
   const { id, adapter } = namedModel(exchange, inference, body.model ?? body.name);
   const model = inference.models().find((known) => known.id === id);
   if (model === undefined) throw new ServerError("model_not_found", `model ${JSON.stringify(id)} was removed`);

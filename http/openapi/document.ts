@@ -4,8 +4,10 @@ import { z } from "zod";
 import { createDocument, type oas31, type ZodOpenApiObject, type ZodOpenApiOperationObject } from "zod-openapi";
 import type { Content, Operation, Tag } from "../operation.ts";
 import type { DescribedRoute, RouteSettings } from "../route.ts";
+import type { UnknownFields } from "../shared/unknown-fields.ts";
 import { commonHeaders, errorAnswers, headerComponents, retryAfterHeader } from "./answers.ts";
 import { type Example, examples } from "./examples.ts";
+import { openBodies } from "./open-bodies.ts";
 
 /** Version of the API; GET /v1/system/info reports the version of the server. */
 const API_VERSION = "0.9.5";
@@ -39,10 +41,14 @@ const withoutKeys =
   "The server accepts any API key. Start it with `api_key` or `api_keys_file`, or put a proxy in front of it, for authentication.";
 const withKeys = "Requests need an API key of the server in the header `authorization` or `x-api-key`.";
 
+interface DescribedSettings extends Pick<RouteSettings, "needsApiKey"> {
+  readonly unknownFields: UnknownFields;
+}
+
 /** `needsApiKey`: whether the routes need an API key, except the open ones. */
 export function openApiDocument(
   routes: readonly DescribedRoute[],
-  { needsApiKey }: Pick<RouteSettings, "needsApiKey"> = { needsApiKey: false },
+  { needsApiKey, unknownFields }: DescribedSettings = { needsApiKey: false, unknownFields: "ignore" },
 ): ApiDocument {
   const names = new SchemaNames();
   const paths: NonNullable<ZodOpenApiObject["paths"]> = {};
@@ -53,7 +59,7 @@ export function openApiDocument(
     const operation = { ...operationObject(route, names, needsKey), ...open };
     paths[route.path] = { ...item, [route.method.toLowerCase()]: operation };
   }
-  return createDocument(
+  const document = createDocument(
     {
       openapi: "3.1.0",
       info: {
@@ -71,6 +77,8 @@ export function openApiDocument(
     },
     { override: ({ jsonSchema }) => asExtension(jsonSchema) },
   );
+  if (unknownFields === "ignore") openBodies(document, routes);
+  return document;
 }
 
 /** Renames `support` to the extension `x-support`, because JSON Schema has no such keyword. */

@@ -5,14 +5,15 @@ import type { HttpConfig, RouteHandler } from "../context.ts";
 import type { RouteSettings } from "../route.ts";
 
 /** Settings that decide the content of the document. */
-export type DocumentSettings = RouteSettings & Pick<HttpConfig, "basePath">;
+export type DocumentSettings = RouteSettings & Pick<HttpConfig, "basePath" | "unknownFields">;
 
 /** Documents by their settings. */
 const texts = new Map<string, Promise<string>>();
 
 export const openApi: RouteHandler = async (exchange, { config }) => {
-  const { allowLoraUpdates, servesMcp, servesDocs, servesMetrics, needsApiKey, basePath } = config;
-  const body = await keptText({ allowLoraUpdates, servesMcp, servesDocs, servesMetrics, needsApiKey, basePath });
+  const { allowLoraUpdates, servesMcp, servesDocs, servesMetrics, needsApiKey, basePath, unknownFields } = config;
+  const routes = { allowLoraUpdates, servesMcp, servesDocs, servesMetrics, needsApiKey };
+  const body = await keptText({ ...routes, basePath, unknownFields });
   if (!exchange.request.signal.aborted) exchange.send(200, { "content-type": "application/json" }, body);
 };
 

@@ -1,6 +1,5 @@
 // Translates the body of POST /v1/rerank to a request for scores.
-import { validate } from "../json.ts";
-import { ignoredFields } from "../shared/ignored.ts";
+import { acceptedBody } from "../shared/accepted-body.ts";
 import type { BodyTranslator, Translation } from "../shared/translation.ts";
 import { type AskedScores, askedScores, rerankRequestSchema, textsOf } from "./request.ts";
 
@@ -14,11 +13,11 @@ export interface RerankTranslation extends Translation {
 
 export const rerankTranslator: BodyTranslator<RerankTranslation> = {
   name: "rerank",
-  translate(value) {
-    const body = validate(rerankRequestSchema, value);
+  translate(value, _parameters, unknownFields) {
+    const { body, ignored } = acceptedBody(rerankRequestSchema, value, unknownFields);
     return {
       model: body.model,
-      ignored: ignoredFields(rerankRequestSchema, body),
+      ignored,
       most: body.top_n ?? body.documents.length,
       documents: body.return_documents ? textsOf(body) : null,
       asked: askedScores(body),

@@ -5,7 +5,7 @@ import type { Exchange } from "../exchange.ts";
 import { checkContentType, MAX_BODY_READ_HERE, nameModel, readJsonValue } from "../json.ts";
 import type { Log } from "../observe/log.ts";
 import { clientOf } from "../server/client.ts";
-import { tellIgnored, unknownFieldList } from "./ignored.ts";
+import { type IgnoredField, tellIgnored, unknownFieldList } from "./ignored.ts";
 import type { BodyTranslator, Translation, TranslationInput } from "./translation.ts";
 
 /** Returns the translation of the body. Throws an error if the body is invalid. */
@@ -20,7 +20,7 @@ export async function readRequest<T extends Translation>(
   const { body } = request;
   if (body.byteLength <= MAX_BODY_READ_HERE) {
     const translated = translator.translate(readJsonValue(request, { takesUntyped }), parameters, unknownFields);
-    reportIgnored(exchange, translated, log);
+    reportIgnored(exchange, translated.ignored, log);
     return translated;
   }
   checkContentType(request, takesUntyped);
@@ -32,11 +32,12 @@ export async function readRequest<T extends Translation>(
   const letGo = request.holdBody();
   const translated = (await inference.translate(message, request.signal).finally(letGo)) as T;
   nameModel(request, translated.model);
-  reportIgnored(exchange, translated, log);
+  reportIgnored(exchange, translated.ignored, log);
   return translated;
 }
 
-function reportIgnored(exchange: Exchange, { ignored }: Translation, log: Log): void {
+/** Logs the fields without effect, and has the response list the unknown ones. */
+export function reportIgnored(exchange: Exchange, ignored: readonly IgnoredField[], log: Log): void {
   if (ignored.length === 0) return;
   tellIgnored(ignored, log);
   exchange.unknownFields = unknownFieldList(ignored);

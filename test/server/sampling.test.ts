@@ -104,6 +104,50 @@ describe("text completions", () => {
     assert.equal(usage.completion_tokens, 40);
   });
 
+  it("end at a stop token, and not before the minimum of tokens", async () => {
+    const {
+      choices: [{ text }],
+    } = await complete({ max_tokens: 16, ignore_eos: true });
+    const { tokens } = (await (
+      await fetch(`${server.url}/tokenize`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ content: text }),
+      })
+    ).json()) as { tokens: number[] };
+    const stop_token_ids = [tokens[5]!];
+    const at = tokens.indexOf(tokens[5]!);
+    const [ended, held] = [
+      await complete({ max_tokens: 16, ignore_eos: true, stop_token_ids }),
+      await complete({ max_tokens: 16, min_tokens: 12, ignore_eos: true, stop_token_ids }),
+    ];
+    assert.deepEqual([ended.choices[0].finish_reason, ended.usage.completion_tokens], ["stop", at]);
+    assert.ok(text.startsWith(ended.choices[0].text) && ended.choices[0].text.length < text.length);
+    assert.ok(held.usage.completion_tokens >= 12, JSON.stringify(held));
+    const stop = text.slice(4, 8);
+    assert.equal(
+      (await complete({ max_tokens: 16, ignore_eos: true, stop })).choices[0].text,
+      text.slice(0, text.indexOf(stop)),
+    );
+    const whole = await complete({ max_tokens: 16, min_tokens: 16, ignore_eos: true, stop });
+    assert.equal(whole.choices[0].text, text);
+    const unknown = await post("/v1/completions", { prompt: sea, stop_token_ids: [10_000_000] });
+    assert.deepEqual([unknown.status, unknown.body.error.param], [400, "stop_token_ids"]);
+  });
+
+  it("have at least the minimum of tokens, unless their grammar ends", async () => {
+    const short = { prompt: "Q: Is the sky blue? Answer yes or no.\nA:", max_tokens: 24, min_tokens: 24 };
+    for (const stream of [{}, { temperature: 1, seed: 3 }]) {
+      const { usage, choices } = await complete({ ...short, ...stream });
+      assert.deepEqual([usage.completion_tokens, choices[0].finish_reason], [24, "length"]);
+    }
+    const {
+      choices: [choice],
+    } = await complete({ ...short, guided_regex: "yes|no" });
+    assert.equal(choice.finish_reason, "stop");
+    assert.match(choice.text, /^(yes|no)$/);
+  });
+
   it("say of how many tokens of the prompt the work was done before", async () => {
     const prompt = `Once more: ${sea.repeat(3)}`;
     const first = await complete({ prompt });

@@ -18,6 +18,8 @@ export interface ChoiceOptions {
   /** Last token of the prompt; null: none. */
   readonly previousToken: number | null;
   readonly stop: readonly string[];
+  /** Number of tokens whose text is not searched for stop strings. */
+  readonly minTokens: number;
   /** False if the logprobs serve only to rank choices and are not sent to the client. */
   readonly reportsLogprobs: boolean;
   /** Defines how the text is parsed and checked. */
@@ -109,7 +111,7 @@ export class Choice {
 
   /** Emits the text that cannot be part of a stop string. Returns the stop string found; null: none. */
   #read(text: string, isLast: boolean): string | null {
-    if (this.#stop === null) {
+    if (this.#stop === null || this.tokenCount < this.#options.minTokens) {
       this.#reader.read(text);
       return null;
     }

@@ -1,20 +1,25 @@
 // Opening a sequence: creates the generation sequence of a job, with its sampling, limits, reasoning budget and logprobs.
 import type { Sampler } from "../../../engines/decoding/sampler/sampler.ts";
+import type { LoadedModel } from "../../../engines/engine.ts";
+import { ServerError } from "../../../runtime/errors.ts";
 import type { SequenceJob } from "../../messages.ts";
 import { GenerationSequence, type Subscriber } from "./generation-sequence.ts";
 import { PromptLogprobs } from "./prompt-logprobs.ts";
 import { ReasoningBudget } from "./reasoning-budget.ts";
 
-/** `sequenceTokens`: maximum number of prompt and output tokens. Throws `invalid_value` for invalid sampling settings. */
+/** Throws `invalid_value` for invalid sampling settings and unknown stop tokens. */
 export function openSequence(
   job: SequenceJob,
   subscriber: Subscriber,
   sampler: Sampler,
-  sequenceTokens: number,
+  { capacity, tokens }: Pick<LoadedModel, "capacity" | "tokens">,
 ): GenerationSequence {
   const { id, prompt, promptLogprobs, reasoningBudget } = job;
   // A default limit may exceed the room that the prompt leaves.
-  const room = Math.max(sequenceTokens - prompt.length, 1);
+  const room = Math.max(capacity.sequenceTokens - prompt.length, 1);
+  const stopTokens = checkedStopTokens(job.stopTokens, sampler.vocabSize);
+  const ends = job.ignoreEos ? stopTokens : Int32Array.of(...tokens.endOfGeneration, ...stopTokens);
+  const banned = job.minNewTokens > 0 && ends.length > 0 ? { tokens: ends, until: job.minNewTokens } : null;
   const wantsPromptLogits = promptLogprobs !== null && prompt.length > 1;
   return new GenerationSequence(
     {
@@ -24,6 +29,8 @@ export function openSequence(
       prompt,
       maxNewTokens: Math.min(job.maxNewTokens ?? room, room),
       ignoreEos: job.ignoreEos,
+      minNewTokens: job.minNewTokens,
+      ...(stopTokens.length > 0 && { stopTokens }),
       adapter: job.adapter,
       priority: job.priority,
       isPooled: false,
@@ -32,9 +39,18 @@ export function openSequence(
     {
       id,
       subscriber,
-      sampling: sampler.open(job.sampling, job.choice, prompt, job.breakers),
+      sampling: sampler.open(job.sampling, job.choice, prompt, job.breakers, banned),
       thinking: reasoningBudget && new ReasoningBudget(reasoningBudget),
       promptRecords: wantsPromptLogits ? new PromptLogprobs(prompt.length, promptLogprobs ?? 0) : null,
     },
   );
+}
+
+function checkedStopTokens(tokens: readonly number[], vocabSize: number): Int32Array {
+  for (const token of tokens) {
+    if (Number.isInteger(token) && token >= 0 && token < vocabSize) continue;
+    const message = `stop_token_ids names token ${token}; this model's token ids are integers from 0 to ${vocabSize - 1}`;
+    throw new ServerError("invalid_value", message, { param: "stop_token_ids" });
+  }
+  return Int32Array.from(tokens);
 }

@@ -244,7 +244,7 @@ export class StepLoop {
 
   #open(subscriber: Subscriber, job: SequenceJob): GenerationSequence {
     this.#subscribers.checkFree(subscriber, job.id);
-    const sequence = openSequence(job, subscriber, this.#sampler, this.#model.capacity.sequenceTokens);
+    const sequence = openSequence(job, subscriber, this.#sampler, this.#model);
     const { series, receivedAt } = job;
     if (series !== null) {
       sequence.clock = this.#statistics.latencies.open(series, Date.now() - receivedAt, performance.now());

@@ -1,15 +1,15 @@
 // Sampler: chooses every next token, for all engines. The step loop opens a state for each sequence and samples each row of
 // logits synchronously on the model's thread. The sampler never awaits, logs or reads a clock.
 //
-// Order of operations: logit bias; repetition, presence and frequency penalties; DRY; the grammar's mask; temperature; top-k;
-// top-p; min-p; one draw.
+// Order of operations: logit bias; repetition, presence and frequency penalties; DRY; banned tokens; the grammar's mask;
+// temperature; top-k; top-p; min-p; one draw.
 // Logprobs describe the model's own distribution, before all of these operations.
 import assert from "node:assert/strict";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Sampling } from "../../generation.ts";
 import { ReferenceKernel } from "./reference-kernel.ts";
 import type { RowKernel } from "./row-kernel.ts";
-import { MAX_TOP_LOGPROBS, SamplingState } from "./state.ts";
+import { type BannedTokens, MAX_TOP_LOGPROBS, SamplingState } from "./state.ts";
 import { WasmKernel } from "./wasm-kernel.ts";
 
 export type { SamplingState } from "./state.ts";
@@ -52,21 +52,30 @@ export class Sampler {
    * Opens the state of choice `choice` of a request; its seed is `sampling.seed + choice`. `breakers`: ids of the tokens that
    * end a DRY repetition. Throws `invalid_value` if the settings do not fit the model.
    */
-  open(sampling: Sampling, choice: number, prompt: Int32Array, breakers: Int32Array): SamplingState {
-    return new SamplingState(this.vocabSize, { sampling, choice, prompt, breakers });
+  open(
+    sampling: Sampling,
+    choice: number,
+    prompt: Int32Array,
+    breakers: Int32Array,
+    banned: BannedTokens | null = null,
+  ): SamplingState {
+    return new SamplingState(this.vocabSize, { sampling, choice, prompt, breakers, banned });
   }
 
   /**
    * Chooses the next token of `state` from row `row` of a step's logits, and records it in the state. `mask` has one bit per
-   * token, set if the grammar allows the token; null: no grammar. Throws `model_failed` if no token can be chosen.
+   * token, set if the grammar allows the token; null: no grammar. If the grammar allows banned tokens only, chooses one of them.
+   * Throws `model_failed` if no token can be chosen.
    */
   sample(state: SamplingState, logits: Float32Array, row: number, mask: Int32Array | null): number {
-    const kernel = this.#kernel;
     const start = this.#load(logits, row);
     const logSum = state.topLogprobs === null ? 0 : this.#measure(state.topLogprobs);
-    state.edit(kernel.row);
-    if (mask !== null) this.#restrict(mask);
-    const token = state.greedy ? kernel.argmax() : kernel.draw(state.filters, state.random.next());
+    const random = state.greedy ? 0 : state.random.next();
+    let token = this.#choose(state, random, mask, state.bans());
+    if (token < 0 && mask !== null && state.bans()) {
+      this.#load(logits, row);
+      token = this.#choose(state, random, mask, false);
+    }
     if (token < 0) throw nothingToChoose(this.vocabSize, row);
     if (state.topLogprobs !== null) this.#logprobs.chosen = logprob(logits[start + token] as number, logSum);
     state.record(token);
@@ -78,10 +87,8 @@ export class Sampler {
    * sample() will use, but the current penalties and no grammar. Returns -1 if no token can be chosen. Changes no state.
    */
   foresee(state: SamplingState, logits: Float32Array, row: number, ahead: number): number {
-    const kernel = this.#kernel;
     this.#load(logits, row);
-    state.edit(kernel.row);
-    return state.greedy ? kernel.argmax() : kernel.draw(state.filters, state.random.peek(ahead));
+    return this.#choose(state, state.greedy ? 0 : state.random.peek(ahead), null, state.bans(ahead));
   }
 
   /** Records a token that was not sampled (forced by a grammar). Penalties count it as output. */
@@ -104,6 +111,15 @@ export class Sampler {
   /** Logprobs of the last sample() call whose state requested them. The object is reused: valid until the next call. */
   get lastLogprobs(): TokenLogprobs {
     return this.#logprobs;
+  }
+
+  /** Edits the loaded row and chooses a token with the random number `random`. Returns -1 if no token can be chosen. */
+  #choose(state: SamplingState, random: number, mask: Int32Array | null, bans: boolean): number {
+    const kernel = this.#kernel;
+    state.edit(kernel.row);
+    if (bans) state.ban(kernel.row);
+    if (mask !== null) this.#restrict(mask);
+    return state.greedy ? kernel.argmax() : kernel.draw(state.filters, random);
   }
 
   /** Copies row `row` of the logits into the kernel. Returns the index of its first logit. */

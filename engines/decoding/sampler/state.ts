@@ -17,6 +17,12 @@ const GREEDY_BELOW = 1e-5;
 /** Maximum number of likeliest tokens whose logprobs can be requested. */
 export const MAX_TOP_LOGPROBS = 20;
 
+/** Tokens that are not chosen before `until` tokens have been recorded. */
+export interface BannedTokens {
+  readonly tokens: Int32Array;
+  readonly until: number;
+}
+
 /** Start data of a sampling state. `choice` is the index among the choices of the request. */
 interface SequenceStart {
   readonly sampling: Sampling;
@@ -24,6 +30,8 @@ interface SequenceStart {
   readonly prompt: Int32Array;
   /** Ids of the tokens that end a DRY repetition. */
   readonly breakers: Int32Array;
+  /** null: none. */
+  readonly banned: BannedTokens | null;
 }
 
 export class SamplingState {
@@ -34,8 +42,10 @@ export class SamplingState {
   readonly #bias: Sampling["logitBias"];
   readonly #penalties: Penalties | null;
   readonly #dry: DryPenalty | null;
+  readonly #banned: BannedTokens | null;
+  #recorded = 0;
 
-  constructor(vocabSize: number, { sampling, choice, prompt, breakers }: SequenceStart) {
+  constructor(vocabSize: number, { sampling, choice, prompt, breakers, banned }: SequenceStart) {
     const { temperature, topK, topP, minP, dry } = sampling;
     checkBias(sampling.logitBias, vocabSize);
     checkTopLogprobs(sampling.topLogprobs);
@@ -46,6 +56,12 @@ export class SamplingState {
     this.#bias = sampling.logitBias;
     this.#penalties = Penalties.of(sampling, vocabSize, prompt);
     this.#dry = dry && dry.multiplier !== 0 ? new DryPenalty(dry, prompt, breakers) : null;
+    this.#banned = banned;
+  }
+
+  /** Whether tokens are banned now; `ahead`: after so many more tokens. */
+  bans(ahead = 0): boolean {
+    return this.#banned !== null && this.#recorded + ahead < this.#banned.until;
   }
 
   /** Applies, in this order, logit bias, repetition, presence and frequency penalties, and DRY. */
@@ -55,7 +71,14 @@ export class SamplingState {
     this.#dry?.apply(row);
   }
 
+  /** Sets the logits of the banned tokens to -inf. */
+  ban(row: Float32Array): void {
+    if (this.#banned === null) return;
+    for (const token of this.#banned.tokens) row[token] = Number.NEGATIVE_INFINITY;
+  }
+
   record(token: number): void {
+    this.#recorded++;
     this.#penalties?.record(token);
     this.#dry?.record(token);
   }

@@ -222,7 +222,7 @@ export class Scheduler<S extends Sequence> {
    * token is not appended. Returns why the sequence ended, or "none".
    */
   accept(sequence: S, token: number): Finish {
-    const isStop = !sequence.ignoreEos && this.#endTokens.has(token);
+    const isStop = (!sequence.ignoreEos && this.#endTokens.has(token)) || sequence.stopsAt(token);
     if (!isStop) {
       sequence.tokens[sequence.total++] = token;
       if (sequence.total < sequence.tokens.length) return "none";

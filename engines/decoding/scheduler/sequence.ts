@@ -30,6 +30,9 @@ export interface SequenceOptions {
   readonly maxNewTokens: number;
   /** Whether to continue after an end-of-generation token. */
   readonly ignoreEos: boolean;
+  /** Further tokens that end the sequence, after at least minNewTokens tokens. Absent: none. */
+  readonly stopTokens?: Int32Array;
+  readonly minNewTokens?: number;
   /** Number of the adapter; 0 = the base model. */
   readonly adapter: number;
   /** Lower numbers are served first. */
@@ -49,6 +52,8 @@ export class Sequence {
   readonly client: string;
   readonly hasQueueLimit: boolean;
   readonly ignoreEos: boolean;
+  readonly #stopTokens: Int32Array | null;
+  readonly #minNewTokens: number;
   readonly adapter: number;
   readonly priority: number;
   readonly isPooled: boolean;
@@ -95,6 +100,8 @@ export class Sequence {
     this.client = options.client;
     this.hasQueueLimit = options.hasQueueLimit;
     this.ignoreEos = options.ignoreEos;
+    this.#stopTokens = options.stopTokens ?? null;
+    this.#minNewTokens = options.minNewTokens ?? 0;
     this.adapter = options.adapter;
     this.priority = options.priority;
     this.isPooled = options.isPooled;
@@ -104,6 +111,12 @@ export class Sequence {
   /** Number of tokens that have yet to be fed: 1 while decoding. */
   get pending(): number {
     return this.total - this.computed;
+  }
+
+  /** Whether `token`, as the next one, is a stop token that ends the sequence. */
+  stopsAt(token: number): boolean {
+    if (this.#stopTokens === null || this.total - this.promptLength < this.#minNewTokens) return false;
+    return this.#stopTokens.includes(token);
   }
 
   /** Whether it is blocked because its client reads too slowly. */

@@ -5,7 +5,15 @@ import type { ChatMessage, TemplateArguments, ToolSpec } from "../../generation.
 import { chooseFormat } from "../parse/choose-format.ts";
 import type { ThinkingTags, ToolFormat } from "../parse/tool-format.ts";
 import type { PromptText, Vocabulary } from "../tokenizer/vocabulary.ts";
-import { checkTools, clientTexts, guardMessage, guardTool, parsedMessage } from "./client-text.ts";
+import {
+  checkTools,
+  clientTexts,
+  comparedWords,
+  guardMessage,
+  guardTool,
+  guardVariables,
+  parsedMessage,
+} from "./client-text.ts";
 import { type ContinuedMessage, continuedMessage, cutAtEnd, withMarks } from "./continuation.ts";
 import { probeCapabilities } from "./probe-capabilities.ts";
 import { removedWords } from "./removed-words.ts";
@@ -44,6 +52,7 @@ export class ChatTemplate {
   readonly #renderer: Renderer;
   readonly #guard: UserTextGuard;
   readonly #written: WrittenParts;
+  readonly #words: ReadonlySet<string>;
 
   /**
    * `capabilities`: the results of an earlier probe; null: probe now. Throws ServerError `model_file_invalid` for a template
@@ -62,6 +71,7 @@ export class ChatTemplate {
       names: vocabulary.controlTokens.map((token) => vocabulary.tokenText(token)),
       namesIn: (part: string) => vocabulary.controlNamesIn(part),
     };
+    this.#words = comparedWords(source, control.names);
     this.#guard = new UserTextGuard(control, removedWords(source));
     this.capabilities = capabilities ?? probeCapabilities(source, this.#renderer);
     this.#written = { calls: !this.capabilities.calls.shown, results: !this.capabilities.takesResults };
@@ -74,7 +84,7 @@ export class ChatTemplate {
    */
   render(
     messages: readonly ChatMessage[],
-    { enableThinking, reasoningEffort }: TemplateArguments,
+    { enableThinking, reasoningEffort, variables: others = {} }: TemplateArguments,
     tools: readonly ToolSpec[] = [],
     continuesLast = false,
   ): RenderedPrompt {
@@ -82,12 +92,13 @@ export class ChatTemplate {
     const parsed = messages.map(parsedMessage);
     const continued = continuesLast ? continuedMessage(parsed.at(-1), this.thinking) : null;
     if (continued !== null) parsed[parsed.length - 1] = continued.message;
-    const texts = [this.#source, reasoningEffort ?? "", ...clientTexts(parsed, tools)];
+    const texts = [this.#source, reasoningEffort ?? "", JSON.stringify(others), ...clientTexts(parsed, tools)];
     const marker = chooseMarker(texts);
     const guard = (text: string) => this.#guard.guard(text, marker);
     const offered = tools.map((tool) => templateTool(guardTool(tool, guard)));
     const guarded = parsed.map((message) => guardMessage(message, guard));
     const variables = {
+      ...guardVariables(others, guard, this.#words),
       // Granite uses the name `thinking` for the same variable.
       ...(enableThinking === undefined ? {} : { enable_thinking: enableThinking, thinking: enableThinking }),
       ...(reasoningEffort === undefined ? {} : { reasoning_effort: guard(reasoningEffort) }),

@@ -75,6 +75,28 @@ export function* clientTexts(messages: readonly ParsedMessage[], tools: readonly
   if (tools.length > 0) yield JSON.stringify(tools);
 }
 
+/**
+ * Returns client values for variables of a template. Plain words in `words` stay unchanged, because the template compares
+ * variables with them.
+ */
+export function guardVariables(
+  variables: Readonly<Record<string, unknown>>,
+  guard: Guard,
+  words: ReadonlySet<string>,
+): Readonly<Record<string, unknown>> {
+  const guarded = (text: string) => (words.has(text) ? text : guard(text));
+  return Object.fromEntries(Object.entries(variables).map(([name, value]) => [name, guardValue(value, guarded)]));
+}
+
+/**
+ * Returns the plain words among the texts of a template's source. Returns none if a control token has a plain word as its name,
+ * because words could then join to that name.
+ */
+export function comparedWords(source: string, controlNames: readonly string[]): ReadonlySet<string> {
+  if (controlNames.some((name) => /^[\w-]+$/.test(name))) return new Set();
+  return new Set([...source.matchAll(/(["'])([A-Za-z][\w-]*)\1/g)].map(([, , word]) => word as string));
+}
+
 export function guardMessage(message: ParsedMessage, guard: Guard): ParsedMessage {
   const { role, content, name, reasoning, toolCallId, toolCalls } = message;
   return {

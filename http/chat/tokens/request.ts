@@ -82,5 +82,5 @@ export function tokenSource(body: TokenizeRequestBody): TokenSource {
 
 export const detokenizeRequestSchema = z.strictObject({
   model,
-  tokens: z.array(z.int().min(0)).max(MAX_TOKENS).meta({ description: "Tokens of the model's vocabulary." }),
+  tokens: z.array(z.int32().min(0)).max(MAX_TOKENS).meta({ description: "Tokens of the model's vocabulary." }),
 });

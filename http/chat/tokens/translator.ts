@@ -1,7 +1,6 @@
 // Translates the bodies of POST /tokenize and POST /detokenize.
 import type { TokenSource } from "../../../actors/api/inference.ts";
-import { validate } from "../../json.ts";
-import { ignoredFields } from "../../shared/ignored.ts";
+import { acceptedBody } from "../../shared/accepted-body.ts";
 import type { BodyTranslator, Translation } from "../../shared/translation.ts";
 import { detokenizeRequestSchema, tokenizeRequestSchema, tokenSource } from "./request.ts";
 
@@ -14,12 +13,12 @@ export interface TokensTranslation extends Translation {
 
 export const tokenizeTranslator: BodyTranslator<TokensTranslation> = {
   name: "tokenize",
-  translate(value) {
-    const body = validate(tokenizeRequestSchema, value);
+  translate(value, _parameters, unknownFields) {
+    const { body, ignored } = acceptedBody(tokenizeRequestSchema, value, unknownFields);
     const isShort = typeof body.content === "string";
     return {
       model: body.model,
-      ignored: ignoredFields(tokenizeRequestSchema, body),
+      ignored,
       source: tokenSource(body),
       wantsPieces: (isShort ? body.with_pieces : body.return_token_strs) ?? false,
       isShort,
@@ -30,10 +29,10 @@ export const tokenizeTranslator: BodyTranslator<TokensTranslation> = {
 
 export const detokenizeTranslator: BodyTranslator<TokensTranslation> = {
   name: "detokenize",
-  translate(value) {
-    const { model, tokens } = validate(detokenizeRequestSchema, value);
-    const source: TokenSource = { kind: "tokens", tokens: Int32Array.from(tokens) };
-    return { model, ignored: [], source, wantsPieces: false, isShort: false };
+  translate(value, _parameters, unknownFields) {
+    const { body, ignored } = acceptedBody(detokenizeRequestSchema, value, unknownFields);
+    const source: TokenSource = { kind: "tokens", tokens: Int32Array.from(body.tokens) };
+    return { model: body.model, ignored, source, wantsPieces: false, isShort: false };
   },
   pack: (translated) => ({ value: translated }),
 };

@@ -138,6 +138,7 @@ export function askedRequest(
     reasoningBudget: thinkingBudget(body),
     stop: body.stop_sequences ?? [],
     ignoreEos: body.ignore_eos ?? false,
+    stopTokens: body.stop_token_ids ?? [],
     truncatePrompt: body.truncate_sequence ?? false,
     ...outputLimit(body, "messages", limitNames),
   };

@@ -202,6 +202,7 @@ export function askedRequest(
     reasoningBudget: body.reasoning_budget ?? null,
     stop: stopStrings(body.stop),
     ignoreEos: body.ignore_eos ?? false,
+    stopTokens: body.stop_token_ids ?? [],
     truncatePrompt: body.truncate_sequence ?? body.truncation === "auto",
     ...outputLimit(body, "input", limitNames),
   };

@@ -12,6 +12,7 @@ export const MAX_CHOICES = 64;
 const MAX_PRIORITY = 1000;
 const MAX_STOP_STRINGS = 16;
 const MAX_STOP_LENGTH = 1024;
+const MAX_STOP_TOKENS = 64;
 export const MAX_MODEL_LENGTH = 4096;
 /** Maximum number of DRY sequence breakers; limited because each breaker is searched for in every token of the vocabulary. */
 const MAX_BREAKERS = 64;
@@ -116,8 +117,16 @@ export const commonFields = {
     .refine((tokens) => tokens !== 0, { error: expected("a number of tokens, or -1 for no limit") })
     .nullish()
     .meta({ description: "Alias of max_tokens, as llama-server names it; -1 is no limit." }),
-  min_tokens: notBuiltYet("a minimum number of output tokens", (value) => value === 0),
-  stop_token_ids: notBuiltYet("stopping at token ids (send stop)", isEmptyArray),
+  min_tokens: z.int().min(0).nullish().meta({
+    description:
+      "Minimum number of output tokens. Within them, end-of-generation tokens and stop_token_ids are not chosen and stop strings are text; a grammar that allows nothing else still ends the output.",
+    default: 0,
+  }),
+  stop_token_ids: z
+    .array(z.int().min(0))
+    .max(MAX_STOP_TOKENS)
+    .nullish()
+    .meta({ description: "Tokens that end the output, also with ignore_eos; the output does not contain them." }),
   ignore_eos: z.boolean().nullish().meta({ description: "Continue after an end-of-generation token.", default: false }),
   truncate_sequence: z
     .boolean()

@@ -1,27 +1,28 @@
-// Output limit of a request: the maximum number of output tokens, which has several names.
+// Output limits of a request: the maximum number of output tokens, which has several names, and the minimum.
 import type { GenerateRequest } from "../../../engines/generation.ts";
 import { type Conflict, differing } from "./conflicts.ts";
 
 /** Value of `n_predict` for no limit. */
 const UNLIMITED = -1;
 
-type Limits<Name extends string> = Readonly<Partial<Record<Name, number | null | undefined>>>;
+type Limits<Name extends string> = Readonly<Partial<Record<Name | "min_tokens", number | null | undefined>>>;
 
-/** Returns the limit, and the names of the fields of the request. `names`: the names of the limit, the usual one first. */
+/** Returns the limits, and the names of the fields of the request. `names`: the names of the maximum, the usual one first. */
 export function outputLimit<const Name extends string>(
   body: Limits<Name>,
   prompt: string,
   names: readonly [Name, ...Name[]],
-): Pick<GenerateRequest, "maxTokens" | "fields"> {
+): Pick<GenerateRequest, "minTokens" | "maxTokens" | "fields"> {
   const sent = names.find((name) => isGiven(body[name]));
   const limit = (sent === undefined ? null : body[sent]) ?? UNLIMITED;
   return {
+    minTokens: body.min_tokens ?? 0,
     maxTokens: limit === UNLIMITED ? null : limit,
     fields: { prompt, maxTokens: sent ?? names[0] },
   };
 }
 
-/** Yields the conflicts of names with different values. */
+/** Yields the conflicts of names with different values, and of a minimum above the maximum. */
 export function* limitConflicts<const Name extends string>(
   body: Limits<Name>,
   names: readonly [Name, ...Name[]],
@@ -29,6 +30,10 @@ export function* limitConflicts<const Name extends string>(
   const [first, ...others] = names.filter((name) => isGiven(body[name]));
   if (first === undefined) return;
   for (const other of others) yield* differing<number | null | undefined>(other, body[other], first, body[first]);
+  const most = body[first] ?? UNLIMITED;
+  if (most !== UNLIMITED && (body.min_tokens ?? 0) > most) {
+    yield ["min_tokens", `expected at most ${first} (${most}), got ${body.min_tokens}`];
+  }
 }
 
 function isGiven(value: unknown): boolean {

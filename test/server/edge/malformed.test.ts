@@ -185,11 +185,11 @@ const chatRows: readonly Row[] = [
     "contradicts",
   ],
   [
-    "template kwargs unknown",
-    { ...say, chat_template_kwargs: { x: 1 } },
+    "template kwargs reserved",
+    { ...say, chat_template_kwargs: { messages: [] } },
     400,
-    "chat_template_kwargs.x",
-    "no such field",
+    "chat_template_kwargs.messages",
+    "reserved",
   ],
   [
     "template kwargs contradicting",
@@ -263,10 +263,10 @@ const chatRows: readonly Row[] = [
 const ask = { prompt: "Once" };
 const completionRows: readonly Row[] = [
   ["no prompt", {}, 400, "prompt", "a string"],
-  ["prompts", { prompt: ["a", "b"] }, 400, "prompt", "arrays are not taken"],
-  ["a prompt of tokens", { prompt: [1, 2] }, 400, "prompt", "arrays are not taken"],
-  ["stream", { ...ask, stream: true }, 400, "stream", "does not stream"],
-  ["a suffix", { ...ask, suffix: "end" }, 400, "suffix", "not supported"],
+  ["prompts of two kinds", { prompt: ["a", [1]] }, 400, "prompt", "some of each"],
+  ["a prompt of too large a token", { prompt: [2 ** 32] }, 400, "prompt[0]", "at most 2147483647"],
+  ["stream", { ...ask, stream: true }, 400, "stream", "do not stream"],
+  ["a suffix beside tokens", { prompt: [1], suffix: "end" }, 400, "suffix", "as text"],
   ["best_of less than n", { ...ask, n: 3, best_of: 2 }, 400, "best_of", "expected at least n (3)"],
   ["a budget for thinking", { ...ask, reasoning_budget: 5 }, 400, "reasoning_budget", "no such field"],
   ["too many logprobs", { ...ask, logprobs: 6 }, 400, "logprobs", "at most 5"],

@@ -52,6 +52,22 @@ for (const edge of loadableEdges()) {
       assert.equal((await client.ended()).code, 1005);
     });
 
+    it("lists the fields that it ignores in the first event", async () => {
+      await start();
+      const client = await open();
+      for (const [fields, ignored] of [
+        [{ zebra: 1, reasoning: { stripes: 2 } }, "reasoning.stripes, zebra"],
+        [{}, undefined],
+      ] as const) {
+        client.send({ input: "one", ...fields });
+        const events = (await client.turn()) as readonly { readonly "x-ignored-fields"?: string }[];
+        const listed = events[0]?.["x-ignored-fields"]?.split(", ").sort().join(", ");
+        assert.equal(listed, ignored);
+        assert.ok(events.slice(1).every((event) => !("x-ignored-fields" in event)));
+      }
+      client.close();
+    });
+
     it("continues an unstored response with only the new input", async () => {
       await start();
       const client = await open();

@@ -65,6 +65,16 @@ describe("the MCP server", async () => {
     await client.close();
   });
 
+  it("lists the arguments that it ignores beside the result", async () => {
+    const client = new Client({ name: "test", version: "1" });
+    await client.connect(new StreamableHTTPClientTransport(new URL(server.url)));
+    const { _meta, isError } = await client.callTool({ name: "chat", arguments: { messages, zebra: 1, mood: "x" } });
+    assert.deepEqual([_meta?.["x-ignored-fields"], isError ?? false], ["zebra, mood", false]);
+    const known = await client.callTool({ name: "chat", arguments: { messages } });
+    assert.equal(known._meta?.["x-ignored-fields"], undefined);
+    await client.close();
+  });
+
   const refusals: readonly [
     what: string,
     body: unknown,

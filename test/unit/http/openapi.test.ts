@@ -120,6 +120,34 @@ describe("the API document", () => {
     }
   });
 
+  it("closes the bodies whose unknown fields are refused, and no others", async () => {
+    const closedIn = ({ components }: { readonly components?: unknown }, name: string) => {
+      const ajv = new Ajv2020({ strict: false, validateFormats: false });
+      ajv.addSchema(JSON.parse(JSON.stringify({ components })), "document");
+      const validate = ajv.compile({ $ref: `document#/components/schemas/${name}` });
+      return (body: object) => !validate(body);
+    };
+    const messages = [{ role: "user", content: [{ type: "text", text: "hi", mood: 1 }] }];
+    const bodies = {
+      CreateChatCompletionRequest: { messages, zebra: 1 },
+      CreateMessageRequest: { messages, zebra: 1 },
+      CreateResponseRequest: { input: messages, zebra: 1 },
+      OllamaChatRequest: { messages: [{ role: "user", content: "hi", mood: 1 }], options: { zebra: 1 } },
+      OllamaShowRequest: { model: "a", zebra: 1 },
+      LoadLoraAdapterRequest: { lora_name: "a", lora_path: "b", zebra: 1 },
+    };
+    const { body } = await request(appWith({ unknownFields: "refuse" }), "GET", "/api-doc/openapi.json");
+    const strict = JSON.parse(body);
+    for (const [name, example] of Object.entries(bodies)) {
+      assert.equal(closedIn(document, name)(example), name.startsWith("LoadLora"), name);
+      if (name in strict.components.schemas) assert.ok(closedIn(strict, name)(example), name);
+    }
+    const { ChatCompletion: answer } = strict.components.schemas;
+    const { ChatCompletion: open } = JSON.parse(JSON.stringify(document)).components.schemas;
+    assert.ok(answer !== undefined);
+    assert.deepEqual(open, answer, "responses stay closed");
+  });
+
   it("lists a route only if it is served", async () => {
     const pathsOf = async (config: Partial<HttpConfig>) => {
       const { body } = await request(appWith(config), "GET", "/api-doc/openapi.json");

@@ -248,6 +248,42 @@ describe("the end of reasoning", () => {
   });
 });
 
+describe("the end of a sequence", () => {
+  const run = (changes: Parameters<typeof job>[1], endOfGeneration: readonly number[] = []) => {
+    const model = createFakeEngine({ vocabSize, endOfGeneration: [...endOfGeneration] });
+    const loop = new StepLoop(model, { limits: generousLimits, frameIntervalMs: 0 });
+    const frames = new Frames();
+    loop.submit(frames, [job(1, { maxNewTokens: 12, sampling: greedySampling, ignoreEos: false, ...changes })]);
+    while (loop.step());
+    const shown = frames.rows.filter(({ flags }) => (flags & rowHasToken) !== 0).map(({ token }) => token);
+    return { tokens: shown, isStopped: ((frames.rows.at(-1)?.flags ?? 0) & rowFinishedStop) !== 0 };
+  };
+  const free = run({}).tokens;
+  const [third, fifth] = [free[2]!, free[4]!];
+
+  it("is a stop token, which is left out, also if end-of-generation tokens are ignored", () => {
+    for (const ignoreEos of [false, true]) {
+      const { tokens, isStopped } = run({ stopTokens: [free.at(-1)!, third], ignoreEos });
+      assert.deepEqual([tokens, isStopped], [free.slice(0, free.indexOf(third)), true]);
+    }
+    assert.throws(() => run({ stopTokens: [vocabSize] }), { code: "invalid_value", param: "stop_token_ids" });
+  });
+
+  it("is not chosen before the minimum of tokens", () => {
+    for (const stopTokens of [[], [fifth]]) {
+      const early = run({ stopTokens }, [third]);
+      assert.ok(early.isStopped && early.tokens.length < 8);
+      const late = run({ stopTokens, minNewTokens: 8 }, [third]);
+      assert.ok(late.tokens.length >= 8);
+      assert.ok(!late.tokens.slice(0, 8).some((token) => token === third || stopTokens.includes(token)));
+      const all = run({ stopTokens, minNewTokens: 12 }, [third]);
+      assert.deepEqual([all.tokens.length, all.isStopped], [12, false]);
+    }
+    // Ignored end-of-generation tokens end nothing, so they are not banned.
+    assert.deepEqual(run({ minNewTokens: 12, ignoreEos: true }, [third]).tokens, free);
+  });
+});
+
 describe("logprobs of a prompt", () => {
   it("come with the first token, one for each prompt token but the first, however the prompt is chunked", () => {
     const records = [1, 40].map((extraLogitsRows) => {

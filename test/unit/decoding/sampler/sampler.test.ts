@@ -62,6 +62,25 @@ for (const { name, create } of kernels) {
       assert.deepEqual(edited({ presencePenalty: 1 }, row, [], output), expected);
     });
 
+    it("bans tokens until enough have been recorded, except where the grammar allows nothing else", () => {
+      const sampler = createSampler(4);
+      const banned = { tokens: Int32Array.of(0, 3), until: 2 };
+      const logits = new Float32Array([4, 1, 2, 5]);
+      for (const sampling of [greedy, { ...neutral, topK: 1 }]) {
+        const open = () => sampler.open({ ...sampling, logitBias: [[0, 100]] }, 0, noTokens, noTokens, banned);
+        const state = open();
+        assert.deepEqual(
+          [0, 1, 2].map((ahead) => sampler.foresee(state, logits, 0, ahead)),
+          [2, 2, 0],
+        );
+        assert.equal(sampler.sample(state, logits, 0, null), 2);
+        sampler.force(state, 1);
+        assert.equal(sampler.sample(state, logits, 0, null), 0);
+        assert.equal(sampler.sample(open(), logits, 0, maskOf(4, [1, 3])), 1);
+        assert.equal(sampler.sample(open(), logits, 0, maskOf(4, [3])), 3);
+      }
+    });
+
     it("records what it chose", () => {
       const sampler = createSampler(3);
       const state = sampler.open({ ...greedy, presencePenalty: 2 }, 0, noTokens, noTokens);

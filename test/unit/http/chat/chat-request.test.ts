@@ -47,8 +47,10 @@ describe("a chat request", () => {
       promptLogprobs: null,
       reasoningBudget: null,
       stop: [],
+      minTokens: 0,
       maxTokens: null,
       ignoreEos: false,
+      stopTokens: [],
       truncatePrompt: false,
       fields: { prompt: "messages", maxTokens: "max_tokens" },
     });
@@ -86,8 +88,11 @@ describe("a chat request", () => {
       top_logprobs: 20,
       n: 64,
       stop: ["a", "b"],
+      min_tokens: 9,
       max_tokens: 9,
       ignore_eos: true,
+      stop_token_ids: [2, 0],
+      chat_template_kwargs: { persona: { name: "Ann" }, date_string: "today" },
       truncate_sequence: true,
       reasoning_effort: "high",
       reasoning_budget: 0,
@@ -115,7 +120,11 @@ describe("a chat request", () => {
       prompt: {
         kind: "chat",
         messages: [{ role: "user", content: "hi" }],
-        templateArguments: { enableThinking: true, reasoningEffort: "high" },
+        templateArguments: {
+          enableThinking: true,
+          reasoningEffort: "high",
+          variables: { persona: { name: "Ann" }, date_string: "today" },
+        },
       },
       choices: 64,
       candidates: 64,
@@ -126,8 +135,10 @@ describe("a chat request", () => {
       promptLogprobs: null,
       reasoningBudget: 0,
       stop: ["a", "b"],
+      minTokens: 9,
       maxTokens: 9,
       ignoreEos: true,
+      stopTokens: [2, 0],
       truncatePrompt: true,
       fields: { prompt: "messages", maxTokens: "max_tokens" },
     });
@@ -155,6 +166,7 @@ describe("a chat request", () => {
       { chat_template_kwargs: { enable_thinking: true } },
       { enable_thinking: true },
     ],
+    ["thinking is enable_thinking", { chat_template_kwargs: { thinking: false } }, { enable_thinking: false }],
   ];
   for (const [what, one, other] of variants) {
     it(what, async () => {
@@ -162,6 +174,30 @@ describe("a chat request", () => {
       assert.deepEqual(first, second);
     });
   }
+
+  it("refuses template variables that are reserved, misspelt, too many, too deep or too long, by name", async () => {
+    let deep: unknown = 1;
+    for (let i = 0; i < 20; i++) deep = [deep];
+    const refused: readonly (readonly [object, string, RegExp])[] = [
+      ...["messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "namespace"].map(
+        (name) => [{ [name]: "x" }, `chat_template_kwargs.${name}`, /reserved/] as const,
+      ),
+      [{ "a b": 1 }, "chat_template_kwargs.a b", /letters, digits/],
+      [{ enable_thinkng: true }, "chat_template_kwargs.enable_thinkng", /did you mean "enable_thinking"/],
+      [{ enable_thinking: "yes" }, "chat_template_kwargs.enable_thinking", /boolean|true or false/],
+      [{ thinking: true, enable_thinking: false }, "chat_template_kwargs.thinking", /contradicts/],
+      [{ deep }, "chat_template_kwargs", /16 deep/],
+      [{ list: new Array(1001).fill(1) }, "chat_template_kwargs", /1000 values/],
+      [{ text: "x".repeat(70_000) }, "chat_template_kwargs", /65536 characters/],
+    ];
+    for (const [chat_template_kwargs, param, words] of refused) {
+      const body = { messages: "hi", chat_template_kwargs };
+      const reply = await request(app, "POST", "/v1/chat/completions", { body });
+      const { error } = JSON.parse(reply.body);
+      assert.deepEqual([reply.status, error.param], [400, param], reply.body);
+      assert.match(error.message, words);
+    }
+  });
 
   it("carries its arrival time and the name of its latency series", async () => {
     const before = Date.now();

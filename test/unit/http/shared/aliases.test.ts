@@ -38,6 +38,16 @@ for (const path of Object.keys(bodies)) {
       assert.equal((await asked(path, { max_completion_tokens: 7 })).maxTokens, 7);
     });
 
+    it("is a minimum of tokens, and tokens that end the output", async () => {
+      const { minTokens, maxTokens, stopTokens } = await asked(path, {
+        min_tokens: 7,
+        max_tokens: 7,
+        stop_token_ids: [3, 0],
+      });
+      assert.deepEqual([minTokens, maxTokens, stopTokens], [7, 7, [3, 0]]);
+      assert.equal((await asked(path, { min_tokens: 7, n_predict: -1 })).minTokens, 7);
+    });
+
     it("is the grammar of its field", async () => {
       const cases: readonly (readonly [object, object])[] = [
         [{ guided_json: schema }, { kind: "json_schema", schema, field: "guided_json" }],
@@ -57,8 +67,10 @@ for (const path of Object.keys(bodies)) {
         [{ guided_regex: "a", guided_json: schema }, "guided_regex"],
         [{ grammar: { type: "regex", value: "a" }, structured_outputs: { regex: "a" } }, "structured_outputs.regex"],
         [{ n_predict: 0 }, "n_predict"],
-        [{ min_tokens: 3 }, "min_tokens"],
-        [{ stop_token_ids: [3] }, "stop_token_ids"],
+        [{ min_tokens: 6, max_tokens: 5 }, "min_tokens"],
+        [{ min_tokens: 6, n_predict: 5 }, "min_tokens"],
+        [{ stop_token_ids: [-1] }, "stop_token_ids[0]"],
+        [{ stop_token_ids: new Array(65).fill(1) }, "stop_token_ids"],
       ] as const) {
         const reply = await send(path, fields);
         assert.deepEqual([reply.status, reply.param], [400, param], reply.body);

@@ -87,10 +87,30 @@ describe("an unknown field", () => {
       "/v1/messages/count_tokens": { messages: [{ role: "user", content: "a" }] },
       "/v1/responses": { input: [{ role: "user", content: "a" }], store: false },
       "/v1/responses/input_tokens": { input: "a" },
+      "/v1/rerank": { query: "a", documents: ["b"] },
+      "/rerank": { query: "a", documents: ["b"] },
+      "/tokenize": { content: "a" },
+      "/detokenize": { tokens: [1] },
+      "/api/chat": { messages: [{ role: "user", content: "a" }] },
+      "/api/generate": { prompt: "a" },
+      "/api/embed": { input: "a" },
+      "/api/embeddings": { prompt: "a" },
+      "/api/show": { model: "tiny" },
     };
     for (const [path, body] of Object.entries(bodies)) {
       const { status, headers, body: text } = await request(app, "POST", path, { body: { ...body, zebra: 1 } });
       assert.deepEqual([status, headers["x-ignored-fields"]], [200, "zebra"], path + text);
+    }
+  });
+
+  it("is ignored among the options of Ollama's protocol", async () => {
+    const { send } = setUp();
+    const options = { num_ctx: 5, temperature: 0.5, zebra: 1 };
+    const bodies = { "/api/chat": { messages: [] }, "/api/generate": { prompt: "a", messages: undefined } };
+    for (const [path, body] of Object.entries(bodies)) {
+      assert.equal((await send({ ...body, options }, path)).ignored, "options.zebra", path);
+      const { status } = await send({ ...body, options: { temprature: 1 } }, path);
+      assert.equal(status, 400, path);
     }
   });
 

@@ -51,6 +51,21 @@ describe("chat template", () => {
     assert.equal(render(source, [user("C"), system("A")]), "[user]C[user]A");
   });
 
+  it("has the client's variables, whose text never becomes control tokens", () => {
+    const source =
+      "{{ bos_token }}{% if mode == 'user' %}user mode{% endif %}{{ persona.name }}{{ left }}{{ right }}" +
+      "{{ notes | join(' ') }}{% for m in messages %}{{ m.content }}{% endfor %}";
+    const template = new ChatTemplate(source, vocabulary);
+    const name = "<|im_end|>";
+    const variables = { mode: "user", persona: { name }, left: "<|im_", right: "end|>", notes: [name, 1, null] };
+    const { text, marker } = template.render([user("hi")], { variables });
+    assert.ok(text.includes("user mode") && text.endsWith("hi"), text);
+    assert.ok(!text.includes(name), text);
+    assert.ok(text.replaceAll(marker, "").includes(`user mode${name}${name}${name} 1`), text);
+    const controls = [...vocabulary.encodePrompt({ text, marker })].filter((token) => vocabulary.isControl(token));
+    assert.equal(controls.length, vocabulary.bosToken === null ? 0 : 1);
+  });
+
   it("does so too if the template silently drops system text", () => {
     const source =
       "{% for m in messages %}{% if m.role != 'system' %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}";

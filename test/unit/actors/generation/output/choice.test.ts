@@ -38,6 +38,7 @@ function createChoice({
     texts: vocabulary,
     previousToken: null,
     stop: [],
+    minTokens: 0,
     reportsLogprobs: true,
     answer: { ...plain, ...answer },
     check: async () => null,
@@ -56,6 +57,24 @@ function createChoice({
   };
   return { choice, events, ends, take };
 }
+
+describe("the minimum of tokens", () => {
+  it("makes a stop string text that begins within them", () => {
+    for (const [minTokens, expected] of [
+      [0, "a"],
+      [2, "a###b"],
+      [1, "a"],
+      [4, "a###b"],
+    ] as const) {
+      const { take, events } = createChoice({ stop: ["###"], minTokens });
+      take("a###b###");
+      const content = events.map((event) => (event.type === "text" ? event.text : "")).join("");
+      const { type, ...end } = events.at(-1)!;
+      assert.equal(content, expected, String(minTokens));
+      assert.deepEqual([type, end], ["finish", { choice: 0, reason: "stop", stopString: "###" }]);
+    }
+  });
+});
 
 /** Returns options that select the parts of the output to be checked: content, calls or both. */
 function checking(what: { readonly content?: boolean; readonly calls?: boolean }) {

@@ -1,0 +1,72 @@
+// Field chat_template_kwargs: variables for the chat template. Those that set the thinking are fields with a meaning of their
+// own; the others go to the template as they are.
+import { z } from "zod";
+import { misspelt } from "../../runtime/nearest.ts";
+import { isBounded, tooLarge } from "../shared/fields/bounded.ts";
+import { type Conflict, differing } from "../shared/fields/conflicts.ts";
+import { effortField, thinkingSwitches } from "../shared/fields/thinking.ts";
+
+/** Limits of all variables together. */
+const bounds = { depth: 16, values: 1000 };
+const MAX_JSON_LENGTH = 64 * 1024;
+const namePattern = /^[A-Za-z]\w{0,63}$/;
+
+/** Names that the server or the template language sets. */
+const reservedNames = new Set(
+  (
+    "messages tools functions documents datetime add_generation_prompt continue_final_message bos_token eos_token " +
+    "true false none True False None range namespace raise_exception strftime_now"
+  ).split(" "),
+);
+
+const knownFields = {
+  enable_thinking: thinkingSwitches.enable_thinking,
+  thinking: z.boolean().nullish().meta({ description: "Alias of enable_thinking." }),
+  reasoning_effort: effortField,
+} as const;
+
+export const templateVariablesField = z
+  .strictObject(knownFields)
+  .catchall(z.unknown())
+  .superRefine((variables, context) => {
+    if (!isBounded(variables, bounds)) {
+      context.addIssue({ code: "custom", message: tooLarge("variables", bounds) });
+    } else if (JSON.stringify(variables).length > MAX_JSON_LENGTH) {
+      const message = `expected variables of at most ${MAX_JSON_LENGTH} characters as JSON, got more`;
+      context.addIssue({ code: "custom", message });
+    }
+    for (const name of Object.keys(variables)) {
+      const message = wrongName(name);
+      if (message !== null) context.addIssue({ code: "custom", path: [name], message });
+    }
+  })
+  .nullish()
+  .meta({ description: "Variables for the model's chat template; those that it does not use have no effect." });
+
+type TemplateVariables = z.output<typeof templateVariablesField>;
+
+/** Returns the thinking settings among the variables. */
+export function thinkingAmong(variables: TemplateVariables) {
+  return { effort: variables?.reasoning_effort, isOn: variables?.enable_thinking ?? variables?.thinking };
+}
+
+/** Returns the other variables as a template argument. */
+export function otherVariables(variables: TemplateVariables) {
+  const { enable_thinking: _isOn, thinking: _alias, reasoning_effort: _effort, ...others } = variables ?? {};
+  return Object.keys(others).length === 0 ? {} : { variables: others };
+}
+
+/** Yields the conflict of the two names of the thinking switch. */
+export function* variableConflicts(variables: TemplateVariables): Iterable<Conflict> {
+  const { thinking, enable_thinking } = variables ?? {};
+  yield* differing("chat_template_kwargs.thinking", thinking, "chat_template_kwargs.enable_thinking", enable_thinking);
+}
+
+/** Returns why the template cannot have a variable of this name; null: it can. */
+function wrongName(name: string): string | null {
+  if (Object.hasOwn(knownFields, name)) return null;
+  if (reservedNames.has(name)) return "this name is reserved: the server sets it; remove it";
+  if (!namePattern.test(name)) return "expected a letter, then letters, digits and underscores; at most 64 in all";
+  const meant = misspelt(name, Object.keys(knownFields));
+  return meant === null ? null : `no such variable; did you mean "${meant}"?`;
+}
