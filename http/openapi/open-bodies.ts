@@ -21,7 +21,7 @@ export function openBodies(document: ApiDocument, routes: readonly DescribedRout
   };
   for (const { method, path, kind, ignoresUnknown } of routes) {
     if (kind !== "inference" && ignoresUnknown !== true) continue;
-    const { requestBody } = (document.paths?.[path] as Readonly<Record<string, Json>>)[method.toLowerCase()] ?? {};
-    open((requestBody as { content?: Json } | undefined)?.content);
+    const operations = document.paths?.[path] as Readonly<Record<string, { readonly requestBody?: Json }>> | undefined;
+    open(operations?.[method.toLowerCase()]?.requestBody?.content);
   }
 }
