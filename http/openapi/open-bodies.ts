@@ -1,13 +1,14 @@
 // Open bodies: removes `additionalProperties: false` from the schemas of request bodies whose unknown fields are ignored. The zod
 // schemas are strict, because unknown fields are found with them. Schemas of responses stay closed.
+
+import type { oas31 } from "zod-openapi";
 import type { DescribedRoute } from "../route.ts";
-import type { ApiDocument } from "./document.ts";
 
 type Json = Record<string, unknown>;
 
 const reference = "#/components/schemas/";
 
-export function openBodies(document: ApiDocument, routes: readonly DescribedRoute[]): void {
+export function openBodies(document: oas31.OpenAPIObject, routes: readonly DescribedRoute[]): void {
   const schemas = (document.components?.schemas ?? {}) as Readonly<Record<string, Json>>;
   const opened = new Set<unknown>();
   const open = (value: unknown): void => {
