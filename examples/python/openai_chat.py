@@ -14,6 +14,7 @@ client = OpenAI(base_url=f"{url}/v1", api_key=os.environ.get("TROUPE_KEY", "none
 stream = client.chat.completions.create(
     model="default",
     messages=[{"role": "user", "content": sys.argv[1] if len(sys.argv) > 1 else "Write a haiku about the sea."}],
+    max_tokens=200,
     stream=True,
 )
 for chunk in stream:

@@ -1,10 +1,12 @@
-// Python clients, against the real command with the real default model: one process a file of cases, one test a case.
+// Python clients, against the real command with the real default model: one process a file of cases, one test a case. And the
+// Python programs in examples/.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
 import { realModel } from "../../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 import { pythonEnvironment, pythonFolder } from "./environment.ts";
@@ -20,6 +22,7 @@ const clients = [
   "pydantic_ai_client",
   "mcp_client",
 ];
+const examplesFolder = fileURLToPath(new URL("../../../../examples/python/", import.meta.url));
 const clientLimitMs = 4 * 60_000;
 
 interface Report {
@@ -28,7 +31,7 @@ interface Report {
 }
 
 interface Run {
-  readonly reports: readonly Report[];
+  readonly stdout: string;
   readonly code: number | null;
   readonly stderr: string;
 }
@@ -54,14 +57,23 @@ describe("Python clients", { concurrency: 2 }, () => {
 
   for (const client of clients) {
     it(client, async (test) => {
-      const { reports, code, stderr } = await runClient(client);
+      const { stdout, code, stderr } = await runPython(join(pythonFolder, `${client}.py`));
+      const reports = reportsIn(stdout);
       assert.equal(code, 0, `${client}.py ended with ${code}:\n${stderr}`);
       assert.ok(reports.length > 0, `${client}.py ran no case:\n${stderr}`);
       for (const { name, error } of reports) await test.test(name, () => assert.ok(error === null, error ?? ""));
     });
   }
 
-  function runClient(client: string): Promise<Run> {
+  for (const example of ["openai_chat.py", "anthropic_chat.py"]) {
+    it(`examples/python/${example} prints an answer`, async () => {
+      const { stdout, code, stderr } = await runPython(join(examplesFolder, example), ["Name a colour."]);
+      assert.equal(code, 0, stderr);
+      assert.match(stdout, /\S/);
+    });
+  }
+
+  function runPython(file: string, args: readonly string[] = []): Promise<Run> {
     const { server, python, mcpUrl } = running;
     assert.ok(server && python && mcpUrl, "the server has not been started");
     const env = {
@@ -75,20 +87,17 @@ describe("Python clients", { concurrency: 2 }, () => {
       PYTHONPYCACHEPREFIX: join(dirname(dirname(python)), "bytecode"),
     };
     return new Promise((resolve) => {
-      const child = execFile(
-        python,
-        [join(pythonFolder, `${client}.py`)],
-        { env, timeout: clientLimitMs },
-        (_error, stdout, stderr) =>
-          resolve({
-            reports: stdout
-              .split("\n")
-              .filter((line) => line !== "")
-              .map((line) => JSON.parse(line) as Report),
-            code: child.exitCode,
-            stderr,
-          }),
+      const child = execFile(python, [file, ...args], { env, timeout: clientLimitMs }, (_error, stdout, stderr) =>
+        resolve({ stdout, code: child.exitCode, stderr }),
       );
     });
   }
 });
+
+/** Returns the reports that a file of cases printed, one a line. */
+function reportsIn(stdout: string): readonly Report[] {
+  return stdout
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line) as Report);
+}
