@@ -145,6 +145,7 @@ mapfile -t steps < <(sed -e '/^\s*\(#\|$\)/d' "$context/deploy/Dockerfile" | sed
 started=$SECONDS
 for step in "${steps[@]}"; do execute "${step%% *}" "${step#* }"; done
 build_seconds=$((SECONDS - started))
+added=$(($(megabytes "$root") - $(megabytes "$work/base")))
 
 # The image runs with a model of the host and without the host's network settings.
 mkdir -p "$root/mnt/model"
@@ -186,7 +187,7 @@ Node $(chroot "$root" node --version) from the npm package and npm $(chroot "$ro
 | --- | --- |
 | Stand-in of the base image | $(megabytes "$work/base") MB |
 | Packed package | $(du -cm "$work"/stage-*/packed/*.tgz | tail -1 | cut -f1) MB |
-| Added to the base image by the last stage | $(($(megabytes "$root") - $(megabytes "$work/base"))) MB |
+| Added to the base image by the last stage | $added MB |
 | All steps | $build_seconds s |
 | From the start of the command to \`/ready\` 200 | $((ready_ms / 1000)).$((ready_ms % 1000 / 100)) s |
 | User of the server | $owner |
