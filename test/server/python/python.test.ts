@@ -46,7 +46,7 @@ describe("Python clients", { concurrency: 2 }, () => {
     assert.ok(isReal, "these clients are to be answered by the default model, which cannot be fetched here");
     running.python = python;
     running.server = await startServer([
-      ...["-m", path, "--alias", "default", "--max-model-len", "2048", "--max-seqs", "4", "--mcp-port", "0"],
+      ...["-m", path, "--max-model-len", "2048", "--max-seqs", "4", "--mcp-port", "0"],
     ]);
     running.mcpUrl = /mcp\s+(http:\/\/\S+)/.exec(running.server.output())?.[1] ?? "";
   });
