@@ -1,5 +1,6 @@
 // POST /v1/responses/compact: replaces a conversation by a summary that the model writes. The client continues the conversation
 // with the returned items as the beginning of its input. Nothing is stored.
+import type { ItemTexts } from "../../actors/api/stored-responses.ts";
 import type { GenerateEvent, Usage } from "../../engines/generation.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
@@ -18,6 +19,8 @@ import { instructionItems } from "./request/summary.ts";
 import { compactTranslator } from "./request/translator.ts";
 import { wholeRequest } from "./request/whole-request.ts";
 
+const MAX_SUMMARY_TOKENS = 2048;
+
 export const compactConversation: RouteHandler = async (exchange, context) => {
   const { inference, answerMemory, config } = context;
   const id = newResponseId();
@@ -26,8 +29,9 @@ export const compactConversation: RouteHandler = async (exchange, context) => {
   const kept = answerMemory.lease(clientOf(exchange.request));
   try {
     const { asked, earlier, input } = await wholeRequest(exchange, context, translation, kept);
-    const instructions = instructionItems([...earlier, input]);
-    const request = { ...asked, ...originOf(exchange, model, false) };
+    const items = [...earlier, input];
+    const instructions = instructionItems(items);
+    const request = { ...asked, maxTokens: summaryTokens(items), ...originOf(exchange, model, false) };
     const events = inference.generate(request, exchange.request.signal, () => exchange.request.releaseBody());
     const { text, usage } = await summaryOf(events);
     const compaction = { type: "compaction", id: itemId("cmp", id, 0), encrypted_content: compactionContent(text) };
@@ -43,6 +47,14 @@ export const compactConversation: RouteHandler = async (exchange, context) => {
     kept.release();
   }
 };
+
+/**
+ * Returns the token limit of a summary: the bytes of the conversation, so that a weak model that repeats itself does not make a
+ * short conversation long.
+ */
+function summaryTokens(items: readonly ItemTexts[]): number {
+  return items.reduce((sum, { texts }) => Math.min(sum + texts.byteLength, MAX_SUMMARY_TOKENS), 0);
+}
 
 /** Returns the text of a generation. Throws its error, and model_failed if there is no text. */
 async function summaryOf(

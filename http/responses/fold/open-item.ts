@@ -62,7 +62,6 @@ export class OpenReasoning extends OpenItem<ReasoningItem> {
       status: "in_progress",
       summary: [],
       content: [],
-      encrypted_content: null,
     };
     super(item, index, events);
     output.push(item);

@@ -47,7 +47,6 @@ export const outputItemSchema = z
       status,
       summary: z.array(z.never()),
       content: z.array(reasoningTextSchema),
-      encrypted_content: z.null(),
     }),
   ])
   .meta({ id: "ResponseOutputItem" });

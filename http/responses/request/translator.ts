@@ -50,8 +50,6 @@ export interface ResponseTranslation extends AskedTranslation<ResponseFacts> {
   readonly form: ConversationForm;
 }
 
-const MAX_SUMMARY_TOKENS = 2048;
-
 /** `parameters` of `translate`: the id of the new response, which the ids of its items contain. */
 export const responseTranslator: BodyTranslator<ResponseTranslation> = {
   name: "responses",
@@ -72,17 +70,12 @@ export const messageTranslator: BodyTranslator<ResponseTranslation> = {
   pack,
 };
 
-/** Translates a request for the summary of a conversation: a short response, without reasoning and without randomness. */
+/** Translates a request for the summary of a conversation: a response without reasoning and without randomness. */
 export const compactTranslator: BodyTranslator<ResponseTranslation> = {
   name: "responses.compact",
   translate(value, responseId, unknownFields) {
     const { body, ignored } = acceptedBody(compactRequestSchema, value, unknownFields);
-    const summary = {
-      ...body,
-      temperature: 0,
-      max_output_tokens: MAX_SUMMARY_TOKENS,
-      reasoning: { effort: "off" },
-    } as const;
+    const summary = { ...body, temperature: 0, reasoning: { effort: "off" } } as const;
     return translated(summary, ignored, responseId as string, "summary");
   },
   pack,

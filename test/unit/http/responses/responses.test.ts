@@ -139,7 +139,13 @@ describe("a response", () => {
         ["function_call", "completed"],
       ],
     );
-    assert.deepEqual(response.output[0].content, [{ type: "reasoning_text", text: "Hmm." }]);
+    const { id: _id, ...thought } = response.output[0];
+    assert.deepEqual(thought, {
+      type: "reasoning",
+      status: "completed",
+      summary: [],
+      content: [{ type: "reasoning_text", text: "Hmm." }],
+    });
     const { id: _, ...call } = response.output[2];
     assert.deepEqual(call, {
       type: "function_call",
