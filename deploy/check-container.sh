@@ -9,8 +9,8 @@
 set -euo pipefail
 
 # Mounts and processes belong to namespaces of this script, so they end with it.
-if [[ -z ${TROUPE_CHECK_INSIDE:-} ]]; then
-  TROUPE_CHECK_INSIDE=1 exec unshare --mount --propagation private --pid --mount-proc --fork --kill-child "$0" "$@"
+if [[ -z ${CONTAINER_CHECK_INSIDE:-} ]]; then
+  CONTAINER_CHECK_INSIDE=1 exec unshare --mount --propagation private --pid --mount-proc --fork --kill-child "$0" "$@"
 fi
 
 context=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -180,10 +180,13 @@ export class TextModel {
     return new ServerError("context_length_exceeded", message, { param: "documents" });
   }
 
-  /** Returns a limit of `tokens` reasoning tokens after a prompt; null: the prompt excludes reasoning. Throws `unsupported`. */
+  /**
+   * Returns a limit of `tokens` reasoning tokens after a prompt; null: the model or the prompt excludes reasoning, so the limit
+   * cannot be exceeded. Throws `unsupported`.
+   */
   reasoningBudget(tokens: number, prompt: Int32Array): ReasoningLimit | null {
     const tags = this.#templates.for(false).template.thinking;
-    if (tags === null) throw this.#noThinking("its chat template has no tags around reasoning");
+    if (tags === null) return null;
     const [begin, end] = [this.#tagToken(tags.begin), this.#tagToken(tags.end)];
     const { vocabulary } = this;
     const last = prompt.findLast((token) => vocabulary.isControl(token) || vocabulary.pieceText(token)?.trim() !== "");
