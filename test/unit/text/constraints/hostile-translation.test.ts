@@ -14,7 +14,8 @@ const heapMb = 200;
 /** Limit of CPU time, because other tests run at the same time. Earlier, most of the named grammars took seconds or minutes. */
 const mostMs = 2000;
 const usualMs = 250;
-const usualShare = 0.98;
+/** On the slowest CPU seen, 145 of 150 random grammars take less than `usualMs`; elsewhere all but one or two. */
+const usualShare = 0.95;
 
 describe("a hostile grammar", () => {
   let worker: Worker;
