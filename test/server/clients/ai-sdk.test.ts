@@ -76,8 +76,10 @@ for (const [name, model] of Object.entries(providers)) {
       const any = await generateText({ ...base(), prompt: toolQuestion, tools, toolChoice: "required" });
       // A small model may repeat calls until it reaches the token limit.
       assert.ok(["tool-calls", "length"].includes(any.finishReason), any.finishReason);
-      for (const { toolName, input } of any.toolCalls) assertCall(toolName, input);
       assert.ok(any.toolCalls.length > 0);
+      // The limit cuts the last call.
+      const whole = any.finishReason === "length" ? any.toolCalls.slice(0, -1) : any.toolCalls;
+      for (const { toolName, input } of whole) assertCall(toolName, input);
       const toolChoice = { type: "tool", toolName: "get_time" } as const;
       const named = await generateText({ ...base(), prompt: toolQuestion, tools, toolChoice });
       assert.equal(named.toolCalls[0]?.toolName, "get_time");
