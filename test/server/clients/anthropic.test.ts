@@ -104,10 +104,12 @@ describe("the anthropic client", () => {
   });
 
   it("makes parallel calls", async () => {
-    const { content } = await create({ messages: ask(toolQuestion), tools, tool_choice: { type: "any" } });
+    const { content, stop_reason } = await create({ messages: ask(toolQuestion), tools, tool_choice: { type: "any" } });
     const calls = content.filter((block) => block.type === "tool_use");
     assert.ok(calls.length > 1, `${calls.length} calls`);
-    for (const call of calls) if (call.type === "tool_use") assertCall(call.name, call.input);
+    // The limit cuts the last call.
+    const whole = stop_reason === "max_tokens" ? calls.slice(0, -1) : calls;
+    for (const call of whole) if (call.type === "tool_use") assertCall(call.name, call.input);
   });
 
   it("takes parallel calls and their results back", async () => {

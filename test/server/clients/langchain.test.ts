@@ -86,7 +86,7 @@ for (const useResponsesApi of [false, true]) {
       const content = [{ type: "image_url", image_url: { url: `data:image/png;base64,${image}` } }];
       const isRefused = (error: unknown) => (error as { status?: number }).status === 400;
       await assert.rejects(model().invoke([new HumanMessage({ content })]), isRefused);
-      await assert.rejects(model().invoke("word ".repeat(2000)), isRefused);
+      await assert.rejects(model().invoke("word ".repeat(2000)), { name: "ContextOverflowError" });
     });
 
     it("stops the engine when it is aborted", async () => {

@@ -89,10 +89,12 @@ describe("the openai client's chat completions", () => {
 
   it("makes parallel calls, and only one where they are switched off", async () => {
     const params = { messages: ask(toolQuestion), tools, tool_choice: "required" } as const;
-    const several = (await create(params)).choices[0]?.message.tool_calls ?? [];
+    const [choice] = (await create(params)).choices;
+    const several = choice?.message.tool_calls ?? [];
     assert.ok(several.length > 1, `${several.length} calls`);
     assert.equal(new Set(several.map(({ id }) => id)).size, several.length);
-    for (const call of several) {
+    // The limit cuts the last call.
+    for (const call of choice?.finish_reason === "length" ? several.slice(0, -1) : several) {
       assert.ok(call.type === "function");
       assertCall(call.function.name, JSON.parse(call.function.arguments));
     }
