@@ -65,7 +65,10 @@ describe("an encoder", () => {
   it("refuses an input it cannot see whole, naming both numbers, and to generate", async () => {
     const client = clientOf(server);
     const input = "the sea ".repeat(100);
-    await assert.rejects(client.embeddings.create({ model: "default", input }), /length is 128 tokens.*requested 20\d tokens/);
+    await assert.rejects(
+      client.embeddings.create({ model: "default", input }),
+      /length is 128 tokens.*requested 20\d tokens/,
+    );
     const messages = [{ role: "user" as const, content: "Hello" }];
     await assert.rejects(client.chat.completions.create({ model: "default", messages }), /400 .*\/v1\/embeddings/);
   });
