@@ -20,7 +20,7 @@ import { AccessLog } from "./observe/access-log.ts";
 import { InstrumentedInference, type OnEvents } from "./observe/instrumented-inference.ts";
 import type { Log } from "./observe/log.ts";
 import { HttpMetrics } from "./observe/metrics/recorder.ts";
-import { isOllamaPath, ollamaErrors, unsupportedPath } from "./ollama/errors.ts";
+import { isOllamaPath, ollamaErrors } from "./ollama/errors.ts";
 import { Responses } from "./responses/responses.ts";
 import { type MatchedPath, RouteTable } from "./route-table.ts";
 import { isServed, type Route, routes } from "./routes.ts";
@@ -223,7 +223,7 @@ function refuseRoute(exchange: Exchange, methods: ReadonlyMap<string, Route> | u
       return;
     }
     const message = `there is nothing at ${path.slice(0, 200)}; this server has ${table.paths.join(", ")}`;
-    exchange.fail(unsupportedPath(path) ?? new ServerError("not_found", message), {}, format);
+    exchange.fail(new ServerError("not_found", message), {}, format);
     return;
   }
   const allowed = allow(methods);

@@ -3,6 +3,7 @@
 import { ServerError } from "../runtime/errors.ts";
 import { commonErrors, type ErrorFormat } from "./errors.ts";
 import { messagesErrors } from "./messages/errors.ts";
+import { ollamaErrors } from "./ollama/errors.ts";
 
 interface MissingEndpoint {
   /** Path, or the beginning of the paths, of the endpoint. */
@@ -10,6 +11,8 @@ interface MissingEndpoint {
   /** What the server does not do, and what to use instead. */
   readonly message: string;
   readonly errors?: ErrorFormat;
+  /** Default 404: clients do not repeat a request after it, as they would after 501. */
+  readonly status?: number;
 }
 
 const NO_IMAGES = "models of this server take and make text, not images, yet";
@@ -18,7 +21,14 @@ const SEND_WHOLE =
   "send the whole conversation to POST /v1/chat/completions, or use POST /v1/responses with previous_response_id";
 const ONE_BY_ONE = "send the requests one by one; the server batches those that run at the same time";
 
+const CONFIGURED =
+  "the models of this server are those of its settings; `troupe models` lists models to download, and `troupe serve -m NAME` serves one";
+
+/** Paths at which Ollama changes the stored models. */
+const changes = ["/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete"];
+
 const missing: readonly MissingEndpoint[] = [
+  ...changes.map((path) => ({ path, message: CONFIGURED, errors: ollamaErrors, status: 400 })),
   { path: "/v1/audio/speech", message: NO_AUDIO },
   { path: "/v1/audio/transcriptions", message: NO_AUDIO },
   { path: "/v1/audio/translations", message: NO_AUDIO },
@@ -53,8 +63,7 @@ export function unsupportedEndpoint(
 ): { readonly error: ServerError; readonly format: ErrorFormat } | null {
   const found = missing.find((endpoint) => path === endpoint.path || path.startsWith(`${endpoint.path}/`));
   if (found === undefined) return null;
-  const { errors = given, message } = found;
+  const { errors = given, message, status = 404 } = found;
   const error = new ServerError("unsupported", `${found.path} is not supported: ${message}`);
-  // Clients do not repeat a request after 404, as they would after 501.
-  return { error, format: { ...errors, statusOf: () => 404 } };
+  return { error, format: { ...errors, statusOf: () => status } };
 }

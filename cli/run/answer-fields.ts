@@ -3,6 +3,7 @@
 import { z } from "zod";
 import { builtInDefaults, type GenerationDefaults } from "../../engines/sampling-defaults.ts";
 import { validate } from "../../http/json.ts";
+import { wireDefaults } from "../../http/shared/answer/wire-defaults.ts";
 import { commonFields } from "../../http/shared/fields/fields.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
@@ -36,16 +37,10 @@ export function withField(fields: AnswerFields, name: string, value: string): An
 
 /** Returns one line per field: its value, and whether it is set or the model's default. */
 export function fieldLines(fields: AnswerFields, model: GenerationDefaults = builtInDefaults): readonly string[] {
-  const { sampling, maxTokens } = model;
+  const { max_tokens, ...sampling } = wireDefaults(model);
   const defaults: Readonly<Record<keyof AnswerFields, number | string>> = {
-    temperature: sampling.temperature,
-    top_k: sampling.topK,
-    top_p: sampling.topP,
-    min_p: sampling.minP,
-    repetition_penalty: sampling.repetitionPenalty,
-    presence_penalty: sampling.presencePenalty,
-    frequency_penalty: sampling.frequencyPenalty,
-    max_tokens: maxTokens ?? "the rest of the context",
+    ...sampling,
+    max_tokens: max_tokens ?? "the rest of the context",
     seed: "random",
   };
   return fieldNames.map((name) => {

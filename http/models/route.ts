@@ -2,9 +2,9 @@
 // model follows, each directly before its adapters. The header anthropic-version selects the form of the messages protocol.
 import { type AdapterCard, adapterCards, cardNamed } from "../../actors/api/adapter-cards.ts";
 import type { Inference, ModelCapabilities, ModelEntry } from "../../actors/api/inference.ts";
-import type { GenerationDefaults } from "../../engines/sampling-defaults.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
+import { wireDefaults } from "../shared/answer/wire-defaults.ts";
 import { readQuery } from "../shared/read-query.ts";
 import { hasVersionHeader } from "../shared/version-header.ts";
 import { modelInfo, modelPage, modelPageQuery } from "./messages-form.ts";
@@ -56,19 +56,6 @@ function modelEntry(id: string, model: ModelEntry): WireModel {
     ...(model.capabilities === null ? {} : lengthsOf(model.capabilities)),
     ...(generates ? { defaults: wireDefaults(model.defaults) } : {}),
     tools_available: model.capabilities?.generates ?? false,
-  };
-}
-
-function wireDefaults({ sampling, maxTokens }: GenerationDefaults): NonNullable<WireModel["defaults"]> {
-  return {
-    temperature: sampling.temperature,
-    top_k: sampling.topK,
-    top_p: sampling.topP,
-    min_p: sampling.minP,
-    repetition_penalty: sampling.repetitionPenalty,
-    presence_penalty: sampling.presencePenalty,
-    frequency_penalty: sampling.frequencyPenalty,
-    max_tokens: maxTokens,
   };
 }
 
