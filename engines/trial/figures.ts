@@ -8,11 +8,8 @@ export type EngineFigures = TrialReport;
 
 export type TrialFigures = Readonly<Record<EngineName, EngineFigures>>;
 
-/**
- * Prompt tokens to compute per generated token. It weights prefill against decode when the engine is chosen. A turn of a
- * conversation has about one, because the prefix cache holds the earlier turns; a question about a document has more.
- */
-const promptTokensPerNewToken = 2;
+/** Prompt tokens to compute per generated token. It weights prefill against decode when the engine is chosen. */
+const promptTokensPerNewToken = 4;
 
 /** Returns the engine with the lower time per generated token. */
 export function quickerEngine(figures: TrialFigures): EngineName {

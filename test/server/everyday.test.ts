@@ -120,7 +120,7 @@ describe("everyday prompts", () => {
     test.diagnostic(
       `ended ${count("isEnded")}, loops ${count("isLoop")}, followed ${count("isFollowed")} of ${verdicts.length}`,
     );
-    // One answer of this weak model is longer than the limit of this test.
+    // This weak model does not end 7 of 90 answers in 512 tokens (bench/results/everyday.md).
     assert.ok(count("isEnded") >= verdicts.length - 1);
     assert.ok(count("isLoop") <= 1);
     assert.ok(count("isFollowed") >= 4);
