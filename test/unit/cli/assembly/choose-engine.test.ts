@@ -158,15 +158,15 @@ describe("auto", () => {
     }
   });
 
-  it("weighs two tokens of a prompt against one that is written", async () => {
+  it("weighs four tokens of a prompt against one that is written", async () => {
     const engineFor = async (wasm: EngineFigures, llama: EngineFigures) =>
       (await chosen(host({ trial: { wasm, llama } }).questions)).engine;
-    const readsFast: EngineFigures = { ...slow, prompt: 200 };
-    const writesFast: EngineFigures = { ...slow, prompt: 50, oneRow: 20, sixteenRows: 100 };
-    // Two prompt tokens and one output token take 0.01 + 0.06 s on one engine and 0.04 + 0.03 s on the other. The sums are
+    const readsFast: EngineFigures = { ...slow, prompt: 400 };
+    const writesFast: EngineFigures = { ...slow, oneRow: 20, sixteenRows: 100 };
+    // Four prompt tokens and one output token take 0.01 + 0.06 s on one engine and 0.04 + 0.03 s on the other. The sums are
     // equal, so a small difference decides.
-    assert.equal(await engineFor({ ...readsFast, prompt: 205 }, writesFast), "wasm");
-    assert.equal(await engineFor({ ...readsFast, prompt: 195 }, writesFast), "llama");
+    assert.equal(await engineFor({ ...readsFast, prompt: 410 }, writesFast), "wasm");
+    assert.equal(await engineFor({ ...readsFast, prompt: 390 }, writesFast), "llama");
   });
 
   it("advises Node 24 on an older one where it makes a worthwhile difference, with the estimate", async () => {
@@ -176,7 +176,7 @@ describe("auto", () => {
     const advice = /^this is Node 20\.11\.0; on Node 24 .* about 1\.5 times as fast .*: npx .*node@24 /;
     assert.match((await adviceOn("20.11.0", reader, reader)) ?? "", advice, "wasm is as quick already");
     const ahead = { ...reader, prompt: 1.1 * reader.prompt };
-    assert.match((await adviceOn("20.11.0", reader, ahead)) ?? "", /about 1\.3 times/, "wasm would be ahead");
+    assert.match((await adviceOn("20.11.0", reader, ahead)) ?? "", /about 1\.4 times/, "wasm would be ahead");
     const farAhead = { ...reader, prompt: 1.4 * reader.prompt };
     assert.equal(await adviceOn("20.11.0", reader, farAhead), null, "wasm would hardly be ahead");
     const writer: EngineFigures = { ...slow, prompt: 1000 };
