@@ -33,59 +33,88 @@ async function* merged(
   const stop = new AbortController();
   const both = AbortSignal.any([signal, stop.signal]);
   const notePrepared = countdown(requests.length, onPrepared);
-  const running = new Map<number, { readonly batches: AsyncIterator<Batch>; next: Promise<Arrived> }>();
-  let usage: Usage | null = null;
-  let doneCount = 0;
-  let isBegun = false;
+  const combined = new CombinedEvents(requests);
+  const running = new Map<number, Promise<Arrived>>();
   let started = 0;
-  const start = (): void => {
-    const at = started++;
-    const events = inference.generate(requests[at] as GenerateRequest, both, notePrepared(at));
-    const batches = events[Symbol.asyncIterator]();
-    running.set(at, { batches, next: arrival(at, batches) });
-  };
   try {
     while (started < requests.length || running.size > 0) {
-      while (started < requests.length && running.size < PROMPTS_AT_ONCE) start();
-      const { at, result } = await Promise.race([...running.values()].map(({ next }) => next));
-      const generation = running.get(at);
-      if (generation === undefined || result.done === true) {
-        running.delete(at);
-        if (signal.aborted) return;
-        continue;
+      for (; started < requests.length && running.size < PROMPTS_AT_ONCE; started++) {
+        const events = inference.generate(requests[started] as GenerateRequest, both, notePrepared(started));
+        running.set(started, arrival(started, events[Symbol.asyncIterator]()));
       }
-      generation.next = arrival(at, generation.batches);
-      const first = at * (requests[at]?.choices ?? 1);
-      const events: GenerateEvent[] = [];
-      for (const event of result.value) {
-        if (event.type === "error") {
-          yield [...events, event];
-          return;
-        }
-        if (event.type === "done") {
-          usage = usage === null ? event.usage : addedUsage(usage, event.usage);
-          doneCount++;
-        } else if (event.type === "begin") {
-          if (!isBegun) events.push(event);
-          isBegun = true;
-        } else events.push("choice" in event ? { ...event, choice: first + event.choice } : event);
+      const { at, batches, result } = await Promise.race(running.values());
+      if (signal.aborted) return;
+      if (result.done === true) running.delete(at);
+      else {
+        running.set(at, arrival(at, batches));
+        const events = combined.of(at, result.value);
+        if (events.length > 0) yield events;
+        if (combined.isFailed) return;
       }
-      if (events.length > 0) yield events;
     }
-    if (usage !== null && doneCount === requests.length) yield [{ type: "done", usage }];
+    yield* combined.end();
   } finally {
     stop.abort();
-    for (const { next } of running.values()) next.catch(() => {});
+    for (const next of running.values()) next.catch(() => {});
+  }
+}
+
+/** Events of several generations as those of one: one `begin`, choices numbered over all, one `done`. */
+class CombinedEvents {
+  readonly #requests: readonly GenerateRequest[];
+  #usage: Usage | null = null;
+  #doneCount = 0;
+  #isBegun = false;
+  #isFailed = false;
+
+  constructor(requests: readonly GenerateRequest[]) {
+    this.#requests = requests;
+  }
+
+  /** Whether a generation has failed, which ends all. */
+  get isFailed(): boolean {
+    return this.#isFailed;
+  }
+
+  /** Returns the events to pass on of a batch of request `at`. */
+  of(at: number, batch: Batch): Batch {
+    const first = at * (this.#requests[at]?.choices ?? 1);
+    const failure = batch.findIndex(({ type }) => type === "error");
+    this.#isFailed = failure >= 0;
+    const events = this.#isFailed ? batch.slice(0, failure + 1) : batch;
+    return events.flatMap((event) => this.#passed(event, first));
+  }
+
+  /** Returns the last batch if all generations are complete. */
+  end(): Batch[] {
+    return this.#usage !== null && this.#doneCount === this.#requests.length
+      ? [[{ type: "done", usage: this.#usage }]]
+      : [];
+  }
+
+  #passed(event: GenerateEvent, firstChoice: number): Batch {
+    if (event.type === "done") {
+      this.#usage = this.#usage === null ? event.usage : addedUsage(this.#usage, event.usage);
+      this.#doneCount++;
+      return [];
+    }
+    if (event.type === "begin") {
+      const isFirst = !this.#isBegun;
+      this.#isBegun = true;
+      return isFirst ? [event] : [];
+    }
+    return ["choice" in event ? { ...event, choice: firstChoice + event.choice } : event];
   }
 }
 
 interface Arrived {
   readonly at: number;
+  readonly batches: AsyncIterator<Batch>;
   readonly result: IteratorResult<Batch>;
 }
 
 async function arrival(at: number, batches: AsyncIterator<Batch>): Promise<Arrived> {
-  return { at, result: await batches.next() };
+  return { at, batches, result: await batches.next() };
 }
 
 /** Returns a function that creates the callback of each part. When all callbacks have been called, calls `onAll` once. */
