@@ -15,6 +15,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { AttachedModel, ModelFiles, ReasoningLimit } from "../messages.ts";
 import { ChatTemplates } from "./chat-templates.ts";
 import { PairEncoder } from "./pair-encoder.ts";
+import { reasoningLimit } from "./reasoning-limit.ts";
 import type { TextPhase } from "./text-phase.ts";
 
 /** Share of the context that a truncated prompt may fill if the request sets no max_tokens. */
@@ -180,36 +181,10 @@ export class TextModel {
     return new ServerError("context_length_exceeded", message, { param: "documents" });
   }
 
-  /**
-   * Returns a limit of `tokens` reasoning tokens after a prompt; null: the model or the prompt excludes reasoning, so the limit
-   * cannot be exceeded. Throws `unsupported`.
-   */
+  /** Returns a limit of `tokens` reasoning tokens after a prompt, see `reasoningLimit`. */
   reasoningBudget(tokens: number, prompt: Int32Array): ReasoningLimit | null {
-    const tags = this.#templates.for(false).template.thinking;
-    if (tags === null) return null;
-    const [begin, end] = [this.#tagToken(tags.begin), this.#tagToken(tags.end)];
-    const { vocabulary } = this;
-    const last = prompt.findLast((token) => vocabulary.isControl(token) || vocabulary.pieceText(token)?.trim() !== "");
-    if (last === end) return null;
-    return { tokens, begin: last === begin ? new Int32Array(0) : Int32Array.of(begin), end: Int32Array.of(end) };
-  }
-
-  /**
-   * Returns the token of a reasoning tag. The tag must be one token, because a model may merge the end of a longer tag with the
-   * text after it.
-   */
-  #tagToken(tag: string): number {
-    const { vocabulary } = this;
-    const control = vocabulary.controlTokens.find((token) => vocabulary.tokenText(token) === tag);
-    const tokens = control === undefined ? vocabulary.encode(tag) : [control];
-    if (tokens.length === 1) return tokens[0] as number;
-    throw this.#noThinking(`its vocabulary has no token ${tag}`);
-  }
-
-  #noThinking(why: string): ServerError {
-    const param = "reasoning_budget";
-    const message = `model "${this.id}" has no reasoning that can be limited: ${why}; remove ${param}`;
-    return new ServerError("unsupported", message, { param });
+    const { thinking } = this.#templates.for(false).template;
+    return thinking === null ? null : reasoningLimit(this, thinking, tokens, prompt);
   }
 
   #encode(prompt: PromptText | string, request: OpenRequest): Int32Array {

@@ -1,0 +1,37 @@
+// Reasoning limit: finds the tokens between which a model reasons, so that the model place can end the reasoning.
+import type { ThinkingTags } from "../../engines/text/parse/tool-format.ts";
+import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { ReasoningLimit } from "../messages.ts";
+
+interface ReasoningModel {
+  readonly id: string;
+  readonly vocabulary: Vocabulary;
+}
+
+/**
+ * Returns a limit of `tokens` reasoning tokens after a prompt; null: the prompt has ended the reasoning, so the limit cannot be
+ * exceeded. Throws `unsupported` if a tag is not one token.
+ */
+export function reasoningLimit(
+  model: ReasoningModel,
+  tags: ThinkingTags,
+  tokens: number,
+  prompt: Int32Array,
+): ReasoningLimit | null {
+  const { vocabulary } = model;
+  const [begin, end] = [tagToken(model, tags.begin), tagToken(model, tags.end)];
+  const last = prompt.findLast((token) => vocabulary.isControl(token) || vocabulary.pieceText(token)?.trim() !== "");
+  if (last === end) return null;
+  return { tokens, begin: last === begin ? new Int32Array(0) : Int32Array.of(begin), end: Int32Array.of(end) };
+}
+
+/** Returns the token of a reasoning tag. A model may merge the end of a tag of several tokens with the text after it. */
+function tagToken({ id, vocabulary }: ReasoningModel, tag: string): number {
+  const control = vocabulary.controlTokens.find((token) => vocabulary.tokenText(token) === tag);
+  const tokens = control === undefined ? vocabulary.encode(tag) : [control];
+  if (tokens.length === 1) return tokens[0] as number;
+  const param = "reasoning_budget";
+  const message = `model "${id}" has no reasoning that can be limited: its vocabulary has no token ${tag}; remove ${param}`;
+  throw new ServerError("unsupported", message, { param });
+}
