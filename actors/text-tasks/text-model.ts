@@ -181,7 +181,7 @@ export class TextModel {
     return new ServerError("context_length_exceeded", message, { param: "documents" });
   }
 
-  /** Returns a limit of `tokens` reasoning tokens after a prompt, see `reasoningLimit`. */
+  /** Returns a limit of `tokens` reasoning tokens after a prompt; null: it cannot be exceeded. Throws `unsupported`. */
   reasoningBudget(tokens: number, prompt: Int32Array): ReasoningLimit | null {
     const { thinking } = this.#templates.for(false).template;
     return thinking === null ? null : reasoningLimit(this, thinking, tokens, prompt);
