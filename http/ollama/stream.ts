@@ -1,5 +1,5 @@
 // Line stream: encodes generation events as lines of JSON (NDJSON). A tool call is one line, because clients expect its arguments
-// as an object. Hot path (one call per decode step and stream): constant text is built once per batch.
+// as an object.
 import type { FinishReason, GenerateEvent } from "../../engines/generation.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
