@@ -115,6 +115,7 @@ export type OutputGrammar =
   | { readonly kind: "json_schema"; readonly schema: unknown; readonly field: string }
   | { readonly kind: "regex"; readonly pattern: string }
   | { readonly kind: "lark"; readonly grammar: string }
+  | { readonly kind: "gbnf"; readonly grammar: string }
   | { readonly kind: "llguidance"; readonly grammar: string };
 
 /** LoRA adapter chosen by a request: by its name (`alias`), or by its revision (`generation`). */

@@ -1,10 +1,11 @@
-// Answer grammar: compiles the grammar that a request sets for the model's answer (JSON schema, regex, Lark or llguidance) into
-// rules. Called by translate.ts. Pure.
+// Answer grammar: compiles the grammar that a request sets for the model's answer (JSON schema, regex, Lark, llguidance or GBNF)
+// into rules. Called by translate.ts. Pure.
 import { ServerError } from "../../../runtime/errors.ts";
 import { parseRegex } from "../../../runtime/regex/parse.ts";
 import { RegexProblem } from "../../../runtime/regex/syntax.ts";
 import type { OutputGrammar } from "../../generation.ts";
 import type { Expression, Rules } from "./ebnf.ts";
+import { compileGbnfInto, noGbnfText } from "./gbnf.ts";
 import { type Check, schemaCheck } from "./json-schema/check.ts";
 import { compileSchemaInto } from "./json-schema/rules/compile.ts";
 import { compileLarkInto, noLarkText } from "./lark/compile.ts";
@@ -29,6 +30,8 @@ export function compileAnswer(grammar: OutputGrammar, rules: Rules): Answer {
       return regex(grammar.pattern);
     case "lark":
       return lark(grammar.grammar, false, rules);
+    case "gbnf":
+      return { expression: compileGbnfInto(grammar.grammar, rules), check: null, nothingLeft: noGbnfText };
     case "llguidance": {
       const read = readLlguidance(grammar.grammar);
       return read.kind === "json_schema" ? schema(read.schema, rules) : lark(read.grammar, true, rules);

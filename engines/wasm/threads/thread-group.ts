@@ -9,10 +9,11 @@ const word = { arrived: 0, phase: 1, sleepers: 2, passes: 3, failed: 4, stopped:
 
 /**
  * Number of times that a waiting thread reads a word before it sleeps; a read takes about 10 ns. The first number
- * applies at a barrier, the second to the wait for the next pass.
+ * applies at a barrier, the second to the wait for the next pass. A spin of 100 us is about as long as it takes to sleep
+ * and wake. Ten times as many reads are no faster and keep a core from threads that have work (bench/results/threads.md).
  */
-const barrierSpins = 100_000;
-const passSpins = 200_000;
+const barrierSpins = 10_000;
+const passSpins = 20_000;
 /** Interval in milliseconds at which the sleeping leader checks that the other threads are alive. */
 const livenessMs = 100;
 

@@ -47,11 +47,10 @@ class Drafts {
       this.say("user", content, `${at}.content`);
       return;
     }
-    for (const [i, block] of content.entries()) {
-      const here = `${at}.content[${i}]`;
-      if (block.type === "text") this.say("user", block.text, here);
-      else this.#take(block, here);
-    }
+    // Results come first, wherever they are in the message, because models expect them directly after their calls.
+    for (const [i, block] of content.entries()) if (block.type !== "text") this.#take(block, `${at}.content[${i}]`);
+    for (const [i, block] of content.entries())
+      if (block.type === "text") this.say("user", block.text, `${at}.content[${i}]`);
   }
 
   answer(content: AssistantContent, at: string): void {

@@ -14,14 +14,17 @@ const schema = z.union([z.record(z.string(), z.unknown()), z.boolean(), grammarT
 });
 
 const formatTypes = ["text", "json_object", "json_schema"];
-const grammarTypes = ["regex", "json_schema", "lark", "llguidance"];
+const grammarTypes = ["regex", "json_schema", "lark", "llguidance", "gbnf"];
 
 export const responseFormat = z
   .discriminatedUnion(
     "type",
     [
       z.strictObject({ type: z.literal("text") }),
-      z.strictObject({ type: z.literal("json_object") }),
+      z.strictObject({
+        type: z.literal("json_object"),
+        schema: schema.nullish().meta({ description: "JSON schema, as llama.cpp takes it; unset = any object." }),
+      }),
       z.strictObject({
         type: z.literal("json_schema"),
         json_schema: z.strictObject({
@@ -37,21 +40,29 @@ export const responseFormat = z
   .nullish()
   .meta({ description: "Format of the whole output; free text by default." });
 
+const typedGrammar = z.discriminatedUnion(
+  "type",
+  [
+    z.strictObject({ type: z.literal("regex"), value: grammarText }),
+    z.strictObject({ type: z.literal("json_schema"), value: schema }),
+    z.strictObject({ type: z.literal("lark"), value: grammarText }),
+    z.strictObject({ type: z.literal("llguidance"), value: grammarText }),
+    z.strictObject({ type: z.literal("gbnf"), value: grammarText }),
+  ],
+  { error: expectedVariant("a grammar", "type", grammarTypes) },
+);
+
 export const grammarField = z
-  .discriminatedUnion(
-    "type",
-    [
-      z.strictObject({ type: z.literal("regex"), value: grammarText }),
-      z.strictObject({ type: z.literal("json_schema"), value: schema }),
-      z.strictObject({ type: z.literal("lark"), value: grammarText }),
-      z.strictObject({ type: z.literal("llguidance"), value: grammarText }),
-    ],
-    { error: expectedVariant("a grammar", "type", grammarTypes) },
-  )
-  .nullish()
-  .meta({ description: "Grammar of the whole output; excludes response_format." });
+  .preprocess((sent) => (typeof sent === "string" ? textGrammar(sent) : sent), typedGrammar.nullish())
+  .meta({ description: "Grammar of the whole output; excludes response_format. Text is a GBNF or Lark grammar." });
+
+/** A grammar that was sent as text, as llama.cpp and vLLM take it. Only GBNF contains the sign ::= outside its strings. */
+function textGrammar(value: string): { type: "gbnf" | "lark"; value: string } {
+  return { type: /^\s*[\w-]+\s*::=/m.test(value) ? "gbnf" : "lark", value };
+}
 
 const ALIAS = "Alias of grammar, as vLLM names it";
+const LLAMA_ALIAS = "Alias of grammar, as llama.cpp names it";
 const MAX_GUIDED_CHOICES = 1000;
 const guidedChoice = z.array(grammarText).min(1).max(MAX_GUIDED_CHOICES);
 
@@ -60,7 +71,8 @@ export const guidedFields = {
   guided_json: schema.nullish().meta({ description: `${ALIAS}: a JSON schema.` }),
   guided_regex: grammarText.nullish().meta({ description: `${ALIAS}: a regular expression.` }),
   guided_choice: guidedChoice.nullish().meta({ description: `${ALIAS}: the possible outputs.` }),
-  guided_grammar: grammarText.nullish().meta({ description: `${ALIAS}: a Lark grammar.` }),
+  guided_grammar: grammarText.nullish().meta({ description: `${ALIAS}: a Lark or GBNF grammar.` }),
+  json_schema: schema.nullish().meta({ description: `${LLAMA_ALIAS}: a JSON schema.` }),
   structured_outputs: z
     .strictObject({
       json: schema.nullish(),
@@ -88,7 +100,9 @@ function* sentGrammars(fields: GrammarFields): Iterable<readonly [field: string,
   const { grammar, guided_json: json, guided_regex: regex, guided_choice: choice, guided_grammar: lark } = fields;
   if (grammar !== null && grammar !== undefined) yield ["grammar", grammar];
   for (const [name, value] of guidedGrammars({ json, regex, choice, grammar: lark })) yield [`guided_${name}`, value];
-  const { structured_outputs: outputs } = fields;
+  const { structured_outputs: outputs, json_schema } = fields;
+  if (json_schema !== null && json_schema !== undefined)
+    yield ["json_schema", { type: "json_schema", value: json_schema }];
   for (const [name, value] of guidedGrammars(outputs ?? {})) yield [`structured_outputs.${name}`, value];
 }
 
@@ -96,7 +110,7 @@ function* guidedGrammars({ json, regex, choice, grammar, json_object }: Guided):
   if (json !== null && json !== undefined) yield ["json", { type: "json_schema", value: json }];
   if (regex) yield ["regex", { type: "regex", value: regex }];
   if (choice) yield ["choice", { type: "regex", value: choice.map(escaped).join("|") }];
-  if (grammar) yield ["grammar", { type: "lark", value: grammar }];
+  if (grammar) yield ["grammar", textGrammar(grammar)];
   if (json_object) yield ["json_object", { type: "json_schema", value: { type: "object" } }];
 }
 
@@ -124,9 +138,10 @@ export function outputGrammar(fields: GrammarFields): OutputGrammar | null {
         return { kind: grammar.type, grammar: grammar.value };
     }
   }
-  if (format?.type === "json_object") return { kind: "json" };
-  if (format?.type !== "json_schema") return null;
-  return { kind: "json_schema", schema: schemaOf(format.json_schema.schema), field: "response_format" };
+  if (format === null || format === undefined || format.type === "text") return null;
+  const schema = format.type === "json_schema" ? format.json_schema.schema : (format.schema ?? null);
+  if (schema === null) return { kind: "json" };
+  return { kind: "json_schema", schema: schemaOf(schema), field: "response_format" };
 }
 
 function isTooLarge(schema: unknown): boolean {

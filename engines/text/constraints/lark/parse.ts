@@ -1,6 +1,7 @@
 // Lark parser: turns tokens into definitions. Constructs that a grammar cannot express (priorities, templates, %declare) are
 // rejected by name. Nesting is bounded. Pure.
 import { spend } from "../../../../runtime/regex/work.ts";
+import { unescaped } from "../escapes.ts";
 import { larkError } from "./problem.ts";
 import { type Token, type TokenKind, tokensOf } from "./tokens.ts";
 
@@ -213,11 +214,11 @@ class Parser {
   }
 
   #string(token: Token): LarkNode {
-    const text = unescaped(token);
+    const text = textOf(token);
     if (!this.#takeSymbol("..")) return { kind: "string", text, ignoreCase: token.flags === "i" };
     const to = this.#takeKind("string");
     if (to === null) throw this.#unexpected("a string");
-    return { kind: "range", from: text, to: unescaped(to), line: token.line };
+    return { kind: "range", from: text, to: textOf(to), line: token.line };
   }
 
   #embedded(token: Token): LarkNode {
@@ -292,13 +293,6 @@ class Parser {
   }
 }
 
-const escapes: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r", f: "\f", v: "\v", b: "\b", "0": "\0" };
-
-function unescaped({ text, line }: Token): string {
-  return text.replace(/\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)/gu, (_, code: string) => {
-    if (code.length === 1) return escapes[code] ?? code;
-    const char = Number.parseInt(code.slice(1), 16);
-    if (char > 0x10ffff) throw larkError("invalid_value", line, `there is no character \\${code}`);
-    return String.fromCodePoint(char);
-  });
+function textOf({ text, line }: Token): string {
+  return unescaped(text, (sequence) => larkError("invalid_value", line, `there is no character ${sequence}`));
 }

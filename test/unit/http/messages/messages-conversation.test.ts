@@ -41,7 +41,7 @@ describe("the conversation of a messages request", () => {
     ]);
   });
 
-  it("keeps thinking and calls, turns each result into a message, and marks failed tools", async () => {
+  it("keeps thinking and calls, turns each result into a message before all text, and marks failed tools", async () => {
     const shown = await conversation({
       messages: [
         { role: "user", content: "go" },
@@ -61,6 +61,7 @@ describe("the conversation of a messages request", () => {
           role: "user",
           content: [
             { type: "tool_result", tool_use_id: "t2", is_error: true, content: "deaf" },
+            { type: "text", text: "and?" },
             {
               type: "tool_result",
               tool_use_id: "t1",
@@ -69,7 +70,6 @@ describe("the conversation of a messages request", () => {
                 { type: "text", text: "y" },
               ],
             },
-            { type: "text", text: "and?" },
           ],
         },
       ],
@@ -101,7 +101,7 @@ describe("the conversation of a messages request", () => {
         [user(result)],
         [user(hi), called, user(result), user(result)],
         [user(hi), called, user({ ...result, tool_use_id: "t2" })],
-        [user(hi), called, user(hi, result)],
+        [user(hi), called, user(hi)],
         [user(hi), called, user(result), { role: "assistant", content: "ok" }, user(result)],
         [user(hi), { role: "assistant", content: [call, { ...call, id: "t2" }] }, user(result)],
         [user(hi), called],

@@ -34,7 +34,25 @@ describe("the output grammar of a request", () => {
     assert.deepEqual(grammarOf({ response_format: format }), { kind: "json_schema", schema, field });
   });
 
-  it("is one of four kinds of grammar", () => {
+  it("is a schema beside json_object, or in json_schema, as llama.cpp's clients send it", () => {
+    const found = (field: string) => ({ kind: "json_schema", schema, field });
+    assert.deepEqual(grammarOf({ response_format: { type: "json_object", schema } }), found("response_format"));
+    assert.deepEqual(grammarOf({ json_schema: schema }), found("json_schema"));
+  });
+
+  it("is a GBNF or a Lark grammar if it is text", () => {
+    for (const grammar of ['root ::= "a"', '# a comment\nroot\n::= "a"', 'start: "::="']) {
+      const kind = grammar.startsWith("start") ? "lark" : "gbnf";
+      assert.deepEqual(grammarOf({ grammar }), { kind, grammar });
+      assert.deepEqual(grammarOf({ guided_grammar: grammar }), { kind, grammar });
+    }
+  });
+
+  it("is one of five kinds of grammar", () => {
+    assert.deepEqual(grammarOf({ grammar: { type: "gbnf", value: "root ::= [a]" } }), {
+      kind: "gbnf",
+      grammar: "root ::= [a]",
+    });
     assert.deepEqual(grammarOf({ grammar: { type: "regex", value: "a+" } }), { kind: "regex", pattern: "a+" });
     assert.deepEqual(grammarOf({ grammar: { type: "lark", value: "start: /a/" } }), {
       kind: "lark",
@@ -66,7 +84,7 @@ describe("the output grammar of a request", () => {
       { response_format: { type: "json_schema", json_schema: { name: "n" } } },
       /^response_format\.json_schema\.schema: expected a JSON schema, got nothing/,
     ],
-    [{ grammar: { type: "gbnf", value: "" } }, /^grammar\S*: expected one of "regex"/],
+    [{ grammar: { type: "abnf", value: "" } }, /^grammar\S*: expected one of "regex"/],
     [{ grammar: { type: "regex", value: "" } }, /^grammar\.value: expected a string that is not empty/],
     [
       { grammar: { type: "regex", value: "a" }, response_format: { type: "json_object" } },

@@ -23,6 +23,7 @@ function refusal(grammar: OutputGrammar): string {
 
 const schemaGrammar = (schema: unknown): OutputGrammar => ({ kind: "json_schema", schema, field: "grammar" });
 const lark = (grammar: string): OutputGrammar => ({ kind: "lark", grammar });
+const gbnf = (grammar: string): OutputGrammar => ({ kind: "gbnf", grammar });
 const llguidance = (grammar: string): OutputGrammar => ({ kind: "llguidance", grammar });
 
 describe("rules in the grammar engine's EBNF", () => {
@@ -121,6 +122,46 @@ describe("a Lark grammar", () => {
   ] as const) {
     it(`is refused with the reason: ${grammar.slice(0, 40).replaceAll("\n", " / ")}`, () => {
       assert.match(refusal(lark(grammar)), expectedMessage);
+    });
+  }
+});
+
+describe("a GBNF grammar", () => {
+  it("becomes rules, whatever its line ends", () => {
+    const grammar = ebnf(
+      gbnf(
+        '# moves\nroot ::= (move " "\n  move)+ | "\\x41\\"\\u00e9" end?\nmove\n::= [a-h] [1-8]{2} # a square\nend ::= .\n',
+      ),
+    );
+    const [root, ...lines] = grammar.split("\n");
+    assert.equal(root, "root ::= gbnf_1");
+    assert.ok(lines.includes('gbnf_1 ::= (gbnf_2 " " gbnf_2)+ | "A\\"\\u00e9" gbnf_3?'), grammar);
+    assert.ok(lines.includes("gbnf_2 ::= [a-h] [1-8]{2}"), grammar);
+  });
+
+  it("has classes with escapes, and repetitions with one bound", () => {
+    assert.match(ebnf(gbnf('root ::= [^"\\\\\\n]{,3} [\\U0001F600-\\U0001F64F-]{2,}')), /\{0,3\}.*\{2,\}/);
+  });
+
+  for (const [grammar, expectedMessage] of [
+    ['a ::= "x"', /invalid_value: .*a rule named "root"/],
+    ['root ::= "a"\nroot ::= "b"', /invalid_value: .*line 2: root is defined twice/],
+    ["root ::= a", /invalid_value: .*there is no rule a/],
+    ['root ::= "a" root', /invalid_value: .*its rules never end/],
+    ['root ::= ("a"', /invalid_value: .*expected "\)", got the end/],
+    ['root ::= "a', /invalid_value: .*expected a part of a rule, got/],
+    ['root ::= "a")', /invalid_value: .*expected the next rule, got "\)"/],
+    ['"a" root ::= "b"', /invalid_value: .*expected the name of a rule and ::=/],
+    ['root ::= "a"{5000}', /invalid_value: .*at most 1000/],
+    ['root ::= "a"{3,2}', /invalid_value: .*in order/],
+    ['root ::= "a"{,}', /invalid_value: .*a number of repetitions/],
+    ["root ::= [b-a]", /invalid_value: .*in \[b-a\]/],
+    ['root ::= "\\UFFFFFFFF"', /invalid_value: .*there is no character/],
+    ["root ::= <think> .*", /unsupported: .*a reference to a token/],
+    [`root ::= ${"(".repeat(200)}"a"${")".repeat(200)}`, /invalid_value: .*nested deeper/],
+  ] as const) {
+    it(`is refused with the reason: ${grammar.slice(0, 40).replaceAll("\n", " / ")}`, () => {
+      assert.match(refusal(gbnf(grammar)), expectedMessage);
     });
   }
 });
