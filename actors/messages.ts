@@ -22,15 +22,18 @@ import type { ConvertedTokens, Embeddings, EmbedRequest, ModelFileFacts, TokensR
 /** Protocol of the actor `model`. Each loaded model has one, in its own worker thread or process. */
 export interface ModelProtocol {
   /**
-   * Queues all jobs, or none if one is rejected. Throws queue_full, context_length_exceeded, invalid_value, unsupported,
-   * model_failed.
+   * Queues all jobs, or none if one is rejected. Throws queue_full, context_length_exceeded,
+   * invalid_value, unsupported, model_failed.
    */
   generate(message: { readonly jobs: readonly SequenceJob[] }): Promise<void>;
   /** Returns the pooled outputs of the prompts, when all are computed: Capabilities.pooledLength floats for each prompt. */
   pool(message: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array>;
-  /** Ends sequences before the next step. `stop`: their text has reached a stop string, so they count as finished. */
+  /** Ends sequences before the next step. `stop`: their texts contain a stop string, so the sequences count as finished. */
   cancel(message: { readonly ids: readonly number[]; readonly how?: "cancelled" | "stop" }): void;
-  /** Pauses or resumes sequences. A paused one is not scheduled, and keeps its slot only while no other sequence needs it. */
+  /**
+   * Pauses or resumes sequences. A paused sequence is not scheduled, and keeps its slot only while no
+   * other sequence needs the slot.
+   */
   setPaused(message: { readonly ids: readonly number[]; readonly paused: boolean }): void;
   statistics(message: null): ModelStatistics;
   /** Loads a prepared adapter, so that jobs can use it. Throws the errors of AdapterHost.load, unsupported, conflict. */
@@ -41,7 +44,7 @@ export interface ModelProtocol {
 
 /** A prepared adapter (engines/files/lora/) to load into a model's worker. */
 export interface AdapterToLoad {
-  /** Greater than 0 and never reused by the same worker. */
+  /** Id of the adapter: greater than 0, and never reused in the same worker. */
   readonly id: number;
   readonly generation: string;
   readonly path: string;
@@ -50,7 +53,7 @@ export interface AdapterToLoad {
 /** The adapter version for which a generation holds a lease. */
 export interface LeasedAdapter {
   readonly id: number;
-  /** null: the model's fixed adapter, which requests cannot select. */
+  /** Content hash of the adapter; null: the model's fixed adapter, which requests cannot select. */
   readonly generation: string | null;
 }
 
@@ -59,9 +62,11 @@ export interface ModelStatistics {
   readonly slots: number;
   readonly running: number;
   readonly waiting: number;
-  /** Number of sequences that have no slot because their readers have not taken their earlier tokens. */
+  /** Number of sequences that lost their slots because their clients did not read the earlier tokens. */
   readonly preempted: number;
-  /** Preemptions: a sequence lost its slot because it was paused, for lack of KV memory, or to a client with fewer slots. */
+  /**
+   * Number of preemptions. A sequence loses its slot if it is paused, if KV memory is short, or to a client with fewer slots.
+   */
   readonly preemptions: number;
   readonly memoryPreemptions: number;
   readonly sharePreemptions: number;
@@ -76,8 +81,8 @@ export interface ModelStatistics {
   readonly prefixCache: PrefixStatistics;
   readonly kvBlocks: { readonly used: number; readonly total: number };
   /**
-   * `loaded`: adapters in memory now. `switches`: steps with a different adapter than the previous step, counted only if a step
-   * can use a single adapter.
+   * `loaded`: adapters in memory now. `switches`: number of steps with another adapter than the step
+   * before; 0 if a step can mix adapters.
    */
   readonly adapters: { readonly loaded: number; readonly switches: number };
   readonly speculation: Omit<SpeculationStatistics, "acceptedAt"> & { readonly acceptedAt: readonly number[] };
@@ -103,17 +108,17 @@ export interface EndCounts {
 
 /** One sequence to generate. */
 export interface SequenceJob {
-  /** Chosen by the consumer; unique among the consumer's sequences. */
+  /** Id of the sequence. The sender chooses it; it is unique among the sender's sequences. */
   readonly id: number;
   /** Client of the request. Clients take turns for slots and for the prompt tokens of a step. */
   readonly client: string;
   readonly prompt: Int32Array;
-  /** >= 1; null: until the context is full. */
+  /** Maximum number of generated tokens, at least 1; null: until the context is full. */
   readonly maxNewTokens: number | null;
-  /** Number of tokens before which no end-of-generation token and no stop token ends the sequence. */
+  /** Minimum number of generated tokens. Until then, end-of-generation tokens and stop tokens do not end the sequence. */
   readonly minNewTokens: number;
   readonly ignoreEos: boolean;
-  /** Tokens that end the sequence, beside those of end of generation. */
+  /** Ids of tokens that end the sequence, in addition to the model's end-of-generation tokens. */
   readonly stopTokens: readonly number[];
   /** Adapter id; 0: the base model. */
   readonly adapter: number;
@@ -122,7 +127,7 @@ export interface SequenceJob {
   readonly choice: number;
   /** Sequence breakers of the DRY penalty: a repeated sequence ends at these tokens. */
   readonly breakers: Int32Array;
-  /** Lower values are served first. */
+  /** Priority: sequences with lower values are served first. */
   readonly priority: number;
   readonly grammar: GrammarSource | null;
   /** Number of alternatives in addition to each prompt token's own logprob; null: no logprobs of the prompt. */
@@ -149,7 +154,7 @@ export const jobDefaults = {
 /** Reasoning budget: if the output starts with `begin` and reasoning has not ended `tokens` tokens later, `end` is forced. */
 export interface ReasoningLimit {
   readonly tokens: number;
-  /** Empty if the reasoning starts within the prompt. */
+  /** Tokens that begin the reasoning; empty if the reasoning starts within the prompt. */
   readonly begin: Int32Array;
   readonly end: Int32Array;
 }
@@ -168,13 +173,13 @@ export const tokenChannel = "tokens";
 
 /** Output of one step, or of several short steps, for one consumer. */
 export interface TokenFrame {
-  /** `rowInts` integers per row: sequence id, token, flags, elapsed time (in 10 us, since the sequence was first scheduled). */
+  /** `rowInts` integers per row: sequence id, token, flags, time since the sequence was first scheduled (in units of 10 us). */
   readonly rows: Int32Array;
   /** One record for each row with the flag `rowHasLogprobs`, in order: chosen logprob, count n, n pairs (token id, logprob). */
   readonly logprobs: Float32Array | null;
   /** Pairs (sequence id, number of prompt tokens found in the KV cache), for sequences whose first token is in this frame. */
   readonly cached: Int32Array | null;
-  /** Logprobs of prompts, for sequences that requested them and have computed the whole prompt. */
+  /** Logprobs of prompts that are completely computed, for sequences that requested these logprobs. */
   readonly prompts: readonly PromptLogprobsRecord[];
   /** Sequences that have ended with an error. */
   readonly failed: readonly { readonly id: number; readonly error: ErrorRecord }[];
@@ -204,7 +209,7 @@ export interface ModelPlaceInit {
   readonly engine: EngineName;
   readonly spec: ModelSpec;
   readonly limits: SchedulerLimits;
-  /** Maximum time that a token waits to be sent in one frame with later tokens. */
+  /** Maximum time in ms that a token waits, so that it can be sent in one frame with later tokens. */
   readonly frameIntervalMs: number;
   readonly mailboxLimit: number;
   readonly speculation: SpeculationOptions;
@@ -248,7 +253,7 @@ export interface GenerationProtocol {
   start(message: {
     readonly stream: number;
     readonly request: ResolvedRequest;
-    /** null: the base model. */
+    /** Adapter of the request; null: the base model. */
     readonly adapter: LeasedAdapter | null;
   }): void;
   /** Counts the prompt tokens of a request. Throws its validation error. `task`: number for cancelTask. */
@@ -260,7 +265,7 @@ export interface GenerationProtocol {
   embed(message: {
     readonly task: number;
     readonly request: EmbedRequest;
-    /** null: the base model. */
+    /** Adapter of the request; null: the base model. */
     readonly adapter: LeasedAdapter | null;
   }): Promise<Embeddings>;
   /** Cancels a call of countTokens, convertTokens, translate or embed, which then rejects with `cancelled`. */
@@ -277,7 +282,7 @@ export interface AttachedModel {
   readonly jinjaExplicit: string | null;
   readonly ready: ModelPlaceReady;
   readonly ticket: DialTicket;
-  /** Result of an earlier attach, used because the files may have been deleted since then. null: none. */
+  /** Result of an earlier attach of the model; null: none. It is reused, because the files may have been deleted since then. */
   readonly files: ModelFiles | null;
 }
 
@@ -304,7 +309,7 @@ export interface GenerationPlaceInit {
 
 /** Counts of text tasks. Totals are counted from the start of the generation thread. */
 export interface TextStatistics {
-  /** Number of tasks that wait for a text worker now. */
+  /** Current number of tasks that wait for a text worker. */
   readonly waiting: number;
   /** Total number of slow tasks. */
   readonly slow: number;
@@ -321,7 +326,7 @@ export interface EndedTask {
 /** Progress report of the generation thread. */
 export type GenerationPlaceReport =
   | { readonly endedTask: EndedTask }
-  /** true: text workers fail to start. false: a text worker has started again. */
+  /** State of the text workers. true: they fail to start. false: a text worker has started again. */
   | { readonly textWorkersAreDown: boolean };
 
 /** Limits of the tasks that process text of clients. */
@@ -341,7 +346,7 @@ export interface TextTaskSettings {
 
 /** Start parameters of the state thread. Its actor has the protocol StoredResponses. */
 export interface StatePlaceInit {
-  /** Created if absent; null: all data is kept in memory. */
+  /** Folder of the stored data, created if it is missing; null: all data is kept in memory. */
   readonly folder: string | null;
   readonly mailboxLimit: number;
   readonly responses: StoreLimits;

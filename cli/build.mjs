@@ -1,5 +1,6 @@
-// Build: compiles the program (or, with --all, also the tests and benchmarks) into dist/, and the WASM modules whose sources are
-// newer than they are. --clean empties dist/ first, for publishing: it keeps files whose source was deleted. Plain JavaScript, because it runs before anything is compiled.
+// Build: compiles the program (or, with --all, also the tests and benchmarks) into dist/, and the WASM modules that
+// are older than their sources. --clean empties dist/ first, for publishing, because dist/ keeps the output of deleted
+// sources. This file is plain JavaScript, because it runs before anything is compiled.
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -52,7 +53,7 @@ function buildModule(folder, entry, target, output) {
 }
 
 if (process.argv.includes("--clean")) rmSync(join(root, "dist"), { recursive: true, force: true });
-// Both projects write to dist/, so each must forget what the other knew: its records of written files would be wrong.
+// Both TypeScript projects write to dist/. The build record of the other project is deleted, because it would become wrong.
 const [project, other] = process.argv.includes("--all")
   ? ["tsconfig.json", ".tsbuildinfo-build"]
   : ["tsconfig.build.json", ".tsbuildinfo"];

@@ -1,4 +1,4 @@
-// Settings with a default model: a request that names no model gets the one that suits this machine.
+// Settings with a default model: if the settings name no model, a model that suits this machine is chosen.
 import { smallestModel } from "../engines/files/hub/catalog.ts";
 import { chooseDefaultModel } from "../engines/files/hub/default-model.ts";
 import { availableMemory } from "../runtime/host/memory.ts";

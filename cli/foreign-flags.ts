@@ -90,7 +90,7 @@ export const foreignFlags: readonly ForeignFlag[] = [
   },
 ];
 
-/** Short flags of troupe that mean something else in llama-server, where they take a number. */
+/** Short flags that have a different meaning in llama-server, where their value is a number. */
 const collisions: Readonly<Record<string, string>> = { "-c": "--max-model-len", "-t": "--threads" };
 
 /** Commands of other programs, and the command of troupe. */

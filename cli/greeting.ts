@@ -33,7 +33,7 @@ export function greeting({ host, port, mcpPort, models, defaultModelId, modelIds
 
 type Greeting = Greeted["models"][number];
 
-/** A model that is not loaded yet counts as one that generates, as most do. */
+/** Whether a model generates text. A model that is not loaded yet is assumed to generate text, as most models do. */
 function generates({ capabilities }: Greeting): boolean {
   return capabilities?.generates ?? true;
 }
@@ -58,7 +58,7 @@ function tried(address: string, body: string): string {
   return `Try it:\n\n  curl ${address} -H 'content-type: application/json' \\\n    -d '${body}'\n\n`;
 }
 
-/** Returns how to get a better model, if the smallest one is served because no model was named; else "". */
+/** Returns a hint on how to serve a better model if only the smallest default model is served; else "". */
 function toyNotice(modelIds: readonly string[]): string {
   if (!modelIds.every((id) => id === smallestModel)) return "";
   return `${smallestModel} is a toy that shows that the server works. For real answers:\n\n  troupe models\n\n`;

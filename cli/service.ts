@@ -71,7 +71,7 @@ export class Service {
     return this.#parts.apiKeys;
   }
 
-  /** Creates an app over the models. Its settings are those of the configuration, except the given ones. */
+  /** Creates an HTTP app over the models. Settings that are not given are taken from the configuration. */
   createApp(given: Partial<HttpConfig> = {}, extraRoutes: NonNullable<AppOptions["extraRoutes"]> = []): App {
     const { config, log, observers, engines, front, state, apiKeys } = this.#parts;
     const app = createApp({

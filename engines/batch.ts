@@ -10,7 +10,7 @@ export class Batch {
   readonly position: Int32Array;
   readonly offset: Int32Array;
   readonly length: Int32Array;
-  /** Number of tokens at the end of the row that get logits: 0, 1, or more to verify a draft. */
+  /** Logits are computed for this many tokens at the end of the row: 0, 1, or more to verify a draft. */
   readonly logitsCount: Int32Array;
   /** 1: the row needs the pooled hidden states of its tokens, and no logits. */
   readonly wantPooled: Uint8Array;
@@ -78,7 +78,7 @@ export interface StepOutput {
    * - mean: sum over the row's tokens, not divided by their number
    * - cls: state of the first token
    * - last: state of the last token
-   * - rank: scores
+   * - rank: outputs of the model's scoring head
    */
   readonly pooled: Float32Array;
   /** For each batch row: its row in `pooled`; -1 if it has none. */

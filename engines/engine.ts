@@ -1,5 +1,5 @@
 // Engine contract: the interface of an engine, which loads a model and runs forward passes. The scheduler and the
-// sampler use every engine through it. Engines know nothing of HTTP, of actors or of each other.
+// sampler use every engine through this interface. Engines know nothing of HTTP, of actors or of each other.
 import type { Batch, StepOutput } from "./batch.ts";
 
 /** `llama`: llama.cpp's native libraries; `wasm`: this project's own engine, without native code. */
@@ -16,7 +16,7 @@ export type KvBudget = { readonly bytes: number } | { readonly tokens: number } 
 export interface ModelSpec {
   /** Path of the GGUF file; for a split model, of its first file. */
   readonly path: string;
-  /** Maximum number of sequences held at once: the number of slots. */
+  /** Maximum number of sequences in the KV cache at once: the number of slots. */
   readonly maxSequences: number;
   /** Maximum number of tokens in one step, prompt chunks and decodes together. */
   readonly maxBatchTokens: number;
@@ -180,7 +180,7 @@ export type Pooling = "mean" | "cls" | "last" | "rank";
 
 /**
  * Features of a loaded model. Callers must check them before use; for example, a sliding-window or recurrent model
- * cannot drop the tail of a sequence.
+ * cannot drop the last tokens of a sequence.
  */
 export interface Capabilities {
   /** The last tokens of a sequence can be dropped. */
@@ -189,7 +189,7 @@ export interface Capabilities {
   readonly copyPrefix: boolean;
   /** Sequence states can be saved and restored: KvCache.save() and the methods below it. */
   readonly saveState: boolean;
-  /** true: the model predicts tokens. false: it is an encoder, which has only pooled outputs. */
+  /** true: the model predicts tokens. false: the model is an encoder, which has only pooled outputs. */
   readonly generates: boolean;
   /** Pooling method of the pooled outputs; null: the model has no pooled outputs. */
   readonly pooling: Pooling | null;
@@ -239,8 +239,8 @@ export interface KvCache {
   /** Copies the first `tokens` tokens of slot `from` to the empty slot `to`. Needs capability copyPrefix. */
   copyPrefix(from: number, to: number, tokens: number): void;
   /**
-   * Copies the first `tokens` tokens of a slot (default: all). The slot's tokens after these are dropped. Returns null
-   * if there is no room for the copy. This method and those below need capability saveState.
+   * Copies the first `tokens` tokens of a slot (default: all) and drops the slot's later tokens. Returns null if there
+   * is no room for the copy. This method and those below need capability saveState.
    */
   save(slot: number, tokens?: number): SavedKv | null;
   /** Frees a copy. The copy must not be used afterwards. */
@@ -276,7 +276,7 @@ export interface MtpHeads {
   /** Draft length that the heads were trained for; longer drafts are possible. */
   readonly trainedTokens: number;
   /**
-   * Whether tokens can be drafted after the last of `total` tokens, that is, whether the hidden state needed for it is
+   * Whether tokens can be drafted for a slot with `total` tokens: true if the hidden state needed for drafting is
    * available.
    */
   follows(slot: number, total: number): boolean;

@@ -1,5 +1,5 @@
 // Generation request and events: requests in a form that is independent of the wire protocol, and the closed union of
-// events with which they are answered.
+// response events.
 import type { ErrorRecord } from "../runtime/errors.ts";
 import type { LogprobRecords } from "./logprobs.ts";
 
@@ -129,11 +129,17 @@ export type Prompt =
       /** true: the output continues the last message, which is the assistant's. */
       readonly continuesLast?: boolean;
     }
-  /** `suffix`: the text after the gap that the output fills; absent: the output continues the text. */
+  /**
+   * `suffix`: text after the gap; the output fills the gap between `text` and `suffix`. Absent: the output continues
+   * `text`.
+   */
   | { readonly kind: "text"; readonly text: string; readonly suffix?: string }
   | { readonly kind: "tokens"; readonly tokens: Int32Array };
 
-/** Large part of a request (up to tens of megabytes). It is parsed only when the request is prepared. */
+/**
+ * Large part of a request, up to tens of megabytes: prompt, grammar and tools. It is parsed only when the request is
+ * prepared.
+ */
 export interface RequestContent {
   readonly prompt: Prompt;
   readonly grammar: OutputGrammar | null;
@@ -163,24 +169,27 @@ export interface GenerateRequest {
   readonly sampling: RequestedSampling;
   /** Number of choices returned. */
   readonly choices: number;
-  /** Number of choices generated, >= choices; the likeliest `choices` by mean logprob are returned. */
+  /** Number of choices generated, at least `choices`. The `choices` with the highest mean logprob are returned. */
   readonly candidates: number;
   /** Lower values are served first; default 0. */
   readonly priority: number;
-  /** Grammar; null: none, or the content is sealed. */
+  /** Grammar; null: none, or the content is not yet parsed (SealedContent). */
   readonly grammar: OutputGrammar | null;
-  /** Tools, for chats only; null: none, or the content is sealed. */
+  /** Tools, for chats only; null: none, or the content is not yet parsed (SealedContent). */
   readonly tools: ToolUse | null;
   /** Number of alternatives reported for each prompt token (0..20); null: no logprobs of the prompt. */
   readonly promptLogprobs: number | null;
   /** Maximum number of reasoning tokens, after which the final answer is forced to begin; null: no limit. */
   readonly reasoningBudget: number | null;
   readonly stop: readonly string[];
-  /** Maximum number of generated tokens, for which the prompt must leave room; null: the default of the model. */
+  /**
+   * Maximum number of generated tokens; prompt plus this number must fit in the context. null: the default of the
+   * model.
+   */
   readonly maxTokens: number | null;
   /**
-   * Number of output tokens before which neither the model nor a stop ends a choice. A choice may still end earlier if its
-   * grammar allows no further token.
+   * Minimum number of output tokens. Before this number is reached, end tokens and stop strings do not end a choice. A
+   * choice still ends earlier if its grammar allows no further token.
    */
   readonly minTokens: number;
   readonly ignoreEos: boolean;
@@ -196,7 +205,7 @@ export interface GenerateRequest {
   readonly receivedAt: number;
 }
 
-/** Field that contains the prompt, and field that limits the output. */
+/** Names of two request fields: the one that contains the prompt, and the one that limits the output. */
 export interface FieldNames {
   readonly prompt: string;
   readonly maxTokens: string;
@@ -205,7 +214,10 @@ export interface FieldNames {
 /** A request with the defaults of its model applied. */
 export interface ResolvedRequest extends GenerateRequest {
   readonly sampling: Sampling;
-  /** Maximum number of generated tokens; null: until the context is full. The prompt need not leave room for all of them. */
+  /**
+   * Maximum number of generated tokens; null: until the context is full. Generation ends earlier if the context is
+   * full.
+   */
   readonly outputLimit: number | null;
 }
 
@@ -310,8 +322,9 @@ export type GenerateEvent =
   /** The arguments are complete and valid JSON. */
   | { readonly type: "tool_call_end"; readonly choice: number; readonly call: number }
   /**
-   * The call is not valid, because the model ended it early or wrote no JSON. `text` is the whole text of the call as the model wrote
-   * it. If no part of the call was sent to the client yet, the response contains `text` instead of the call.
+   * The call is not valid, because the model ended it early or wrote no JSON. `text` is the whole text of the call as
+   * the model wrote it. If no part of the call has been sent to the client, the response contains `text` instead of the
+   * call.
    */
   | { readonly type: "tool_call_failed"; readonly choice: number; readonly call: number; readonly text: string }
   /**
@@ -319,7 +332,7 @@ export type GenerateEvent =
    * call, whether it is streamed or not.
    */
   | { readonly type: "tool_call_cut"; readonly choice: number; readonly call: number }
-  /** The text of a choice does not satisfy the request's constraint; `reason` says why. */
+  /** The text of a choice does not satisfy the request's constraint; `reason` explains the violation. */
   | { readonly type: "refusal"; readonly choice: number; readonly reason: string }
   | {
       readonly type: "finish";

@@ -11,7 +11,7 @@ export interface GenerationDefaults {
   readonly maxTokens: number | null;
 }
 
-/** Values for fields that neither the request nor the settings nor the model set. */
+/** Values for fields that are set neither by the request, nor by the settings, nor by the model. */
 export const builtInSampling: SamplingDefaults = {
   temperature: 0.8,
   topK: 40,
@@ -31,7 +31,7 @@ export const builtInDefaults: GenerationDefaults = {
   maxTokens: null,
 };
 
-/** Returns the sampling of a request, with the model's values for the fields that it leaves out. */
+/** Returns the sampling settings of a request. Fields that the request leaves out get the model's values. */
 export function effectiveSampling(requested: RequestedSampling, { sampling }: GenerationDefaults): Sampling {
   const values = defaultedFields.map((field) => [field, requested[field] ?? sampling[field]]);
   return { ...requested, ...(Object.fromEntries(values) as SamplingDefaults) };

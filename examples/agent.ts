@@ -1,7 +1,7 @@
-// Agent on /v1/responses that looks around in a folder to answer a question: `node examples/agent.ts "What is this?" FOLDER`.
+// Agent on /v1/responses that reads files in a folder to answer a question: `node examples/agent.ts "What is this?" FOLDER`.
 // Each round continues the stored response before it, so only the results of the calls are sent. Uses no library. Small models
-// are poor agents: take one of 4B parameters or more (`npx troupe models`). TROUPE_URL is the address of the server, TROUPE_KEY
-// its API key if it has one.
+// are poor agents: use a model with 4B parameters or more (`npx troupe models`). TROUPE_URL is the address of the server,
+// TROUPE_KEY its API key if it has one.
 import { readdir, readFile } from "node:fs/promises";
 import { isAbsolute, relative, resolve } from "node:path";
 
@@ -30,7 +30,7 @@ const tools = [
   { type: "function", name: "read_file", description: "Reads the beginning of a file.", strict: true, parameters },
 ];
 
-/** Returns the result of a call. Errors are results too: the model may try something else. */
+/** Returns the result of a tool call. An error is also a result, because the model can then try another call. */
 async function run(name: string, argumentsJson: string): Promise<string> {
   try {
     const wanted: string = JSON.parse(argumentsJson).path;
@@ -54,7 +54,7 @@ async function respond(body: object): Promise<Answer> {
   return (await reply.json()) as Answer;
 }
 
-// The first round requires a call, so that also a small model looks before it answers.
+// The first round requires a tool call, so that even a small model reads the folder before it answers.
 let response = await respond({ input: question, tool_choice: "required", parallel_tool_calls: false });
 for (let round = 1; round < maxRounds; round++) {
   const calls = response.output.filter(({ type }) => type === "function_call");
@@ -64,7 +64,7 @@ for (let round = 1; round < maxRounds; round++) {
     console.log(`> ${name} ${argumentsJson}`);
     input.push({ type: "function_call_output", call_id, output: await run(name, argumentsJson) });
   }
-  // The last round may not call anything, so it answers.
+  // The last round allows no tool calls, so the model must answer.
   const tool_choice = round === maxRounds - 1 ? "none" : "auto";
   response = await respond({ previous_response_id: response.id, input, tool_choice });
 }

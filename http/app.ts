@@ -33,11 +33,11 @@ import { unsupportedEndpoint } from "./unsupported.ts";
 
 export interface AppOptions {
   readonly inference: Inference;
-  /** Default: models cannot be loaded or unloaded over HTTP. */
+  /** Loads and unloads models; by default models cannot be loaded or unloaded over HTTP. */
   readonly models?: ModelManagement;
-  /** Default null: no model accepts adapters. */
+  /** LoRA adapters of the models; default null: no model accepts adapters. */
   readonly lora?: LoraAdapters | null;
-  /** Keys of which requests need one; default: no request needs a key. */
+  /** API keys. Each request needs one of them; default: no request needs a key. */
   readonly apiKeys?: ApiKeys | null;
   readonly log: Log;
   /** Storage of responses; default: in memory. */

@@ -42,7 +42,7 @@ export interface HttpConfig extends RouteSettings {
 }
 
 export interface Context {
-  /** Facts about the machine, and checks of it. */
+  /** Facts about the machine, and checks of the machine. */
   readonly system: SystemInspector;
   readonly inference: Inference;
   readonly models: ModelManagement;

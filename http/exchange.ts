@@ -39,7 +39,7 @@ export const eventStreamHeaders = {
   "x-accel-buffering": "no",
 };
 
-/** Headers of a stream of JSON values, one a line. */
+/** Headers of a stream with one JSON value per line (NDJSON). */
 export const lineStreamHeaders = { ...eventStreamHeaders, "content-type": "application/x-ndjson" };
 
 export class Exchange {
@@ -49,13 +49,13 @@ export class Exchange {
   readonly receivedAt = Date.now();
   /** Id of the request's model; "" until it is known. */
   model = "";
-  /** null until the request has started a generation. */
+  /** Generation of the request; null until the generation has started. */
   generation: Generation | null = null;
   /** Called with each piece of the response body. */
   tap: ((body: string | Uint8Array) => void) | null = null;
-  /** Set if the response is an error. */
+  /** Error code of the response; null if the response is not an error. */
   errorCode: ErrorCode | null = null;
-  /** null if the request matches no route. */
+  /** Route of the request; null if the request matches no route. */
   route: DescribedRoute | null = null;
   parameters: PathParameters = {};
   /** Unknown fields of the request's body, for the response header; null if there are none. */

@@ -104,7 +104,7 @@ export function* located(issues: readonly Issue[], before: readonly PropertyKey[
   }
 }
 
-/** Returns the branches of a union that the value's type fits. The issues of the other branches are meaningless. */
+/** Returns the branches of a union that accept the type of the value. Issues of all other branches are meaningless. */
 function matching<Branch extends readonly Issue[]>(branches: readonly Branch[]): readonly Branch[] {
   return branches.filter((branch) => !branch.some(({ code, path }) => code === "invalid_type" && path.length === 0));
 }

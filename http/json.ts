@@ -77,7 +77,7 @@ export function readJson<Schema extends z.ZodObject>(
 
 interface BodyLimits {
   readonly limitBytes?: number;
-  /** See DescribedRoute.takesUntyped. */
+  /** Whether requests need no content type: see DescribedRoute.takesUntyped. */
   readonly takesUntyped?: boolean | undefined;
 }
 
@@ -99,8 +99,8 @@ export function readJsonValue(
 }
 
 /**
- * Throws `invalid_content_type` if the body is not declared as JSON. `takesUntyped`: any type is accepted from programs, but not
- * from web pages, which could otherwise send requests that browsers do not ask this server about.
+ * Throws `invalid_content_type` if the body is not declared as JSON. `takesUntyped`: requests without an Origin header may have
+ * any content type. A web page always needs the JSON type, because browsers send some types without a CORS preflight.
  */
 export function checkContentType({ headers }: HttpRequest, takesUntyped = false): void {
   const contentType = headers.get("content-type");

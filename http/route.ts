@@ -16,9 +16,9 @@ export interface DescribedRoute {
   readonly isInferred?: true;
   /** Whether the path accepts WebSocket connections. Each message is then the body of a POST request, with a streamed reply. */
   readonly takesMessages?: true;
-  /** Whether bodies need no content type: the protocol's examples send JSON as curl does by default, without its type. */
+  /** Whether JSON bodies need no content type. The protocol's examples use curl, which sends a different type by default. */
   readonly takesUntyped?: true;
-  /** Set if unknown fields of the body are ignored by default, as by all inference routes. */
+  /** Set if unknown fields of the body are ignored by default, as on all inference routes. */
   readonly ignoresUnknown?: true;
   /** Set if the route needs no API key on a server that has keys. */
   readonly isOpen?: true;

@@ -1,5 +1,5 @@
-// Endpoints that clients know from other servers and this server does not have: each is answered with the error `unsupported`,
-// which says what is missing and what to use instead. They are no routes, so the API document and the metrics do not list them.
+// Endpoints of other servers that this server does not have. A request to such an endpoint gets the error `unsupported`, which
+// says what to use instead. These endpoints are not routes, so the API document and the metrics do not list them.
 import { ServerError } from "../runtime/errors.ts";
 import { commonErrors, type ErrorFormat } from "./errors.ts";
 import { messagesErrors } from "./messages/errors.ts";
@@ -11,7 +11,7 @@ interface MissingEndpoint {
   /** What the server does not do, and what to use instead. */
   readonly message: string;
   readonly errors?: ErrorFormat;
-  /** Default 404: clients do not repeat a request after it, as they would after 501. */
+  /** HTTP status; default 404. Clients repeat a request after status 501, but not after 404. */
   readonly status?: number;
 }
 
@@ -24,7 +24,7 @@ const ONE_BY_ONE = "send the requests one by one; the server batches those that 
 const CONFIGURED =
   "the models of this server are those of its settings; `troupe models` lists models to download, and `troupe serve -m NAME` serves one";
 
-/** Paths at which Ollama changes the stored models. */
+/** Paths of the Ollama endpoints that change the stored models. */
 const changes = ["/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete"];
 
 const missing: readonly MissingEndpoint[] = [

@@ -1,4 +1,4 @@
-// Byte arrays.
+// Functions for byte arrays.
 
 /** Joins all bytes in one array. If only one piece is not empty, returns that piece without copying it. */
 export function joinBytes(pieces: readonly Uint8Array[]): Uint8Array {

@@ -17,8 +17,8 @@ export const realClock: Clock = {
 };
 
 /**
- * Returns milliseconds since 1970. The system clock is read only at the start of the process, so later clock changes have no
- * effect.
+ * Returns milliseconds since 1970. The system clock is read only at the start of the process, so
+ * later clock changes have no effect.
  */
 export function wallTime(): number {
   return performance.timeOrigin + performance.now();

@@ -210,7 +210,7 @@ export interface ErrorRecord {
   readonly param?: string;
   /** Seconds until another attempt may succeed. Absent: no estimate. */
   readonly retryAfterSeconds?: number;
-  /** Set with `context_length_exceeded`, for protocols that have their own words for it. */
+  /** Set with `context_length_exceeded`, for protocols that have their own wording of this error. */
   readonly lengths?: ContextLengths;
 }
 

@@ -1,5 +1,5 @@
 // Nearest known word to a mistyped one, for "did you mean" in error messages about unknown names (configuration keys, flags,
-// commands, file names). It is a suggestion only, so no code may act on it.
+// commands, file names). The word is only a suggestion for the user; no code may use it as the name.
 
 /** Returns the word of `known` closest to `word`; null if none is close. */
 export function nearest(word: string, known: Iterable<string>): string | null {
@@ -18,12 +18,17 @@ export function suggestion(word: string, known: Iterable<string>): string {
   return found === null ? "" : `; did you mean "${found}"?`;
 }
 
-/** Minimum length of a name that can be misspelt. Different short names are as close as a name and its misspelling. */
+/**
+ * Minimum length in characters of a compared name. Two different shorter names differ as little as a name and its misspelling.
+ */
 const MIN_NAME_LENGTH = 4;
-/** Minimum length of a name with two wrong letters. */
+/** Minimum length in characters of a name that may have two wrong letters. */
 const LONG_NAME_LENGTH = 8;
 
-/** Returns the name of `known` that `name` misspells: by a letter or two, or by other case or underscores; null if there is none. */
+/**
+ * Returns the name in `known` that differs from `name` by one or two letters, or only by case,
+ * hyphens and underscores; null: none.
+ */
 export function misspelt(name: string, known: Iterable<string>): string | null {
   if (name.length < MIN_NAME_LENGTH || name.length > MAX_MISSPELT_LENGTH) return null;
   const letters = lettersOf(name);
@@ -35,7 +40,7 @@ export function misspelt(name: string, known: Iterable<string>): string | null {
   return null;
 }
 
-/** A longer name misspells nothing. */
+/** Maximum length in characters of a compared name. */
 const MAX_MISSPELT_LENGTH = 100;
 
 function lettersOf(name: string): string {
@@ -43,8 +48,8 @@ function lettersOf(name: string): string {
 }
 
 /**
- * Returns the number of insertions, deletions, substitutions and swaps of neighbours that turn a into b. Stops counting at
- * `limit`.
+ * Returns the number of insertions, deletions, substitutions and swaps of neighbours that turn a
+ * into b. Stops counting at `limit`.
  */
 function editDistance(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) >= limit) return limit;

@@ -7,9 +7,9 @@ import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 
 interface SourceFile {
-  /** Relative to the root, with "/". */
+  /** Path relative to the root of the repository, with "/" as separator. */
   readonly path: string;
-  /** Without comments. */
+  /** Source text without comments. */
   readonly code: string;
   /** Imported modules: a path relative to the root, or the name of a package or of a Node module. Type imports included. */
   readonly imports: readonly string[];

@@ -90,18 +90,24 @@ async function runRing(name: string, ring: Ring, tally: Tally): Promise<void> {
   process.stdout.write(`${name}: ${((performance.now() - startMs) / 1000).toFixed(0)} s\n`);
 }
 
-/** Yields the events in the order of the files, while `concurrency` files run at once. */
+/** Yields the events of each file when it ends, while `concurrency` files run at once. */
 async function* eventsOf(files: readonly string[], ring: Ring): AsyncGenerator<TestEvent> {
   const waiting = [...files];
-  const running: Promise<TestEvent[]>[] = [];
+  const running = new Map<string, Promise<readonly [file: string, events: TestEvent[]]>>();
   const startNext = () => {
     const file = waiting.shift();
-    if (file !== undefined) running.push(runFile(file, ring.fileLimitMs));
+    if (file !== undefined)
+      running.set(
+        file,
+        runFile(file, ring.fileLimitMs).then((events) => [file, events]),
+      );
   };
   for (let started = 0; started < ring.concurrency; started++) startNext();
-  for (let events = running.shift(); events !== undefined; events = running.shift()) {
-    yield* await events;
+  while (running.size > 0) {
+    const [file, events] = await Promise.race(running.values());
+    running.delete(file);
     startNext();
+    yield* events;
   }
 }
 

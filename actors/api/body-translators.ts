@@ -19,7 +19,7 @@ export interface BodyToTranslate {
   readonly client: string;
   readonly protocol: string;
   readonly body: Uint8Array;
-  /** Additional input of this API's translator. */
+  /** Additional input of the API's translator. */
   readonly parameters: unknown;
 }
 

@@ -12,10 +12,10 @@ export type ModelStatus = "loaded" | "unloaded" | "reloading";
 export interface ModelEntry {
   readonly id: string;
   readonly status: ModelStatus;
-  /** Unix seconds. */
+  /** Creation time of the model's entry, in Unix seconds. */
   readonly createdAt: number;
   readonly defaults: GenerationDefaults;
-  /** null until the model is loaded for the first time. */
+  /** Capabilities of the model; null until it is loaded for the first time. */
   readonly capabilities: ModelCapabilities | null;
   /** Adapters that requests can select, in the order in which they were loaded. */
   readonly adapters: readonly AdapterEntry[];
@@ -23,16 +23,16 @@ export interface ModelEntry {
 
 export interface AdapterEntry {
   readonly alias: string;
-  /** 64 hex digits. */
+  /** Content hash of the adapter, 64 hex digits. */
   readonly generation: string;
-  /** Unix seconds. */
+  /** Time at which the adapter was loaded, in Unix seconds. */
   readonly createdAt: number;
 }
 
 /** The model and adapter that a model name in a request refers to. */
 export interface ResolvedModel {
   readonly id: string;
-  /** null: the name contains no adapter alias. */
+  /** Adapter that the name selects; null: the name contains no adapter alias. */
   readonly adapter: AdapterSelector | null;
   readonly defaults: GenerationDefaults;
 }
@@ -49,7 +49,7 @@ export interface ModelCapabilities {
   readonly weightBytes: number;
   /** Number of floats in an embedding; 0 if the model has none. */
   readonly embeddingLength: number;
-  /** null if the model was loaded while no thread read its file. */
+  /** Facts from the model's file; null if the generation thread did not run when the model was loaded. */
   readonly file: ModelFileFacts | null;
 }
 
@@ -74,7 +74,7 @@ export interface ModelFileFacts {
 export type EmbedInputs =
   | {
       readonly kind: "texts";
-      /** UTF-8, all texts concatenated. */
+      /** All texts, concatenated, in UTF-8. */
       readonly values: Uint8Array;
       /** End of each text in `values`. */
       readonly ends: Uint32Array;
@@ -87,16 +87,16 @@ export interface EmbedRequest {
   /** Identifies the client. Requests are scheduled fairly between clients. Never an API key itself. */
   readonly client: string;
   readonly inputs: EmbedInputs;
-  /** Text to compare each input with, for scores instead of vectors; absent: vectors. */
+  /** Text with which each input is scored. Absent: vectors are computed instead of scores. */
   readonly query?: string;
   /** Truncate the end of an input that is too long, instead of rejecting it. */
   readonly truncateInputs: boolean;
-  /** Lower values are served first; the default is 0. */
+  /** Priority: requests with lower values are served first. The default is 0. */
   readonly priority: number;
 }
 
 export interface Embeddings {
-  /** For each input, in order: a vector of Euclidean length 1, or the model's scores for it and the query. */
+  /** For each input, in order: a vector of Euclidean length 1, or the model's scores for the input and the query. */
   readonly vectors: readonly Float32Array[];
   readonly promptTokens: number;
 }
@@ -108,7 +108,7 @@ export type TokenSource =
       readonly text: string;
       /** Add the BOS token if the model requires it. */
       readonly addsSpecial: boolean;
-      /** Read the names of control tokens as these tokens. */
+      /** Convert the names of control tokens in the text to these tokens. */
       readonly readsControl: boolean;
     }
   | {
@@ -142,17 +142,17 @@ export interface Inference {
   /** Returns all models in configured order. */
   models(): readonly ModelEntry[];
   /**
-   * Resolves a model name. undefined and "default" mean the default model. `<model>::<alias>` means that model with its
-   * adapter; so does an alias that only one model has. Throws model_not_found.
+   * Resolves a model name. undefined and "default" mean the default model. `<model>::<alias>` means that model with that
+   * adapter. The alias alone has the same meaning if only one model has it. Throws model_not_found.
    */
   resolveModel(requested: string | undefined): ResolvedModel;
   /**
    * Starts a generation. Each iteration yields all events that are ready, in order. A consumer that stops iterating applies
-   * back pressure: the sequences pause when the bounded stream is full. Aborting the signal cancels the sequences before the
-   * next step and ends the iteration. Failures (queue full, model loading, engine crash) arrive as one final `error` event;
-   * they are never thrown.
-   * `onPrepared` is called when the prompt has been tokenised and the request's content is released. It is called again when
-   * the generation has ended. Sealed content is transferred to another thread, so it cannot be sent twice.
+   * back pressure: the sequences pause when the bounded stream is full. Aborting the signal cancels the sequences before
+   * the next step and ends the iteration. Failures (queue full, model loading, engine crash) arrive as one final `error`
+   * event; they are never thrown. `onPrepared` is called when the prompt has been tokenised and the request's content is
+   * released, and again when the generation has ended. Sealed content is transferred to another thread, so a request with
+   * sealed content cannot be sent twice.
    */
   generate(
     request: GenerateRequest,
@@ -160,8 +160,8 @@ export interface Inference {
     onPrepared?: () => void,
   ): AsyncIterable<readonly GenerateEvent[]>;
   /**
-   * Returns the texts of a model's vocabulary, used to show the tokens in logprobs. Call it while a generation on the model
-   * runs; the result stays valid. Throws model_failed if the engine ends before the call.
+   * Returns the texts of a model's vocabulary, used to show the tokens in logprobs. Call this method while a generation on the
+   * model runs. The result stays valid afterwards. Throws model_failed if the engine ends before the call.
    */
   tokenTexts(model: string): ShownTokens;
   /** Counts the prompt tokens of a request. Throws its validation error; `cancelled` after the signal is aborted. */
@@ -171,10 +171,13 @@ export interface Inference {
   /** Returns the metrics of the models that have been loaded. */
   engineMetrics(): Promise<readonly EngineMetric[]>;
   /**
-   * Translates a request body on a text worker, with the translator of its API. The bytes are transferred, not copied. Throws
-   * the validation error of the body; `cancelled` after the signal is aborted.
+   * Translates a request body on a text worker, with the translator of the body's API. The bytes are transferred, not copied.
+   * Throws the validation error of the body; `cancelled` after the signal is aborted.
    */
   translate(message: BodyToTranslate, signal: AbortSignal): Promise<unknown>;
-  /** Computes embeddings. Throws a ServerError; if the signal is aborted, `cancelled` before the next step. */
+  /**
+   * Computes embeddings. Throws a ServerError. Aborting the signal cancels the request before the
+   * next step: throws `cancelled`.
+   */
   embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings>;
 }

@@ -2,14 +2,14 @@
 
 /** A request to load an adapter. The alias is as in the request, trimmed and not empty. */
 export interface LoadAdapterRequest {
-  /** Model id. */
+  /** Id of the model. */
   readonly model: string;
   readonly alias: string;
   /** A folder in PEFT format, or a GGUF adapter file. */
   readonly path: string;
-  /** true: if the alias exists, it is pointed to the new adapter. false: an existing alias is an error. */
+  /** true: an existing alias then refers to the new adapter. false: an existing alias is an error. */
   readonly replace: boolean;
-  /** The version that the alias must have now (`generation` in the HTTP API); null: any. */
+  /** Content hash of the version that the alias must refer to (`generation` in the HTTP API); null: any version. */
   readonly expectedGeneration: string | null;
 }
 
@@ -38,7 +38,7 @@ export interface ResidentGeneration {
   readonly aliases: readonly string[];
   readonly rank: number;
   readonly bytes: number;
-  /** No alias points to this version; it is freed when its last request has ended. */
+  /** Whether the version has no alias any more. It is freed when its last request has ended. */
   readonly retired: boolean;
   /** Number of requests that use the version. */
   readonly activeLeases: number;

@@ -17,8 +17,8 @@ export interface ModelOutcome {
 export interface ModelManagement {
   statusOf(name: string): ModelOutcome;
   /**
-   * Loads a model. A loaded model is first unloaded, after its requests have ended; new requests wait meanwhile. Continues
-   * if the client disconnects.
+   * Loads a model. A loaded model is first unloaded when its requests have ended; new requests wait until it is loaded again.
+   * The load continues if the client disconnects.
    */
   reload(name: string): Promise<ModelOutcome>;
   /** Unloads a model after its requests have ended. Does nothing if it is not loaded. */

@@ -5,7 +5,7 @@ import type { GenerateRequest, RequestContent, SealedContent } from "../../engin
 import type { Transferable } from "../../runtime/endpoint/endpoint.ts";
 
 export function sealContent({ prompt, grammar, tools }: RequestContent): SealedContent {
-  // Copied to a separate buffer, which can be transferred to another thread.
+  // The bytes are copied to a separate buffer, which can be transferred to another thread.
   const bytes = new Uint8Array(serialize({ prompt, grammar, tools } satisfies RequestContent));
   return { kind: "sealed", isChat: prompt.kind === "chat", bytes, demand: demandOf({ grammar, tools }) };
 }

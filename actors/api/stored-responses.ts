@@ -10,7 +10,7 @@ export interface ItemTexts {
   readonly ids: readonly string[];
   /** Text of each item, followed by a comma. */
   readonly texts: Uint8Array;
-  /** End of each text in `texts`: the offset of its comma. */
+  /** End of each text in `texts`: the byte offset of the comma after it. */
   readonly ends: Uint32Array;
 }
 
@@ -26,13 +26,13 @@ export interface ResponseUpdate {
   /** The response is still being generated. */
   readonly isRunning: boolean;
   readonly status: string;
-  /** Start of the response's JSON in UTF-8; the request's settings follow (StoredResponse.settings). */
+  /** First part of the response's JSON in UTF-8. The second part is StoredResponse.settings. */
   readonly body: Uint8Array;
   /** Body to show if the server ends before the response is complete; null: the response is complete. */
   readonly interrupted: Uint8Array | null;
   /** Output items. */
   readonly output: ItemTexts;
-  /** null: the events are not stored. */
+  /** Events of the stream; null: the events are not stored. */
   readonly events: KeptEvents | null;
 }
 
@@ -40,18 +40,19 @@ export interface ResponseUpdate {
 export interface StoredResponse extends ResponseUpdate {
   /** Name of the client. If the store is full, the client with the most responses loses its oldest one. */
   readonly client: string;
-  /** Id of the response that this one continues; null: none. */
+  /** Id of the earlier response that this response continues; null: none. */
   readonly previousId: string | null;
   readonly isBackground: boolean;
-  /** Rest of the response's JSON, after `body`. */
+  /** Second part of the response's JSON in UTF-8; `body` is the first part. */
   readonly settings: Uint8Array;
   /** Input items of the request. */
   readonly input: ItemTexts;
 }
 
 /**
- * Process that generates a response. `here`: this process; if it no longer generates the response, the final state could not
- * be stored. `elsewhere`: another running server. `nobody`: a process that has ended. null: the response is complete.
+ * Process that generates a response. `here`: this process. If this process does not generate the response any more,
+ * its final state could not be stored. `elsewhere`: another running server. `nobody`: a process that has ended.
+ * null: the response is complete.
  */
 export type Runner = "here" | "elsewhere" | "nobody";
 
@@ -77,7 +78,7 @@ export interface FoundResponse {
 
 export interface SliceRequest {
   readonly spans: readonly Span[];
-  /** Offset at which the slice starts, within the bytes of the spans. */
+  /** Offset in bytes at which the slice starts, counted over all spans. */
   readonly at: number;
 }
 

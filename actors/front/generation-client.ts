@@ -24,7 +24,10 @@ import type { ModelUsers } from "../models/model-process.ts";
 import { failed, type ServedModel } from "../models/served-model.ts";
 import { generationModule } from "../placement.ts";
 
-/** The thread counts as hung if it does not reply for this long. It never waits for clients' text, so it replies fast. */
+/**
+ * Time in ms after which a thread that does not reply counts as hung. The thread does not process text
+ * of clients, so it replies fast.
+ */
 const answersWithinMs = 10_000;
 const heapMiB = 2048;
 
@@ -41,7 +44,7 @@ export interface GenerationClientOptions {
 
 interface AttachableModel {
   readonly served: ServedModel;
-  /** null while the model is not loaded. */
+  /** The model's worker; null while the model is not loaded. */
   readonly place: Place<ModelPlaceReady> | null;
 }
 
@@ -131,9 +134,9 @@ export class GenerationClient implements ModelUsers {
   }
 
   /**
-   * Attaches a model to the generation thread, so that requests can use it. Does nothing while the thread is down, because all
-   * models are attached when it is up again. Retries after `peer_gone`. Resolves with the facts from the model's file when the
-   * model is attached, or with null when the thread or the model's worker has ended. Throws every other error.
+   * Attaches a model to the generation thread, so that requests can use it. Does nothing while the thread is down, because a
+   * restarted thread gets all models. Retries after `peer_gone`. Resolves with the facts from the model's file when the model
+   * is attached, or with null when the thread or the model's worker has ended. Other errors are thrown.
    */
   async attach(served: ServedModel, place: Place<ModelPlaceReady> | null): Promise<ModelFileFacts | null> {
     const models = this.#models;
@@ -148,7 +151,7 @@ export class GenerationClient implements ModelUsers {
         return await this.#attachTo(models, served, place);
       } catch (error) {
         if (toErrorRecord(error).code !== "peer_gone") throw error;
-        // If the thread or the worker has ended, its restart attaches the model again, so this is not an error.
+        // Not an error: when the ended thread or worker is restarted, the model is attached again.
         if (hasEnded || this.#models !== models) return null;
         log.warn({ model: served.id, err: error, retryInMs }, "a model could not be attached to the generation place");
         await Promise.race([new Promise<void>((resolve) => clock.setTimeout(resolve, retryInMs)), place.exit]);
@@ -208,7 +211,9 @@ export class GenerationClient implements ModelUsers {
     await Promise.all([...models()].map((model) => this.#attachAgain(model)));
   }
 
-  /** Attaches a model, and retries while its worker and the generation thread run. A failure affects only this model. */
+  /**
+   * Attaches a model. Retries as long as the model's worker and the generation thread run. A failure affects only this model.
+   */
   async #attachAgain(model: AttachableModel): Promise<void> {
     const { restart, clock, log } = this.#options;
     const models = this.#models;

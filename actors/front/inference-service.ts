@@ -35,13 +35,16 @@ export type { ServiceOptions } from "./service-options.ts";
 
 type ErrorEvent = Extract<GenerateEvent, { readonly type: "error" }>;
 
-/** Maximum number of generations without a first event. They are started by messages without a reply, which have no limit. */
+/**
+ * Maximum number of generations without a first event. A generation is started by a message without a reply, and the number of
+ * such messages has no other limit.
+ */
 const maxStarting = 4096;
 
 /** The use of a loaded model by one request, until end(). */
 interface Visit {
   readonly link: GenerationLink;
-  /** null: the base model. */
+  /** Adapter of the request; null: the base model. */
   readonly adapter: LeasedAdapter | null;
   readonly defaults: GenerationDefaults;
   readonly rejections: RejectionCounter;
@@ -200,7 +203,7 @@ export class InferenceService implements Inference, ModelManagement {
     }
   }
 
-  /** Starts a generation. Its first event is `prepared`, unless it fails before. */
+  /** Starts a generation. The first event is `prepared`, or `error` if the preparation fails. */
   #start({ link, adapter, defaults }: Visit, request: GenerateRequest): StreamReader<GenerationEvent> {
     const stream = this.#nextId++;
     const reader = link.hub.reader<GenerationEvent>(stream);

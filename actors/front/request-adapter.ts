@@ -1,4 +1,4 @@
-// Request adapter: selects the adapter of a request: the requested one, the model's fixed one, or none.
+// Request adapter: selects the adapter of a request: the requested adapter, the model's fixed adapter, or none.
 import type { AdapterSelector } from "../../engines/generation.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AdapterLease, ModelAdapters } from "../lora-registry/model-adapters.ts";

@@ -47,7 +47,7 @@ export class StateClient implements StoredResponses {
     this.#options = options;
   }
 
-  /** Starts the thread. If that fails, rejects without a retry; with config_invalid if the folder cannot be used. */
+  /** Starts the thread. A failed start is not retried: rejects, with config_invalid if the folder cannot be used. */
   async start(): Promise<void> {
     const { log, minBackoffMs = restartPolicy.minBackoffMs } = this.#options;
     let wasUp = false;
@@ -63,7 +63,7 @@ export class StateClient implements StoredResponses {
         },
         onDown: (exit, next) => {
           this.#responses = null;
-          // start() rejects if the first start fails, so it is not logged here.
+          // A failed first start is not logged here, because start() rejects with its error.
           if (exit.orderly || !wasUp) return;
           log.error(
             { reason: exit.reason, retryInMs: next?.retryInMs },

@@ -1,21 +1,22 @@
-// Embedding: one request for vectors, or for the scores of a reranker. It sends its inputs in groups, first to a text worker to tokenise, then to the model to
-// pool, and collects the vectors. The groups keep one client's request from filling a text worker or the model's queue.
+// Embedding: one request for vectors, or for the scores of a reranker. Each group of inputs is tokenised by a text worker,
+// then the model computes its vectors. The groups are small, so that the requests of other clients also get text workers
+// and places in the model's queue.
 import type { Capacity } from "../../engines/engine.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Embeddings, EmbedInputs, EmbedRequest } from "../api/inference.ts";
 import type { LeasedAdapter, ModelProtocol } from "../messages.ts";
 
-/** Maximum number of floats in one response: 16 MiB, or about five times as much as JSON text. */
+/** Maximum number of floats in one response: 16 MiB of floats, or about 80 MiB as JSON text. */
 const maxFloats = 4 * 1024 * 1024;
-/** Timeout of one group. It is long because a group may wait for long prompts of other clients, on few cores. */
+/** Timeout of one group in ms. It is long, because the group may wait for long prompts of other clients. */
 const poolTimeoutMs = 60 * 60 * 1000;
-/** Assumed size of a token, used before a text is tokenised. */
+/** Assumed size of a token in bytes, used before a text is tokenised. */
 const bytesPerToken = 4;
 
 export interface EmbeddingOptions {
   readonly request: EmbedRequest;
-  /** null: the base model. */
+  /** Adapter of the request; null: the base model. */
   readonly adapter: LeasedAdapter | null;
   readonly model: {
     /** Tokenises the inputs on a text worker. Throws their validation error. */
@@ -51,7 +52,7 @@ export class Embedding {
   async run(): Promise<Embeddings> {
     this.#checkCount();
     const { signal, model } = this.#options;
-    // While the model computes one group, the next one waits in the model's queue, if the queue has room.
+    // If the model's queue has room, the next group waits there while the model computes a group.
     const groupsAtOnce = model.maxQueue >= model.capacity.maxSequences ? 2 : 1;
     try {
       await new Promise<unknown>((resolve, reject) => {
@@ -95,7 +96,7 @@ export class Embedding {
     }
   }
 
-  /** Returns the next inputs, about as many as fit into one step. */
+  /** Returns the inputs of the next group, about as many as fit into one step. */
   #nextGroup(): EmbedInputs {
     const { request, model } = this.#options;
     const { maxSequences, maxBatchTokens } = model.capacity;

@@ -1,6 +1,6 @@
 // Event stream: sends the events of one request to the main thread, through a bounded stream. If the reader is slow, the
-// generation pauses. Events that it emits before the pause takes effect are buffered. http/ limits how long a reader may be
-// stalled: it closes the connection, which cancels the stream.
+// generation pauses. Events that the generation emits before the pause takes effect are buffered. If a reader stalls too long,
+// http/ closes the connection, which cancels the stream.
 import type { GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { StreamWriter, WriterHooks } from "../../runtime/actor/stream-ends.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
@@ -40,7 +40,7 @@ export class EventStream {
     return !this.#isBehind;
   }
 
-  /** Ends the stream: with `done`, after the reader has taken all events; or with an error, immediately. */
+  /** Ends the stream. `done` is sent when the reader has read all events; an error is sent immediately. */
   async endWith(result: Promise<{ readonly usage: Usage }>): Promise<void> {
     try {
       this.write({ type: "done", usage: (await result).usage });

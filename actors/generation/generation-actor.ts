@@ -275,7 +275,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
 
 const maxSequenceId = 0x7fff_ffff;
 
-/** Waits for a request. Aborts the request if the model is detached before it has settled. */
+/** Waits for a request. Aborts the request if the model is detached before the request has settled. */
 async function whileLive<T>({ live }: LinkedModel, stop: AbortController, request: Promise<T>): Promise<T> {
   live.add(stop);
   try {

@@ -14,7 +14,7 @@ export interface GenerationQueueOptions {
 
 export class GenerationQueue {
   readonly #options: GenerationQueueOptions;
-  /** Waiting sequences by client: those before their first token, and paused ones without a token since the pause. */
+  /** Number of waiting sequences by client. A sequence waits until its first token, and after a pause until its next token. */
   readonly #shares = new QueueShares();
   readonly #retryAfter: RetryAfterEstimator;
   /** Number of sequences that are admitted and have not ended. */
@@ -26,8 +26,8 @@ export class GenerationQueue {
   }
 
   /**
-   * Throws `queue_full` if the queue has no room for `count` more sequences of a client. If another client has more sequences
-   * waiting than this one, some of those count as free, because the scheduler displaces them once this prompt is prepared.
+   * Throws `queue_full` if the queue has no room for `count` more sequences of a client. If another client has more waiting
+   * sequences, some of its places count as free, because the scheduler removes these sequences when the new prompt is prepared.
    */
   check(client: string, count: number): void {
     const { slots, maxQueue } = this.#options;
@@ -85,8 +85,8 @@ export interface QueuePlaces {
   paused(): void;
   /** Call when a paused sequence has a new token or has ended. */
   resumed(): void;
-  /** Call when a sequence has ended. `hasBegun`: begun() was called for it. It may have begun and have no tokens. */
+  /** Call when a sequence has ended. `hasBegun`: begun() was called for it, which is possible even with 0 tokens. */
   ended(tokenCount: number, hasBegun: boolean): void;
-  /** Call when the request has ended. Releases its remaining entries. */
+  /** Call when the request has ended. Releases the entries of its sequences that have not ended. */
   close(): void;
 }

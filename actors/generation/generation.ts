@@ -16,18 +16,21 @@ import { answerPlan, type OutputPlan } from "./output/output-plan.ts";
 import { promptLogprobs } from "./output/token-logprobs.ts";
 
 /**
- * Maximum time until the model has queued the sequences. It is long because the model replies only between two steps, and
- * compiles a grammar before it replies.
+ * Maximum time in ms until the model has queued the sequences. It is long, because the model compiles a grammar before it
+ * replies, and replies only between two steps.
  */
 const acceptTimeoutMs = 10 * 60 * 1000;
 
 /** Receiver of the reports of the model about one sequence. */
 export interface SequenceSink {
-  /** Reports that `tokens` of the prompt were in the KV cache. Called just before the first token. */
+  /** Reports the number of prompt tokens that were found in the KV cache. Called just before the first token. */
   onCached(tokens: number): void;
   /** Reports the logprobs of the prompt: see PromptLogprobsRecord. */
   onPrompt(records: Float32Array): void;
-  /** Reports a row. `elapsed`: in units of elapsedUnitSeconds. `logprobs`: contains the row's record at index `at`, or null. */
+  /**
+   * Reports one generated token. `elapsed`: in units of elapsedUnitSeconds. `logprobs`: contains the token's
+   * record at index `at`, or null.
+   */
   onToken(token: number, flags: number, elapsed: number, logprobs: Float32Array | null, at: number): void;
   onFailed(error: ErrorRecord): void;
 }
@@ -37,7 +40,7 @@ export type OutputEvent = Exclude<GenerateEvent, { readonly type: "done" | "erro
 
 export interface GenerationOptions {
   readonly request: ResolvedRequest;
-  /** null: the base model. */
+  /** Adapter of the request; null: the base model. */
   readonly adapter: LeasedAdapter | null;
   readonly model: {
     readonly texts: TokenTexts;
@@ -81,7 +84,7 @@ export class Generation {
   readonly #paused = new Set<number>();
   /** Sequences of which the model has sent a row. */
   readonly #begun = new Set<number>();
-  /** Every choice by index. */
+  /** All choices, by index. */
   #choices: readonly Choice[] = [];
   /** Selects the candidates to return; null: all candidates are returned. */
   readonly #bestOf: BestOf | null;
@@ -90,18 +93,18 @@ export class Generation {
   #cachedTokens = 0;
   #completionTokens = 0;
   #reasoningTokens = 0;
-  /** Milliseconds since 1970; 0: not yet. */
+  /** Times of the queueing and of the first token, in milliseconds since 1970; 0: not yet. */
   #queuedAt = 0;
   #firstTokenAt = 0;
   /**
    * Times in units of elapsedUnitSeconds: to the first token of the generation, and the longest time from the first to the last
-   * token of a choice. The latter is measured per choice, because choices may run one after another.
+   * token of a choice. The longest time is taken over single choices, because choices may run one after another.
    */
   #promptUnits = 0;
   #completionUnits = 0;
-  /** True after emit() has returned false: the sequences are paused. */
+  /** Whether the sequences are paused, because emit() has returned false. */
   #isPaused = false;
-  /** null before run() and after it has settled. */
+  /** Callbacks of the promise of run(); null before run() and when the promise has settled. */
   #completion: Completion | null = null;
 
   constructor(options: GenerationOptions) {
@@ -198,7 +201,7 @@ export class Generation {
       onCached: (tokens) => {
         if (index === 0) this.#cachedTokens = tokens;
       },
-      // An error must not leave a sink, because it would end this thread with all other generations.
+      // Errors are caught here, because an uncaught error would end this thread with all other generations.
       onPrompt: (records) => {
         try {
           this.#emitPrompt(prompt, records);
@@ -209,7 +212,7 @@ export class Generation {
       onToken: (token, flags, elapsed, logprobs, at) => {
         // The model may have sent this row before it learned that the choice has ended.
         if (!this.#open.has(id)) return;
-        // Rows that arrive during a pause were sent before it, so they do not mark the sequence as resumed.
+        // Rows that arrive during a pause were sent before the pause, so they do not mark the sequence as resumed.
         if (!this.#isPaused && this.#paused.size > 0 && this.#paused.delete(id)) model.places.resumed();
         if (firstUnits === null) {
           firstUnits = elapsed;
@@ -330,7 +333,10 @@ export class Generation {
     if (ids.length > 0) this.#options.model.actor.tell("setPaused", { ids, paused: this.#isPaused });
   }
 
-  /** Stops taking tokens and cancels the remaining sequences. Returns the callbacks of run(), or null if it has settled. */
+  /**
+   * Ignores further tokens and cancels the sequences that have not ended. Returns the callbacks of
+   * run(), or null if run() has settled.
+   */
   #close(): Completion | null {
     const { model, signal } = this.#options;
     const completion = this.#completion;
@@ -346,7 +352,8 @@ export class Generation {
 }
 
 /**
- * Returns the fields of a job that all choices share. All jobs use one prompt array, so a message with all jobs copies it once.
+ * Returns the fields of a job that all choices share. All jobs refer to the same prompt array, so a message with all jobs
+ * contains the array only once.
  */
 function jobOf(request: ResolvedRequest, { tokens, grammar, breakers, reasoningBudget }: PreparedPrompt) {
   const { client, sampling, priority, receivedAt } = request;

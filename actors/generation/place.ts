@@ -16,7 +16,7 @@ import { type TaskRunner, TextTasks } from "../text-tasks/text-tasks.ts";
 import type { TextWorkerInit } from "../text-tasks/text-worker.ts";
 import { GenerationActor } from "./generation-actor.ts";
 
-/** Run time after which a text task counts as slow. Other tasks then no longer wait for it. */
+/** Run time in ms after which a text task counts as slow. Other tasks do not wait for a slow task. */
 const quickMs = 250;
 /** Minimum time limit for reading a model's vocabulary and template, even if the limit of text tasks is shorter. */
 const loadLimitMs = 10_000;
@@ -53,8 +53,8 @@ export function startGeneration(place: PlaceContext<GenerationPlaceInit>, runner
     place.progress({ endedTask } satisfies GenerationPlaceReport),
   );
   const actor = new GenerationActor({ hub, system: place.system, clock: realClock, tasks });
-  // If the mailbox were full, a `start` message would be lost and its stream would never end. It stays almost empty, because
-  // the handlers of this actor do not wait.
+  // The mailbox must not become full, because a lost `start` message leaves a stream that never ends. The mailbox stays almost
+  // empty, because the handlers of this actor do not wait.
   place.system.spawn<GenerationProtocol>("generation", actor, { mailboxLimit });
   place.system.spawn<ModelsProtocol>("models", actor);
   place.onStop(() => runner.close());

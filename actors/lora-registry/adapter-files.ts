@@ -1,5 +1,5 @@
 // AdapterFiles: the files of one model's prepared adapters. Each file is in a folder with a unique name, so removing one file
-// does not affect another one with the same content. ModelAdapters decides when a file is no longer needed.
+// does not affect another file with the same content. ModelAdapters decides when a file is no longer needed.
 import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -22,7 +22,7 @@ export interface AdapterFilesOptions {
 export class AdapterFiles {
   readonly #options: AdapterFilesOptions;
   readonly #closing = new AbortController();
-  /** The previous preparation, which the next one waits for. Never rejects. */
+  /** Promise of the last preparation. The next preparation waits for it. Never rejects. */
   #lastPreparation: Promise<unknown> = Promise.resolve();
 
   constructor(options: AdapterFilesOptions) {

@@ -1,5 +1,5 @@
-// AdapterLoadLock: limits the whole server to one adapter load at a time, because reading, hashing and checking an adapter use
-// disk bandwidth and a core that requests need too. The adapters of all models share one lock.
+// AdapterLoadLock: limits the whole server to one adapter load at a time, because a load takes disk bandwidth and a processor
+// core from the requests. The adapters of all models share one lock.
 import { ServerError } from "../../runtime/errors.ts";
 
 export class AdapterLoadLock {

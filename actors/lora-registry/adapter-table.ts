@@ -1,5 +1,6 @@
 // AdapterTable: the aliases of one model's adapters, the adapter version that each alias points to, the leases on the versions,
-// and the limits. It is pure data: it does not wait and uses no files and no engine. ModelAdapters carries out its decisions.
+// and the limits. The table only holds data: it never waits and uses neither files nor the engine. ModelAdapters carries out
+// its decisions.
 //
 // A version is in the table while an alias points to it (live), or while it has no alias but a request holds a lease on it
 // (retired). The call that removes the last alias or lease returns the version, and the caller then frees it.
@@ -23,7 +24,7 @@ const quotedLength = maxAliasBytes;
 interface AliasEntry {
   readonly wanted: Wanted;
   readonly resident: Resident;
-  /** Unix seconds. */
+  /** Time at which the alias was set, in Unix seconds. */
   readonly createdAt: number;
 }
 
@@ -71,7 +72,7 @@ export class AdapterTable {
     }
   }
 
-  /** Checks the same as check(), and the limits. Throws also lora_adapter_limit_exceeded, lora_byte_limit_exceeded. */
+  /** Makes the checks of check(), and checks the limits. Throws also lora_adapter_limit_exceeded, lora_byte_limit_exceeded. */
   checkRoom(wanted: Wanted, { generation, bytes }: PreparedAdapter): void {
     this.check(wanted);
     const { maxAdapters, maxBytes } = this.#limits;
@@ -235,7 +236,7 @@ export class AdapterTable {
     return count;
   }
 
-  /** Returns the number of live versions that remain if the alias is pointed to the version with this hash. */
+  /** Returns the number of live versions after the alias has been pointed to the version with this hash. */
   #liveAfter(alias: string, generation: string): number {
     const replaced = this.#aliases.get(alias)?.resident;
     const isLive = (this.#residents.get(generation)?.aliases.size ?? 0) > 0;

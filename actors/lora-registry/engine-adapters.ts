@@ -1,5 +1,6 @@
-// EngineAdapters: the adapters that the engine of one model has loaded. Asks the model's worker (a thread or process) to load
-// and free them, one at a time. ModelAdapters decides which ones, and frees unneeded adapters before it loads new ones.
+// EngineAdapters: the adapters that the engine of one model has loaded. Asks the model's worker (a thread or process)
+// to load and free them, one at a time. ModelAdapters decides which adapters to load and free. Unneeded adapters are
+// freed before new ones are loaded.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
@@ -24,11 +25,11 @@ export interface EngineAdapterEvents {
 export class EngineAdapters {
   readonly #events: EngineAdapterEvents;
   #model: Ref<ModelProtocol> | null = null;
-  /** Ids of the adapters loaded in the current worker; that worker may have ended. */
+  /** Ids of the adapters loaded in the latest worker, which may have ended. */
   readonly #held = new Set<number>();
   /** Adapters that wait to be freed. */
   readonly #unneeded: AdapterVersion[] = [];
-  /** The previous task, which the next one waits for. Never rejects. */
+  /** Promise of the last task. The next task waits for it. Never rejects. */
   #lastTask: Promise<unknown> = Promise.resolve();
 
   constructor(events: EngineAdapterEvents) {
@@ -84,7 +85,7 @@ export class EngineAdapters {
     }
   }
 
-  /** Queues an unload after a load has timed out. The worker may still finish the load; it then handles the unload. */
+  /** Queues an unload after a load has timed out. If the worker still finishes the load, it handles the unload afterwards. */
   #freeWhenLoaded(adapter: AdapterVersion): void {
     this.#held.add(adapter.id);
     this.free(adapter);

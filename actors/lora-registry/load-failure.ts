@@ -35,8 +35,8 @@ export function loadFailure({ model, alias, log }: Load, error: unknown): unknow
 }
 
 /**
- * Converts `peer_gone` and `timeout` to lora_device_load_failed, because without a reply the adapter counts as not loaded.
- * Returns other errors unchanged.
+ * Converts `peer_gone` and `timeout` to lora_device_load_failed: if the worker does not reply, the adapter counts as not
+ * loaded. Returns other errors unchanged.
  */
 export function notTaken(error: unknown): unknown {
   const { code, message } = toErrorRecord(error);

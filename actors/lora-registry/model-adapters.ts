@@ -59,7 +59,10 @@ export interface AdapterLease {
   release(): void;
 }
 
-/** Error codes of a worker that has ended or is ending. Requests that fail with them are repeated after its restart. */
+/**
+ * Error codes of a worker that has ended or is ending. Requests that fail with these codes are repeated when
+ * the worker has been restarted.
+ */
 const endsOfPlaces: readonly ErrorCode[] = ["peer_gone", "draining"];
 
 export class ModelAdapters {
@@ -115,7 +118,7 @@ export class ModelAdapters {
     return this.#engine.inOrder(async () => {
       this.#engine.restarted(model);
       for (const version of this.#table.versions()) {
-        // The version may have been unloaded while others were loaded.
+        // The version may have been unloaded while other versions were loaded.
         if (!this.#table.has(version)) continue;
         await this.#engine.load(version).catch((error: unknown) => {
           if (this.#isStarting || isEnding() || endsOfPlaces.includes(toErrorRecord(error).code)) {
@@ -182,7 +185,9 @@ export class ModelAdapters {
     await this.#files.close(this.#table.versions());
   }
 
-  /** Prepares an adapter and points its alias to it. Changes nothing if it fails. `done`: log message for a new alias. */
+  /**
+   * Prepares an adapter and points the alias to the adapter. A failure changes nothing. `done`: log message for a new alias.
+   */
   async #bringIn(wanted: Wanted, source: string, root: string | null, done: string): Promise<LoadedAdapter> {
     const startedMs = performance.now();
     const content = await this.#files.prepare(source, root);
@@ -200,7 +205,8 @@ export class ModelAdapters {
 
   /** Loads the content and points the alias to it, within an engine task. Repeats all checks, as the table may have changed. */
   async #putInPlace(wanted: Wanted, content: Content): Promise<Pointed> {
-    // Unneeded versions may occupy memory that this one needs. There must be no `await` between the checks below and their use.
+    // Unneeded versions may occupy memory that the new version needs. There must be no `await` between a check
+    // below and the use of its result.
     while (this.#engine.isBehind) await this.#engine.freeUnneeded();
     this.#assertOpen();
     this.#table.checkRoom(wanted, content.prepared);

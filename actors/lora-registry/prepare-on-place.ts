@@ -5,8 +5,8 @@ import { spawnPlace } from "../../runtime/thread/place.ts";
 import { preparerModule } from "../placement.ts";
 
 /**
- * Timeout of a preparation. It is long because gibibytes are read, checked, written and hashed. It is finite because a hung
- * file system must not hold the load lock forever.
+ * Timeout of a preparation. It is long because gibibytes are read, checked, written and hashed. It is finite, so that a hung
+ * file system cannot block all further loads.
  */
 const prepareTimeoutMs = 600_000;
 const stopDeadlineMs = 1000;

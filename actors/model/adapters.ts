@@ -1,5 +1,6 @@
-// Adapters of a model's worker: the loaded adapters, their content hashes and their users. An adapter is freed when it has no
-// users left. The step loop, its pooled jobs and the request preparation register users; the model actor loads and unloads.
+// Adapters of a model's worker: the loaded adapters, their content hashes and their users. An adapter is freed
+// when it has no users left. The step loop, its pooled jobs and the request preparation register users. The model
+// actor loads and unloads adapters.
 import type { AdapterHost } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AdapterToLoad } from "../messages.ts";
@@ -25,7 +26,7 @@ export class Adapters {
   readonly #host: AdapterHost | null;
   readonly #watch: AdapterWatch;
   readonly #loaded = new Map<number, Loaded>();
-  /** Loads in progress, by adapter id. These promises never reject. */
+  /** Promises of the loads in progress, by adapter id. They never reject. */
   readonly #arriving = new Map<number, Promise<void>>();
   #isClosed = false;
 
@@ -63,9 +64,12 @@ export class Adapters {
     await arrival;
   }
 
-  /** Accepts no new users of an adapter. Resolves when its last user has left and it is freed, or if it is not loaded. */
+  /**
+   * Unloads an adapter: accepts no new users, and frees the adapter when its last user has left. Resolves when the adapter is
+   * freed, or at once if it is not loaded.
+   */
   async unload(id: number): Promise<void> {
-    // The load may still be in progress, although its caller has stopped waiting for it.
+    // A load may still be in progress after its caller has stopped waiting.
     const arriving = this.#arriving.get(id);
     if (arriving !== undefined) await arriving;
     const loaded = this.#loaded.get(id);
@@ -112,7 +116,7 @@ export class Adapters {
   }
 
   async #free(id: number, loaded: Loaded): Promise<void> {
-    // release() may run within a step. The promise delays the unload until the step has ended.
+    // Users may leave during a step, in release(). The promise delays the unload until the step has ended.
     if (loaded.users.size > 0) {
       await new Promise<void>((resolve) => {
         loaded.onUnused = resolve;

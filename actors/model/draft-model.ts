@@ -32,8 +32,8 @@ export async function loadDraftModel(
 }
 
 /**
- * Returns how two vocabularies differ; null: they are equal. Additional tokens of one vocabulary are not a difference if they
- * are all unused.
+ * Returns how two vocabularies differ; null: they are equal. Additional tokens of one vocabulary are not a
+ * difference if they are all unused.
  */
 export function vocabularyDifference(target: TokenizerMetadata, draft: TokenizerMetadata): string | null {
   const common = Math.min(target.tokens.length, draft.tokens.length);

@@ -1,5 +1,6 @@
-// Frame builder: collects the tokens of one or several steps for one subscriber. It reuses its buffers as long as the
-// subscriber exists. Frames are copies of exact size, because posting a view to a thread copies the whole buffer of the view.
+// Frame builder: collects the tokens of one or several steps for one subscriber. It reuses its buffers as long
+// as the subscriber exists. Frames are copies of the exact size, because posting a view of a buffer to a
+// thread copies the whole buffer.
 import type { TokenLogprobs } from "../../engines/decoding/sampler/sampler.ts";
 import { MAX_TOP_LOGPROBS } from "../../engines/decoding/sampler/state.ts";
 import type { Finish } from "../../engines/decoding/scheduler/scheduler.ts";
@@ -14,7 +15,7 @@ import {
 } from "../messages.ts";
 
 const unitsPerMs = 100;
-/** Number of steps whose tokens fit into a frame, and of additional steps that fit after isFull has become true. */
+/** Room of a frame, in steps: before isFull becomes true, and in addition while isFull is true. */
 const stepsHeld = 8;
 const spareSteps = 1;
 const noFailures: TokenFrame["failed"] = [];

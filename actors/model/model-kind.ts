@@ -4,7 +4,7 @@ import { ServerError } from "../../runtime/errors.ts";
 
 const expected = { text: "a model that generates text", embedding: "an encoder for embeddings" } as const;
 
-/** Checks that a model is of the kind that its spec requires. Throws config_invalid. */
+/** Checks that a model has the kind in its spec. Throws config_invalid. */
 export function checkKind({ kind, path }: ModelSpec, { generates, pooling }: Capabilities): void {
   const found = generates ? "text" : pooling === "rank" ? "reranker" : "embedding";
   if (!kind || kind === found) return;

@@ -15,7 +15,9 @@ import { checkKind } from "./model-kind.ts";
 import { RequestPreparation } from "./request-preparation.ts";
 import { StepLoop } from "./step/step-loop.ts";
 
-/** Minimum length in tokens of a prefix stored on disk. Computing a shorter one is faster than reading it. Chosen by hand. */
+/**
+ * Minimum length in tokens of a prefix stored on disk. Computing a shorter prefix is faster than reading it. Chosen by hand.
+ */
 const leastStoredTokens = 256;
 
 export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelPlaceReady> {
@@ -45,7 +47,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   const onStop = async () => {
     loop.stop();
     await running.catch(() => undefined);
-    // The most recently used prefix is saved first, because the time for stopping may be too short for all.
+    // The most recently used prefix is saved first, because the deadline may be too short for all prefixes.
     while (store !== null && loop.evictLatestPrefix()) await store.flush();
     await store?.dispose();
     await grammars.dispose();
@@ -56,7 +58,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   place.system.spawn<ModelProtocol>("model", { ...behaviour, onStop }, { mailboxLimit });
   running.catch((error: unknown) => {
     if (spec.abortFlag && new Uint8Array(spec.abortFlag)[0] === 1) return; // a stop message aborted the load
-    // Thrown in a timer callback, so that the error ends the thread or process instead of rejecting a promise.
+    // The error is thrown in a separate callback, so that it ends the thread or process and does not reject a promise.
     setImmediate(() => {
       throw error;
     });

@@ -8,9 +8,9 @@ import type { StepLoop, Subscriber } from "./step/step-loop.ts";
 
 export interface RequestPreparationOptions {
   readonly loop: StepLoop;
-  /** null: outputs cannot be constrained. */
+  /** Compiler of grammars; null: outputs cannot be constrained. */
   readonly grammars: GrammarHost | null;
-  /** null: KV is not stored on disk. */
+  /** Store of prefixes on disk; null: KV is not stored on disk. */
   readonly store: PrefixStore | null;
 }
 
@@ -20,7 +20,10 @@ interface PendingJob {
   readonly abandoned: AbortController;
 }
 
-/** Minimum number of tokens gained by reading a prefix from disk. Computing fewer tokens is faster. Chosen by hand. */
+/**
+ * Minimum number of tokens gained by reading a prefix from disk. If the gain is smaller, computing the
+ * tokens is faster. Chosen by hand.
+ */
 const leastReadTokens = 128;
 
 export class RequestPreparation {

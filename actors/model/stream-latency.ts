@@ -61,7 +61,7 @@ export class StreamClock {
     this.#receivedMs = receivedMs;
   }
 
-  /** Counts `count` tokens of one step. Each counts with an equal share of the time since the previous tokens. */
+  /** Counts `count` tokens of one step. The time since the previous tokens is divided equally among them. */
   took(count: number, nowMs: number): void {
     const { firstToken, interToken } = this.#series;
     if (this.#lastMs === notBegun) firstToken.add((nowMs - this.#receivedMs) / 1000, 1);

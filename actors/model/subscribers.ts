@@ -17,7 +17,7 @@ export class Subscribers {
   readonly #intervalMs: number;
   #lastFlushMs = 0;
 
-  /** Frames are sent `intervalMs` after the previous ones, or sooner if urgent. */
+  /** The time between two frames is at least `intervalMs`, except for urgent frames. */
   constructor(rowsPerStep: number, intervalMs: number) {
     this.#rowsPerStep = rowsPerStep;
     this.#intervalMs = intervalMs;

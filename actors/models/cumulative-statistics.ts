@@ -1,6 +1,6 @@
 // CumulativeStatistics: the statistics of one model, summed over restarts of its worker (a thread or process). The counters of
 // a new worker start at 0, but the counters in the metrics must not decrease. If a worker crashes, its counts since its last
-// reply are lost. Before a model is unloaded, its statistics are read once more.
+// reply are lost. Before a model is unloaded, its worker's statistics are read once more.
 import type { ModelStatistics, SeriesLatencies } from "../messages.ts";
 
 export class CumulativeStatistics {

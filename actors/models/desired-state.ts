@@ -10,7 +10,7 @@ interface PendingCall {
 }
 
 export class DesiredState {
-  /** Pending calls. The kind that was called last is the last entry. */
+  /** Pending calls by kind; the kind of the latest call is the last entry. */
   readonly #calls = new Map<Call, PendingCall>();
 
   /** Adds a call. Resolves to its outcome. Equal calls that are pending at the same time share one promise. */
@@ -35,7 +35,9 @@ export class DesiredState {
     if (!this.has("unload") || !this.isLoaded) this.settle("reload", outcome);
   }
 
-  /** Settles the unloads after an unload. Also settles the reloads if the last call is an unload or if a load has failed. */
+  /**
+   * Settles the unloads after an unload. If the last call is an unload or if a load has failed, the reloads are settled too.
+   */
   unloaded(outcome: ModelOutcome): void {
     if (!this.isLoaded || outcome.error !== null) this.settle("reload", outcome);
     this.settle("unload", { ...outcome, error: null });

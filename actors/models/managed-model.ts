@@ -41,7 +41,7 @@ type Phase = "out" | "starting" | "running" | "stopping";
 const unloadDeadlineMs = 10_000;
 
 export class ManagedModel implements SlotUser {
-  /** Unix seconds. */
+  /** Creation time of the model's entry, in Unix seconds. */
   readonly createdAt = Math.floor(Date.now() / 1000);
   status: ModelStatus = "unloaded";
   readonly id: string;
@@ -116,8 +116,8 @@ export class ManagedModel implements SlotUser {
   }
 
   /**
-   * Admits a client's request, which then must end with leave(). Loads the model if necessary, and resolves when it is loaded.
-   * Rejects with the error if the request cannot be served.
+   * Admits a client's request. Call leave() when the request has ended. Loads the model if necessary, and resolves when it is
+   * loaded. Rejects with the error if the request cannot be served.
    */
   async enter(signal: AbortSignal | null, client: string): Promise<void> {
     if (this.tryEnter()) return;

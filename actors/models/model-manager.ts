@@ -21,7 +21,7 @@ export class ModelManager {
   readonly #options: ServiceOptions;
   /** Models by id, in configured order. */
   readonly #models = new Map<string, ManagedModel>();
-  /** Models that start() loads: the default one, and others up to the number of slots. */
+  /** Models that start() loads: the default model, and further models up to the number of slots. */
   readonly #atStart: ReadonlySet<string>;
   #isStarting = true;
   #isStopped = false;

@@ -55,7 +55,7 @@ const statisticsTimeoutMs = 5000;
 export class ModelProcess {
   readonly served: ServedModel;
   readonly statistics = new CumulativeStatistics();
-  /** null before the first load. */
+  /** Capabilities of the model; null before it is loaded for the first time. */
   capabilities: ModelCapabilities | null = null;
   /** The worker, when its adapters are loaded and it can be attached to the generation thread; null: not ready. */
   place: Place<ModelPlaceReady> | null = null;
@@ -75,7 +75,7 @@ export class ModelProcess {
     this.#hooks = hooks;
   }
 
-  /** Begins to start the worker. Restarts it whenever it ends, until stop() or until the supervisor gives up. */
+  /** Starts the worker, without waiting for it. An ended worker is restarted until stop(), or until the supervisor gives up. */
   start(): void {
     const { served, restart, clock, spawn } = this.#options;
     this.#isStopping = false;
@@ -113,7 +113,7 @@ export class ModelProcess {
     return current;
   }
 
-  /** Updates `statistics` if the worker replies within the timeout. */
+  /** Requests the worker's statistics and records them in `statistics`, if the worker replies within the timeout. */
   async count(): Promise<void> {
     await this.currentStatistics(statisticsTimeoutMs).catch(() => undefined);
   }

@@ -1,15 +1,15 @@
 // ModelSlots: limits how many models are in memory at once (max_loaded_models). Models queue for a slot in order of arrival.
-// While a model waits, the least recently used holder of a slot is evicted, one at a time. There is no deadlock, because every
-// load ends by itself, and an evicted model releases its slot when its requests have ended.
+// While a model waits, the least recently used model with a slot is evicted; only one model at a time is evicted. Deadlock is
+// impossible, because every load ends by itself, and an evicted model releases its slot when its requests have ended.
 
 /** The part of a model that ModelSlots uses. */
 export interface SlotUser {
-  /** Requests in flight. */
+  /** Number of requests in flight. */
   readonly inFlight: number;
   readonly lastUsedMs: number;
   /** True if the model has been loaded and can be unloaded in favour of another model. */
   readonly isEvictable: boolean;
-  /** True if the model will release its slot without an eviction, or if its eviction has begun. */
+  /** True if the model is going to be unloaded, because of its eviction or for another reason. */
   readonly isLeaving: boolean;
   /** Called when the model has been given a slot, or when its eviction has begun or was withdrawn. */
   reconcile(): void;
@@ -30,7 +30,10 @@ export class ModelSlots {
     return this.#evicted === user;
   }
 
-  /** Returns whether the user has a slot now. If not, it waits in the queue, and reconcile() is called when it gets one. */
+  /**
+   * Returns whether the user has a slot now. A user without a slot waits in the queue; its reconcile()
+   * is called when it gets a slot.
+   */
   acquire(user: SlotUser): boolean {
     if (this.#holders.has(user)) return true;
     this.#queue.add(user);
@@ -48,8 +51,8 @@ export class ModelSlots {
   }
 
   /**
-   * Gives free slots to the first users in the queue. If more users wait, evicts a holder. Otherwise, withdraws the eviction
-   * in progress.
+   * Gives free slots to the first users in the queue. If more users wait, evicts a holder. Otherwise,
+   * withdraws the eviction in progress.
    */
   review(): void {
     for (const user of this.#queue) {

@@ -1,5 +1,5 @@
 // RejectionCounter: counts the requests of one model that were rejected because a queue was full or the wait was too long. It
-// logs the counts, with at most one line every few seconds.
+// logs these counts, at most one line every few seconds.
 import { type Clock, realClock } from "../../runtime/clock.ts";
 import type { ErrorCode } from "../../runtime/errors.ts";
 

@@ -26,7 +26,7 @@ interface Waiting {
 export class RequestGate {
   inFlight = 0;
   isIdle = false;
-  /** Clock time when the gate was last opened or a request last entered or left. */
+  /** Clock time in ms of the last use: the gate was opened, or a request entered or left. */
   lastUsedMs: number;
   /** performance.now() when the gate was last closed. */
   closedMs = 0;

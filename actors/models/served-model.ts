@@ -53,7 +53,7 @@ export function capabilitiesOf(
   };
 }
 
-/** Returns why the maximum sequence length is below the configured or trained one, and what to do; null if it is not. */
+/** Returns a message if the maximum sequence length is below the configured or trained length; otherwise null. */
 export function contextCut({ spec }: ServedModel, { card, capacity, capabilities }: ModelPlaceReady): string | null {
   const wanted = spec.maxModelLength ?? card.trainedContext;
   if (capacity.sequenceTokens >= wanted || !capabilities.generates) return null;
@@ -105,7 +105,8 @@ export function loadedFields(id: string, loadMs: number, place: Place<ModelPlace
     kvCacheMiB: Math.round(card.kvCacheBytes / mebibyte),
     sequences: capacity.maxSequences,
     tokensPerSequence: capacity.sequenceTokens,
-    // Less than sequences * tokensPerSequence: the sequences share one pool. Otherwise each has its own share.
+    // If this is less than sequences * tokensPerSequence, all sequences share one pool of KV memory;
+    // otherwise each has its own part.
     kvTokens: capacity.kvBlocks * capacity.blockTokens,
   };
 }

@@ -1,5 +1,5 @@
-// Item list: the items of one stored response. An index finds an item by position or id without reading the texts. The bytes of
-// the index are, in this order: the end of each text, the end of each id, the positions sorted by id, the ids.
+// Item list: the items of one stored response. An index finds an item by position or id without reading the texts. The index
+// contains, in this order: the end offset of each text, the end offset of each id, the positions sorted by id, the ids.
 import { ServerError } from "../../runtime/errors.ts";
 import type { ItemPage, ItemTexts, PageRequest, Span } from "../api/stored-responses.ts";
 
@@ -67,7 +67,7 @@ export class ItemList {
 
   /** Returns the position of the first or last item with an id; null: none. */
   find(asked: string, which: "first" | "last"): number | null {
-    // Converted as when the ids were stored: UTF-8 replaces lone surrogates.
+    // The id is converted like the stored ids: UTF-8 replaces lone surrogates.
     const id = Buffer.from(asked).toString();
     // Binary search in the positions sorted by id.
     let low = 0;
@@ -97,7 +97,7 @@ export class ItemList {
 
   /** Returns the byte ranges of the texts from position `first` to `last`, without their commas. */
   #ranges(first: number, last: number): readonly (readonly [from: number, to: number])[] {
-    // The first text begins where the previous one ends, so that end is read too.
+    // The first text begins where the text before it ends, so the end of that text is read too.
     const skipped = Math.max(0, first - 1);
     const ends = this.#index(skipped * INT_BYTES, (last + 1) * INT_BYTES);
     return Array.from({ length: last - first + 1 }, (_, i) => {

@@ -20,8 +20,8 @@ export function isAlive(identity: string): boolean {
 }
 
 /**
- * Returns the start time of a process in clock ticks since boot; "" if unknown. null: the process is a zombie, which has ended
- * but whose parent has not yet waited for it.
+ * Returns the start time of a process in clock ticks since boot; "" if unknown. null: the process has ended (it is a zombie:
+ * its parent has not yet waited for it).
  */
 function startOf(pid: number): string | null {
   try {

@@ -27,7 +27,10 @@ import { sliceOf } from "./spans.ts";
 /** Maximum number of responses in one conversation. */
 const MAX_HISTORY = 1024;
 const MAX_HISTORY_BYTES = 16 * 2 ** 20;
-/** Time that a tombstone is kept after the end of its response, because a server may repeat a write whose reply was lost. */
+/**
+ * Time in ms for which a tombstone is kept after the end of its response. Within this time, a server may
+ * repeat a write whose reply was lost.
+ */
 const TOMBSTONE_MS = 10 * 60_000;
 
 /** Fields of a response that are read without reading its large parts. */
@@ -39,8 +42,8 @@ export interface KeptHead extends Pick<StoredResponse, "previousId" | "isRunning
   /** Identity of the process that generates the response. */
   readonly owner: string;
   /**
-   * True for a tombstone: one server has deleted the response, but the server that generates it may still write it. That write
-   * is dropped, so that it does not restore the response.
+   * True for a tombstone: a server has deleted the response while another server generates it. Later writes of the generating
+   * server are dropped, so that they do not restore the response.
    */
   readonly isDeleted: boolean;
 }

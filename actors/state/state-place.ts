@@ -44,7 +44,10 @@ async function tryToRemoveEarlier(folder: string): Promise<RemovedStore | null> 
   }
 }
 
-/** Returns the message handlers. Calls that wait for the disk or read in steps reply later, so they block no other message. */
+/**
+ * Returns the message handlers. Handlers that wait for the disk or read in steps reply later, so
+ * they do not block other messages.
+ */
 function behaviourOf(store: ResponseStore): Behaviour<StoredResponses> {
   return {
     add: (response) => new DeferredReply(store.add(response)),

@@ -1,5 +1,5 @@
-// ChatTemplates: the chat templates of one model: the usual one, and a second one for chats with tools if the model file
-// contains it. Created when a worker opens the model.
+// ChatTemplates: the chat templates of one model: the usual template and, if the model file contains one, a second template for
+// chats with tools. Created when a worker opens the model.
 import type { ModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import { ChatTemplate } from "../../engines/text/template/chat-template.ts";
 import type {
@@ -27,8 +27,8 @@ export class ChatTemplates {
 
   /**
    * Compiles the templates. `named`: source of the template named in the configuration; null: use those of the model file.
-   * `capabilities`: results of earlier test renders of the same templates; null: run the test renders now. If no template is
-   * usable, the model still serves completions, and the method `for` throws the template's error.
+   * `capabilities`: results of earlier test renders of the same templates; null: the test renders are run now. If no template
+   * is usable, the model still serves completions, and the method `for` throws the error of the template.
    */
   static open(
     named: string | null,

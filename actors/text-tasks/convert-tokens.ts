@@ -1,5 +1,5 @@
-// Conversion of text or a chat to a model's tokens, and of tokens to text, for clients that count or cut tokens. Runs on a text
-// worker.
+// Conversion of text or a chat to a model's tokens, and of tokens to text, for clients that count or cut
+// tokens. Runs on a text worker.
 import { greedySampling, requestDefaults } from "../../engines/generation.ts";
 import { chooseMarker } from "../../engines/text/template/user-text.ts";
 import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
@@ -39,7 +39,7 @@ function tokensOf(model: TextModel, source: TokenSource): Int32Array {
 function textOf(vocabulary: Vocabulary, tokens: Int32Array): string {
   const bytes = Buffer.concat(Array.from(tokens, (token) => bytesOf(vocabulary, token)));
   const text = bytes.toString("utf8");
-  // Encoding added this space.
+  // Removes the leading space that the encoder adds to a text.
   return vocabulary.addsSpacePrefix && text.startsWith(" ") ? text.slice(1) : text;
 }
 

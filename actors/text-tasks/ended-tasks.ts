@@ -1,5 +1,5 @@
-// EndedTasks: digests of requests whose preparation took too much time or memory. If such a request is repeated, it is rejected
-// at once. The number of digests is limited. A digest expires after 10 minutes, as the machine may only have been busy.
+// EndedTasks: digests of requests whose preparation took too much time or memory. A repeated request is rejected at once. The
+// number of digests is limited. A digest expires after 10 minutes, because a busy machine may have been the cause.
 import { createHash } from "node:crypto";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { LruMap } from "../../runtime/collections.ts";
@@ -8,7 +8,7 @@ import { demandOf } from "../api/sealed-content.ts";
 
 const rememberedMs = 10 * 60_000;
 const maxRemembered = 256;
-/** Maximum size of a request with a digest, in bytes. Hashing a larger one would take longer than it saves. */
+/** Maximum size of a request with a digest, in bytes. Hashing a larger request would take more time than it saves. */
 const maxDigestedBytes = 4 * 2 ** 20;
 
 interface Refusal {

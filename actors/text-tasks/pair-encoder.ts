@@ -1,5 +1,5 @@
-// Pair encoder: encodes a query and a document in the form in which a reranker scores them. A generative reranker has a template
-// for them in its file; an encoder has a separator. Created when a text worker opens a model.
+// Pair encoder: encodes a query and a document in the form in which a reranker scores them. The file of a generative reranker
+// has a template for the pair; an encoder has a separator token. Created when a text worker opens a model.
 import { chooseMarker, UserTextGuard } from "../../engines/text/template/user-text.ts";
 import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -7,7 +7,7 @@ import { ServerError } from "../../runtime/errors.ts";
 export class PairEncoder {
   readonly #vocabulary: Vocabulary;
   readonly #template: string | null;
-  /** Created at first use, because most models score nothing. */
+  /** Guard against control tokens in the texts. Created at first use, because most models are not rerankers. */
   #guard: UserTextGuard | null = null;
 
   /** `template`: text with {query} and {document}; null: the file has none. */
@@ -16,7 +16,7 @@ export class PairEncoder {
     this.#template = template;
   }
 
-  /** Returns the tokens of a pair. Throws `unsupported` if the model's file does not say how to encode it. */
+  /** Returns the tokens of a pair. Throws `unsupported` if the model's file has neither a template nor a closing token. */
   encode(query: string, document: string): Int32Array {
     const vocabulary = this.#vocabulary;
     const template = this.#template;

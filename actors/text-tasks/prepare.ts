@@ -23,7 +23,7 @@ export interface PreparedPrompt {
 
 /** How to parse the text of each choice. */
 export interface PreparedAnswer {
-  /** null: the prompt is not a chat. */
+  /** Format of the model's tool calls; null: the prompt is not a chat. */
   readonly format: FormatName | null;
   /** true: the output may contain tool calls or reasoning. false: all text is content. */
   readonly isParsed: boolean;
@@ -37,7 +37,7 @@ export interface PreparedAnswer {
 }
 
 export interface OutputChecks {
-  /** Serialised AskedOutput. */
+  /** The constraints on the output (AskedOutput), serialised. */
   readonly asked: Uint8Array;
   readonly content: boolean;
   readonly calls: boolean;
@@ -91,7 +91,7 @@ export function preparePrompt(
 }
 
 export interface OutputToCheck {
-  /** Deserialised OutputChecks.asked. */
+  /** The constraints on the output: OutputChecks.asked, deserialised. */
   readonly asked: AskedOutput;
   /** The whole content of an output, or the arguments of a tool call. */
   readonly text: string;
@@ -116,8 +116,8 @@ function askedOf({ grammar, tools, prompt }: OpenRequest, chat: ChatPlan | null)
 }
 
 /**
- * Returns the constraint on the output; null: none. Tool calls are constrained if one is required, if a tool is strict, or if
- * the request has a grammar for the content.
+ * Returns the constraint on the output; null: none. Tool calls are constrained if a call is required, if a tool is strict, or
+ * if the request has a grammar for the content.
  */
 function demandOf({
   grammar,
@@ -140,7 +140,7 @@ function demandOf({
     grammar,
     calls,
     thinking: tags !== null && mayThink ? { tags, hasBegun } : null,
-    // Content that is continued has been opened in the prompt.
+    // If content is continued, the prompt already contains this text.
     answerOpen: continuesText ? "" : (format?.answerOpen ?? ""),
   };
 }

@@ -79,7 +79,7 @@ export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): T
   let hasRested = false;
   const timer = setTimeout(() => {
     hasRested = true;
-    // An error is ignored here: a task that needs the translators reports it.
+    // The error is ignored here, because each task that needs the translators reports it.
     loadTranslators().catch(() => {});
   }, restMs).unref();
   const awaitRest = (): void => {

@@ -20,7 +20,7 @@ import type { TextPhase } from "./text-phase.ts";
 
 /** Share of the context that a truncated prompt may fill if the request sets no max_tokens. */
 const truncatedPromptShare = 0.75;
-/** Number of leading characters that are tokenized to find the prompt's first token. No such token is longer. */
+/** Number of leading characters that are tokenized to find the prompt's first token. No first token of a prompt is longer. */
 const openingCharacters = 256;
 
 /** Data of a model for text workers. It is read once, because the file may have been deleted when a later worker starts. */
@@ -44,7 +44,7 @@ export interface ChatPlan {
 
 export interface PromptPlan {
   readonly prompt: Int32Array;
-  /** null: the prompt is plain text. */
+  /** How to parse the answer to a chat; null: the prompt is plain text. */
   readonly chat: ChatPlan | null;
 }
 
@@ -53,7 +53,7 @@ export class TextModel {
   readonly vocabulary: Vocabulary;
   /** Maximum number of tokens of one sequence, prompt and output. */
   readonly sequenceTokens: number;
-  /** Maximum number of tokens of one input to embed. Lower than the context if all of them must fit into one step. */
+  /** Maximum number of tokens of one input to embed. Lower than the context length if an input must fit into one step. */
   readonly inputLimit: number;
   /** Name of the setting that determines inputLimit, for messages; empty: the context determines it. */
   readonly #inputSetting: string;
@@ -91,8 +91,8 @@ export class TextModel {
   }
 
   /**
-   * Returns the tokens of the request's prompt. Throws `context_length_exceeded`. Throws it before rendering and tokenizing if
-   * the text has too many bytes for any tokenization.
+   * Returns the tokens of the request's prompt. Throws `context_length_exceeded` if there are too many. If the number of bytes
+   * already proves this, the error is thrown before rendering and tokenizing.
    */
   prompt(request: OpenRequest, enter: (phase: TextPhase) => void = () => {}): PromptPlan {
     enter("messages");
@@ -123,7 +123,7 @@ export class TextModel {
     return this.#fitting(tokens, room, request);
   }
 
-  /** Returns a prompt of tokens, or its end if it is too long and may be truncated. */
+  /** Returns a prompt that the client sent as tokens. A prompt that is too long and may be truncated loses its first tokens. */
   #givenTokens(given: Int32Array, request: OpenRequest): Int32Array {
     const tokens = this.knownTokens(given, "prompt");
     const room = this.#roomFor(request);
@@ -253,7 +253,7 @@ export class TextModel {
     return new ServerError("context_length_exceeded", message, { param: "input" });
   }
 
-  /** `bound` says that the number of prompt tokens is a lower bound. The words are OpenAI's, which clients search for. */
+  /** `bound`: text that marks `prompt` as a lower bound. The message has OpenAI's wording, because clients search for it. */
   #tooLong(prompt: number, request: OpenRequest, bound = ""): ServerError {
     const { maxTokens, minTokens, fields } = request;
     const limit = this.sequenceTokens;
@@ -270,7 +270,7 @@ export class TextModel {
   }
 }
 
-/** Number of bytes of an escaped letter in JSON (\u0041). The template may write it as 1 byte. */
+/** Number of bytes of an escaped letter in JSON (\u0041). The template may write the letter as 1 byte. */
 const longestEscape = 6;
 
 /**
@@ -296,7 +296,10 @@ function letterCount(text: string): number {
   return count;
 }
 
-/** Checks that the model has as many output weights as tokens, because it could otherwise generate a token without a text. */
+/**
+ * Checks that the model has as many output weights as tokens, because the model could otherwise
+ * generate a token that has no text.
+ */
 function checkSize({ id, ready }: TextSource, { size }: Vocabulary): void {
   const { vocabSize } = ready.card;
   if (vocabSize === size) return;

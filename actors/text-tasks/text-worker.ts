@@ -4,7 +4,7 @@ import type { TranslatorModule } from "../api/body-translators.ts";
 import { textHandlers } from "./text-handlers.ts";
 
 export interface TextWorkerInit {
-  /** URL of a TranslatorModule. */
+  /** URL of the module with the body translators (TranslatorModule). */
   readonly translators: string;
 }
 

@@ -60,7 +60,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   const add = async (...texts: readonly string[]) => {
     parts.push(...texts);
     process.stdout.write(`${texts.join("\n\n")}\n\n`);
-    // Written after each section, so that a later failure loses no finished section.
+    // The page is written after each section, so that a later failure loses no finished section.
     if (flags["--save"]) await writeFile(join(results, `machine-${machineName()}.md`), `${parts.join("\n\n")}\n`);
   };
   await add(`# Speed on one machine: ${machineName()}`, machineFacts());

@@ -1,6 +1,6 @@
 // Encoder file of a benchmark: converts an embedding model of architecture bert from its published form, a folder with
 // model.safetensors, config.json and vocab.txt, to a GGUF file with F16 matrices and its real vocabulary. A generated
-// encoder would not do: with a toy vocabulary, a text has several times as many tokens.
+// encoder is not suitable, because with its small vocabulary a text has several times as many tokens.
 import { existsSync } from "node:fs";
 import { open, readFile, rename, stat } from "node:fs/promises";
 import { join } from "node:path";

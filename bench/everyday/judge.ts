@@ -1,10 +1,10 @@
-// Judge of everyday answers: whether an answer ended by itself, repeats itself, and follows its instruction.
+// Judge of everyday answers: checks whether an answer ended by itself, repeats itself, and follows its instruction.
 import type { EverydayPrompt } from "./prompts.ts";
 
-/** An answer loops if a sequence of this many words occurs in it this often. */
+/** An answer loops if a sequence of `loopWords` words occurs at least `loopCount` times. */
 const loopWords = 6;
 const loopCount = 4;
-/** Number of characters in which an instruction must be followed. */
+/** Number of characters at the start of an answer that show whether the instruction is followed. */
 const openingLength = 200;
 
 export interface Verdict {
@@ -13,7 +13,7 @@ export interface Verdict {
   readonly isFollowed: boolean;
 }
 
-/** Judges an answer. `isEnded`: it was not cut off by the limit of tokens. */
+/** Judges an answer. `isEnded`: the answer was not cut off by the token limit. */
 export function judge({ isFollowed }: EverydayPrompt, text: string, isEnded: boolean): Verdict {
   return { isEnded, isLoop: loops(text), isFollowed: isFollowed(openingOf(text)) };
 }

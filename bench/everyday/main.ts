@@ -1,5 +1,5 @@
 // `bench everyday`: thirty everyday prompts with default settings and several seeds. Counts the answers that end by themselves,
-// that repeat themselves, and whose first words follow the instruction, beside llama-server with its own defaults.
+// that repeat themselves, and whose first words follow the instruction. llama-server with its own defaults is the comparison.
 
 import { basename } from "node:path";
 import arg from "arg";
@@ -33,7 +33,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   for (const start of [ours(options, sizes), ...peers(options, sizes)]) {
     const judged = await withSides([start], ([side]) => runPrompts(side, options.rounds, cap));
     sides.push({ label: start.label, judged });
-    // Shown now, because the next server may fail to start.
+    // Results are shown after each server, because the next server may fail to start.
     process.stderr.write(`${summary(sides)}\n${faults(start.label, judged)}\n`);
   }
   const { temperature, topK, topP, minP } = builtInSampling;

@@ -5,7 +5,7 @@ import { type LoopDelay, watchLoopDelay } from "../loop-delay.ts";
 import { processSeconds, threadSeconds } from "../proc.ts";
 
 export interface FrontCost {
-  /** CPU share of the main thread, as a part of one core. The next three fields are such shares too. */
+  /** CPU time of the main thread as a share of one core. The next three fields are also shares of one core. */
   readonly front: number;
   readonly agents: number;
   readonly model: number;

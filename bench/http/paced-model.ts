@@ -5,7 +5,7 @@ import type { Batch, StepOutput } from "../../engines/batch.ts";
 import type { Capacity, LoadedModel } from "../../engines/engine.ts";
 import { idleCapabilities, idleKv } from "../idle-kv.ts";
 
-/** Few tokens, so that sampling costs nothing. In most vocabularies the first ones are short pieces of text. */
+/** Size of the vocabulary: few tokens, so that sampling costs nothing. In most vocabularies, low ids are short texts. */
 const vocabSize = 512;
 const firstTextToken = 300;
 /** Maximum delay that later steps make up for. Longer delays are not made up for, so the rate is a ceiling. */

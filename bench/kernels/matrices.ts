@@ -23,9 +23,9 @@ const floatsAt: Readonly<Record<string, readonly number[]>> = {
 const smallExponent = 124;
 
 export interface MatrixShape {
-  /** Multiple of 16. */
+  /** Number of rows, a multiple of 16. */
   readonly rows: number;
-  /** Multiple of the type's block length. */
+  /** Number of columns, a multiple of the type's block length. */
   readonly k: number;
 }
 

@@ -20,7 +20,7 @@ export interface Forced {
   readonly subject: LoadedModel;
   /** Tokens of the text. The last one is not fed, only looked up in the logits. */
   readonly tokens: Int32Array;
-  /** Multiple of chunkTokens. */
+  /** Number of tokens in a window, a multiple of chunkTokens. */
   readonly windowTokens: number;
 }
 

@@ -26,7 +26,7 @@ const limits: SchedulerLimits = {
   // All prompts are equal, so with a prefix cache no prefill would be left to schedule.
   prefixCacheEntries: 0,
   maxQueue: queueLength,
-  // Never reached, but the scheduler checks every waiting sequence against it.
+  // This limit is never reached, but the scheduler checks every waiting sequence against the limit.
   queueTimeoutMs: 1e9,
   slotShareMs: 2000,
   swapBytes: 0,

@@ -136,7 +136,7 @@ function modelSources(
   return withAlias(file.models.map(({ values }) => [...ofEvery, values]));
 }
 
-/** Whether the request names a model in a flag, a variable or a file. */
+/** Whether the settings name a model in a flag, an environment variable, a file or an embedding program. */
 export function namesModel(request: Omit<ConfigRequest, "defaultModel">): boolean {
   const { flags, environment, command, file, settings } = request;
   const isGiven = flags[modelIdEntry.flag] !== undefined || (settings?.models ?? []).length > 0;

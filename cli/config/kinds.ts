@@ -12,6 +12,18 @@ export function integer(minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
   return { type: z.int().min(minimum).max(maximum), expects: `a whole number${range}`, shows: "N", read: asNumber };
 }
 
+const countUnits: Readonly<Record<string, number>> = { k: 1000, m: 1000 ** 2, K: 1024, M: 1024 ** 2 };
+
+/** Number of tokens. The text of a flag or variable may end in k or m (thousands, millions), or in K or M (1024, 1024 x 1024). */
+export function tokenCount(minimum: number, maximum?: number) {
+  const { expects, ...kind } = integer(minimum, maximum);
+  const read = (text: string): unknown => {
+    const [, count, unit = ""] = /^(\d+(?:\.\d+)?)([kmKM])$/.exec(text) ?? [];
+    return count === undefined ? asNumber(text) : Number(count) * (countUnits[unit] as number);
+  };
+  return { ...kind, expects: `${expects}, such as 8192 or 8K`, read };
+}
+
 export function multipleOf(step: number, minimum: number, maximum: number) {
   const type = z.int().min(minimum).max(maximum).multipleOf(step);
   return { type, expects: `a multiple of ${step} from ${minimum} to ${maximum}`, shows: "N", read: asNumber };

@@ -8,7 +8,7 @@ import { appliesTo, type GroupName, groups, type KeyEntry, keyEntries, type keys
 type Keys = typeof keys;
 type Some<G extends GroupName> = Partial<ValuesOf<Keys[G]>>;
 
-/** Settings of a server without a port of its own that make no sense, because the embedding program listens. */
+/** Settings that an embedded troupe does not accept, because the embedding program listens on the port. */
 const portless = {
   server: ["host", "port", "mcpPort"],
   troupe: ["edge", "maxWebsockets", "websocketIdleSecs", "websocketLifetimeSecs"],
@@ -63,7 +63,7 @@ function read(section: string, given: object, prefix: string, into: Map<KeyEntry
   }
 }
 
-/** Returns the section of a file that a field holds, such as `models.device`; null if the field is a key. */
+/** Returns the section of a settings file that a field stands for, such as `models.device`; null if the field is a key. */
 function sectionOf(section: string, field: string): string | null {
   const own = field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   const name = section === "" ? own : `${section}.${own}`;

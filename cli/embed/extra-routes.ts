@@ -1,5 +1,5 @@
-// Extra routes of an embedding program: fetch-style handlers beside the server's own routes, with its access log, limits of
-// bodies and request ids.
+// Extra routes of an embedding program: fetch-style handlers in addition to the server's routes. They have the server's access
+// log, body limits and request ids.
 import { buffer } from "node:stream/consumers";
 import type { Exchange } from "../../http/exchange.ts";
 import type { DescribedRoute } from "../../http/route.ts";

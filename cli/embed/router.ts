@@ -20,7 +20,7 @@ export interface RouterOptions {
 }
 
 export interface Router {
-  /** Answers a web Request. `address` of the client, if known: clients without an API key share the server fairly by it. */
+  /** Answers a web Request. `address`: identifies a client without an API key for fair scheduling. */
   readonly fetch: (request: Request, client?: { readonly address?: string | undefined }) => Promise<Response>;
   /** Answers a request of node:http or Express. Calls `next` for a path outside the base path. */
   readonly nodeHandler: (request: IncomingMessage, response: ServerResponse, next?: () => void) => void;

@@ -1,4 +1,4 @@
-// Embedding API: a troupe inside another program. It opens no port, handles no signals and never ends the process.
+// Embedding API: a troupe server inside another program. It opens no port, handles no signals and never ends the process.
 import type { EdgeServer } from "../../http/server/edge.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { createLogger } from "../../runtime/log/log.ts";
@@ -8,7 +8,7 @@ import { createLines } from "../progress.ts";
 import { Service } from "../service.ts";
 import { mountRouter, type Router, type RouterOptions } from "./router.ts";
 
-/** Loaded models. Its own `fetch` and `nodeHandler` are those of a router with default options. */
+/** Loaded models, and a router with default options (`fetch` and `nodeHandler`). */
 export interface Troupe extends Router {
   /** Names of the models in requests. The first one is the default, unless the settings name another. */
   readonly models: readonly string[];
@@ -27,7 +27,7 @@ export interface Troupe extends Router {
  */
 export async function createTroupe(settings: TroupeSettings = {}): Promise<Troupe> {
   const own = { ...settings, troupe: { ...settings.troupe, stateDir: settings.troupe?.stateDir ?? "none" } };
-  // Variables such as OTEL_EXPORTER_OTLP_ENDPOINT are meant for the program.
+  // The environment is not read, because variables such as OTEL_EXPORTER_OTLP_ENDPOINT configure the embedding program.
   const request = { command: "serve", flags: {}, environment: {}, settings: own } as const;
   const config = await configWithDefault(request);
   const log = createLogger({ level: config.troupe.logLevel, format: config.server.accessLogFormat });

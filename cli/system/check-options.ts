@@ -8,7 +8,7 @@ import { defaultFolder } from "../assembly/state.ts";
 import type { Config } from "../config/config.ts";
 import type { CheckedFolder, CheckOptions } from "./checks.ts";
 
-/** Returns the options. `models` to check for memory; null: the caller is a server, so its own ports are not checked either. */
+/** Returns the options. `models`: models whose memory to check; null: the caller is a server, and no ports are checked. */
 export function checkOptions(
   config: Config,
   models: CheckOptions["models"] | null,

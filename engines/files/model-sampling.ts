@@ -1,5 +1,5 @@
-// Model sampling: the sampling settings that a model comes with, in the head of its GGUF file (keys `general.sampling.*`) or in
-// a generation_config.json beside the file. The file's own keys take precedence.
+// Model sampling: the sampling settings of a model, from the head of its GGUF file (keys `general.sampling.*`) or from
+// a generation_config.json in the same folder. The keys of the GGUF file take precedence.
 import { open } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { z } from "zod";
@@ -8,7 +8,7 @@ import { readHead } from "./gguf/reader.ts";
 
 export interface OwnSetting {
   readonly value: number;
-  /** Key of the value, and the file if it is not the model file. */
+  /** Key from which the value was read, and the name of the file if it is not the model file. */
   readonly origin: string;
 }
 
@@ -20,13 +20,13 @@ const maxConfigBytes = 2 ** 20;
 
 interface OwnField {
   readonly field: DefaultedField;
-  /** Key in the GGUF file, after the prefix. */
+  /** Key in the GGUF file, without the prefix `general.sampling.`. */
   readonly fileKey: string;
   readonly configKey: string;
   readonly type: z.ZodType<number>;
 }
 
-// -1 and 0 both mean all tokens.
+// Values -1 and 0 of top_k both mean all tokens.
 const topK = z
   .int()
   .min(-1)
@@ -67,7 +67,7 @@ export async function readModelSampling(path: string, onNotice: (message: string
   return found;
 }
 
-/** Values in GGUF files have 32 bits; this gives 0.7 instead of 0.699999988079071. */
+/** Rounds to 6 significant digits, because values in GGUF files have 32 bits: 0.699999988079071 becomes 0.7. */
 function rounded(value: number): number {
   return Number(value.toPrecision(6));
 }

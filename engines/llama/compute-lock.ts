@@ -1,7 +1,7 @@
 // Compute lock: makes models that compute on the same cores take turns. llama.cpp's threads spin while they wait for
-// each other, so two models with one thread per core keep preempting each other's threads: running both at once was
-// measured 50 times slower than taking turns. A lock on a file works across processes, and the system releases it when
-// its holder ends.
+// each other, so two models with one thread per core keep preempting each other's threads. Running both models at once
+// was measured 50 times slower than taking turns. A lock on a file works across processes, and the system releases it
+// when its holder ends.
 import { closeSync, openSync } from "node:fs";
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";

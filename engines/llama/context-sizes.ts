@@ -51,8 +51,8 @@ export function contextSizes(spec: ModelSpec, traits: ModelTraits, memory: KvMem
     throw new ServerError("config_invalid", message, { param: "max_seqs" });
   }
   if (traits.isEncoder) return encoderSizes(spec, traits);
-  // By default only a GPU uses a pool, because a CPU computes streams faster. A model that cannot roll back gets no pool,
-  // because it cannot share cells between sequences.
+  // By default only a GPU uses a pool, because a CPU computes streams faster. A model that cannot drop the last tokens
+  // of a sequence gets no pool, because it cannot share cells either.
   const isPool = (spec.pagedKv ?? memory.gpuBytes !== null) && traits.rollsBack;
   return isPool ? unifiedSizes(spec, traits, memory) : streamsSizes(spec, traits, memory);
 }
@@ -111,8 +111,8 @@ function encoderSizes(spec: ModelSpec, { kv }: ModelTraits): ContextSizes {
   const { maxSequences, maxBatchTokens, blockTokens } = spec;
   const sequenceTokens = Math.min(spec.maxModelLength ?? kv.trainedContext, kv.trainedContext, maxBatchTokens);
   const wanted = Math.max(sequenceTokens, Math.min(physicalBatchTokens, maxBatchTokens));
-  // Rounded up to a multiple of `maxSequences`. llama.cpp assumes an equal number of tokens per sequence, and with mean
-  // pooling it aborts if their total exceeds a pass.
+  // The number of tokens in a pass is rounded up to a multiple of `maxSequences`. llama.cpp assumes an equal number of
+  // tokens per sequence. With mean pooling, it aborts if the total exceeds the size of a pass.
   const passTokens = Math.ceil(wanted / maxSequences) * maxSequences;
   const kvBlocks = Math.ceil(sequenceTokens / blockTokens) * maxSequences;
   const maxLogitsRows = maxSequences;

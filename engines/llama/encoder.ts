@@ -1,5 +1,5 @@
 // LlamaEncoder: a loaded llama.cpp encoder (bert and related architectures), which is a LoadedModel with pooled outputs
-// only. Called only by the step loop, on the thread that loaded it. Every row is a whole sequence; no state remains
+// only. Called only by the step loop, on the thread that loaded it. Every row is a whole sequence; no KV state remains
 // after a step.
 import assert from "node:assert/strict";
 import type { Batch, StepOutput } from "../batch.ts";

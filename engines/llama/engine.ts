@@ -1,5 +1,5 @@
 // llama.cpp engine: loads a GGUF file, opens model and context, runs a warm-up pass, and returns a LlamaModel or a
-// LlamaEncoder. Errors contain the last lines of llama.cpp's log, which say what is wrong with a file.
+// LlamaEncoder. Error messages contain the last lines of llama.cpp's log, which describe the fault of a file.
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
 import { computeCores, computeThreads } from "../../runtime/host/cores.ts";
@@ -104,8 +104,8 @@ function openModel(library: LlamaLibrary, spec: ModelSpec, onProgress: LoadProgr
 }
 
 /**
- * Returns the total size in bytes of the model buffers in the log of a load: the mapped file, and copies in the layout
- * of the kernels.
+ * Reads the log of a load and returns the total size of the model buffers in bytes: the mapped file, and copies of
+ * weights in the layout of the kernels.
  */
 function bufferBytes(lines: readonly string[]): number {
   const sizes = lines.map((line) => /model buffer size = +([\d.]+) MiB/.exec(line)?.[1] ?? 0);
@@ -192,7 +192,8 @@ function contextParams(library: LlamaLibrary, spec: ModelSpec, { traits, sizes }
   params.type_k = kvType;
   params.type_v = kvType;
   params.kv_unified = sizes.mode !== "streams";
-  // With swa_full, sliding-window layers keep the tokens before the window. MTP needs this to drop tails of sequences.
+  // With swa_full, sliding-window layers keep the tokens before the window. MTP needs this to drop the last tokens of a
+  // sequence.
   params.swa_full = Boolean(spec.mtp);
   params.no_perf = true;
   if (spec.abortFlag) {
@@ -231,8 +232,9 @@ function modelOf(
     pooling,
     pooledLength,
     wholeSequences: isEncoder,
-    // With streams, prompt rows and decode rows are normally kept in separate steps. A model without rollback is an
-    // exception: it gets no filler tokens, so prompt rows must fill some of the gaps between sequence ids.
+    // With streams, prompt rows and decode rows are normally kept in separate steps. Exception: a model that cannot
+    // drop the last tokens of a sequence gets no filler tokens, so prompt rows must fill some of the gaps between
+    // sequence ids.
     mixesLengths: sizes.mode !== "streams" || !rollsBack,
     chunkTokens: isEncoder ? { least: 1, best: capacity.maxBatchTokens } : chunkOf(library),
     adaptersPerStep: spec.adapters && !isEncoder ? 1 : 0,

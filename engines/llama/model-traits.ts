@@ -1,5 +1,6 @@
-// Model traits: whether a model generates, whether it can roll back, how it pools, and the size of its KV cache. The
-// loader determines them when the weights are loaded. Models that this engine cannot run are rejected here.
+// Model traits: whether a model generates, whether the last tokens of a sequence can be dropped, the pooling method,
+// and the size of its KV cache. The loader determines them when the weights are loaded. Models that this engine cannot
+// run are rejected here.
 import { ServerError } from "../../runtime/errors.ts";
 import type { KvShape } from "../decoding/kv/kv-budget.ts";
 import type { ModelSpec, Pooling } from "../engine.ts";
@@ -10,13 +11,13 @@ export interface ModelTraits {
   readonly kv: KvShape;
   /** Whether the attention is bidirectional. Such a model has pooled outputs only, and no KV cache. */
   readonly isEncoder: boolean;
-  /** Whether the tail of a sequence can be dropped, and cells can be shared between sequences. */
+  /** Whether the last tokens of a sequence can be dropped, and KV cells can be shared between sequences. */
   readonly rollsBack: boolean;
   readonly pooling: Pooling | null;
   readonly pooledLength: number;
 }
 
-/** Architectures that are encoders, although their files do not say so. */
+/** Encoder architectures whose files lack the key `attention.causal` = false that other encoders have. */
 const silentEncoders: ReadonlySet<string> = new Set(["gemma-embedding"]);
 
 export function traitsOf(functions: LlamaFunctions, model: Pointer, spec: ModelSpec): ModelTraits {
@@ -53,7 +54,8 @@ function poolingOf(type: number, isEncoder: boolean): Pooling | null {
     case poolingType.rank:
       return "rank";
     case poolingType.cls:
-      // With causal attention, the first token's state contains nothing of the later tokens, so "cls" is useless.
+      // With causal attention, the first token's hidden state does not depend on the later tokens, so pooling by "cls"
+      // is useless.
       return isEncoder ? "cls" : null;
     default:
       return "mean";

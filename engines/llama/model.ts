@@ -1,6 +1,6 @@
 // LlamaModel: a loaded llama.cpp model that generates. Called only by the step loop, on the thread that loaded it. Rows
-// are fed in the order of their native sequence ids, and gaps between ids are filled, because llama.cpp is several
-// times slower otherwise. The scheduler is not aware of this.
+// are fed in the order of their native sequence ids, and gaps between ids are filled with filler tokens, because
+// llama.cpp is several times slower with gaps. The scheduler is not aware of filler tokens.
 import assert from "node:assert/strict";
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
@@ -103,8 +103,8 @@ export class LlamaModel implements LoadedModel {
   }
 
   /**
-   * Selects the adapter of a step. All rows must use the same one, because llama.cpp applies one set of adapters to a
-   * whole pass.
+   * Selects the adapter of a step. All rows must use the same adapter, because llama.cpp applies one set of adapters to
+   * a whole pass.
    */
   #selectAdapter(batch: Batch): void {
     const adapter = batch.rowCount > 0 ? at(batch.adapter, 0) : 0;
@@ -180,7 +180,10 @@ export class LlamaModel implements LoadedModel {
     }
   }
 
-  /** Updates the view of the native output buffer. The buffer moves only when it grows; the view is kept until then. */
+  /**
+   * Updates the view of the native output buffer. The view is replaced only if the buffer has moved, which happens only
+   * when the buffer grows.
+   */
   #viewLogits(rowCount: number): void {
     const pointer = this.#context.logitsPointer();
     const address = koffi.address(pointer);

@@ -1,15 +1,15 @@
-// Row order: the rows of a step sorted by native sequence id, because llama.cpp computes neighbouring ids in one pass.
-// Refilled at every step.
+// Row order: the rows of a step sorted by native sequence id, because llama.cpp computes rows with consecutive ids in
+// one pass. arrange() fills it again at every step.
 import type { Batch } from "../batch.ts";
 import type { SlotKv } from "./kv/slot-kv.ts";
 
 export class RowOrder {
   /** Rows of the batch, in ascending order of native id; only the first `count` are valid. */
   readonly rows: Int32Array;
-  /** Native id of each of these rows. */
+  /** Native sequence id of each row in `rows`. */
   readonly ids: Int32Array;
   count = 0;
-  /** Row of each native id; -1 = none. Between calls all entries are -1. */
+  /** Row of each native sequence id; -1 = none. Between calls of arrange(), all entries are -1. */
   readonly #rowOfId: Int32Array;
 
   constructor(maxSequences: number) {

@@ -8,7 +8,7 @@ export type EngineFigures = TrialReport;
 
 export type TrialFigures = Readonly<Record<EngineName, EngineFigures>>;
 
-/** Prompt tokens to compute per generated token. It weights prefill against decode when the engine is chosen. */
+/** Assumed number of prompt tokens per generated token. It weights prefill against decode when the engine is chosen. */
 const promptTokensPerNewToken = 4;
 
 /** Returns the engine with the lower time per generated token. */
@@ -17,8 +17,8 @@ export function quickerEngine(figures: TrialFigures): EngineName {
 }
 
 /**
- * Returns wasm's time per generated token over llama's, each including a share of the prefill time. The decode time is
- * the mean of the times with 1 and with 16 sequences.
+ * Returns the time per generated token of wasm divided by that of llama. Both times include a share of the prefill
+ * time. The decode time is the mean of the times with 1 and with 16 sequences.
  */
 export function timeRatio({ wasm, llama }: Readonly<Record<EngineName, Speeds>>): number {
   return secondsPerNewToken(wasm) / secondsPerNewToken(llama);
@@ -31,8 +31,8 @@ export function timeRatio({ wasm, llama }: Readonly<Record<EngineName, Speeds>>)
 export const fasterNode = { major: 24, gain: 1.5 } as const;
 
 /**
- * Returns how many times as fast the better engine would be on `fasterNode`, assuming its gain in prefill and batched
- * decode of wasm. 1: it would not help.
+ * Returns the expected speedup of an update to Node `fasterNode`, where wasm's prefill and batched decode are faster by
+ * the assumed gain. 1: no speedup over the engine that is faster now.
  */
 export function gainByFasterNode({ wasm, llama }: TrialFigures): number {
   const { prompt, sixteenRows } = wasm;

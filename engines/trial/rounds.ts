@@ -1,5 +1,5 @@
-// Rounds of a trial: the order in which the engines are timed, and when enough is known. In a round each engine runs each
-// workload once; the engines alternate, so that other load on the machine affects both.
+// Rounds of a trial: the order in which the engines are timed, and the end of the trial. In a round each engine runs
+// each workload once; the engines alternate, so that other load on the machine affects both.
 import type { EngineName } from "../engine.ts";
 import { timeRatio } from "./figures.ts";
 import { listed, type Speeds, speedsOf, type Workload, type Workloads } from "./workloads.ts";
@@ -10,22 +10,22 @@ export interface TimedEngine {
 }
 
 export interface RoundLimits {
-  /** Duration in milliseconds of a trial whose outcome is clear. */
+  /** Minimum duration in milliseconds; a trial ends then if one engine is clearly faster. */
   readonly clearMs: number;
-  /** Duration in milliseconds of a trial whose outcome stays close. */
+  /** Duration in milliseconds after which a trial ends even if the engines are equally fast. */
   readonly closeMs: number;
 }
 
 const leastRounds = 3;
 /**
- * Milliseconds after which a trial ends with the rounds that it has, even if it is only the first: the model's layers are
- * large, or the machine is busy.
+ * Milliseconds after which a trial ends, even if only the first round is complete. This happens if the model's layers
+ * are large or the machine is busy.
  */
 const slowMs = 3000;
 /** Two engines are close if the times per new token differ by less than this factor. Single rounds differ by up to 10 %. */
 const closeFactor = 1.1;
 
-/** Times both engines until one is clearly faster or the time is used up. `nowMs` is the clock. */
+/** Measures both engines until one is clearly faster or the time limit is reached. `nowMs` is the clock. */
 export function timeInRounds(
   engines: Readonly<Record<EngineName, TimedEngine>>,
   workloads: Workloads,
@@ -43,14 +43,14 @@ export function timeInRounds(
     return elapsedMs >= closeMs || !isClose(speeds());
   };
   for (let round = 0; ; round++) {
-    // The order changes with each round, so that neither engine always runs after the other one's work.
+    // The order changes with each round, so that each engine runs first in half of the rounds.
     const order: EngineName[] = round % 2 === 0 ? ["wasm", "llama"] : ["llama", "wasm"];
     for (const workload of listed(workloads)) {
       for (const name of order) times[name].add(workload, engines[name].run(workload));
     }
     const elapsedMs = nowMs() - startMs;
     if (elapsedMs >= slowMs || isEnough(round, elapsedMs)) return speeds();
-    // The first round compiles code and faults in memory pages.
+    // Discards the first round's times, because that round compiles code and faults in memory pages.
     if (round === 0) for (const name of order) times[name].clear();
   }
 }
@@ -60,7 +60,9 @@ function isClose(speeds: Readonly<Record<EngineName, Speeds>>): boolean {
   return ratio < closeFactor && ratio > 1 / closeFactor;
 }
 
-/** Least time of each workload: other load on the machine can only make a run longer. */
+/**
+ * Shortest time of each workload. The shortest is used, because other load on the machine can only make a run longer.
+ */
 class BestTimes {
   readonly #bestMs = new Map<Workload, number>();
 

@@ -12,7 +12,7 @@ import { TimedModel } from "./timed-model.ts";
 import { type Speeds, workloadsFor } from "./workloads.ts";
 
 export interface Trial {
-  /** Model spec of the excerpt. This process makes the folder of its file and removes it. */
+  /** Model spec of the excerpt. This process creates the folder of the excerpt's file and removes the folder. */
   readonly spec: ModelSpec;
   /** Path of the whole model. */
   readonly modelPath: string;
@@ -24,7 +24,7 @@ export interface Trial {
 /** Runs the trial. Rejects with the engine's error if an engine cannot load the excerpt. */
 export async function start({ init }: PlaceContext<Trial>): Promise<TrialFigures> {
   const { spec, modelPath, excerptBytes, limits } = init;
-  // Also if the server ends during the trial, for example by ctrl-c: this process then ends too.
+  // Removes the folder at exit. If the server ends during the trial, for example by ctrl-c, this process ends too.
   const folder = dirname(spec.path);
   const removeFolder = () => removeIfPossible(folder);
   process.on("exit", removeFolder);
@@ -35,7 +35,8 @@ export async function start({ init }: PlaceContext<Trial>): Promise<TrialFigures
   const [{ share, vocabSize }, [wasmEngine, llamaEngine]] = await Promise.all([excerpt, engines]);
   const loading = [wasmEngine, llamaEngine].map((engine) => engine.load(spec, () => {}));
   const loaded = await Promise.all(loading);
-  // llama.cpp keeps the content mapped. So no file remains from here on, even if a process is killed.
+  // llama.cpp keeps the content of the file mapped, so the file can be removed now. No file remains if a process is
+  // killed later.
   removeFolder();
   const [wasm, llama] = loaded.map((model) => new TimedModel(model, vocabSize)) as [TimedModel, TimedModel];
   const workloads = workloadsFor(Math.min(wasm.context, llama.context), wasm.generates && llama.generates);
@@ -53,7 +54,10 @@ function figuresOf({ prompt, oneRow, sixteenRows }: Speeds, { weightBytes }: Tim
   };
 }
 
-/** Some systems do not remove a file that llama.cpp has mapped. trial.ts removes the folder after this process. */
+/**
+ * Errors are ignored, because some systems do not remove a mapped file. trial.ts removes the folder after this process
+ * has ended.
+ */
 function removeIfPossible(folder: string): void {
   try {
     rmSync(folder, { recursive: true, force: true });

@@ -1,5 +1,5 @@
-// Engine trial: a short-lived process times both engines on an excerpt of the model. The result is recorded with a key
-// made of machine, settings and tensor shapes, so a model with an equal key needs no trial.
+// Engine trial: a short-lived process times both engines on an excerpt of the model. The result is recorded under a key
+// computed from machine, settings and tensor shapes. A model with a recorded key needs no trial.
 import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -16,17 +16,20 @@ import { trialBatchTokens, trialContext, trialSequences } from "./workloads.ts";
 const trialModule = new URL("./trial-place.js", import.meta.url);
 /** Maximum size of the excerpt's weights: larger than the caches of a core, yet quick to read. */
 const excerptBytes = 12 * 2 ** 20;
-/** Durations of the measurement, for engines that differ clearly and for engines that are close. */
+/**
+ * Durations of the measurement in milliseconds: for engines that differ clearly, and for engines that are about equally
+ * fast.
+ */
 const limits = { clearMs: 300, closeMs: 800 } as const;
 /**
- * Time limit of the trial process. It is generous because an excerpt has at least one layer, and a layer of a large
- * model can exceed `excerptBytes`.
+ * Time limit of the trial process. It is long because an excerpt has at least one layer, and a layer of a large model
+ * can exceed `excerptBytes`.
  */
 const trialLimitMs = 20_000;
 const stopMs = 1000;
 
 export interface TrialRecordOptions {
-  /** Path of the record file; null: this user has no folder for it. */
+  /** Path of the record file; null: this user has no cache folder for the file. */
   readonly path: string | null;
   /** Version of this program. */
   readonly version: string;
@@ -68,8 +71,8 @@ export async function findTrial(spec: ModelSpec, { path, version }: TrialRecordO
 
 /** Measures both engines. Rejects if one of them cannot run the excerpt, or if the disk has no room for it. */
 async function tryEngines(spec: ModelSpec): Promise<TrialFigures> {
-  // The process makes the folder and removes it, so that nothing remains if this process is killed. It is removed here if
-  // the process was killed, or if the system does not remove open files.
+  // The trial process creates and removes the folder, so that nothing remains if this process is killed. This process
+  // removes the folder if the trial process was killed, or if the system cannot remove open files.
   const folder = join(tmpdir(), `troupe-trial-${randomUUID()}`);
   const removeFolder = () => rm(folder, { recursive: true, force: true }).catch(() => undefined);
   try {

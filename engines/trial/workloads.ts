@@ -1,4 +1,4 @@
-// Workloads of a trial: the kinds of work that both engines are timed at, and the speeds that follow from the times.
+// Workloads of a trial: the kinds of work for which both engines are timed, and the speeds computed from the times.
 import type { TrialReport } from "../../runtime/host/system.ts";
 
 /** Speeds in tokens/s. */
@@ -24,7 +24,9 @@ export const trialSequences = 16;
 /** Maximum length of a sequence in tokens: the smallest context that llama.cpp allocates. */
 export const trialContext = 256;
 const promptTokens = 64;
-/** Number of texts in the larger batch of an encoder: between a single client's one and a crowd's 32. */
+/**
+ * Number of texts in the larger batch of an encoder: between 1, as for a single client, and 32, as for many clients.
+ */
 const textsTogether = 8;
 /** Maximum number of tokens in a batch. */
 export const trialBatchTokens = textsTogether * promptTokens;

@@ -28,7 +28,10 @@ export class WasmEncoder implements LoadedModel {
   readonly capabilities: Capabilities;
   readonly tokens: TokenClasses = { endOfGeneration: [] };
   readonly kv: KvCache;
-  /** Null: this engine has no tokenizer. The text worker reads its vocabulary from the same file, so none is verified. */
+  /**
+   * Null: this engine has no tokenizer. The text worker's vocabulary needs no check, because it comes from the same
+   * file.
+   */
   readonly tokenize = null;
   readonly #plan: PartitionPlan;
   readonly #pooler: Pooler;
@@ -131,7 +134,8 @@ export class WasmEncoder implements LoadedModel {
   }
 
   /**
-   * Adds a row of the batch to the pass. Each row gets the next unused pages; all pages are free again after the pass.
+   * Adds a row of the batch to the pass. Each row gets the next unused KV pages; all pages are free again after the
+   * pass.
    */
   #add(batch: Batch, row: number): void {
     const pass = this.#pass;

@@ -33,8 +33,8 @@ import { HelperThread } from "./threads/helper-thread.ts";
 import { allocateShared } from "./threads/shared-blocks.ts";
 
 /**
- * Maximum number of tokens in one pass. Scratch memory grows with it. Compared with 64, 128 tokens make prefill 5 %
- * faster on Node 24 and no faster on Node 20.
+ * Maximum number of tokens in one pass. Scratch memory grows with it. 128 tokens instead of 64 make prefill 5 % faster
+ * on Node 24, and not faster on Node 20.
  */
 const passTokens = 64;
 /** Version of the byte layout of a KV page; part of the layout name of saved pages. */
@@ -135,8 +135,8 @@ function sizeKv(
   const { kvPageBytes } = instantiateKernels(kernels, createMemory(1));
   const layerBytes = kvPageBytes(kvType, kvHeads, headLength, spec.blockTokens);
   const free = availableMemory();
-  // If the KV budget is absent or a fraction, the cache takes a part of `freeBytes`. The cache and the weights must fit
-  // together in the memories of the threads, so `freeBytes` is limited by `room`.
+  // If the KV budget is absent or a fraction, the cache takes a part of `freeBytes`. Cache and weights together must
+  // fit in the memories of the threads, so `freeBytes` is limited to `room`.
   const room = roomBytes(threads) - tensorBytes(table);
   const freeBytes = Math.min(free, spec.kvBudget === null ? 2 * room : room);
   const elements = { elementsPerLayer: layerBytes, bytesPerElement: 1 / spec.blockTokens };
@@ -152,8 +152,8 @@ function createKv(capacity: Capacity, threads: number, memory: PageMemory, layou
 }
 
 /**
- * Returns the name of the KV page layout. Saved pages can be restored only into a model with an equal name. The name
- * includes the mixture and the rope for long contexts, because both change the keys and values of the same tokens.
+ * Returns the name of the KV page layout. Saved pages can be restored only into a model with the same layout name. The
+ * name includes the mixture and the rope for long contexts, because both change the keys and values of the same tokens.
  */
 function layoutOf({ kvType, blockTokens, shape }: PartitionPlan, mixing: LoadedMixture | null): string {
   const layout = `wasm pages ${pageVersion}, type ${kvType}, blocks of ${blockTokens}`;

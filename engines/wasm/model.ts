@@ -39,7 +39,10 @@ export class WasmModel implements LoadedModel {
   readonly tokens: TokenClasses;
   readonly kv: PagedKv;
   readonly adapters: WasmAdapters | null;
-  /** Null: this engine has no tokenizer. The text worker reads its vocabulary from the same file, so none is verified. */
+  /**
+   * Null: this engine has no tokenizer. The text worker's vocabulary needs no check, because it comes from the same
+   * file.
+   */
   readonly tokenize = null;
   readonly #pooler: Pooler;
   readonly #pass: PassDescriptor;
@@ -97,21 +100,22 @@ export class WasmModel implements LoadedModel {
   }
 
   /**
-   * Gets the pages of all rows before the first pass, so that shared pages are copied before any row writes to them.
+   * Allocates the KV pages of all rows before the first pass. Shared pages are thus copied before any row writes to
+   * them.
    */
   #takePages(batch: Batch): void {
     for (let row = 0; row < batch.rowCount; row++) {
       const start = batch.position[row] as number;
       const end = start + (batch.length[row] as number);
-      // If a row wants logits of several tokens, all tokens after the first of these may be drafts. The next step may
-      // overwrite drafts, so they are not settled.
+      // If a row wants logits of several tokens, the tokens after the first of these may be drafts. The next step may
+      // overwrite drafts, so they do not count as settled (final).
       const settled = end - Math.max((batch.logitsCount[row] as number) - 1, 0);
       if (this.kv.write(batch.slot[row] as number, start, end, settled)) continue;
       throw new ServerError("model_failed", `no KV memory for ${end} tokens: they were not reserved before the step`);
     }
   }
 
-  /** Assigns each row its rows in the output buffers. */
+  /** Assigns each batch row its rows in the buffers of logits and of pooled outputs. */
   #placeOutputs(batch: Batch): void {
     const { logitsRow, pooledRow, pooled } = this.#output;
     let logitsRows = 0;
@@ -176,8 +180,8 @@ export class WasmModel implements LoadedModel {
   }
 
   /**
-   * Checks the batch's tokens and its number of logits rows. More rows than the buffer has would overwrite other
-   * memory.
+   * Checks the batch's tokens and its number of logits rows. If there were more logits rows than fit in the buffer,
+   * they would overwrite other memory.
    */
   #check(batch: Batch): void {
     checkTokens(batch, this.#plan.shape.vocabSize);
@@ -193,8 +197,9 @@ export class WasmModel implements LoadedModel {
 }
 
 /**
- * Returns the model's capabilities. In a mixture whose slots keep their adapter weights, the KV of the first pass has
- * gaps, because rows with kept weights skip that pass. Such sequences cannot be truncated, copied or saved.
+ * Returns the model's capabilities. In some mixtures, slots keep their adapter weights after some tokens. Later rows
+ * then skip the first pass, so the KV of the first pass has gaps. Sequences of such a mixture cannot be truncated,
+ * copied or saved.
  */
 function capabilitiesOf(
   { graph, passTokens }: PartitionPlan,

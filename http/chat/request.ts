@@ -18,6 +18,12 @@ import { openAiFields, verbosityField } from "../shared/fields/openai-fields.ts"
 import { limitConflicts, outputLimit } from "../shared/fields/output-limit.ts";
 import { permissionConflicts, permissionField } from "../shared/fields/permission.ts";
 import {
+  otherVariables,
+  templateVariablesField,
+  thinkingAmong,
+  variableConflicts,
+} from "../shared/fields/template-variables.ts";
+import {
   type AskedThinking,
   effortField,
   isContradictory,
@@ -30,7 +36,6 @@ import { callConflicts } from "../shared/fields/tool-use.ts";
 import type { AskedRequest } from "../shared/translation.ts";
 import { contradiction, endConflicts, openConversation } from "./conversation.ts";
 import { messagesSchema } from "./messages.ts";
-import { otherVariables, templateVariablesField, thinkingAmong, variableConflicts } from "./template-variables.ts";
 import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
 
 const limitNames = ["max_tokens", "max_completion_tokens", "n_predict"] as const;
@@ -149,15 +154,11 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
 
 /** Yields the conflicts between fields and their aliases. */
 function* contradictedNames(body: Conflicting): Iterable<Conflict> {
-  const { agent_permission, code_execution_permission, chat_template_kwargs: template } = body;
+  const { agent_permission, code_execution_permission, chat_template_kwargs } = body;
   yield* limitConflicts(body, limitNames);
   yield* differing("code_execution_permission", code_execution_permission, "agent_permission", agent_permission);
   yield* thinkConflicts(sentThinking(body), body.think);
-  yield* variableConflicts(template);
-  for (const field of ["enable_thinking", "reasoning_effort"] as const) {
-    yield* differing(`chat_template_kwargs.${field}`, template?.[field], field, body[field]);
-  }
-  yield* differing("chat_template_kwargs.thinking", template?.thinking, "enable_thinking", body.enable_thinking);
+  yield* variableConflicts(chat_template_kwargs, { effort: body.reasoning_effort, isOn: body.enable_thinking });
 }
 
 function askedThinking(body: Conflicting): AskedThinking {

@@ -96,7 +96,7 @@ export class ChatStream implements StreamCodec {
       case "prompt":
       case "tool_call_end":
       case "tool_call_cut":
-      case "tool_call_failed": // its arguments have been sent already
+      case "tool_call_failed": // the arguments of the call have been sent already
         return "";
       case "reasoning":
         return this.#delta(event.choice, "reasoning_content", event.text);

@@ -33,7 +33,7 @@ export const textCompletionSchema = z
   })
   .meta({ id: "TextCompletion" });
 
-/** Chunk of a stream: no part is repeated, and the last chunk of the stream has the usage. */
+/** Chunk of a stream. Each chunk has only new text; the last chunk of the stream has the usage. */
 export const completionChunkSchema = textCompletionSchema
   .extend({
     choices: z.array(choice.extend({ finish_reason: finishReasonSchema.nullable() })),

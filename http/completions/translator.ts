@@ -23,7 +23,7 @@ interface CompletionFacts {
 }
 
 export interface CompletionTranslation extends AskedTranslation<CompletionFacts> {
-  /** Further prompts. `asked` contains the first prompt and everything else. */
+  /** Prompts after the first one. `asked` contains the first prompt and all other request fields. */
   readonly others: readonly GenerateRequest["prompt"][];
 }
 

@@ -28,7 +28,7 @@ export interface McpConfig {
 }
 
 export interface McpOptions {
-  /** Keys of which requests need one; default: no request needs a key. */
+  /** API keys. Each request needs one of them; default: no request needs a key. */
   readonly apiKeys?: ApiKeys | null;
   readonly config: McpConfig;
   readonly createServer: ServerFactory;

@@ -17,7 +17,7 @@ const INSTRUCTIONS =
   "`model` selects a model; without it the default model answers.";
 
 /**
- * Limits on tool arguments. They may be generous, because the route that a tool calls has stricter limits.
+ * Limits on the nesting depth and number of values of tool arguments. The route that a tool calls has stricter limits.
  */
 const argumentBounds = { depth: 128, values: 200_000 };
 const TOO_DEEP = tooLarge("arguments", argumentBounds);

@@ -109,8 +109,8 @@ function chatInput(): Tool["inputSchema"] {
 }
 
 /**
- * Returns a schema without the fields that the server rejects or ignores, and without null: an optional field is left out. So a
- * number has a plain type, for which an MCP inspector has an input.
+ * Returns a schema without null types and without the fields that the server rejects or ignores. Callers omit an optional field
+ * instead of sending null. MCP inspectors show an input only for a plain type such as `number`.
  */
 function pruned(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.filter(isUseful).map(pruned);
@@ -154,7 +154,7 @@ async function embed(app: App, { arguments: body, onProgress: _, ...asked }: Cal
   return withIgnored({ content: [{ type: "text", text: reply.body }], structuredContent }, reply);
 }
 
-/** Adds the arguments that the server does not know to a result. */
+/** Adds a list of the arguments that the server does not know to a tool result. */
 function withIgnored(result: CallToolResult, { ignored }: InnerReply): CallToolResult {
   return ignored === null ? result : { ...result, _meta: { ...result._meta, [UNKNOWN_FIELDS_HEADER]: ignored } };
 }

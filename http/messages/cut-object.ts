@@ -1,7 +1,7 @@
-// Cut object: reads a JSON object whose text the token limit has cut. Clients read the input of a streamed call that was cut in
-// the same way, so a message that is not streamed has the same input.
+// Cut object: reads a JSON object whose text was truncated by the token limit. Clients parse the truncated input of a streamed
+// tool call by the same rules, so a message has the same input whether or not it is streamed.
 
-/** A string, a bracket, a comma, a colon, a number or word, or the quote of a string without an end. */
+/** JSON token: a string, bracket, comma, colon, number or word, or the opening quote of an unterminated string. */
 const token = /"(?:[^"\\]|\\.)*"|[{}[\],:"]|[^\s{}[\],:"]+/g;
 
 /** Returns the object with the values that are complete. `text` must be the beginning of a JSON object. */

@@ -1,4 +1,5 @@
-// Models in the form of the messages protocol: entries, pages and their query. Requests with the header anthropic-version get it.
+// Models in the form of the messages protocol: entries, pages and their query.
+// Requests with the header anthropic-version receive this form.
 import { z } from "zod";
 import { ServerError } from "../../runtime/errors.ts";
 import { expected } from "../issues.ts";
@@ -46,7 +47,7 @@ export function modelInfo({ id, created }: ListedModel): z.output<typeof modelIn
   return { type: "model", id, display_name: id, created_at: new Date(created * 1000).toISOString() };
 }
 
-/** Returns a page of the models. Throws `invalid_value` if the query names an unknown model or both ends of the page. */
+/** Returns a page of the models. Throws `invalid_value` for an unknown model, or if after_id and before_id are both set. */
 export function modelPage(
   models: readonly ListedModel[],
   { limit, after_id, before_id }: z.output<typeof modelPageQuery>,

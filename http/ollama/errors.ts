@@ -1,4 +1,4 @@
-// Error format of the Ollama protocol: a body with the message alone.
+// Error format of the Ollama protocol: a body that contains only the error message.
 import { z } from "zod";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import { type ErrorFormat, statusOf } from "../errors.ts";

@@ -1,5 +1,5 @@
-// Request fields that chat and generate share in the Ollama protocol, and their translation. Options that configure a model's
-// load in Ollama are ignored by name, because the settings of this server do that.
+// Request fields that chat and generate share in the Ollama protocol, and their translation. Options with which Ollama
+// configures the loading of a model are ignored, because the settings of this server configure it.
 import { z } from "zod";
 import type { OutputGrammar } from "../../engines/generation.ts";
 import { expected } from "../issues.ts";
@@ -113,11 +113,11 @@ type GenerationFields = z.output<z.ZodObject<typeof generationFields>>;
 export interface GenerationFacts {
   readonly model: string | null | undefined;
   readonly isStreamed: boolean;
-  /** Change of the model's state that a request without a prompt asks for; null: a generation. */
+  /** Load or unload of the model, requested by a request without a prompt; null: the request is a generation. */
   readonly change: "load" | "unload" | null;
 }
 
-/** `isEmpty`: whether the request has no prompt. */
+/** Returns the facts about a request. `isEmpty`: whether the request has no prompt. */
 export function generationFacts(body: GenerationFields, isEmpty: boolean): GenerationFacts {
   const change = isZero(body.keep_alive) ? "unload" : "load";
   return { model: body.model, isStreamed: body.stream ?? true, change: isEmpty ? change : null };

@@ -1,5 +1,5 @@
 // Request of POST /api/generate: its schema and its translation to a GenerateRequest. The prompt is a user message in the model's
-// chat template, or with `raw` the text itself.
+// chat template. With `raw`, the prompt is used without a template.
 import { z } from "zod";
 import type { Prompt } from "../../engines/generation.ts";
 import { addConflicts, type Conflict } from "../shared/fields/conflicts.ts";

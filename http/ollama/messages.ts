@@ -67,7 +67,7 @@ export function conversation(messages: WireMessages): readonly ChatMessage[] {
   });
 }
 
-/** Assigns ids to calls, and finds the calls of results. */
+/** Assigns ids to tool calls, and finds the call that a tool result belongs to. */
 class CallIds {
   /** Calls without a result, in order. */
   readonly #open: ToolCall[] = [];

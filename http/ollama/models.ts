@@ -14,7 +14,7 @@ import { NEVER, type runningSchema, showRequestSchema, type showSchema, type tag
 /** Version of Ollama whose protocol these routes follow. Clients refuse servers whose version they consider too old. */
 const PROTOCOL_VERSION = "0.14.2";
 
-/** Digest of a model whose file has not been read. Clients shorten digests, so it has the length of one. */
+/** Digest of a model whose file has not been read: 64 zeros. Clients shorten digests, so it has the full length. */
 const NO_DIGEST = "0".repeat(64);
 
 type WireTag = z.output<typeof tagsSchema>["models"][number];
@@ -110,14 +110,14 @@ function abilities({ generates, embeds, file }: ModelCapabilities): z.output<typ
   const chats = generates && (file?.chats ?? false);
   return [
     ...(generates ? (["completion"] as const) : []),
-    // Any model with a chat template is given tools.
+    // Every model with a chat template accepts tools.
     ...(chats ? (["tools"] as const) : []),
     ...(chats && file?.reasons ? (["thinking"] as const) : []),
     ...(embeds ? (["embedding"] as const) : []),
   ];
 }
 
-/** Returns a number of parameters as clients show it, for example 596.05M or 8.0B. */
+/** Formats the number of parameters as clients display it, for example 596.05M or 8.0B. */
 function inWords(count: number): string {
   if (count >= 1e9) return `${(count / 1e9).toFixed(1)}B`;
   return count >= 1e6 ? `${(count / 1e6).toFixed(2)}M` : `${(count / 1e3).toFixed(2)}K`;

@@ -1,4 +1,4 @@
-// Model names of the Ollama protocol: a name without a tag means the tag "latest", and clients may add it.
+// Model names of the Ollama protocol: a name without a tag means the tag "latest", and clients may add this tag.
 import type { Inference, ResolvedModel } from "../../actors/api/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Exchange } from "../exchange.ts";
@@ -6,7 +6,7 @@ import { chosenModel } from "../shared/chosen-model.ts";
 
 const LATEST = ":latest";
 
-/** Resolves a model name, if need be without the tag "latest", and records the model. Throws model_not_found. */
+/** Resolves a model name, with or without the tag "latest", and records the model. Throws model_not_found. */
 export function namedModel(exchange: Exchange, inference: Inference, name: string | null | undefined): ResolvedModel {
   try {
     return chosenModel(exchange, inference, { model: name });

@@ -52,14 +52,14 @@ export const generateResponseSchema = z
 
 export type WireToolCall = z.output<typeof callSchema>;
 
-/** What the model said: whole in a body, a part of it in a line of a stream. */
+/** Output of the model: the complete output in a body, a part of the output in a line of a stream. */
 export interface Said {
   readonly content: string;
   readonly thinking?: string;
   readonly calls?: readonly WireToolCall[];
 }
 
-/** Returns the fields of an endpoint that hold what the model said. */
+/** Returns the response fields of an endpoint that contain the output of the model. */
 export type Shape = (said: Said) => object;
 
 export const chatShape: Shape = ({ content, thinking, calls = [] }) => ({
@@ -76,12 +76,12 @@ export const generateShape: Shape = ({ content, thinking }) => ({
   ...(thinking ? { thinking } : {}),
 });
 
-/** Returns the first fields of every object. */
+/** Returns the fields that begin every response object: model name and creation time. */
 export function head(model: string): { readonly model: string; readonly created_at: string } {
   return { model, created_at: new Date().toISOString() };
 }
 
-/** Returns the fields of the last object. `receivedAt`: arrival of the request, in milliseconds since 1970. */
+/** Returns the fields that end a response. `receivedAt`: arrival time of the request, in milliseconds since 1970. */
 export function finalFields(reason: FinishReason, usage: Usage, receivedAt: number): object {
   const loadSeconds = Math.max(usage.timeline.startedAt - receivedAt, 0) / 1000;
   return {
@@ -109,13 +109,13 @@ export function wholeBody(model: string, shape: Shape, answer: Answer, receivedA
   };
 }
 
-/** Returns a call with its arguments as an object; null if they are none. */
+/** Returns a tool call with its arguments as an object; null if the arguments are not a JSON object. */
 export function wireCall(index: number, id: string, name: string, text: string): WireToolCall | null {
   const values = objectIn(text);
   return values === null ? null : { id, function: { index, name, arguments: values } };
 }
 
-/** Collects what a choice says. A call that the token limit cut is left out, because its arguments are no object. */
+/** Collects the output of a choice. A tool call that the token limit truncated is omitted: its arguments are incomplete. */
 function saidBy({ parts, reasoning }: Answer["choices"][number]): Said {
   let content = "";
   const calls: WireToolCall[] = [];

@@ -48,7 +48,7 @@ async function answer(
   await streamEvents(exchange, events, codec, config);
 }
 
-/** Loads or unloads a model. Does nothing if it has that state already. */
+/** Loads or unloads a model. Does nothing if the model is in the requested state already. */
 async function changeState(models: ModelManagement, id: string, change: "load" | "unload"): Promise<void> {
   const { status } = models.statusOf(id);
   if (status === (change === "load" ? "loaded" : "unloaded")) return;

@@ -13,7 +13,7 @@ import { finalFields, head, type Said, type Shape, wireCall } from "./response.t
 type TextEvent = Extract<GenerateEvent, { readonly type: "text" }>;
 
 export interface LineStreamOptions {
-  /** The model as the request names it. */
+  /** Model name in the request. */
   readonly model: string;
   readonly shape: Shape;
   /** Arrival of the request, in milliseconds since 1970. */
@@ -63,8 +63,8 @@ export class LineStream implements StreamCodec {
     switch (event.type) {
       case "begin":
       case "prompt":
-      case "tool_call_cut": // its arguments are no object; done_reason tells of the token limit
-      case "refusal": // the protocol has no place for the reason; the text has been sent
+      case "tool_call_cut": // the arguments are incomplete; done_reason reports the token limit
+      case "refusal": // the protocol has no field for the reason; the text has been sent
         return "";
       case "reasoning":
         return this.#line({ content: "", thinking: event.text });

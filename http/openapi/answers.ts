@@ -80,7 +80,7 @@ export function errorAnswers(route: DescribedRoute, needsKey: boolean): ZodOpenA
   return { ...Object.fromEntries(answers), default: errorAnswer(ofOtherRequests, format, headers) };
 }
 
-/** Returns the error format of a route. If it has two, the statuses are those of the messages protocol. */
+/** Returns the error format of a route. If a route has two formats, the statuses are those of the messages protocol. */
 function formatOf({ errors = commonErrors, versionErrors }: DescribedRoute): ErrorFormat {
   if (versionErrors === undefined) return errors;
   return { ...errors, statusOf: versionErrors.statusOf, schema: z.union([errors.schema, versionErrors.schema]) };

@@ -45,7 +45,7 @@ interface DescribedSettings extends Pick<RouteSettings, "needsApiKey"> {
   readonly unknownFields: UnknownFields;
 }
 
-/** `needsApiKey`: whether the routes need an API key, except the open ones. */
+/** `needsApiKey`: whether all routes except the open ones need an API key. */
 export function openApiDocument(
   routes: readonly DescribedRoute[],
   { needsApiKey, unknownFields }: DescribedSettings = { needsApiKey: false, unknownFields: "ignore" },

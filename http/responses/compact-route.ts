@@ -49,8 +49,8 @@ export const compactConversation: RouteHandler = async (exchange, context) => {
 };
 
 /**
- * Returns the token limit of a summary: the bytes of the conversation, so that a weak model that repeats itself does not make a
- * short conversation long.
+ * Returns the token limit of a summary: one token per byte of the conversation. Without this limit, a weak model that repeats
+ * itself could make a short conversation long.
  */
 function summaryTokens(items: readonly ItemTexts[]): number {
   return items.reduce((sum, { texts }) => Math.min(sum + texts.byteLength, MAX_SUMMARY_TOKENS), 0);

@@ -25,7 +25,7 @@ export const createResponse: RouteHandler = async (exchange, context) => {
   const { inference, answerMemory, tokenTexts, responses } = context;
   const id = newResponseId();
   const { socket } = exchange.request;
-  // Every request drops the connection's last response, so a failed one cannot be continued again.
+  // Every request, even one that fails, removes the connection's last response. No other request can continue that response.
   const last = socket === undefined ? null : responses.last.take(socket);
   const translator = socket === undefined ? responseTranslator : messageTranslator;
   const translation = await readRequest(exchange, context, translator, id);
@@ -40,7 +40,7 @@ export const createResponse: RouteHandler = async (exchange, context) => {
     const plan: ResponsePlan = {
       head: { id, createdAt: Math.floor(Date.now() / 1000), model: model.id, settings, namespacedNames },
       client,
-      // The record of a response that continues an unstored one contains the conversation before it.
+      // If the previous response is not stored, the record of this response also contains the earlier conversation.
       ...(last?.id === previousId && isStored
         ? { previousId: null, input: joinedItemTexts([...earlier, input]) }
         : { previousId, input }),

@@ -50,7 +50,7 @@ export abstract class EdgeRequest implements HttpRequest {
     };
   }
 
-  /** Runs the action when no caller of `holdBody` holds the body any more. */
+  /** Runs the action when every caller of `holdBody` has released the body. */
   whenLetGo(action: () => void): void {
     if (this.#holds === 0) action();
     else this.#onLetGo = action;
@@ -100,7 +100,7 @@ export class BodyIntake {
     return null;
   }
 
-  /** Passes a request to its handler whose body has arrived as one message of a WebSocket connection. Takes its bytes. */
+  /** Passes a request to its handler. The body has arrived as one WebSocket message; takes ownership of its bytes. */
   receive(request: EdgeRequest, reply: EdgeReply, body: Uint8Array): void {
     const reader = new BodyReader(this.#budget, clientOf(request));
     reply.onDone = () => request.whenLetGo(() => reader.release());

@@ -11,7 +11,7 @@ const MIN_KEY_LENGTH = 20;
 const DIGEST_LENGTH = 16;
 
 const bearer = /^Bearer\s+/i;
-/** Random for each process, so that a digest reveals nothing about its key. */
+/** Random salt of the digests, different in each process, so that a digest reveals nothing about its key. */
 const salt = randomBytes(16);
 
 type Asker = Pick<HttpRequest, "headers" | "address">;

@@ -91,7 +91,7 @@ export interface EdgeServer {
 }
 
 export interface BodyLimits {
-  /** Default: every body is read. */
+  /** Checks the head of a request before its body is read; default: every body is read. */
   readonly admit?: AdmitRequest | undefined;
   /** Maximum bytes of all request bodies in memory; default: 400 MiB. */
   readonly maxBodyBytesInFlight?: number;

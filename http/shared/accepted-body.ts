@@ -1,12 +1,12 @@
-// Accepted body: validates the body of an inference request. Fields that the schema does not know are removed and reported,
-// unless the setting `unknown_fields` refuses them, or their name is a misspelt name of a known field.
+// Accepted body: validates the body of an inference request. Fields that the schema does not know are removed and reported.
+// They are rejected if the setting `unknown_fields` is "refuse", or if the name looks like a misspelt name of a known field.
 import type { z } from "zod";
 import { misspelt } from "../../runtime/nearest.ts";
 import { describeIssue, type Issue, located, parsed, unknownFieldError } from "../issues.ts";
 import { type IgnoredField, ignoredFields } from "./ignored.ts";
 import type { UnknownFields } from "./unknown-fields.ts";
 
-/** Names of fields in other APIs that look like misspelt names of ours. */
+/** Field names of other APIs that look like misspelt names of this server's fields. */
 const othersNames = new Set(["top_a", "models", "mode", "speed", "max_tokens"]);
 
 interface Accepted<Body> {
@@ -23,7 +23,7 @@ export function acceptedBody<Schema extends z.ZodObject>(
 ): Accepted<z.output<Schema>> {
   const unknown = new Set<string>();
   let result = parsed(schema, value);
-  // Unknown fields hide the other issues of a body, and those within a union may hide further ones.
+  // Unknown fields hide other issues of a body and, within a union, further unknown fields. So validation is repeated.
   while (!result.success && unknownFields === "ignore") {
     if (!removeUnknown(value, result.error.issues, unknown)) break;
     result = parsed(schema, value);

@@ -1,5 +1,5 @@
-// Continuation of the assistant's last message, in all protocols of chats: a message with text and without tool calls at the end
-// of a conversation is continued by the output.
+// Continuation of the assistant's last message, in all chat protocols. If a conversation ends with an assistant message that
+// has text and no tool calls, the output continues this message.
 import type { ChatMessage } from "../../engines/generation.ts";
 
 /** Returns whether the last message can be continued. */
@@ -8,7 +8,7 @@ export function continuesLast(messages: readonly ChatMessage[]): boolean {
   return last !== undefined && isAnswer(last) && (last.content !== "" || (last.reasoning ?? "") !== "");
 }
 
-/** Returns the messages without an empty message of the assistant at their end: it is the answer to write. */
+/** Returns the messages without an empty assistant message at the end, which stands for the answer to generate. */
 export function withoutEmptyEnd(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const last = messages.at(-1);
   const isEmpty = last !== undefined && isAnswer(last) && last.content === "" && (last.reasoning ?? "") === "";

@@ -10,8 +10,8 @@ type Batches = AsyncIterable<readonly GenerateEvent[]>;
 type Batch = readonly GenerateEvent[];
 
 /**
- * Runs the requests, which have the same number of choices, as one generation: choice c of request r is choice r * n + c, and
- * `done` has the usage of all. The first error ends all. `onPrepared` is called when all prompts are prepared.
+ * Runs several requests with n choices each as one generation. Choice c of request r becomes choice r * n + c. `done` has the
+ * total usage. The first error ends all generations. `onPrepared` is called when all prompts are prepared.
  */
 export function generateAll(
   inference: Pick<Inference, "generate">,
@@ -59,7 +59,7 @@ async function* merged(
   }
 }
 
-/** Events of several generations as those of one: one `begin`, choices numbered over all, one `done`. */
+/** Combines the events of several generations: one `begin`, choices numbered across all generations, one `done`. */
 class CombinedEvents {
   readonly #requests: readonly GenerateRequest[];
   #usage: Usage | null = null;
@@ -71,12 +71,12 @@ class CombinedEvents {
     this.#requests = requests;
   }
 
-  /** Whether a generation has failed, which ends all. */
+  /** Whether a generation has failed, which ends all generations. */
   get isFailed(): boolean {
     return this.#isFailed;
   }
 
-  /** Returns the events to pass on of a batch of request `at`. */
+  /** Returns the events to pass on from a batch of events; `at`: index of the request. */
   of(at: number, batch: Batch): Batch {
     const first = at * (this.#requests[at]?.choices ?? 1);
     const failure = batch.findIndex(({ type }) => type === "error");

@@ -16,7 +16,7 @@ export interface IgnoredField {
 type Search = (value: unknown, found: (field: IgnoredField) => void) => void;
 
 const searches = new WeakMap<Schema, Search>();
-/** Messages already logged, by logger. Those about known fields are constants in the schemas. */
+/** Messages already logged, by logger. Messages about known fields are constants in the schemas. */
 const toldBy = new WeakMap<Log, Set<string>>();
 /** Maximum number of messages per logger; further unknown fields are not logged, because clients choose their names. */
 const MAX_TOLD = 1000;

@@ -36,7 +36,7 @@ export async function readRequest<T extends Translation>(
   return translated;
 }
 
-/** Logs the fields without effect, and has the response list the unknown ones. */
+/** Logs the fields without effect, and lists the unknown fields in a response header. */
 export function reportIgnored(exchange: Exchange, ignored: readonly IgnoredField[], log: Log): void {
   if (ignored.length === 0) return;
   tellIgnored(ignored, log);

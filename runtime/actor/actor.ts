@@ -10,14 +10,17 @@ import { Mailbox } from "./mailbox.ts";
 import { Moved } from "./moved.ts";
 import { failure, type ReplyCallback } from "./ref.ts";
 
-/** Receives the errors of failed tells and programming errors. `at` has the form "actor.method at place". */
+/**
+ * Receives programming errors, and the errors of failed tells (messages without a reply). `at` has
+ * the form "actor.method at place".
+ */
 export type OnError = (error: unknown, at: string) => void;
 
 export interface Message {
   readonly method: string;
   readonly content: unknown;
   readonly sender: Endpoint | null;
-  /** Receives the reply; null for a tell. */
+  /** Receives the reply; null for a tell (a message without a reply). */
   readonly onReply: ReplyCallback | null;
 }
 
@@ -48,14 +51,14 @@ export class Actor {
       this.#fail(message, new ServerError("mailbox_full", text));
     } else if (!this.#isRunning) {
       this.#isRunning = true;
-      // Runs in a microtask, because a handler must never run inside the call that sent it a message.
+      // The loop starts in a microtask, because a handler must never run inside the call that has sent the message.
       queueMicrotask(() => void this.#run());
     }
   }
 
   /**
-   * Handles the messages in the mailbox for at most `drainMs`. Then rejects the remaining messages and runs the behaviour's
-   * onStop.
+   * Handles the messages in the mailbox for at most `drainMs`. Then rejects the remaining messages
+   * and runs the behaviour's onStop.
    */
   stop(drainMs: number, clock: Clock): Promise<void> {
     this.#isStopping = true;
@@ -112,8 +115,8 @@ export class Actor {
   }
 
   #fail(message: Message, error: unknown): void {
-    // Expected errors are not reported. The sender of an ask receives the error itself, and a tell may arrive while its actor
-    // stops.
+    // Two kinds of errors are expected and not reported: a ServerError that the sender of an ask receives as the reply, and
+    // `draining`, because a tell may arrive while the actor stops.
     const isExpected = error instanceof ServerError && (message.onReply !== null || error.code === "draining");
     if (!isExpected) this.#onError(error, `${this.#name}.${message.method}`);
     message.onReply?.(failure(error));
@@ -125,7 +128,7 @@ function answer({ onReply }: Message, value: unknown): void {
   else onReply?.({ ok: true, value });
 }
 
-/** Returns the behaviour's own handler; null for other names. So peers can reach neither onStop nor inherited methods. */
+/** Returns the behaviour's own handler; null for other names. So peers can call neither onStop nor inherited methods. */
 function handlerOf(behaviour: object, method: string): Handler | null {
   if (method === "onStop" || method in Object.prototype) return null;
   const handler = (behaviour as Record<string, unknown>)[method];

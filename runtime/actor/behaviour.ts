@@ -1,5 +1,5 @@
-// Types of an actor: its protocol (an interface whose methods take one plain message), and the behaviour that implements the
-// protocol.
+// Types of an actor: its protocol (an interface whose methods take one plain message), and the
+// behaviour that implements the protocol.
 import type { Endpoint } from "../endpoint/endpoint.ts";
 import type { DeferredReply } from "./deferred-reply.ts";
 import type { Moved } from "./moved.ts";
@@ -19,8 +19,8 @@ type Answer<T> = T | Moved<T>;
 
 /**
  * An actor's handlers. Messages are handled one at a time, in order. If a handler returns a promise, the next message waits for
- * it; if it returns a DeferredReply, the next message does not wait. A Moved value is transferred instead of copied. A thrown
- * ServerError is sent as the reply; any other thrown value is a programming error.
+ * the promise. If it returns a DeferredReply, the next message does not wait. A Moved value is transferred instead of copied. A
+ * thrown ServerError is sent as the reply; any other thrown value is a programming error.
  */
 export type Behaviour<P> = {
   readonly [K in keyof P]: (

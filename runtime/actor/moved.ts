@@ -1,4 +1,5 @@
-// Moved reply: a reply whose buffers are transferred to the asker's thread instead of copied. The actor loses access to them.
+// Moved reply: a reply whose buffers are transferred to the thread of the sender of the ask, instead of copied. The actor loses
+// access to them.
 import type { Transferable } from "../endpoint/endpoint.ts";
 
 export class Moved<T> {

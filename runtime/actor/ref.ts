@@ -1,5 +1,5 @@
-// Ref: a typed reference to an actor, either in this place (thread or process) or in a peer. An ask ends with a reply or a
-// timeout.
+// Ref: a typed reference to an actor, either in this place (thread or process) or in a peer. An ask
+// ends with a reply or a timeout.
 import type { Clock } from "../clock.ts";
 import type { Transferable } from "../endpoint/endpoint.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../errors.ts";
@@ -8,8 +8,8 @@ import type { MessageOf, ReplyOf } from "./behaviour.ts";
 const defaultAskTimeoutMs = 30_000;
 
 /**
- * Result of an ask, in the form that is sent between threads. Errors are plain data, because comlink would lose the class of an
- * error.
+ * Result of an ask, in the form that is sent between threads. Errors are plain data, because comlink
+ * would lose the class of an error.
  */
 export type Reply =
   | { readonly ok: true; readonly value: unknown }

@@ -1,6 +1,6 @@
-// Remote route: delivers messages to the actors of a peer over one endpoint. Asks are comlink calls, in both directions; tells
-// are plain messages. system.ts creates one route per endpoint. It adds what comlink lacks: a limit on unanswered asks, and
-// errors when the peer is gone. Timeouts are in ref.ts.
+// Remote route: delivers messages to the actors of a peer over one endpoint. Asks (messages with a reply) are comlink calls, in
+// both directions; tells (messages without a reply) are plain messages. system.ts creates one route per endpoint. The route
+// adds what comlink lacks: a limit on unanswered asks, and errors when the peer is gone. Timeouts are in ref.ts.
 import {
   type Endpoint as ComlinkEndpoint,
   type Remote as ComlinkRemote,
@@ -45,8 +45,8 @@ export class RemoteRoute implements Route {
         }),
     };
     expose(local, channelPair(endpoint, replyChannel, askChannel));
-    // The proxy is kept as long as the endpoint exists. If it were garbage-collected, comlink would tell the peer to stop
-    // listening.
+    // The proxy is kept as long as the endpoint exists. If it were garbage-collected, comlink would
+    // tell the peer to stop listening.
     this.#deliver = wrap<Remote>(channelPair(endpoint, askChannel, replyChannel)).deliver;
     endpoint.receive(tellChannel, ([actor, method, content]: Tell) => {
       post(actor, { method, content, sender: endpoint, onReply: null });
@@ -61,8 +61,8 @@ export class RemoteRoute implements Route {
       const text = `${unansweredLimit} asks already wait for replies from "${this.#endpoint.peer}"; try again later`;
       onReply(failure(new ServerError("mailbox_full", text)));
     } else {
-      // A timed-out ask counts as unanswered until its reply arrives or the peer is gone, because the peer is still working on
-      // it.
+      // A timed-out ask counts as unanswered until its reply arrives or the peer is gone, because the
+      // peer is still processing the ask.
       this.#unanswered.add(onReply);
       const argument = moved.length === 0 ? message : transfer(message, [...moved]);
       this.#deliver(actor, method, argument).then(

@@ -13,8 +13,8 @@ export interface WriterHooks {
 export interface StreamWriter<T> {
   /**
    * Sends one item. Returns false once `window` items are unconsumed; the caller should then wait for onDrain. The item is
-   * still accepted. Once twice that number is unconsumed, further items are rejected with `reader_stalled`. Items after end()
-   * or onCancel are dropped.
+   * still accepted. When twice `window` items are unconsumed, further items are rejected with `reader_stalled`. Items after
+   * end() or onCancel are dropped.
    */
   write(item: T): boolean;
   /** Ends the stream. The reader still yields its buffered items. */
@@ -97,7 +97,7 @@ export class Reader<T> implements StreamReader<T>, AsyncIterator<readonly T[], u
   readonly #creditBatch: number;
   readonly #post: ReaderPost;
   #items: T[] = [];
-  /** Number of items handed to the consumer for which no credit was sent yet: the current batch and earlier ones. */
+  /** Number of items that were handed to the consumer and for which no credit was sent yet. */
   #handedOut = 0;
   #isOver = false;
   #error: Error | null = null;
@@ -157,8 +157,8 @@ export class Reader<T> implements StreamReader<T>, AsyncIterator<readonly T[], u
   }
 
   /**
-   * Sends credit to the writer in batches. Called when the consumer asks for the next items, because it has then finished the
-   * previous ones.
+   * Sends credit to the writer in batches. Called when the consumer requests the next items, because the consumer has then
+   * processed the previous items.
    */
   #returnCredit(): void {
     if (this.#isOver || this.#handedOut < this.#creditBatch) return;

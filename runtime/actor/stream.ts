@@ -69,8 +69,8 @@ export class StreamHub {
     return reader;
   }
 
-  // Handles an entry from the peer. An unknown id is not an error, because this end may have been closed while the entry was in
-  // transit.
+  // Handles an entry from the peer. An unknown id is not an error, because the stream may have been closed here
+  // while the entry was in transit.
   #arrived(entry: Entry): void {
     const id = entry[1];
     switch (entry[0]) {
@@ -118,8 +118,8 @@ export class StreamHub {
 
   #post(entry: Entry): void {
     // Uses setImmediate instead of a microtask. One incoming frame wakes many consumers, and each takes several microtasks.
-    // setImmediate runs after all of them and after the other messages of the same poll. It adds no delay, because it is the
-    // event loop's next phase.
+    // setImmediate runs after these microtasks and after the other messages of the same poll. It adds no delay, because it is
+    // the event loop's next phase.
     if (this.#outbox.length === 0) setImmediate(() => this.#flush());
     this.#outbox.push(entry);
   }

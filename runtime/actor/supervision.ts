@@ -1,5 +1,5 @@
-// Supervision: restarts a place (thread or process) that has ended, after a backoff. If it fails too often, reports an error to
-// its owner instead.
+// Supervision: restarts a place (thread or process) that has ended, after a backoff. If the place fails too often, it is not
+// restarted, and the owner of the supervisor gets an error.
 import { type Clock, realClock } from "../clock.ts";
 import type { PeerExit } from "../endpoint/endpoint.ts";
 import { ServerError } from "../errors.ts";
@@ -24,7 +24,7 @@ export interface SuperviseOptions<Ready> {
   readonly clock?: Clock;
   /** Called when the place has started. If this throws, the place is killed and counts as crashed. */
   onUp(place: Place<Ready>): void | Promise<void>;
-  /** Called when the place has ended or did not start. `next`: time until the place is started again; null: never. */
+  /** Called when the place has ended or did not start. `next`: time in ms until the place is started again; null: never. */
   onDown(exit: PeerExit, next: { readonly retryInMs: number } | null): void;
   /** Called when the supervisor has given up. No further calls follow. */
   onEscalate(error: ServerError): void;

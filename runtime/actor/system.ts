@@ -20,7 +20,10 @@ export interface ActorSystemOptions {
 
 export class ActorSystem {
   readonly place: string;
-  /** Receives the errors of failed tells and programming errors. By default, writes a line to stderr. */
+  /**
+   * Receives programming errors, and the errors of failed tells (messages without a reply). By
+   * default, writes a line to stderr.
+   */
   onError: OnError;
   readonly #clock: Clock;
   readonly #drainMs: number;

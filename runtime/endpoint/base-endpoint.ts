@@ -17,8 +17,8 @@ export type Explain = (loss: PeerExit, isFailure: boolean) => Promise<PeerExit>;
 export interface EndpointOptions {
   readonly peer: string;
   /**
-   * Set by the code that started the peer, which learns from the operating system how the peer ended. `exit` resolves with the
-   * result.
+   * Set by the code that started the peer, because the operating system tells this code how the peer ended.
+   * `exit` resolves with the result.
    */
   readonly explain?: Explain;
 }
@@ -55,8 +55,8 @@ export abstract class BaseEndpoint implements Endpoint {
     assert(!this.#handlers.has(channel), `channel "${channel}" of "${this.peer}" already has a handler`);
     const typed = handler as Handler;
     this.#handlers.set(channel, typed);
-    // Deliver in a microtask, so that the caller finishes its setup first. Until then, deliver() appends new messages to the
-    // held ones.
+    // Deliver in a microtask, so that the caller finishes its setup first. Until then, deliver() appends
+    // new messages to the held ones.
     if (this.#held.has(channel)) queueMicrotask(() => this.#deliverHeld(channel, typed));
   }
 
@@ -66,8 +66,8 @@ export abstract class BaseEndpoint implements Endpoint {
   }
 
   /**
-   * Passes a message to its handler, or holds it until the handler is set. Subclasses call it for each message that arrives, in
-   * order.
+   * Passes a message to its handler, or holds the message until the handler is set. Subclasses call this method for each
+   * message that arrives, in order.
    */
   protected deliver(channel: string, payload: unknown): void {
     const handler = this.#handlers.get(channel);

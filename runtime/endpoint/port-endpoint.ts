@@ -1,5 +1,5 @@
-// Endpoint over a MessagePort. Typed arrays are cloned, or transferred if listed. A port does not report how full its send
-// buffer is. So the receiver acknowledges every 64 messages, and the sender counts the unacknowledged ones.
+// Endpoint over a MessagePort. Typed arrays are cloned; those in the transfer list are transferred. A port does not report how
+// full its send buffer is. So the receiver acknowledges every 64 messages, and the sender counts the unacknowledged ones.
 import type { MessagePort } from "node:worker_threads";
 import { BaseEndpoint, type EndpointOptions, orderlyLoss, silentLoss } from "./base-endpoint.ts";
 import type { Transferable } from "./endpoint.ts";
@@ -23,7 +23,8 @@ export class PortEndpoint extends BaseEndpoint {
     this.#port = port;
     port.on("message", (wire: Wire) => this.#arrived(wire));
     port.on("messageerror", (error) => this.fail(`a message could not be read: ${error.message}`));
-    // When the other thread ends, Node closes the port after its last message. This is the only sign of an abrupt end.
+    // When the other thread ends, Node closes the port after its last message. This event is the only sign that
+    // the thread has ended abruptly.
     port.on("close", () => this.lose(silentLoss()));
   }
 

@@ -15,8 +15,8 @@ const keptBufferBytes = 1024 * 1024;
 /** Maximum time in ms that close() waits for a peer that does not read. */
 const closeDeadlineMs = 1000;
 
-// Objects are packed as plain maps. Records would send their structure with every message, and the receiver would compile a
-// reader for it.
+// Objects are packed as plain maps. Records would send their structure with every message, and the receiver
+// would compile a reader for it.
 const newPacker = () => new Packr({ useRecords: false, moreTypes: true, copyBuffers: true });
 
 export class SocketEndpoint extends BaseEndpoint {
@@ -58,8 +58,8 @@ export class SocketEndpoint extends BaseEndpoint {
 
   override close(): void {
     if (this.isLost || this.#socket.writableEnded) return;
-    // Report the loss only when all bytes have left this process, or at the deadline. Code that awaits `exit` may end the
-    // process next.
+    // Report the loss only when all bytes have left this process, or at the deadline, because code that awaits
+    // `exit` may then end the process.
     const lose = () => this.lose(orderlyLoss("closed here"));
     this.#socket.end(Buffer.alloc(headerBytes), lose);
     setTimeout(lose, closeDeadlineMs).unref();

@@ -18,15 +18,18 @@ export function physicalCores(): number {
 }
 
 /**
- * Returns the number of cores for compute threads. Efficiency cores of a hybrid CPU are excluded, because the other threads
- * would wait for them.
+ * Returns the number of cores for compute threads. Efficiency cores of a hybrid CPU are excluded, because the
+ * other threads would wait for them.
  */
 export function computeCores(): number {
   const limit = availableParallelism();
   return Math.min(countCores(readText, performanceThreads(readText)) ?? limit, limit);
 }
 
-/** Returns the number of compute threads of a model: `configured`; if that is 0, one per core within the CPU quota. */
+/**
+ * Returns the number of compute threads of a model. It is `configured`; if `configured` is 0, one thread
+ * per core within the CPU quota.
+ */
 export function computeThreads(configured: number, cores = computeCores(), quota = ownCpuQuota()): number {
   return configured || Math.max(1, Math.min(cores, Math.ceil(quota)));
 }
@@ -39,8 +42,8 @@ export function ownCpuQuota(): number {
 /**
  * Returns the CPU quota in cores (1.5 = 1.5 s of processor time per second). It is the minimum over this process's cgroups and
  * their parents; Infinity if none has a quota. `read` returns null for a missing file. The file formats are described in
- * cgroup-v2 and sched-bwc in the Linux documentation. In a container, the process's cgroup is also found at the mount point,
- * whatever its path on the host is.
+ * cgroup-v2 and sched-bwc in the Linux documentation. In a container, the cgroup of the process is also looked up at the mount
+ * point, because its path on the host may not exist there.
  */
 export function cpuQuota(read: (path: string) => string | null): number {
   const groups = [...(read("/proc/self/cgroup") ?? "").matchAll(/^\d+:([^:\n]*):\/(.*)$/gm)];
@@ -80,8 +83,8 @@ export function ownNumaNodes(): readonly number[] {
 }
 
 /**
- * Returns the NUMA nodes that have a hardware thread this process may use; empty if unknown. `read` returns null for a missing
- * file.
+ * Returns the NUMA nodes that have a hardware thread this process may use; empty if unknown. `read`
+ * returns null for a missing file.
  */
 export function numaNodes(read: (path: string) => string | null): readonly number[] {
   const allowed = new Set(allowedThreads(read));

@@ -1,4 +1,4 @@
-// Home folder of the user. Some users have none, so it is looked up only when a path depends on it.
+// Home folder of the user. Some users have no home folder, so it is looked up only when a path depends on it.
 import { homedir } from "node:os";
 import { isAbsolute } from "node:path";
 import { ServerError } from "../errors.ts";

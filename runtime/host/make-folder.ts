@@ -1,5 +1,5 @@
-// Creation of a folder and its parents. Node's own recursive creation never ends if an existing folder reports that nothing can
-// exist in it, as kernel folders such as /proc do.
+// Creation of a folder and its parents. Node's own recursive creation never ends in a folder that reports ENOENT for new
+// entries, such as /proc.
 import { mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 

@@ -1,5 +1,6 @@
-// Optional packages: packages that are not installed with troupe, because they are large and few users need them. Their versions
-// are the optional peer dependencies in package.json. A message about a missing one names the command that installs it.
+// Optional packages: packages that are not installed with troupe, because they are large and few users need
+// them. Their versions are the optional peer dependencies in package.json. A message about a missing package
+// names the command that installs it.
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, dirname, join } from "node:path";
@@ -24,7 +25,7 @@ export function installCommand(names: readonly string[], folder: string = ownFol
   const { peerDependencies } = JSON.parse(packageFile) as { peerDependencies: Record<string, string> };
   const packages = names.map((name) => `${name}@${peerDependencies[name]}`).join(" ");
   const parent = dirname(folder);
-  // A global folder of packages has no package.json beside it.
+  // A global node_modules folder has no package.json beside it.
   if (basename(parent) === "node_modules" && !existsSync(join(parent, "..", "package.json"))) {
     return `npm install --global ${packages}`;
   }

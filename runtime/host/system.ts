@@ -5,7 +5,7 @@ import { cpus, machine, release, totalmem, type } from "node:os";
 import { availableMemory } from "./memory.ts";
 
 export interface Device {
-  /** "cpu", "cuda", "metal" or "vulkan". */
+  /** Kind of the device: "cpu", "cuda", "metal" or "vulkan". */
   readonly kind: string;
   /** Index among the devices of the same kind, from 0. */
   readonly ordinal: number;
@@ -30,7 +30,7 @@ export interface HostFacts {
 
 export interface BuildFacts {
   readonly version: string;
-  /** null: unknown. */
+  /** Git revision of the program; null: unknown. */
   readonly gitRevision: string | null;
   /** Whether the installed native libraries support CUDA and Metal. */
   readonly cuda: boolean;
@@ -47,7 +47,7 @@ export interface TrialReport {
   readonly oneRow: number | null;
   /** Total decode speed of 16 sequences in one batch. */
   readonly sixteenRows: number | null;
-  /** Memory of the weights. */
+  /** Memory of the weights in bytes. */
   readonly weightBytes: number;
 }
 
@@ -107,8 +107,8 @@ export function hostFacts(): HostFacts {
 }
 
 /**
- * Facts that do not change while the process runs. They are cached, because reading them takes milliseconds on a machine with
- * many cores.
+ * Facts that do not change while the process runs. They are cached, because reading them takes
+ * milliseconds on a machine with many cores.
  */
 let lasting: Omit<HostFacts, "memory"> | null = null;
 
@@ -137,8 +137,8 @@ function memoryFacts(): HostFacts["memory"] {
 }
 
 /**
- * Returns the instruction sets of the first core listed in a /proc/cpuinfo text (default: this machine's). Empty if the file is
- * missing.
+ * Returns the instruction sets of the first core listed in a /proc/cpuinfo text (default: this
+ * machine's). Empty if the file is missing.
  */
 export function cpuFlags(cpuinfo = readText("/proc/cpuinfo")): ReadonlySet<string> {
   const [, flags] = /^(?:flags|Features)\s*:\s*(.+)$/m.exec(cpuinfo) ?? [];

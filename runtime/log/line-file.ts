@@ -1,5 +1,5 @@
-// Line file: appends lines to a file in order, without waiting for the disk. The queue is bounded. Lost lines are counted and
-// reported.
+// Line file: appends lines to a file in order, without waiting for the disk. The queue is bounded. Lost
+// lines are counted and reported.
 import { type FileHandle, open } from "node:fs/promises";
 import { resolvesWithin } from "../clock.ts";
 

@@ -12,7 +12,7 @@ export type LogLevel = "trace" | "debug" | "info" | "warn" | "error" | "fatal" |
 export interface LogOptions {
   readonly level: LogLevel;
   readonly format: "text" | "json";
-  /** Added to each line, to show which thread or process wrote it. */
+  /** Name that is added to each line, to show which thread or process wrote it. */
   readonly place?: string;
 }
 

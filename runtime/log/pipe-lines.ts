@@ -1,6 +1,6 @@
-// Pipe lines: writes lines to a pipe or socket whose reader may be slow or gone. While the pipe is full, lines wait in a
-// bounded buffer. Lines that do not fit are dropped and counted. Writes do not block this thread, but flush() does. Used by
-// stderr.ts.
+// Pipe lines: writes lines to a pipe or socket whose reader may be slow or gone. While the pipe is full, lines
+// wait in a bounded buffer. Lines that do not fit are dropped and counted. Writes do not block this thread, but
+// flush() does. Used by stderr.ts.
 import { writeSync } from "node:fs";
 
 export interface PipeLinesOptions {
@@ -8,7 +8,7 @@ export interface PipeLinesOptions {
   readonly fd: number;
   /** Maximum number of bytes of lines that wait for room in the pipe. */
   readonly maxWaitingBytes?: number;
-  /** Called with the number of dropped lines, once there is room for a line that reports it. */
+  /** Called with the number of dropped lines, once there is room for a line that reports this number. */
   readonly onLost: (count: number) => void;
 }
 

@@ -67,8 +67,8 @@ interface Text {
 
 /**
  * Returns the JSON string that begins at `from`; null: there is none. `escapes` is the number of backslashes before each of its
- * quotes, because the string may be inside other strings. A quote after more than `escapes` backslashes ends the string only
- * if the extra backslashes escape each other. A quote after fewer ends the enclosing string.
+ * quotes, because the string may be inside other strings. A quote after more than `escapes` backslashes ends the string only if
+ * the extra backslashes escape each other. A quote after fewer backslashes ends the enclosing string.
  */
 function stringAt(json: string, from: number, escapes: number): Text | null {
   const start = endOf(quote, json, from);

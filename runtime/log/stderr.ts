@@ -24,8 +24,8 @@ export function onLostLines(say: (count: number) => void): void {
 
 function open(): { write(lines: string): unknown } {
   const kind = fstatSync(stderr);
-  // Opening Node's own stream makes the descriptor non-blocking. A child process that inherits the descriptor makes it blocking
-  // again.
+  // Opening Node's own stream makes the descriptor non-blocking. A child process that inherits the
+  // descriptor makes it blocking again.
   const isPipe = (kind.isFIFO() || kind.isSocket()) && process.stderr.writable;
   if (!isPipe) return pino.destination({ dest: stderr, sync: true });
   const lines = new PipeLines({ fd: stderr, onLost: (count) => sayLost(count) });

@@ -1,15 +1,15 @@
-// Client paces: classifies clients by the durations of their recent tasks. Used where clients wait for each other's work. The
-// number of remembered clients is bounded; the least recently seen ones are dropped first.
+// Client paces: classifies clients by the durations of their recent tasks. Used by queues in which the tasks of one client
+// delay those of others. The number of remembered clients is bounded; the least recently seen ones are dropped first.
 import { LruMap } from "../collections.ts";
 import type { FairQueue } from "./fair-queue.ts";
 
-/** A client counts as slow for this time after a slow task. */
+/** Time in ms for which a client counts as slow after a slow task. */
 const slowForMs = 60_000;
-/** A client counts as trusted for this time after its last short task. */
+/** Time in ms for which a client counts as trusted after its last short task. */
 const trustedForMs = 600_000;
 /**
- * Time in ms for which all tasks of a client must have been short before it is trusted. So the first requests of a burst are
- * not trusted.
+ * Time in ms for which all tasks of a client must have been short before it is trusted. So the first
+ * requests of a burst are not trusted.
  */
 const trustAfterMs = 2000;
 /** Time in ms until a client can be trusted again after a task that was not short. */
@@ -22,7 +22,9 @@ const maxRemembered = 1024;
 
 /** Period in which all tasks of a client were short. Times are from performance.now(). */
 interface ShortSpan {
-  /** Start of the period. A task that was not short sets it to a time in the future, which delays trust. */
+  /**
+   * Start of the period in ms. After a task that was not short, the start is set to a time in the future, which delays trust.
+   */
   readonly sinceMs: number;
   readonly lastMs: number;
 }
@@ -31,12 +33,14 @@ export class ClientPaces {
   readonly #quickMs: number;
   /** Time of the last slow task by client. */
   readonly #slow = new LruMap<string, number>(maxRemembered);
-  /** Trusted clients and other clients. They are in separate maps, so that new clients displace no trusted client. */
+  /**
+   * Periods of trusted clients and of other clients. There are two maps, so that new clients do not displace trusted clients.
+   */
   readonly #trusted = new LruMap<string, ShortSpan>(maxRemembered);
   readonly #others = new LruMap<string, ShortSpan>(maxRemembered);
   #lastTrustedMs = Number.NEGATIVE_INFINITY;
 
-  /** Tasks longer than `quickMs` are slow. Tasks shorter than half of it are short. */
+  /** Tasks that take more than `quickMs` are slow. Tasks that take less than half of `quickMs` are short. */
   constructor(quickMs: number) {
     this.#quickMs = quickMs;
   }
@@ -81,8 +85,8 @@ export class ClientPaces {
   }
 
   /**
-   * Takes the next item of a trusted client, even if other clients are before it. If `onlyLongTrusted`, takes only an item of a
-   * long-trusted client.
+   * Takes the next item of a trusted client, even if other clients are before it. If `onlyLongTrusted`, takes only an
+   * item of a long-trusted client.
    */
   takeTrusted<Item extends { readonly client: string }>(
     queue: FairQueue<Item>,

@@ -1,6 +1,6 @@
 // Fair queue: clients take turns; the items of one client are first in, first out. Used for requests of several clients that
-// wait for slots, for task workers and similar queues. Every operation is O(1), amortized over clients without items. Memory is
-// allocated only when an item arrives and when its client has a turn.
+// wait for slots, for task workers and similar queues. Every operation takes amortized constant time. Memory is allocated only
+// when an item arrives or its client has a turn.
 import { type Link, LinkedList } from "./linked-list.ts";
 
 /** Waiting items of one client. */
@@ -36,7 +36,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return this.#places.size;
   }
 
-  /** The item that has waited longest, among items with a limited wait. */
+  /** The item that has waited longest, among the items whose waiting time is limited. */
   get oldest(): T | undefined {
     return this.#arrivals.first;
   }
@@ -47,7 +47,7 @@ export class FairQueue<T extends { readonly client: string }> {
     this.#places.set(item, { lane, inLane: lane.items.push(item), inArrivals });
   }
 
-  /** Puts an item back as the first item of its client. Its wait is no longer limited. */
+  /** Puts an item back as the first item of its client. The waiting time of the item is then not limited. */
   putBack(item: T): void {
     const lane = this.#laneOf(item.client);
     this.#places.set(item, { lane, inLane: lane.items.unshift(item), inArrivals: null });
@@ -84,7 +84,7 @@ export class FairQueue<T extends { readonly client: string }> {
     if (lane !== undefined) yield* lane.items.backwards();
   }
 
-  /** Removes an item without using a turn. Returns false if the item is not in the queue. */
+  /** Removes an item; this does not count as a turn of its client. Returns false if the item is not in the queue. */
   remove(item: T): boolean {
     const place = this.#places.get(item);
     if (place === undefined) return false;
@@ -104,7 +104,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return this.#places.keys();
   }
 
-  /** Throws if an item is not in exactly one lane, or a lane is not in exactly one list. */
+  /** Checks that every item is in exactly one lane, and every lane in exactly one list. Throws if not. */
   checkIntegrity(): void {
     const lanes = [...this.#newcomers, ...this.#round];
     const items = lanes.flatMap((lane) => [...lane.items]);

@@ -1,4 +1,4 @@
-// Gate: limits the number of concurrent runs. Used if each run needs much memory or much time of the thread.
+// Gate: limits the number of concurrent runs. Used for tasks that need much memory or much time of the thread.
 import { FairQueue } from "./fair-queue.ts";
 
 interface Waiting {
@@ -16,8 +16,8 @@ export class Gate {
   }
 
   /**
-   * Starts the run as soon as fewer runs are active than allowed. Waiting clients take turns. Runs of one client start in the
-   * order of their arrival. When a run ends, the next one starts in the next turn of the event loop.
+   * Starts the run when the number of active runs is below the limit. Waiting clients take turns. Runs of one client start in
+   * the order of their arrival. When a run ends, the next one starts in the next turn of the event loop.
    */
   async pass<T>(run: () => Promise<T>, client = ""): Promise<T> {
     if (this.#free > 0) this.#free--;

@@ -6,9 +6,9 @@ export type NewestRequests<T> = (client: string) => Iterator<readonly T[]>;
 
 /**
  * A single client may fill a queue. With several clients, the positions in the queue are shared. If a request of n items finds
- * too few free positions, it displaces items of clients that have more waiting items than its own client will have. It begins
- * with the newest request of the client that has the most items. Each displacement makes the numbers of items of the two
- * clients more equal, so the displaced client cannot take the position back. Requests are displaced as a whole. They are
+ * too few free positions, it displaces items of clients that have more waiting items than its own client will have. The newest
+ * request of the client with the most items is displaced first. Each displacement makes the numbers of items of the two clients
+ * more equal, so the displaced client cannot displace the new item in turn. Requests are displaced as a whole. They are
  * displaced only if none of their items has begun, or if they are paused because their reader is slow. Priority does not count,
  * because otherwise one client could keep all positions with a high priority.
  */
@@ -31,8 +31,8 @@ export class QueueShares {
   }
 
   /**
-   * True if `count` more items of a client fit, given `free` free positions and the items of other clients that may be
-   * displaced.
+   * True if `count` more items of a client fit, given `free` free positions and the items of other
+   * clients that may be displaced.
    */
   hasRoomFor(client: string, count: number, free: number): boolean {
     let places = free;

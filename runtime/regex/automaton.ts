@@ -1,5 +1,5 @@
-// Operations on deterministic automata: combinations (both, not) and queries. An automaton describes the strings of a
-// schema, the keys of an object or the digits of a number. Pure.
+// Operations on deterministic automata: combinations (both, not) and queries. An automaton describes the strings of a schema,
+// the keys of an object or the digits of a number. No side effects.
 
 import { anyChar, type CharSet, complement, hasChar, unionOf } from "./char-set.ts";
 import { least } from "./least.ts";

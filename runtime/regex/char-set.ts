@@ -1,5 +1,5 @@
 // Character sets: Unicode code points as a flat list lo, hi, lo, hi of sorted, disjoint ranges, both ends inclusive. No set
-// contains surrogates, because a model writes complete characters. Pure.
+// contains surrogates, because a model writes complete characters. No side effects.
 
 import { otherCases } from "./unicode/letter-cases.ts";
 import { spend, spendOn } from "./work.ts";
@@ -11,7 +11,7 @@ export const anyChar: CharSet = [0, 0xd7ff, 0xe000, 0x10ffff];
 export const asciiChars: CharSet = [0, 0x7f];
 export const digitChars: CharSet = [0x30, 0x39];
 
-/** Maximum number of characters of a set in which the other case of each letter is looked up. */
+/** Maximum number of characters of a set for which the other case of each letter is looked up. */
 const maxFolded = 4096;
 
 export function charSet(ranges: Iterable<readonly [number, number]>): CharSet {

@@ -1,5 +1,5 @@
 // Determinisation: converts a regular expression to a nondeterministic automaton (NFA), and the NFA to a deterministic one.
-// Each state of the result is a set of NFA states. Throws RegexProblem above its limits. Pure.
+// Each state of the result is a set of NFA states. Throws RegexProblem above its limits. No side effects.
 
 import { both, not } from "./automaton.ts";
 import { anyChar, type CharSet } from "./char-set.ts";
@@ -69,8 +69,8 @@ function* stepsFrom(states: readonly number[], nfa: Nfa): Iterable<Step> {
 }
 
 /**
- * Returns the targets of all edges of the states, by the number of the edge's character set. Many edges of a pattern share a
- * set.
+ * Returns the targets of all edges of the states, by the number of the edge's character set. Many
+ * edges of a pattern share a set.
  */
 function targetsBySet(states: readonly number[], nfa: Nfa): ReadonlyMap<number, readonly number[]> {
   const targets = new Map<number, number[]>();
@@ -89,7 +89,7 @@ function targetsBySet(states: readonly number[], nfa: Nfa): ReadonlyMap<number, 
 interface Taken {
   /** Flat list of ranges (first and last character), in ascending order. */
   readonly set: number[];
-  /** Numbers of the sets that contain these characters. */
+  /** Numbers of the character sets that contain the characters in `set`. */
   readonly takers: readonly number[];
 }
 

@@ -1,5 +1,5 @@
 // Escapes: maps the letter after a backslash to its characters, such as \d to the digits. Also defines other character sets for
-// the parser. Used by parse.ts. Pure.
+// the parser. Used by parse.ts. No side effects.
 import { type CharSet, charSet, charsOf, complement, digitChars, union } from "./char-set.ts";
 
 const wordChars = union(

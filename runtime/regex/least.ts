@@ -1,6 +1,6 @@
-// Minimisation of an automaton (after Hopcroft). Starts with two parts: accepting states and the other states. Splits a part if
-// the same character leads its states to different parts, until no part splits. After a split, only the states that lead into
-// the smaller pieces are examined again, so an edge is visited a logarithmic number of times. Pure.
+// Minimisation of an automaton (after Hopcroft). Starts with two parts: accepting states and the other states. A part is split
+// if the same character leads its states to different parts, until no part can be split. After a split, only the states that
+// lead into the smaller pieces are examined again, so an edge is visited a logarithmic number of times. No side effects.
 
 import { DefaultMap } from "../collections.ts";
 import { type Automaton, explore, noText, rangesOfState, type State, stateOf } from "./states.ts";
@@ -15,8 +15,8 @@ export function least(automaton: Automaton): Automaton {
 }
 
 /**
- * Removes states that are not reachable or cannot reach acceptance. The others are numbered in the order in which they are
- * reached.
+ * Removes states that are not reachable or cannot reach acceptance. The remaining states are numbered in the
+ * order in which they are reached.
  */
 function trimmed(automaton: Automaton): Automaton {
   const ending = endingStates(automaton);
@@ -228,8 +228,8 @@ function areSame(a: readonly number[], b: readonly number[]): boolean {
 }
 
 /**
- * Returns an automaton with one state for each part, in the order in which they are reached. The first state of a part
- * represents it.
+ * Returns an automaton with one state for each part, in the order in which they are reached. The first
+ * state of a part represents it.
  */
 function merged(automaton: Automaton, parts: Int32Array): Automaton {
   const first = new Map<number, number>();

@@ -1,5 +1,5 @@
 // Parser of regular expressions: the syntax of ECMAScript with the `u` flag, as in JSON schemas. Constructs that an automaton
-// cannot represent (backreferences, lookaround, word boundaries) are rejected by name. Linear in the pattern. Pure.
+// cannot represent (backreferences, lookaround, word boundaries) are rejected by name. Linear in the pattern. No side effects.
 
 import {
   anyChar,
@@ -27,9 +27,9 @@ export const maxRepeat = 1000;
 const lineChars = complement(lineEnds);
 
 export interface RegexFlags {
-  /** Flag i. */
+  /** Flag i of the pattern: letters match in either case. */
   readonly ignoreCase?: boolean;
-  /** Flag s. */
+  /** Flag s of the pattern: a dot also matches line ends. */
   readonly dotAll?: boolean;
 }
 
@@ -282,8 +282,8 @@ class Parser {
   #folded(set: CharSet): CharSet {
     const both = bothCases(set);
     if (both !== null) return both;
-    // Such a large set is assumed to contain both cases of all its letters except Latin ones. For Latin letters, the other case
-    // is added.
+    // A set that is too large for bothCases() is assumed to contain both cases of all its non-Latin letters. For Latin letters,
+    // the other case is added.
     return union(set, bothCases(intersection(set, latinChars)) ?? noChar);
   }
 

@@ -1,5 +1,5 @@
 // Minimal automaton of a list of texts. The texts are sorted, so all texts through a state are adjacent. A state is finished
-// when everything after it is known. Linear in the number of characters. Pure.
+// when everything after it is known. Linear in the number of characters. No side effects.
 
 import { charOf } from "./char-set.ts";
 import { type Automaton, type Edge, explore, noText, type State, stateOf } from "./states.ts";
@@ -9,8 +9,8 @@ import { spend, spendOn } from "./work.ts";
 const maxTextStates = 20_000;
 
 /**
- * Returns the automaton that accepts only these texts. Texts with half a surrogate pair are skipped, because a model cannot
- * write them.
+ * Returns the automaton that accepts only these texts. Texts with half a surrogate pair are skipped,
+ * because a model cannot write them.
  */
 export function ofTexts(texts: Iterable<string>): Automaton {
   const sorted = [...new Set(texts)].filter((text) => !/\p{Cs}/u.test(text)).sort();

@@ -1,12 +1,12 @@
 // Wide edges: edges of an automaton that accept almost any character. The grammar engine searches its whole vocabulary at each
 // place (position in the grammar) with such an edge. So edges with the same characters and target become one rule, which is one
-// place. Pure.
+// place. No side effects.
 
 import { charCount } from "./char-set.ts";
 import { type Automaton, type Edge, isAnyText } from "./states.ts";
 import { spendOn } from "./work.ts";
 
-/** Minimum number of characters of a wide edge. Such an edge admits most of a vocabulary. */
+/** Minimum number of characters of a wide edge. Such an edge allows most tokens of a vocabulary. */
 const wideChars = 512;
 
 /** A place in the grammar where the engine searches its vocabulary. */

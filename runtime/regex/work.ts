@@ -1,6 +1,6 @@
-// Work limit of one translation, for example of a JSON schema to a grammar. Work is counted in units, so the same grammar is
-// always accepted or always rejected. A time limit protects slow or loaded machines. A translation is synchronous, so only one
-// runs at a time.
+// Work limit of one translation, for example of a JSON schema to a grammar. Work is counted in units, not in time, so that the
+// same grammar is always accepted or always rejected. A separate time limit protects slow or loaded machines. A translation is
+// synchronous, so only one runs at a time.
 
 export class TooMuchWork extends Error {}
 
@@ -8,11 +8,11 @@ export class TooMuchWork extends Error {}
 export class OutOfTime extends TooMuchWork {}
 
 /**
- * Maximum number of units of one translation: about 0.2 s. A unit is an object created, compared or stored. Usual schemas take
- * up to 40,000.
+ * Maximum number of units of one translation: about 0.2 s. A unit is an object created, compared or stored.
+ * Usual schemas take up to 40,000.
  */
 export const unitsOfTranslation = 200_000;
-/** Number of characters, or of elements copied or scanned in plain loops, that count as one unit. */
+/** Number of characters that count as one unit; also the number of elements that are copied or scanned in plain loops. */
 const elementsOfUnit = 16;
 /** Time limit of one translation in ms. The unit limit ends it earlier, unless the machine is overloaded. */
 const maxMs = 4000;
@@ -41,8 +41,8 @@ export function bounded<Result>(translate: () => Result, units = unitsOfTranslat
 }
 
 /**
- * Creates a value that is cached permanently, without counting its work. The units of a grammar must not depend on earlier
- * grammars.
+ * Creates a value that is cached permanently, without counting its work. The work is not counted, because the units of a
+ * grammar must not depend on earlier grammars.
  */
 export function unmetered<Result>(make: () => Result): Result {
   const left = unitsLeft;

@@ -1,4 +1,4 @@
-// Change log: numbers the changes of a store and keeps the keys of the latest ones. Watchers in every process read it. LMDB
+// Change log: numbers the changes of a store and keeps the keys of the latest changes. Watchers in every process read it. LMDB
 // does not notify watchers. So the log is polled while there are watchers, and read immediately after a write of this process.
 import { pack, unpack } from "msgpackr";
 import { ServerError } from "../errors.ts";
@@ -7,7 +7,7 @@ import type { Table, TableKey, Tables } from "./tables.ts";
 
 const lastKey: TableKey = [0];
 
-/** Number of changes kept. A watcher that missed more changes is told only that changes were missed. */
+/** Number of changes kept. A watcher that has missed more changes learns only that it has missed changes. */
 const KEPT = 4096;
 /** Maximum number of changes read at once. */
 const MOST_READ = 256;
@@ -50,8 +50,8 @@ export class ChangeLog {
     const last = this.last();
     if (last === seen) return { keys: new Set(), last, hasMore: false };
     const rows = this.#changes.first(MOST_READ, [seen + 1]);
-    // The next change is missing if it is no longer kept, or if the folder was replaced by another one (`last` is then below
-    // `seen`).
+    // The next change may be missing for two reasons: it is no longer kept, or the folder was replaced by another folder
+    // (`last` is then below `seen`).
     if (rows[0]?.[0] !== seen + 1) return { keys: null, last, hasMore: false };
     const keys = rows.map((row) => Buffer.from(this.#changes.get(row) ?? []).toString());
     return { keys: new Set(keys), last: seen + rows.length, hasMore: seen + rows.length < last };

@@ -29,7 +29,7 @@ export async function removeEarlierStore(folder: string): Promise<RemovedStore |
   try {
     rmdirSync(folder);
   } catch {
-    // Ignored: the folder contains other files.
+    // The error is ignored: the folder contains other files.
   }
   return { folder, entries, bytes };
 }

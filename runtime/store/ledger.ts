@@ -1,5 +1,5 @@
 // Ledger: counts the entries and bytes of a store, in total and by share (the entries of one client), and finds the entry to
-// evict next. Each query takes logarithmic time. A ledger row changes in the same transaction as its entry.
+// evict next. Each query takes logarithmic time. The rows of an entry change in the same transaction as the entry.
 import { pack, unpack } from "msgpackr";
 import type { Table, TableKey, Tables } from "./tables.ts";
 
@@ -79,10 +79,10 @@ export class Ledger {
     return firstRow(this.#expiries, "expiresAt");
   }
 
-  /** Returns the row of the oldest entry of the largest share, ignoring the entry `spared`. Null if there is no other entry. */
+  /** Returns the row of the oldest entry of the largest share, except the entry `spared`; null if there is no other entry. */
   oldestOfMost(what: keyof Totals, spared: string | null): EntryRow | null {
     const most = what === "entries" ? this.#mostEntries : this.#mostBytes;
-    // Two shares are enough. The largest share may have no entry except the spared one, but then the second has another entry.
+    // Two shares are enough. If the largest share has only the spared entry, the second share has an entry.
     for (const [, , share] of most.last(2)) {
       for (const [owner, born, key] of this.#byShare.first(2, [share as string])) {
         if (owner === share && key !== spared)
@@ -107,8 +107,8 @@ export class Ledger {
   }
 
   /**
-   * Removes a row whose entry does not exist. Does not change the counts, because the row may not have been counted. But if the
-   * share has no rows left, sets its counts to 0.
+   * Removes a row whose entry does not exist. Does not change the counts, because the row may not have been counted. Only if
+   * the share has no more rows, sets its counts to 0.
    */
   removeRow({ key, by, at, share }: EntryRow): void {
     if (share === null) {

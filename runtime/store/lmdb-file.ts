@@ -32,8 +32,8 @@ export function checkLmdbFile(path: string): void {
 }
 
 /**
- * Creates LMDB's lock file if it is missing, with all its disk space. LMDB maps it without writing it first, and a page without
- * disk space would end the process. Throws the error of the file system.
+ * Creates LMDB's lock file if it is missing, with all its disk space. LMDB maps the file without writing it first, and a mapped
+ * page without disk space would end the process. Throws the error of the file system.
  */
 export function makeLockFile(path: string): void {
   try {

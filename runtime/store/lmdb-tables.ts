@@ -16,7 +16,8 @@ export class LmdbTables implements Tables {
   readonly #folder: string;
   readonly #tables = new Map<string, LmdbTable>();
   /**
-   * Null while the environment is closed. It is closed after an error from which LMDB does not recover, until the next access.
+   * The LMDB environment; null while it is closed. After an error from which LMDB does not recover, the environment is closed
+   * until the next access.
    */
   #root: RootDatabase | null = null;
   #closing: Promise<void> | null = null;
@@ -73,8 +74,7 @@ export class LmdbTables implements Tables {
   #open(): RootDatabase {
     checkLmdbFile(join(this.#folder, "data.mdb"));
     makeLockFile(join(this.#folder, "lock.mdb"));
-    // Meta pages are synced with the next commit. So a power failure may undo the last transaction as a whole, but never a part
-    // of it.
+    // Meta pages are synced with the next commit. So a power failure may undo the last transaction, but only as a whole.
     const root = open({
       path: this.#folder,
       noSubdir: false,
@@ -161,7 +161,7 @@ class LmdbTable implements Table {
   }
 }
 
-/** Returns the key as an array. The LMDB binding returns a key with one element as that element. */
+/** Returns the key as an array. The LMDB binding returns the element itself for a key with one element. */
 function tableKey(key: TableKey | string | number): TableKey {
   return typeof key === "object" ? key : [key];
 }

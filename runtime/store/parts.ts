@@ -1,6 +1,6 @@
 // Parts of a store's entries, kept in chunks so that a slice reads only what it needs. A large part is written in advance, in
-// several transactions, so that the thread can do other work in between. The transaction of its entry then only claims the
-// part.
+// several transactions, so that the thread can do other work between them. The transaction that writes the entry then only
+// marks the part as used.
 import assert from "node:assert";
 import { randomInt } from "node:crypto";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -21,12 +21,12 @@ const MOST_UNCLAIMED = 256;
 
 const nextIdKey: TableKey = ["next"];
 /**
- * The first part id of a new store is random, below this limit. Tables in memory are empty after a restart, and a reader with
- * old part ids must not get bytes of new parts.
+ * Limit of the first part id of a new store, which is random. Tables in memory are empty after a restart, and old part ids of a
+ * reader must not match new parts.
  */
 const FIRST_IDS = 2 ** 40;
 
-/** The parts of an entry to write. Each is new bytes, or a part of the version that the entry replaces. */
+/** The parts of an entry to write. Each value is new bytes, or a part of the version that the entry replaces. */
 export type NewParts = Readonly<Record<string, Uint8Array | Part>>;
 
 /** A part that is being stored: bytes to write, a part written in advance, or an existing part that is reused. */
@@ -176,7 +176,7 @@ export class Parts {
     try {
       this.#tables.transaction(() => this.#drop(id));
     } catch {
-      // Ignored: a full disk may not have room for the removal either.
+      // The error is ignored, because a full disk may not have room for the removal either.
     }
   }
 

@@ -39,7 +39,7 @@ export interface ListRequest {
 }
 
 export interface ListPage<Head> {
-  /** Sorted by key. A page may have fewer entries than the limit, or none, even if more pages follow. */
+  /** Entries of the page, sorted by key. A page may have fewer entries than the limit, or none, even if more pages follow. */
   readonly entries: readonly (KeptEntry<Head> & { readonly key: string })[];
   /** Cursor for the next page; null: there are no more entries. */
   readonly cursor: string | null;
@@ -49,16 +49,16 @@ export interface ListPage<Head> {
 export type WatchTarget = { readonly key: string } | { readonly prefix: string };
 
 /**
- * Receives the key of an entry that was put, changed or removed. Null means that too many entries changed to report their keys,
- * so any entry may have changed.
+ * Receives the key of an entry that was put, changed or removed. The key is null if too many entries have changed to report
+ * their keys: any entry may then have changed.
  */
 export type WatchListener = (key: string | null) => void;
 
 /** All writes throw storage_unavailable if the disk cannot be written now, and invalid_value if an entry is too large. */
 export interface Store<Head> {
   /**
-   * Returns the entry; null if it is absent, too old or expired. Its parts stay readable until this turn of the event loop
-   * ends.
+   * Returns the entry; null if it is absent, too old or expired. Its parts stay readable until
+   * this turn of the event loop ends.
    */
   get(key: string): KeptEntry<Head> | null;
   /** Returns a copy of bytes of a part; null if the part no longer exists. */
@@ -74,12 +74,12 @@ export interface Store<Head> {
   delete(key: string): Promise<boolean>;
   /**
    * Replaces an entry, or removes it (`next` is null), if it still has the expected version. If `expected` is null, the entry
-   * must not exist. The comparison and the write are one transaction, also between processes. A replaced entry keeps its age.
-   * If the version is different, changes nothing and returns false.
+   * must not exist. The comparison and the write are one transaction, which is atomic across processes. A replaced entry keeps
+   * its age. If the version is different, changes nothing and returns false.
    */
   compareAndSet(key: string, expected: number | null, next: NextEntry<Head> | null): Promise<boolean>;
   /**
-   * Calls the listener after each change, by any process that has the store open. The returned function ends the watch. Changes
+   * Calls the listener after each change by any process that has the store open. The returned function ends the watch. Changes
    * made through this store object are reported at once. Other changes are reported within 100 ms, because LMDB does not
    * notify. Several changes of one key in that time count as one. Hiding an entry because of its age or expiry does not count
    * as a change, but its later removal does. Throws storage_unavailable if the store cannot be read now.

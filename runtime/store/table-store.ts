@@ -21,8 +21,9 @@ import type { Table, Tables } from "./tables.ts";
 import { WriteQueue } from "./write-queue.ts";
 
 /**
- * Time in ms between the hiding of an entry (too old or expired) and its removal. Nothing is removed until the store has been
- * open for this time. So a wrong clock that is soon corrected causes no removals.
+ * Time in ms between the expiry of an entry (from then on, the entry is hidden) and its removal. The same applies to entries
+ * that are too old. Nothing is removed until the store has been open for this time. So a wrong clock that is soon corrected
+ * causes no removals.
  */
 const STALE_MS = 3_600_000;
 /** Maximum number of entries that one write evicts. */
@@ -47,7 +48,7 @@ export class TableStore<Head> implements Store<Head> {
   readonly #log: ChangeLog;
   readonly #watchers: Watchers;
   readonly #writes: WriteQueue;
-  /** Writes in progress. */
+  /** Promises of the writes in progress. */
   readonly #pending = new Set<Promise<void>>();
   #tidying: Promise<void> | null = null;
   #isClosing = false;
@@ -263,7 +264,7 @@ export class TableStore<Head> implements Store<Head> {
     return isOver ? this.#ledger.oldestOfMost(entries > maxEntries ? "entries" : "bytes", spared) : null;
   }
 
-  /** Returns the latest time at which an entry must have been too old or expired in order to be removed now. */
+  /** Returns a time: entries that had expired or were too old at this time are removed now. */
   #staleAt(): number {
     return this.#now() - this.#openedAt < STALE_MS ? Number.NEGATIVE_INFINITY : this.#now() - STALE_MS;
   }

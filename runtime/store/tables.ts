@@ -1,7 +1,10 @@
-// Tables: sorted maps from keys to bytes, changed in transactions. Stores on disk and stores in memory differ only in their
-// tables.
+// Tables: sorted maps from keys to bytes, changed in transactions. Stores on disk and stores in
+// memory differ only in their tables.
 
-/** Keys are compared element by element. Numbers come before strings, and a key comes before longer keys that begin with it. */
+/**
+ * Keys are compared element by element. Numbers come before strings, and a key comes before longer keys
+ * that begin with the same elements.
+ */
 export type TableKey = readonly (string | number)[];
 
 export interface Table {
@@ -29,7 +32,7 @@ export interface Tables {
    */
   view<T>(read: () => T): T;
   /**
-   * Runs a change atomically. No other process can run one at the same time. Throws the error of `change`; throws
+   * Runs a change atomically. No other process can run a transaction at the same time. Throws the error of `change`; throws
    * storage_unavailable if the change cannot be written now.
    */
   transaction<T>(change: () => T): T;

@@ -54,8 +54,8 @@ export class WriteQueue {
         else reject(refusal);
       }
     } catch (fault) {
-      // A change that does not fit on a full disk must not fail the others. So each change is written in a separate
-      // transaction.
+      // A change that does not fit on a full disk must not fail the others. So each change is
+      // written in a separate transaction.
       if (writes.length > 1) for (const write of writes) this.#write([write]);
       else writes[0]?.reject(fault);
     }

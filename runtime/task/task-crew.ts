@@ -1,6 +1,6 @@
-// Task crew: the workers of a task pool. Decides how many there are, which shared values each loads, and when a worker is
-// replaced. The pool gives them tasks and receives the results. A quick worker permanently becomes a slow worker with its first
-// slow task.
+// Task crew: the workers of a task pool. Decides the number of workers, which shared values each worker loads, and when a
+// worker is replaced. The pool gives them tasks and receives the results. A quick worker permanently becomes a slow
+// worker with its first slow task.
 import { ServerError } from "../errors.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
 import { type Load, TaskWorker, type TaskWorkerHooks, type TaskWorkerOptions } from "./task-worker.ts";
@@ -15,8 +15,8 @@ const hopelessStarts = 3;
 
 export interface TaskCrewOptions extends TaskWorkerOptions {
   /**
-   * Time in ms after which the loading of a shared value counts as slow. Another worker then replaces the loading worker until
-   * the value is loaded.
+   * Time in ms after which the loading of a shared value counts as slow. Another worker then replaces the loading
+   * worker until the value is loaded.
    */
   readonly quickMs: number;
   /** Maximum number of slow tasks at once, and of idle slow workers. */
@@ -85,8 +85,8 @@ export class TaskCrew {
   }
 
   /**
-   * Number of quick workers that can take a task. If there are shared values, counts only workers that have loaded at least
-   * one.
+   * Number of quick workers that can take a task. If there are shared values, counts only workers
+   * that have loaded at least one.
    */
   get freeCount(): number {
     return this.free.filter((worker) => this.#serves(worker)).length;
@@ -118,15 +118,15 @@ export class TaskCrew {
     return this.#shared.has(key) && this.#kind(false).some((worker) => !worker.refusedKeys.has(key));
   }
 
-  /** True if a quick worker is starting or loading a shared value, so another one will be free soon. */
+  /** True if a quick worker is starting or loading a shared value, so that one more worker will be free soon. */
   get isChanging(): boolean {
     return this.#kind(false).some(({ isReady, load }) => !isReady || load !== null);
   }
 
   /**
    * Starts workers until there are `wanted` quick workers, and one more for each quick worker that is loading slowly. If there
-   * are fewer than `wantedSlow` slow workers, also starts a quick worker for each missing one; its first slow task makes it
-   * slow. Surplus workers are ended after a delay, because they may be needed again.
+   * are fewer than `wantedSlow` slow workers, also starts one quick worker for each missing slow worker. The new worker becomes
+   * slow with its first slow task. Surplus workers are ended after a delay, because they may be needed again.
    */
   keep(wanted: number, wantedSlow: number): void {
     this.#wanted = wanted;
@@ -179,7 +179,7 @@ export class TaskCrew {
     try {
       this.#workers.add(new TaskWorker(this.#options, this.#workerHooks));
     } catch (error) {
-      // The operating system does not allow more threads.
+      // The start fails if the operating system does not allow more threads.
       this.#notStarted(error);
     }
   }
@@ -198,9 +198,9 @@ export class TaskCrew {
   }
 
   /**
-   * Makes free workers load missing shared values. A worker that already has values waits until another worker with values is
-   * free for tasks. Until a worker has loaded a value within `quickMs`, only one quick worker at a time loads it. A slow worker
-   * loads a value only when a quick worker has it.
+   * Makes free workers load missing shared values. A worker that already has values loads more only when another worker with
+   * values is free for tasks. Until a worker has loaded a value within `quickMs`, only one quick worker at a time loads it. A
+   * slow worker loads a value only when a quick worker has the value.
    */
   #load(): void {
     for (const worker of this.freeSlow) {
@@ -252,7 +252,7 @@ export class TaskCrew {
     const { load } = worker;
     this.drop(worker);
     if (!worker.isReady) this.#notStarted(cause);
-    // Make TaskPool.share() reject and drop the value. So no other worker loads the value that ended this worker.
+    // Makes TaskPool.share() reject and drop the value, so that no other worker loads the value that ended this worker.
     if (load !== null) this.#shared.get(load.key)?.settle(undefined, new TaskEnded(reason, "", cause));
     this.#hooks.onEnded(worker, reason, cause);
   }

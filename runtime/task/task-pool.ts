@@ -20,7 +20,7 @@ import type { TaskWorker } from "./task-worker.ts";
 const maxQuickBytes = 8 * 2 ** 20;
 /**
  * A task whose input was transferred may continue as a slow task if fewer than this number run, even if `slowWorkers` is lower.
- * It cannot be restarted later, so it would otherwise be rejected.
+ * Such a task cannot be restarted later, so it would otherwise be rejected.
  */
 const maxSlow = 2;
 /** Ratio of a task's wall-clock limit to its processor-time limit. */
@@ -32,7 +32,7 @@ export interface TaskPoolOptions extends TaskCrewOptions, TaskLanesOptions {
   readonly quickWorkers: number;
   /** Maximum processor time of one task in ms. The maximum wall-clock time is twice as long. */
   readonly limitMs: number;
-  /** Called when workers can no longer be started, and when one starts again. */
+  /** Called with true when workers can no longer be started, and with false when a worker starts again. */
   readonly onDown?: (isDown: boolean) => void;
 }
 
@@ -177,7 +177,10 @@ export class TaskPool {
     while (this.#slowCount < slowWorkers && this.#startNextSlow());
   }
 
-  /** Number of spare workers: two while there are slow tasks, because a trusted client may occupy one with a slow task. */
+  /**
+   * Number of spare workers. It is two while there are slow tasks, because a trusted client may occupy one
+   * spare worker with a slow task.
+   */
   get #spareWorkers(): number {
     return this.#slowCount + this.#lanes.slowSize > 0 ? 2 : 1;
   }
@@ -189,7 +192,7 @@ export class TaskPool {
 
   /**
    * Workers that may take a slow task. These are the free slow workers and, while slow workers are missing, free quick workers.
-   * If only one quick worker is free, it is included only if there are more than `quickWorkers + 1` quick workers.
+   * The last free quick worker is included only if there are more than `quickWorkers + 1` quick workers.
    */
   get #workersForSlow(): readonly TaskWorker[] {
     const { free, freeSlow, freeCount, servingCount, slowWorkerCount } = this.#crew;
@@ -205,8 +208,8 @@ export class TaskPool {
     if (free.length === 0) return undefined;
     const isReserved = freeCount <= this.#spareWorkers && isChanging && this.#paces.hasTrusted;
     if (isRoom && !isReserved) return this.#lanes.takeQuick();
-    // While workers are starting or loading, only a long-trusted client gets the last free worker. Other clients could first
-    // become trusted and then send slow tasks.
+    // While workers are starting or loading, only a long-trusted client gets the last free worker, because a client that has
+    // become trusted recently may send slow tasks.
     const isLast = freeCount <= 1 && isChanging;
     return isRoom || this.#runsStranger ? this.#lanes.takeTrusted(this.#paces, isLast) : undefined;
   }
@@ -268,9 +271,9 @@ export class TaskPool {
 
   /**
    * Called when a quick task has run for `quickMs` of wall-clock time. Its client then counts as slow. Processor time is not
-   * used here, because on a busy machine it would show this only after several slow tasks of the client. If the maximum number
-   * of slow tasks is running, a client with several of them must give up one for a client with none. If no client can give up
-   * one, the new slow task waits until a slow task ends.
+   * used here: on a busy machine it grows slowly, so the client would count as slow too late. If the maximum number of slow
+   * tasks is running, a client with several slow tasks must give up one for a client without slow tasks. If no client has
+   * several, the new slow task waits until a slow task ends.
    */
   #turnSlow(task: Task, worker: TaskWorker): void {
     const { slowWorkers } = this.#options;
@@ -295,8 +298,8 @@ export class TaskPool {
   }
 
   /**
-   * Ends the worker of a task. The task waits in the slow lane for a restart. If its input was transferred, it is rejected
-   * instead.
+   * Ends the worker of a task. The task waits in the slow lane for a restart. If its input was
+   * transferred, it is rejected instead.
    */
   #putOff(worker: TaskWorker): void {
     const task = this.#ended(worker);
@@ -307,8 +310,8 @@ export class TaskPool {
   }
 
   /**
-   * Returns the worker of the latest slow task of a client that has several. Returns null if there is none, or if `client` has
-   * a slow task itself.
+   * Returns the worker of the latest slow task of a client that has several. Returns null if there is none, or if
+   * `client` has a slow task itself.
    */
   #slowGiver(client: string): TaskWorker | null {
     const counts = new Map<string, number>();

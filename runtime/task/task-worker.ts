@@ -1,4 +1,5 @@
-// Task worker: represents one worker thread in the pool. Tracks its shared values and its task. The pool decides what it does.
+// Task worker: represents one worker thread in the pool. Tracks its shared values and its task. The pool decides
+// which commands the worker gets.
 import { Worker } from "node:worker_threads";
 import type { Transferable } from "../endpoint/endpoint.ts";
 import { fromErrorRecord, type ServerError } from "../errors.ts";
@@ -36,7 +37,7 @@ export interface TaskWorkerHooks {
 export interface Load {
   readonly key: string;
   readonly startedMs: number;
-  /** True if loading takes long, so another worker replaces this one until the value is loaded. */
+  /** True if loading takes so long that another worker replaces this worker until the value is loaded. */
   hasStandIn: boolean;
 }
 

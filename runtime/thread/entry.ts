@@ -1,5 +1,6 @@
-// The code inside a place, which is a thread or process: loads the module, runs its start(), replies to the spawner, and stops
-// in order. Called by entry-thread.ts and entry-process.ts. The place ends within one turn of the event loop after its spawner.
+// The code inside a place, which is a thread or process: loads the module, runs its start(), replies to the spawner,
+// and stops in order. Called by entry-thread.ts and entry-process.ts. The place ends within one turn of the event
+// loop after its spawner has ended.
 import assert from "node:assert";
 import { ActorSystem } from "../actor/system.ts";
 import type { Endpoint } from "../endpoint/endpoint.ts";
@@ -17,8 +18,8 @@ export interface PlaceContext<Init> {
   /** Sends a value to the spawner's onProgress. */
   progress(value: unknown): void;
   /**
-   * Adds a hook for an orderly stop. The latest hook runs first. Actors still reply while hooks run; their onStop runs after
-   * the hooks.
+   * Adds a hook for an orderly stop. The latest hook runs first. Actors still reply while hooks run;
+   * their onStop runs after the hooks.
    */
   onStop(hook: () => Promise<void> | void): void;
 }
@@ -35,7 +36,7 @@ export class PlaceEntry {
   #isStopping = false;
   #exitCode = 1;
 
-  /** `endpoint`: the spawner. */
+  /** `endpoint`: endpoint of the spawner. */
   constructor(name: string, endpoint: Endpoint) {
     this.#name = name;
     this.#endpoint = endpoint;
@@ -48,7 +49,7 @@ export class PlaceEntry {
     });
     // The "Monitor" event keeps the default behaviour: the stack is written to stderr, and the thread or process ends.
     process.on("uncaughtExceptionMonitor", (error) => this.#report({ kind: "crashing", error: toErrorRecord(error) }));
-    // Exit when the spawner is gone, because the place has no use without it.
+    // Exit when the spawner is gone, because nothing else uses the place.
     endpoint.exit.then(() => process.exit(this.#exitCode));
   }
 

@@ -1,5 +1,5 @@
-// Place (worker thread or child process) as seen by its spawner: start with a time limit, progress, connections, orderly stop,
-// and the reason of its end. The code inside the place is entry.ts.
+// Place (worker thread or child process) as seen by its spawner: its start with a time limit, its progress, connections to it,
+// its orderly stop, and the reason of its end. The code inside the place is entry.ts.
 
 import type { Endpoint, PeerExit } from "../endpoint/endpoint.ts";
 import { fromErrorRecord, ServerError } from "../errors.ts";
@@ -10,7 +10,7 @@ import type { Host, HostExit } from "./place-kind.ts";
 import { startProcess } from "./process-place.ts";
 import { startThread } from "./worker-place.ts";
 
-/** Time in ms that a thread or process may continue after its endpoint has closed. Then it is killed. */
+/** Time in ms after which a thread or process is killed if it has not ended after its endpoint was closed. */
 const lingerMs = 1000;
 /** Number of pings within the time limit of a watched place. */
 const pingsPerLimit = 5;
@@ -41,7 +41,7 @@ export interface PlaceOptions<Init> {
 
 export interface Place<Ready> {
   readonly name: string;
-  /** Result of `start`. */
+  /** Result of the module's `start` function. */
   readonly ready: Ready;
   /** The spawner's endpoint to the place. */
   readonly endpoint: Endpoint;
@@ -58,7 +58,7 @@ export interface Place<Ready> {
 
 /**
  * Starts a place and waits for its `start`. Rejects with the ServerError that start() threw, or with `timeout`, `cancelled` or
- * `peer_gone`. The place has ended when it rejects.
+ * `peer_gone`; the place has then ended.
  */
 export async function spawnPlace<Init, Ready>(options: PlaceOptions<Init>): Promise<Place<Ready>> {
   const host = new PlaceHost(options);
@@ -149,8 +149,8 @@ class PlaceHost<Init> {
   }
 
   /**
-   * Kills the place if its event loop blocks. Unanswered pings are counted instead of measuring time, because this thread may
-   * have been blocked itself.
+   * Kills the place if its event loop blocks. Unanswered pings are counted and the time is not measured, because this thread
+   * may have been blocked itself.
    */
   watch(limitMs: number): void {
     const timer = setInterval(() => {

@@ -1,6 +1,6 @@
-// Place in a child process, as seen by its spawner: start, kill, and the private folder of its socket. Used by place.ts; the
-// code inside the process is entry-process.ts. The child gets one socket (fd 3), pipes for its output, and no secrets from the
-// environment.
+// Place in a child process, as seen by its spawner: start, kill, and the private folder of its socket. Used by
+// place.ts; the code inside the process is entry-process.ts. The child gets one socket (fd 3), pipes for its output,
+// and no secrets from the environment.
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import type { Socket } from "node:net";
@@ -33,8 +33,8 @@ export function startProcess(options: HostOptions): Host {
     process.execPath,
     [...process.execArgv.filter((flag) => inheritedFlag.test(flag)), entry, options.name],
     {
-      // A child that inherited this process's stderr would make it blocking. So the child's output comes through a pipe, and
-      // lines may be dropped.
+      // A child that inherited this process's stderr would make it blocking. So the child's output comes through a
+      // pipe, and lines may be dropped.
       stdio: ["ignore", "pipe", "pipe", "pipe"],
       env: { ...withoutSecrets(process.env), ...options.environment },
       // Start a new session, so that ctrl-c in the terminal reaches only the spawner, which stops its places.

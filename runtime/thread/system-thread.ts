@@ -3,7 +3,7 @@
 import { readFileSync, readlinkSync } from "node:fs";
 import { getPriority, setPriority } from "node:os";
 
-/** Increase of the nice value. If another thread competes for the core, the thread then gets about a quarter of it. */
+/** Increase of the nice value. If another thread competes for the core, the thread then gets about a quarter of the core. */
 const niceness = 5;
 const mostNice = 19;
 
@@ -31,6 +31,6 @@ export function lowerPriority(thread: number): void {
   try {
     setPriority(thread, Math.min(getPriority() + niceness, mostNice));
   } catch {
-    // Ignored: the thread has ended, or the system does not allow the change. Its priority then stays as it is.
+    // The error is ignored: the thread has ended, or the system does not allow the change. Its priority then stays as it is.
   }
 }

@@ -1,5 +1,5 @@
-// Place on a worker thread, as seen by its spawner: start, kill, connect. Used by place.ts; the code inside the thread is
-// entry-thread.ts.
+// Place on a worker thread, as seen by its spawner: start, kill, connect. Used by place.ts; the code inside
+// the thread is entry-thread.ts.
 import { createInterface } from "node:readline";
 import { MessageChannel, Worker } from "node:worker_threads";
 import { goneError } from "../endpoint/endpoint.ts";
@@ -27,7 +27,7 @@ export function startThread(options: HostOptions): Host {
     gone: untilGone(worker, options.onOutput),
     kill: () => void worker.terminate(),
     dial: async () => {
-      // Check this first, because a port sent to a thread that has ended would never close.
+      // Checked first, because a port that is sent to an ended thread never closes.
       if (endpoint.isLost) throw goneError(options.name, await endpoint.exit);
       const { port1, port2 } = new MessageChannel();
       endpoint.send(dialChannel, { port: port2 } satisfies DialPort, [port2]);

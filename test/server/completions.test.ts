@@ -35,7 +35,7 @@ describe("a server that streams completions", () => {
     return JSON.parse(text);
   }
 
-  /** Returns the text after the prompt with the begun message, by its tokens. */
+  /** Tokenizes the messages and completes the tokens as a text prompt. Returns the generated text. */
   async function continued(): Promise<string> {
     const { tokens } = await post("/tokenize", { messages: [user, begun] });
     const { content } = await post("/detokenize", { tokens });

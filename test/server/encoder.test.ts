@@ -1,4 +1,5 @@
-// An encoder with the real command: embeddings on both engines, the trial of `auto`, and rejected requests.
+// An encoder with the real command: embeddings on both engines, the speed trial of `engine = "auto"`, and rejected
+// requests.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -6,7 +6,7 @@ import { realModel } from "../fixtures/models/models.ts";
 import { startServer } from "../fixtures/serve.ts";
 import { openStream } from "../fixtures/streams.ts";
 
-// A separate engine process, so that a test can kill it.
+// The engine runs in a separate process, so that a test can kill it.
 const flags = ["--max-model-len", "2048", "--max-seqs", "4", "--isolate", "true"];
 
 describe("a server told to stop", () => {

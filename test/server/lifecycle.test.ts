@@ -1,5 +1,5 @@
-// Two models of one server that the real command started: the engine of one dies repeatedly, or is unloaded and reloaded; the other must
-// not be affected.
+// Two models of one server, started by the real command. The engine of one model dies repeatedly, or the model is unloaded and
+// reloaded. The other model must not be affected.
 import assert from "node:assert/strict";
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -47,7 +47,7 @@ describe("a server with two models", () => {
     return { code: response.status, body: (await response.json()) as { model_id: string; status: string } };
   }
 
-  /** Returns the process ids and load times of all places of a model so far. */
+  /** Returns the process id and the load time in ms of each engine process that has loaded a model. */
   function placesOf(model: string): { pid: number; loadMs: number }[] {
     const loaded = /model loaded.*model=(\S+) loadMs=(\d+) enginePid=(\d+)/g;
     return [...server.output().matchAll(loaded)]

@@ -23,7 +23,7 @@ describe("a stream of responses", () => {
 
   before(async () => {
     const { path } = await realModel();
-    // Runs in a separate process, so that the engine can be killed during a stream.
+    // The llama engine runs in a separate process, so that it can be killed during a stream.
     server = await startServer(["-m", path, "--engine", "llama", "--max-model-len", "1024", "--max-seqs", "2"]);
   });
   after(async () => {
@@ -108,7 +108,7 @@ describe("a stream of responses", () => {
     assert.equal((await stored(id)).status, "incomplete");
   });
 
-  // Must be the last test, because the engine is reloaded afterwards.
+  // This must be the last test, because the engine is reloaded afterwards.
   it("ends failed where the engine dies under it", async () => {
     const { events, response } = await recorded(endless, async () => {
       process.kill(server.enginePids().at(-1)!, "SIGKILL");

@@ -93,7 +93,7 @@ describe("a task pool", () => {
   it("makes a client of slow tasks wait for slow tasks, while others stay quick", async (t) => {
     const { run } = createPool(t, { limitMs: 10_000 });
     await run("echo", 0, "b");
-    await sleep(2100); // until "b" is trusted
+    await sleep(2100); // until the pool trusts client "b"
     await run("echo", 0, "b");
     const spins = ["x", "x", "x", "y", "z"].map((client) => run("spin", 1000, client));
     await sleep(20);
@@ -114,7 +114,7 @@ describe("a task pool", () => {
     if (process.platform !== "linux") return t.skip("the system does not tell the processor time of a thread");
     const { run } = createPool(t);
     await run("echo", 0, "b");
-    await sleep(2100); // until "b" is trusted
+    await sleep(2100); // until the pool trusts client "b"
     await run("echo", 0, "b");
     assert.equal(await run("sleep", 0.8 * quickMs, "b"), "slept");
     const stranger = run("spin", 0.9 * quickMs, "stranger");

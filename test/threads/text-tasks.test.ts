@@ -145,7 +145,7 @@ describe("text tasks on text workers", () => {
     ];
     const calling = { kind: "chat", messages, templateArguments: {} } as const;
     for (const request of [asks("", { prompt: calling }), asks(long), asks("\ue000".repeat(2 ** 24))]) {
-      // Seals the content, as the server does with the content of a body of that length.
+      // The content is serialised (sealed), as the server does for a body of this length.
       const sealed = { ...request, prompt: sealContent(request as OpenRequest) };
       const preparing = assert.rejects(tasks.prepare(key, sealed, signal), { code: "context_length_exceeded" });
       const waited = await longestWait(tasks, key, preparing);

@@ -1,5 +1,5 @@
-// Best of: the candidates of a request that returns only the most likely ones. It keeps the events of each candidate until all
-// have ended, then returns those of the most likely candidates in rank order. choice.ts decides when a candidate ends.
+// Best of: keeps the events of all candidates of a request until they have ended. Then returns the events of the most likely
+// candidates, in rank order. choice.ts decides when a candidate ends.
 import { type ChoiceEvent, EventBuffer } from "./event-buffer.ts";
 
 class Candidate {
@@ -26,7 +26,7 @@ export class BestOf {
     const ranked = this.#candidates.map((candidate, i) => ({ candidate, mean: meanLogprobs[i] as number }));
     ranked.sort((a, b) => {
       if (a.candidate.isRefused !== b.candidate.isRefused) return a.candidate.isRefused ? 1 : -1;
-      // Compared instead of subtracted, because both may be minus infinity.
+      // The means are compared and not subtracted, because both may be minus infinity.
       return a.mean === b.mean ? 0 : a.mean > b.mean ? -1 : 1;
     });
     return ranked

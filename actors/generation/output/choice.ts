@@ -26,7 +26,7 @@ export interface ChoiceOptions {
   readonly answer: OutputPlan;
   readonly check: CheckOutput;
   readonly emit: (event: ChoiceEvent) => void;
-  /** Called when the text has ended the choice, so the model can stop the sequence. */
+  /** Called when a stop string or tool call has ended the choice, so that the model stops the sequence. */
   readonly onStop: () => void;
   /** Called after the finish event has been emitted. */
   readonly onEnd: () => void;

@@ -26,7 +26,10 @@ export class EventBuffer<E extends GenerateEvent = GenerateEvent> {
     return this.#entries.length === 0;
   }
 
-  /** Adds an event. A piece of text is joined to the last event of its choice if both are of the same kind. */
+  /**
+   * Adds an event. If the event is a piece of text and the last event of its choice is text of the
+   * same kind, the two are joined.
+   */
   add(event: E): void {
     const last = "choice" in event ? this.#lasts.get(event.choice) : undefined;
     if (last !== undefined && "first" in last && joins(last.first, event)) {

@@ -2,7 +2,9 @@
 import { type LogprobRecords, recordHead } from "../../../engines/logprobs.ts";
 
 interface HeldToken {
-  /** Lengths of the text before and after this token. They are equal if the token is only a part of a character. */
+  /**
+   * Length of the choice's text before and after this token, in characters. Equal if the token is only a part of a character.
+   */
   readonly start: number;
   readonly end: number;
   /** End of the token's record in #floats. */

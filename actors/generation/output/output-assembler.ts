@@ -8,7 +8,7 @@ import { HeldLogprobs } from "./held-logprobs.ts";
 
 export interface AssemblerOptions {
   readonly choice: number;
-  /** null: all text is content. */
+  /** Parser of the output; null: all text is content. */
   readonly parser: OutputParser | null;
   /** True if the output ends with its first complete tool call. */
   readonly endsWithCall: boolean;
@@ -35,7 +35,7 @@ export class OutputAssembler {
   #callCount = 0;
   #call = { name: "", text: "" };
   readonly #ids = new Set<string>();
-  /** True at the start and after content. Then the logprobs of tokens without text are added to the content. */
+  /** True at the start and after content. While true, the logprobs of tokens without text are added to the content. */
   #isContent = true;
 
   constructor(options: AssemblerOptions) {
@@ -47,7 +47,10 @@ export class OutputAssembler {
     return this.#options.parser?.isThinking ?? false;
   }
 
-  /** Adds the logprobs of the next token, whose text spans the characters `start` to `end`. They are in `frame` at `at`. */
+  /**
+   * Adds the logprobs of the next token, whose text spans the characters `start` to `end`. The logprobs
+   * are in `frame` from index `at`.
+   */
   note(start: number, end: number, token: number, frame: Float32Array, at: number): void {
     this.#held.add(start, end, token, frame, at);
   }
@@ -75,7 +78,7 @@ export class OutputAssembler {
   }
 
   #takeAll(parts: readonly OutputPart[]): void {
-    // The parts are added in a loop and not spread into push(), because a call has a limited number of arguments.
+    // The parts are added one by one, because push() with a spread array fails if the array is very long.
     for (const part of parts) {
       if (this.isChecking) this.#waiting.push(part);
       else this.#take(part);

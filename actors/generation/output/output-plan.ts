@@ -1,11 +1,11 @@
-// Output plan: how to parse and check the text of each choice of a request. It is built from the plain data that a text worker
-// returns.
+// Output plan: how to parse and check the text of each choice of a request. It is built from the plain
+// data that a text worker returns.
 import { formatNamed } from "../../../engines/text/parse/choose-format.ts";
 import type { OutputParser } from "../../../engines/text/parse/tool-format.ts";
 import type { OutputChecks, PreparedAnswer } from "../../text-tasks/prepare.ts";
 
 export interface OutputPlan {
-  /** null: all text is content. */
+  /** Creates the parser of an output; null: all text is content. */
   readonly createParser: (() => OutputParser) | null;
   /** Control tokens whose text is part of the output. */
   readonly shownTokens: ReadonlySet<number>;

@@ -1,7 +1,7 @@
 // Prompt logprobs: converts the records that the model's worker sends to the records of an event.
 import { type LogprobRecords, recordHead } from "../../../engines/logprobs.ts";
 
-/** Returns one record per prompt token, including an empty one for the first token, which has no logprob and is not sent. */
+/** Returns one record per prompt token. The record of the first token is empty, because this token has no logprob. */
 export function promptLogprobs(prompt: Int32Array, sent: Float32Array): LogprobRecords {
   const stride = prompt.length > 1 ? sent.length / (prompt.length - 1) : 0;
   const floats = new Float32Array(recordHead * prompt.length + sent.length);

@@ -26,7 +26,7 @@ export class GenerationSequence extends Sequence {
   readonly live: LiveOptions;
   /** Time when the sequence was first scheduled, in ms of performance.now(); 0: not yet. */
   startedMs = 0;
-  /** Tokens to append without sampling. Those before index `forcedAt` have been appended. */
+  /** Tokens to append without sampling. The tokens before index `forcedAt` have already been appended. */
   forced: Int32Array = new Int32Array(0);
   forcedAt = 0;
   /** True if `forced` contains the tokens that the grammar requires after the last sampled token. */

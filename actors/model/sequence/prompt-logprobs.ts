@@ -1,4 +1,5 @@
-// Prompt logprobs: collects the logprobs of one prompt while its tokens are computed. Tokens computed again overwrite theirs.
+// Prompt logprobs: collects the logprobs of one prompt while its tokens are computed. If a token is computed again, its new
+// logprobs replace the old ones.
 import type { TokenLogprobs } from "../../../engines/decoding/sampler/sampler.ts";
 
 export class PromptLogprobs {

@@ -1,6 +1,6 @@
-// Output processor: converts the output of a step, row by row, into tokens in the subscribers' frames or into pooled outputs.
-// A row with logits yields the next token of its sequence. It yields several tokens if drafted tokens are accepted or a grammar
-// forces tokens. Allocates nothing per token.
+// Output processor: converts the output of a step, row by row, into tokens in the subscribers' frames or into pooled outputs. A
+// row with logits yields the next token of its sequence. A row yields several tokens if drafted tokens are accepted or a
+// grammar forces tokens. Allocates nothing per token.
 import { performance } from "node:perf_hooks";
 import type { Batch, StepOutput } from "../../../engines/batch.ts";
 import type { Matcher } from "../../../engines/decoding/grammar/matcher.ts";
@@ -15,15 +15,15 @@ import type { StepStatistics } from "../step-statistics.ts";
 import type { Subscribers } from "../subscribers.ts";
 
 /**
- * Maximum time that a step waits for the token masks of its grammars, as a share of the step's forward pass. The limit is at
- * least leastWaitMs, the time that a grammar thread needs if the forward pass has displaced it from its core. Both values are
- * chosen by hand.
+ * Maximum time that a step waits for the token masks of its grammars, as a share of the step's forward pass. The maximum is
+ * never below leastWaitMs, the time that a grammar thread needs if the forward pass has displaced it from its core. Both values
+ * are chosen by hand.
  */
 const waitShare = 0.25;
 const leastWaitMs = 5;
 /**
- * Maximum wait for a token mask if the engine cannot truncate its KV cache. Sequences then cannot skip a row, so a longer wait
- * fails the sequence.
+ * Maximum wait in ms for a token mask if the engine cannot truncate its KV cache. On such an engine a sequence cannot skip a
+ * step, so after this time the sequence fails.
  */
 const longestWaitMs = 250;
 
@@ -41,7 +41,7 @@ export interface OutputProcessorParts {
 
 export class OutputProcessor {
   readonly #parts: OutputProcessorParts;
-  /** Time until which this step waits for token masks, and the later time for engines that cannot truncate. */
+  /** Time until which this step waits for token masks, and the later time for engines that cannot truncate their KV cache. */
   #waitUntilMs = 0;
   #failAtMs = 0;
 
@@ -90,7 +90,7 @@ export class OutputProcessor {
       const { total: before, computed } = sequence;
       const finish = this.#takeTokens(sequence, row, batch, output, frame);
       const taken = sequence.total - before;
-      // A later step computes the last prompt token again and counts it, so this step does not count it.
+      // The last prompt token is not counted here, because a later step computes it again and counts it then.
       if (finish === "none" && sequence.computed < Math.min(computed, sequence.promptLength)) statistics.promptTokens--;
       statistics.tokens += taken;
       if (taken > 0) sequence.clock?.took(taken, performance.now());
@@ -147,7 +147,9 @@ export class OutputProcessor {
     }
   }
 
-  /** Samples the token after the last one, and after each drafted token while the samples match the draft. */
+  /**
+   * Samples the next token. While the sampled tokens equal the drafted tokens, also samples the token after each drafted token.
+   */
   #takeSampled(sequence: GenerationSequence, logits: Float32Array, first: number, frame: FrameBuilder): Finish {
     const { scheduler, sampler, speculation } = this.#parts;
     const { draft, draftCount } = sequence;
@@ -186,7 +188,10 @@ export class OutputProcessor {
     return finish;
   }
 
-  /** Returns whether the grammar's token mask arrived in time. Throws if it is late and the sequence cannot skip a row. */
+  /**
+   * Returns whether the grammar's token mask has arrived in time. Throws if the mask is late and
+   * the sequence cannot skip a row.
+   */
   #isAnswered(matcher: Matcher): boolean {
     if (matcher.wait(this.#waitUntilMs - performance.now())) return true;
     if (this.#parts.capabilities.truncate) return false;
@@ -196,7 +201,7 @@ export class OutputProcessor {
     throw new ServerError("unsupported", message, { param: matcher.param });
   }
 
-  /** Appends forced tokens while the frame has room. If logprobs are requested, appends only the one that has logits. */
+  /** Appends forced tokens while the frame has room. If logprobs are requested, appends only the token that has logits. */
   #takeForced(sequence: GenerationSequence, logits: Float32Array, row: number, frame: FrameBuilder): Finish {
     const { sampler } = this.#parts;
     const { sampling } = sequence.live;

@@ -1,5 +1,5 @@
-// Pooled jobs: requests for pooled outputs (vectors). Passes their prompts to the scheduler as sequences, a few at a time, and
-// collects the vectors.
+// Pooled jobs: requests for pooled outputs (vectors). Passes their prompts to the scheduler as sequences, a few at a
+// time, and collects the vectors.
 
 import type { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
 import type { SequenceRequest } from "../../../engines/decoding/scheduler/sequence.ts";
@@ -97,8 +97,8 @@ export class PooledJobs {
   }
 
   /**
-   * Queues a sequence. Returns false if the queue is full but contains other sequences of the same run, because the queue has
-   * room again when one of them finishes.
+   * Queues a sequence. Returns false if the queue is full but contains other sequences of the same job: the queue has room
+   * again when one of these finishes.
    */
   #tryAdd(sequence: PooledSequence, { live, request }: PoolRun): boolean {
     try {
@@ -122,7 +122,7 @@ export class PooledJobs {
         this.#advance(subscriber, id, run);
       },
       fail: (error) => {
-        // fail() is called for every removed sequence of a run; the first call ends the run.
+        // fail() is called for every removed sequence of a job; the first call ends the job.
         if (run.live.has(sequence)) this.#finish(subscriber, id, run, fromErrorRecord(error));
       },
     };

@@ -1,4 +1,5 @@
-// Pre-step: before each step, decides which sequences skip it because their token masks are not ready, and which get a draft.
+// Pre-step: before each step, decides which sequences skip the step because their token masks are not ready, and which
+// sequences get a draft.
 import type { Sampler } from "../../../engines/decoding/sampler/sampler.ts";
 import type { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
 import type { StepTimeModel } from "../../../engines/decoding/scheduler/step-time-model.ts";
@@ -10,7 +11,7 @@ import { GenerationSequence, type PooledSequence } from "../sequence/generation-
 export type CreateSpeculation = (cost: StepTimeModel, choose: ChooseDraft) => Speculation | null;
 
 export class PreStep {
-  /** null: no drafts. */
+  /** Drafts tokens for speculative decoding; null: no drafts. */
   readonly speculation: Speculation | null;
   readonly #scheduler: Scheduler<GenerationSequence | PooledSequence>;
   readonly #maxChunk: number;

@@ -30,10 +30,10 @@ export interface StepLoopOptions {
   readonly limits: SchedulerLimits;
   /**
    * Minimum time in ms between two frames, except urgent ones. The tokens of several short steps are sent together, because
-   * waking the readers is expensive while all cores compute. 0: the tokens of each step are sent at once.
+   * waking the readers is expensive while all cores compute. 0: tokens are sent after each step.
    */
   readonly frameIntervalMs: number;
-  /** Absent: no speculative decoding. */
+  /** Creates the speculation; absent: no speculative decoding. */
   readonly createSpeculation?: CreateSpeculation;
   /** Called with each cached prefix that is about to be dropped. */
   readonly onEvict?: (prefix: CachedPrefix) => void;
@@ -131,8 +131,8 @@ export class StepLoop {
   }
 
   /**
-   * Adds a cached prefix from its exported bytes. Returns false if there is no room, or if the loop has ended, because then the
-   * engine may be disposed.
+   * Adds a cached prefix from its exported bytes. Returns false if there is no room. Also returns false if the loop has ended,
+   * because the engine may then be disposed.
    */
   importPrefix(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
     return !this.#stopped && this.#scheduler.prefixes.import(adapter, tokens, bytes);
@@ -204,7 +204,7 @@ export class StepLoop {
       started = performance.now();
       this.#advance(started);
       if (!this.#scheduler.schedule(this.#batch)) return false;
-      // A step with prompt tokens is long, so the tokens generated so far are sent before it.
+      // A step with prompt tokens is long, so the tokens of earlier steps are sent before it starts.
       if (this.#scheduler.promptTokensInStep > 0) this.#subscribers.flush();
       const before = performance.now();
       const output = this.#model.step(this.#batch);

@@ -88,7 +88,7 @@ async function holdBodies(rig: Rig): Promise<Outcome> {
   const sent: Promise<Reply>[] = [];
   for (const bytes of sizes) {
     sent.push(rig.post("/v1/chat/completions", bytes === largestBytes ? large : heldBody(bytes)));
-    // Sent one after another, so that the server accepts all of them.
+    // The large bodies are sent one after another, so that the server accepts all of them.
     await sleep(sendingMs);
   }
   await sleep(sendingMs);

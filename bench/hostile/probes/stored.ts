@@ -11,7 +11,7 @@ import type { Rig } from "../rig/rig.ts";
 
 const itemCount = 40_000;
 const largeBytes = 45_000_000;
-/** About half of the limit of a conversation, 16 MiB as JSON. */
+/** Size of a conversation: about half of the limit, which is 16 MiB as JSON. */
 const conversationBytes = 8_000_000;
 const readers = 10;
 const diskMiB = 24;

@@ -5,7 +5,7 @@ import { chatMl, writeTinyModel } from "../../../test/fixtures/models/tiny-gguf.
 /** Template that compares each message with every other one. */
 const quadratic = `{% for one in messages %}{% for other in messages %}{% if one['content'] == other['role'] %}x{% endif %}{% endfor %}{% endfor %}${chatMl}`;
 
-/** Variables of nested loops that practically never end and need no memory. */
+/** Variables of nested loops with 5000^4 iterations, which practically never end and need no memory. */
 const loops = ["a", "b", "c", "d"];
 const forever = `${loops.map((name) => `{% for ${name} in range(5000) %}`).join("")}{% if a < 0 %}x{% endif %}${"{% endfor %}".repeat(loops.length)}`;
 
@@ -21,13 +21,13 @@ const onWord = (word: string, text: string) =>
 
 export const templates = {
   quadratic,
-  /** Never returns if the last message asks for it. */
+  /** Template that never ends if the last message is "loop". */
   endless: onWord("loop", forever),
-  /** Fills all memory if the last message asks for it. */
+  /** Template that fills all memory if the last message is "fill". */
   bottomless: onWord("fill", bottomless),
-  /** Makes a list that no heap holds if the last message asks for it. */
+  /** Template that makes a list larger than any heap if the last message is "list". */
   hugeList: onWord("list", hugeList),
-  /** Never returns, whatever the messages are. */
+  /** Template that never ends, for any messages. */
   endlessAtLoad: `${forever}${chatMl}`,
 } as const;
 

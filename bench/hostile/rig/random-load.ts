@@ -21,7 +21,7 @@ const longestDelayMs = 500;
 /** Maximum wait for the response to a new schema. The engine needs 250 ms on a separate core to compile the schema. */
 const longestNewSchemaMs = 5000;
 const errorLevel = 50;
-/** One of this many cases is a chat template. */
+/** Every `casesPerTemplate`-th case is a chat template; the other cases are grammars. */
 const casesPerTemplate = 4;
 
 type RandomText = HostileCase & { readonly number: number };
@@ -32,10 +32,10 @@ interface Sent {
   readonly reply: Reply;
 }
 
-/** Runs on the first of the chosen HTTP server implementations and on the first engine. */
+/** Runs the attack on the first of the chosen HTTP server implementations and on the first engine. */
 export async function runRandom(options: HostileOptions, count: number): Promise<string> {
   const [edge, engine] = [options.edges[0] ?? "node", options.engines[0] ?? "wasm"];
-  // Generated before the measurement: generating takes minutes.
+  // The texts are generated before the measurement, because generating them takes minutes.
   const texts = Array.from({ length: count }, (_, number) => ({ number, ...caseOf(options.seed, number) }));
   const rig = new Rig({ ...options, edge, engine });
   try {

@@ -33,7 +33,7 @@ interface NewerUsage {
 
 interface PlainChunk {
   readonly usage?: StreamUsage | NewerUsage | null;
-  /** Some events of the newer protocols contain the usage here. */
+  /** Field in which some events of the newer protocols contain the usage. */
   readonly response?: { readonly usage?: NewerUsage | null };
   readonly error?: { readonly code?: unknown; readonly type?: unknown; readonly message?: unknown } | null;
 }
@@ -73,7 +73,7 @@ export class EventScanner {
       start = end + 1;
     }
     if (start === to) return;
-    // Copied, because the socket may reuse its buffer.
+    // The bytes are copied, because the socket may reuse its buffer.
     const rest = data.subarray(start, to);
     this.#carry = this.#carry === null ? Buffer.from(rest) : Buffer.concat([this.#carry, rest]);
   }

@@ -1,7 +1,7 @@
 // General keys: sampling, batching, prefix cache, chat template, MTP, and the flags of the run command. Part of the table in
 // keys.ts. The general keys of server-side tools are in agentic.ts.
 import { type Key, neverBuilt, planned } from "../key.ts";
-import { boolean, file, flagSwitch, integer, oneOf, text, texts, tokenSource } from "../kinds.ts";
+import { boolean, file, flagSwitch, integer, oneOf, text, texts, tokenCount, tokenSource } from "../kinds.ts";
 
 export const generalKeys = {
   defaultModelId: {
@@ -32,12 +32,12 @@ export const generalKeys = {
     help: "Maximum number of sequences that run at once (slots)",
   },
   maxNumBatchedTokens: {
-    ...integer(1, 1_048_576),
+    ...tokenCount(1, 1_048_576),
     default: 4096,
     help: "Maximum number of tokens in one forward pass, and of one text for an encoder",
   },
   maxPrefillChunkTokens: {
-    ...integer(1),
+    ...tokenCount(1),
     default: 512,
     help: "Maximum number of tokens of one prompt in one forward pass (chunked prefill)",
   },

@@ -13,6 +13,7 @@ import {
   text,
   textOrInteger,
   texts,
+  tokenCount,
 } from "../kinds.ts";
 import { generalKeys } from "./general.ts";
 import { byteSize } from "./memory-budget.ts";
@@ -46,13 +47,13 @@ export const modelKeys = {
     help: "Kind of model to require: one that generates text, or an encoder for embeddings; another kind is refused",
   },
   maxModelLen: {
-    ...integer(1),
+    ...tokenCount(1),
     default: null,
     everyday: true,
     help: "Maximum number of tokens of prompt and output together; unset = the trained context length",
   },
   defaultMaxTokens: {
-    ...integer(1),
+    ...tokenCount(1),
     default: null,
     commands: ["serve", "run"],
     help: "Maximum number of output tokens of requests without max_tokens; unset = the rest of the context",

@@ -1,4 +1,4 @@
-// Keys of the sampling of one model: the values of request fields that a request leaves out. Part of the table in keys.ts.
+// Sampling keys of one model: default values of the request fields for sampling. Part of the table in keys.ts.
 import type { Key } from "../key.ts";
 import { integer, numberAboveTo, numberFrom } from "../kinds.ts";
 

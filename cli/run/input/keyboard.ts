@@ -62,7 +62,7 @@ export class Keyboard extends Readable {
     this.#source.setRawMode?.(isRaw);
   }
 
-  // Empty, because #deliver pushes keys when they arrive.
+  // This method does nothing, because #deliver pushes keys when they arrive.
   override _read(): void {}
 
   readonly #onData = (bytes: Buffer): void => {

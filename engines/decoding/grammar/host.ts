@@ -1,5 +1,5 @@
 // Grammar host: constrained decoding for one model. It keeps the compiled grammars and the threads that compile grammars and
-// compute token masks. It is called on the model's thread, where it neither computes masks nor waits.
+// compute token masks. It is called on the model's thread, which must not wait, so it computes no masks itself.
 import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import { LruMap } from "../../../runtime/collections.ts";
@@ -40,7 +40,7 @@ interface KeptGrammar {
   readonly compiled: CompiledGrammar;
 }
 
-/** Interval at which busy threads are checked, in ms. */
+/** Interval in ms between two checks of the time that busy threads have taken. */
 const lookMs = 50;
 
 class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {

@@ -1,20 +1,18 @@
 // Time limits on compiling and matching grammars.
 
-/**
- * If computing a token mask takes longer than this, the matcher is slow: it no longer shares its thread with other matchers.
- */
+/** Time in ms above which computing a token mask is slow. A slow matcher does not share its thread with other matchers. */
 export const slowAnswerMs = 250;
 /**
- * Time for which a compilation may continue after the last request for it was cancelled. Starting another thread would take as
- * long.
+ * Time in ms for which a compilation may continue when no request needs it any more. Starting
+ * another thread takes about as long.
  */
 export const abandonedCompileMs = 250;
 /**
- * A compilation that takes longer than this is slow. A schema of an open object takes some 20 ms for each letter of its
- * property names.
+ * Time in ms above which a compilation is slow. If a schema allows additional properties, compiling takes about 20 ms for each
+ * letter of its property names.
  */
 export const slowCompileMs = 1000;
-/** Maximum time to compile one grammar. */
+/** Maximum time in ms to compile one grammar. */
 export const compileLimitMs = 10_000;
-/** Maximum time to compute one token mask. Most take some 50 us. */
+/** Maximum time in ms to compute one token mask. Most masks take about 50 us. */
 export const answerLimitMs = 3000;

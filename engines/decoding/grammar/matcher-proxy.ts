@@ -18,7 +18,7 @@ export interface ProvedGrammar extends NumberedSource {
 /** The owner of the grammar threads, as a matcher sees it. */
 export interface MatcherKeeper {
   readonly vocabSize: number;
-  /** Called when the token mask of a matcher has been used. `pace` already includes its time. */
+  /** Called when the token mask of a matcher has been used. The matcher's `pace` already includes the time of that mask. */
   answered(matcher: MatcherProxy): void;
   closed(matcher: MatcherProxy): void;
 }
@@ -35,7 +35,7 @@ export class MatcherProxy implements Matcher {
   readonly id: number;
   readonly grammar: ProvedGrammar;
   readonly pace = new Pace(performance.now());
-  /** Whether it is too slow to share a thread with quick matchers. */
+  /** Whether the matcher is too slow to share a thread with quick matchers. */
   isSlow = false;
   /** Number of threads that ended for an unknown reason while they ran this matcher. */
   losses = 0;
@@ -111,7 +111,10 @@ export class MatcherProxy implements Matcher {
     this.#keeper.closed(this);
   }
 
-  /** Moves the matcher to another thread. It gets a new buffer, because the old thread may still write to the old one. */
+  /**
+   * Moves the matcher to another thread. The matcher gets a new buffer, because the old thread may
+   * still write to the old buffer.
+   */
   move(thread: MatcherThread): void {
     const history = [...this.#history];
     const { isAnswered } = this.#buffer;

@@ -1,6 +1,6 @@
 // MatcherThreads: assigns matchers to grammar threads. Quick matchers share threads. Slow matchers, and matchers of grammars
-// that take long to compile, run on separate threads. If a thread ends, the matcher that it was working for fails, and its
-// other matchers move to another thread.
+// that take long to compile, run on separate threads. If a thread ends, the matcher that it was serving fails, and its other
+// matchers move to another thread.
 import { ServerError } from "../../../runtime/errors.ts";
 import { abandoned } from "./abandoned.ts";
 import { slowAnswerMs, slowCompileMs } from "./limits.ts";
@@ -9,18 +9,18 @@ import type { GrammarThread } from "./thread.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 
 /**
- * Maximum number of threads that may end for an unknown reason while they serve the same matcher. After one more, the matcher
- * is assumed to be the cause.
+ * Maximum number of threads that may end for an unknown reason while they serve the same matcher. If one more thread ends, the
+ * matcher is assumed to be the cause.
  */
 const maxLosses = 2;
-/** Maximum total time that one sequence may take for slow token masks. */
+/** Maximum total time in ms that one sequence may take for slow token masks. */
 const slowLimitMs = 10_000;
 
 export interface MatcherThreadsOptions {
   readonly pool: ThreadPool;
   /**
-   * Maximum number of threads for matchers of quick grammars. The same limit applies to matchers of grammars that take long to
-   * compile. Twice this number is allowed if an idle thread has already compiled the grammar.
+   * Maximum number of threads for matchers of quick grammars. The same limit applies separately to matchers of grammars that
+   * take long to compile. The limit is doubled if an idle thread has already compiled the grammar.
    */
   readonly maxShared: number;
   readonly compileLimitMs: number;
@@ -44,8 +44,8 @@ export class MatcherThreads {
   }
 
   /**
-   * Checks the limits of a matcher after its token mask has been used. Separates a slow matcher from the others. Fails a
-   * matcher that took too much time in total.
+   * Checks the limits of a matcher after its token mask has been used. Gives a slow matcher a separate thread. Fails a matcher
+   * that took too much time in total.
    */
   answered(matcher: MatcherProxy): void {
     const { loadMs, slowMs: takenMs } = matcher.pace;
@@ -54,8 +54,8 @@ export class MatcherThreads {
   }
 
   /**
-   * Checks a thread that has worked for `busyMs` on `task` (the id of a matcher or a grammar). Above the limits, isolates the
-   * matcher or ends the thread.
+   * Checks a thread that has worked for `busyMs` on `task` (the id of a matcher or a grammar). Above the limits, gives the
+   * matcher a separate thread or ends the thread.
    */
   look(thread: GrammarThread, task: number, busyMs: number): void {
     if (busyMs < slowAnswerMs) return;
@@ -69,7 +69,7 @@ export class MatcherThreads {
     else if (busyMs >= compileLimitMs) thread.refuse(task, compileLimitMs);
   }
 
-  /** Moves the matchers of a thread that has ended to other threads. The matcher that it was working for fails. */
+  /** Moves the matchers of a thread that has ended to other threads. The matcher that the thread was serving fails. */
   lost(thread: GrammarThread): void {
     const { current } = thread.control;
     for (const matcher of [...thread.matchers.values()]) {
@@ -80,7 +80,7 @@ export class MatcherThreads {
     }
   }
 
-  /** Separates a slow matcher from the other matchers of its thread. `isBusy`: the thread is working for this matcher now. */
+  /** Gives a slow matcher a separate thread. `isBusy`: the thread is computing a mask of this matcher now. */
   #isolate(matcher: MatcherProxy, isBusy: boolean): void {
     const thread = this.#options.pool.all.find(({ matchers }) => matchers.has(matcher.id));
     matcher.isSlow = true;

@@ -1,5 +1,5 @@
-// Interface of constrained decoding: compiles grammars and computes the mask of allowed tokens for each sequence. Compiled
-// grammars and matchers are on grammar threads, which work while the forward pass runs on the model's thread.
+// Interface of constrained decoding: compiles grammars and computes the mask of allowed tokens for each sequence. Grammars are
+// compiled and matched on grammar threads, while the forward pass runs on the model's thread.
 import type { GrammarSource } from "../../grammar-source.ts";
 
 export interface CompiledGrammar {
@@ -25,8 +25,8 @@ export interface Matcher {
    */
   readonly isReady: boolean;
   /**
-   * Waits for the token mask, for at most `limitMs`. Returns whether it is ready. If it returns false, isReady is false until
-   * the mask is ready.
+   * Waits for the token mask, for at most `limitMs`. Returns whether it is ready. If it returns false, isReady is
+   * false until the mask is ready.
    */
   wait(limitMs: number): boolean;
   /**
@@ -35,8 +35,8 @@ export interface Matcher {
    */
   allowed(): Allowed;
   /**
-   * Passes the next token of the sequence to the matcher, which then computes the next mask. Call it only when the previous
-   * mask is ready.
+   * Passes the next token of the sequence to the matcher, which then computes the next mask. Call it only
+   * when the previous mask is ready.
    */
   accept(token: number): void;
   close(): void;
@@ -46,7 +46,8 @@ export interface Matcher {
 export interface GrammarAsker {
   readonly client: string;
   /**
-   * Aborted when the request does not need the grammar any more. The grammar is then compiled only if another request needs it.
+   * Aborted when the request does not need the grammar any more. The compilation then stops, unless
+   * another request needs the grammar.
    */
   readonly signal: AbortSignal;
 }
@@ -54,7 +55,7 @@ export interface GrammarAsker {
 export interface GrammarHost {
   /**
    * Compiles a grammar, or returns it from the cache. Rejects with `invalid_value` or `unsupported` and the reason if the
-   * grammar cannot be used, `queue_full` if too many grammars wait, `cancelled` if the asker's signal is aborted.
+   * grammar cannot be used, `queue_full` if too many grammars wait, `cancelled` if the signal of the request is aborted.
    */
   compile(source: GrammarSource, asker: GrammarAsker): Promise<CompiledGrammar>;
   dispose(): Promise<void>;

@@ -1,22 +1,19 @@
 // Pace of one matcher: predicts whether its next token mask will be ready in time, and measures how much of its thread's time
 // it takes. No side effects and no clock: times are arguments.
 
-/** Share of a thread's time that one matcher may take permanently. Time above this share adds up to the matcher's load. */
+/** Share of a thread's time that one matcher may take permanently. Time above this share is added to the matcher's load. */
 const fairShare = 0.25;
-/**
- * Time above which computing a token mask counts as slow. In a shorter time, the thread may only have waited for a processor
- * core.
- */
+/** Time in ms above which computing a token mask counts as slow. A shorter delay may only be a wait for a processor core. */
 const quickMs = 20;
 
 export class Pace {
   /** Time used above the fair share, in ms. It decreases as time passes. */
   loadMs = 0;
-  /** Sum over all token masks of the time beyond `quickMs`. */
+  /** Sum over all token masks of the time above `quickMs`, in ms. */
   slowMs = 0;
   #askedMs = 0;
   #tookMs = 0;
-  /** Time for which the step loop waited for the most recent late token mask. */
+  /** Time in ms for which the step loop waited for the most recent late token mask. */
   #patienceMs = Infinity;
   #isOverdue = false;
 
@@ -25,14 +22,14 @@ export class Pace {
   }
 
   /**
-   * Whether the next token mask will probably be ready in time. False if a mask is overdue now, or if the last mask took longer
-   * than the step loop waited for the most recent late mask.
+   * Whether the next token mask will probably be ready in time. False if a mask is overdue now. Also false if the last mask
+   * took longer than the time for which the step loop waited for the most recent late mask.
    */
   get isInTime(): boolean {
     return !this.#isOverdue && this.#tookMs < this.#patienceMs;
   }
 
-  /** Records that the last token mask, which took `tookMs`, has been used, and that the next one is requested. */
+  /** Records that the last token mask has been used and the next one is requested. `tookMs`: time that the last mask took. */
   ask(tookMs: number, nowMs: number): void {
     this.loadMs = Math.max(this.loadMs + tookMs - fairShare * (nowMs - this.#askedMs), 0);
     this.slowMs += Math.max(tookMs - quickMs, 0);

@@ -1,7 +1,7 @@
-// Proof queue: grammars that wait for their first compilation or are being compiled (by proofs.ts). Clients take turns. Slow
-// grammars wait in the slow lane. After a slow grammar, all grammars of the same client wait in the slow lane for a while. The
-// total number of characters of the grammars is limited. The number of grammars needs no limit, because the number of waiting
-// requests is limited.
+// Proof queue: grammars that wait for their first compilation or are being compiled (by proofs.ts). Clients take turns.
+// Grammars that compile slowly wait in a separate queue, the slow lane. After a slow grammar, all grammars of the same client
+// wait in the slow lane for a while. The total number of characters of the grammars is limited. The number of grammars needs no
+// limit, because the number of waiting requests is limited.
 
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ClientPaces } from "../../../runtime/queues/client-paces.ts";
@@ -12,11 +12,10 @@ import type { NumberedSource } from "./thread/messages.ts";
 import type { GrammarThread } from "./thread.ts";
 
 /**
- * Maximum total characters of waiting grammars. The characters of one client may not exceed those that remain free for other
- * clients.
+ * Maximum total characters of waiting grammars. One client may use at most as many characters as remain free for other clients.
  */
 const maxCharacters = 64 * 2 ** 20;
-/** Value of the Retry-After header if the queue is full. */
+/** Value of the Retry-After header in seconds if the queue is full. */
 const retryAfterSeconds = 5;
 
 export type Lane = "quick" | "slow";
@@ -29,13 +28,13 @@ export interface Asker {
 
 export interface Proof extends NumberedSource {
   readonly digest: string;
-  /** The client in whose turn the grammar is compiled. It is the client of one of the waiting requests. */
+  /** The client in whose turn the grammar is compiled: the client of one of the waiting requests. */
   client: string;
   readonly askers: Set<Asker>;
   lane: Lane;
-  /** The thread that compiles it; null while it waits. */
+  /** The thread that compiles the grammar; null while the grammar waits. */
   thread: GrammarThread | null;
-  /** Whether it was stopped because it is slow. It is compiled again from the beginning when the slow lane is free. */
+  /** Whether the compilation was stopped because it is slow. It starts again from the beginning when the slow lane is free. */
   isPutBack: boolean;
 }
 

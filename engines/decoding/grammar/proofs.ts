@@ -1,8 +1,8 @@
-// Proofs: runs the first compilation of each grammar. A compilation may abort, hang or fill the memory and so end its thread.
-// Therefore it runs on a thread without matchers, one grammar at a time. A slow compilation continues in a separate lane, also
-// one at a time, while quick ones run in parallel. A client whose recent grammars were quick is trusted: it does not wait for
-// the quick grammars of other clients. A grammar for which no request waits is not compiled. The limit of waiting requests is
-// shared fairly between clients.
+// Proofs: runs the first compilation of each grammar. A compilation may abort, hang or use up the memory of its thread. So it
+// runs on a thread without matchers, one grammar at a time. A slow compilation continues in a separate lane, also one at a
+// time, while quick ones run in parallel. A client whose recent grammars were quick is trusted: it does not wait for the quick
+// grammars of other clients. A grammar for which no request waits is not compiled. The limit of waiting requests is shared
+// fairly between clients.
 
 import type { ServerError } from "../../../runtime/errors.ts";
 import { ClientPaces } from "../../../runtime/queues/client-paces.ts";
@@ -55,8 +55,8 @@ export class Proofs {
       proof.askers.add(asker);
       this.#askers.set(asker, proof);
       this.#shares.add(client);
-      // Displaced requests leave only after the new one has been added. If they were the only ones that wait for the same
-      // grammar, it would otherwise be abandoned.
+      // Displaced requests are removed only after the new request has been added. In the other order, a grammar for which only
+      // displaced requests wait would be abandoned.
       for (const one of displaced) this.#leave(one, displacedAsker());
       this.#startNext();
     });
@@ -109,8 +109,8 @@ export class Proofs {
   }
 
   /**
-   * Drops a grammar for which no request waits. If it is being compiled in the quick lane, the compilation continues for a
-   * while, because it may end before another thread would have started.
+   * Drops a grammar for which no request waits. A compilation in the quick lane continues for a while, because it may end
+   * before another thread could start.
    */
   #abandon(proof: Proof): void {
     if (proof.thread !== null && proof.lane === "quick") return;
@@ -147,13 +147,13 @@ export class Proofs {
     proof.thread = null;
     this.#running[proof.lane].delete(proof);
     if (proof.isPutBack) this.#putBack(proof);
-    // Lets the waiting requests continue first: if they open a matcher at once, it stays on this thread.
+    // Lets the waiting requests continue first, so that the matchers that they open are placed on this thread.
     setImmediate(() => this.#startNext());
   }
 
   /**
-   * Moves a compilation to the slow lane. It continues if the slow lane is free; if not, it is stopped and waits for the slow
-   * lane.
+   * Moves a compilation to the slow lane. If the slow lane is free, the compilation continues there;
+   * otherwise it is stopped and waits.
    */
   #turnSlow(proof: Proof): void {
     this.#paces.slow(proof.client);

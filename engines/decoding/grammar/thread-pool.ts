@@ -6,14 +6,15 @@ import type { NumberedSource, WorkerSetup } from "./thread/messages.ts";
 import { GrammarThread } from "./thread.ts";
 
 /**
- * Number of threads that are kept when all are idle: the most recently reused one, with its compiled grammars, and a spare one.
+ * Number of threads that are kept when all threads are idle: the most recently reused thread, with its
+ * compiled grammars, and a spare thread.
  */
 const restingCount = 2;
-/** Time for which more than `restingCount` idle threads are kept, because more work may come. */
+/** Time in ms for which more than `restingCount` idle threads are kept, because more work may come. */
 const surplusMs = 5000;
-/** Time after a failed start during which no spare thread is started. */
+/** Time in ms after a failed start during which no spare thread is started. */
 const restAfterFailureMs = 5000;
-/** Time for which the most recently reused thread is reserved for the grammars it has compiled. */
+/** Time in ms for which the most recently reused thread is reserved for the grammars that it has compiled. */
 const reservedMs = 5000;
 
 export class ThreadPool {
@@ -38,8 +39,8 @@ export class ThreadPool {
   }
 
   /**
-   * Returns an idle thread: one that has compiled `grammar`, else the least recently reused one, else a new one. Throws
-   * `model_failed` if the operating system cannot start a thread.
+   * Returns an idle thread: a thread that has compiled `grammar`, else the least recently reused thread, else a new thread.
+   * Throws `model_failed` if the operating system cannot start a thread.
    */
   claim(grammar?: NumberedSource): GrammarThread {
     const holder = grammar && this.idleHolder(grammar);
@@ -64,14 +65,14 @@ export class ThreadPool {
     try {
       this.#start();
     } catch {
-      // The next request that needs a thread tries to start one and gets the error.
+      // The error is dropped here: the next request that needs a thread tries to start one and gets the error.
       this.#failedMs = nowMs;
     }
   }
 
   /**
-   * Ends idle threads that are not needed. Returns true if all remaining threads are ready and idle, so nothing is left to
-   * check.
+   * Ends idle threads that are not needed. Returns true if all remaining threads are ready and
+   * idle, so nothing is left to check.
    */
   trim(nowMs: number): boolean {
     for (const thread of this.#threads) if (thread.isIdle && (thread.isFull || thread.isSlow)) thread.end(abandoned());
@@ -95,8 +96,8 @@ export class ThreadPool {
   }
 
   /**
-   * Returns the idle threads that can take any new work. Two kinds are left out: the thread that is reserved for its compiled
-   * grammars, and low-priority threads, which hold a grammar that took long to compile.
+   * Returns the idle threads that can take any new work. Excludes the thread that is reserved for its compiled grammars. Also
+   * excludes low-priority threads, whose grammars took long to compile.
    */
   #claimable(): GrammarThread[] {
     const reservedFromMs = Math.max(performance.now() - reservedMs, ...this.all.map((thread) => thread.lastReuseMs));

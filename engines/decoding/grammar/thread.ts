@@ -8,13 +8,16 @@ import type { MatcherProxy } from "./matcher-proxy.ts";
 import { Control } from "./thread/control.ts";
 import type { NumberedSource, WorkerOrder, WorkerReport, WorkerSetup } from "./thread/messages.ts";
 
-/** Maximum time until a thread is ready. Reading a large vocabulary takes a second on an idle machine. */
+/** Maximum time in ms until a thread is ready. Reading a large vocabulary takes a second on an idle machine. */
 const startLimitMs = 60_000;
-/** Maximum wall-clock time that is counted between two checks. The whole process may have been suspended between them. */
+/** Maximum wall-clock time in ms that is counted between two checks, because the whole process may have been suspended. */
 const longestLookMs = 1000;
 /** Minimum share of a processor core that a working thread is assumed to get. */
 const leastShare = 0.1;
-/** JavaScript heap of a thread: a vocabulary takes some 0.4 KiB per token, and three times that while it is read. */
+/**
+ * Size of a thread's JavaScript heap in MiB. A vocabulary takes about 0.4 KiB per token, and three
+ * times as much while it is read.
+ */
 const heapMiB = 256;
 const heapBytesPerToken = 2048;
 
@@ -28,9 +31,9 @@ export class GrammarThread {
   readonly control = new Control();
   /** Matchers by id. Ids are unique among matchers and grammars. */
   readonly matchers = new Map<number, MatcherProxy>();
-  /** Whether it is compiling a grammar for the first time. */
+  /** Whether the thread is running the first compilation of a grammar. */
   isProving = false;
-  /** Whether it uses too much memory and gets no new work. */
+  /** Whether the thread uses too much memory and gets no new work. */
   isFull = false;
   /** Resolves when the worker has exited. */
   readonly gone: Promise<void>;
@@ -51,8 +54,8 @@ export class GrammarThread {
   #lastReuseMs = Number.NEGATIVE_INFINITY;
   #lastMatcherMs = 0;
   /**
-   * State of the last check: the number of the current piece of work, the processor time when that work was first seen, the
-   * wall-clock time since then, and the time of the check.
+   * State of the last check: the number of the current work item, the processor time when this item was first seen, the
+   * wall-clock time since then, and the time of the check. Times are in ms.
    */
   #begunSeen = 0;
   #firstMs: number | null = null;
@@ -74,34 +77,34 @@ export class GrammarThread {
     return this.#isReady;
   }
 
-  /** Whether it serves slow matchers only. */
+  /** Whether the thread serves slow matchers only. */
   get isSlow(): boolean {
     return this.#isSlow;
   }
 
-  /** Makes it serve slow matchers only from now on, at low priority. */
+  /** Makes the thread serve slow matchers only, at low priority, from now on. */
   slowDown(): void {
     this.#isSlow = true;
     this.giveWay();
   }
 
-  /** Whether it runs at low priority. */
+  /** Whether the thread runs at low priority. */
   get isLow(): boolean {
     return this.#isLow;
   }
 
-  /** Lowers its priority permanently. */
+  /** Lowers the priority of the thread permanently. */
   giveWay(): void {
     this.#isLow = true;
     if (this.#number !== null) lowerPriority(this.#number);
   }
 
-  /** Whether it can compute token masks now: it is ready and not compiling. */
+  /** Whether the thread can compute token masks now: it is ready and not compiling. */
   get isServing(): boolean {
     return this.#isReady && this.#compilations.size === 0;
   }
 
-  /** Whether it has no users and no abandoned work. */
+  /** Whether the thread has no matchers and no work, including abandoned work. */
   get isIdle(): boolean {
     const isNeeded = this.isProving || this.matchers.size > 0 || this.#compilations.size > 0;
     return !isNeeded && this.control.current === 0;
@@ -111,14 +114,14 @@ export class GrammarThread {
     return this.#compilations.has(grammar);
   }
 
-  /** Whether it has compiled the grammar or is compiling it. */
+  /** Whether the thread has compiled the grammar or is compiling it. */
   has({ id }: NumberedSource): boolean {
     return this.#compiled.has(id) || this.#compilations.has(id);
   }
 
   /**
-   * Compiles a grammar unless it has been compiled. Resolves to the time taken in ms. If the grammar cannot be compiled,
-   * rejects with the reason; the thread has then ended.
+   * Compiles a grammar unless this thread has already compiled it. Resolves to the time taken in ms. If the grammar cannot be
+   * compiled, rejects with the reason; the thread has then ended.
    */
   compile({ id, source }: NumberedSource): Promise<number> {
     const known = this.#compilations.get(id);
@@ -131,7 +134,7 @@ export class GrammarThread {
   }
 
   /**
-   * Returns its current work: `task` is the id of a matcher or a grammar (0: none), `busyMs` the processor time since this work
+   * Returns the thread's current work. `task`: id of a matcher or a grammar (0: none). `busyMs`: processor time since this work
    * was first seen. Ends the thread if it was not ready in time.
    */
   look(nowMs: number): { readonly task: number; readonly busyMs: number } {
@@ -187,8 +190,8 @@ export class GrammarThread {
   }
 
   /**
-   * Time, by performance.now(), of the last reuse: a matcher was opened for a grammar that had a matcher on this thread before.
-   * -Infinity if never.
+   * Time of the last reuse by performance.now(); -Infinity: never. Reuse: a matcher was opened for a grammar that had a matcher
+   * on this thread before.
    */
   get lastReuseMs(): number {
     return this.#lastReuseMs;
@@ -230,8 +233,8 @@ export class GrammarThread {
   }
 
   /**
-   * Ends the thread because the grammar engine has failed. If it was compiling a grammar, that compilation is rejected with
-   * `invalid_value`.
+   * Ends the thread because the grammar engine has failed. If it was compiling a grammar, that compilation is
+   * rejected with `invalid_value`.
    */
   #fail(grammar: number | null, reason: string): void {
     const source = grammar === null ? undefined : this.#compilations.get(grammar)?.source;
@@ -268,8 +271,8 @@ function startCompilation(source: GrammarSource): Compilation {
   const done = new Promise<number>((resolve, reject) => {
     settle = (result) => (typeof result === "number" ? resolve(result) : reject(result));
   });
-  // A thread also compiles a known grammar again for a matcher. No request waits for that result, so a rejection may have no
-  // other handler.
+  // If a known grammar is compiled again for a matcher, no request waits for the result. So a
+  // rejection may have no other handler.
   done.catch(() => undefined);
   return { source, done, settle };
 }

@@ -60,9 +60,9 @@ function mebibytes(bytes: number): string {
 }
 
 /**
- * Maximum number of tokens per sequence if `spec.maxSequences` sequences share the budget equally. It is limited to the
- * configured length, or to the model's length if none is configured. Throws `config_invalid` if a share is smaller than
- * `contextStep` tokens.
+ * Maximum number of tokens per sequence if `spec.maxSequences` sequences share the budget equally. It is limited to
+ * the configured length, or to the model's length if none is configured. Throws `config_invalid` if a share is
+ * smaller than `contextStep` tokens.
  */
 export function tokensPerSequence(
   spec: ModelSpec,
@@ -83,15 +83,15 @@ export interface KvPool {
   /** Number of blocks on each thread. Block b of every sequence is on thread b % threads. */
   readonly blocksPerThread: number;
   /**
-   * Maximum number of tokens of one sequence: the configured or model's length, at most the size of the pool. Without paging,
-   * at most an equal share of the pool, so that all sequences always fit.
+   * Maximum number of tokens of one sequence: the configured length, or the model's length if none is configured. It is limited
+   * to the size of the pool; without paging, to an equal share of the pool, so that all sequences always fit.
    */
   readonly sequenceTokens: number;
 }
 
 /**
- * Makes one pool of the whole budget, with whole blocks on each of `threads` threads. Throws `config_invalid` if a sequence of
- * `contextStep` tokens (or of the maximum length if that is shorter) does not fit.
+ * Returns one pool for the whole budget, with a whole number of blocks on each of `threads` threads. Throws `config_invalid` if
+ * a sequence of `contextStep` tokens (or of the maximum length if that is shorter) does not fit.
  */
 export function kvPool(spec: ModelSpec, shape: KvShape, memory: KvMemory, threads = 1): KvPool {
   const { blockTokens, maxModelLength } = spec;
@@ -106,7 +106,7 @@ export function kvPool(spec: ModelSpec, shape: KvShape, memory: KvMemory, thread
       { param: "kv_cache" },
     );
   }
-  // Rounded down, unless the minimum number of tokens would then not fit.
+  // The number of blocks is rounded down, unless the minimum number of tokens would then not fit.
   const blocksPerThread = Math.max(
     Math.floor(totalTokens / blockTokens / threads),
     Math.ceil(leastTokens / blockTokens / threads),

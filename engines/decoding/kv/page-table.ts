@@ -34,12 +34,12 @@ export class SavedPages {
 
 /**
  * Reference-counted pages with copy on write. Each slot and each saved copy has one reference to each of its pages. A page may
- * be written only if it has one reference. So sharing and saving copy nothing; the first write to a shared page copies it.
+ * be written only if it has one reference. Sharing and saving copy no pages. The first write to a shared page copies it.
  */
 export class PageTable {
   /**
-   * Pages to copy before the next write. Copy them in this order, because a later copy may overwrite the source of an earlier
-   * one.
+   * Pages to copy before the next write. Copy them in this order, because a later copy may
+   * overwrite the source of an earlier one.
    */
   readonly copies: PageCopy[] = [];
   readonly #shape: PageShape;
@@ -47,8 +47,8 @@ export class PageTable {
   readonly #pages: Int32Array[];
   readonly #blocks: Int32Array;
   /**
-   * By slot: the number of tokens, and the number of settled tokens. Tokens after the settled ones may be replaced, because
-   * they are drafts.
+   * By slot: the number of tokens, and the number of settled tokens. Tokens after the settled ones may be
+   * replaced, because they are drafts.
    */
   readonly #tokens: Int32Array;
   readonly #settled: Int32Array;
@@ -70,13 +70,15 @@ export class PageTable {
     this.#settled = new Int32Array(slots);
     this.#references = new Int32Array(threads * pagesPerThread);
     this.#free = new Int32Array(threads * pagesPerThread);
-    // The lowest pages are taken first, so that memory that is never needed is never touched.
+    // Pages with the lowest numbers are used first, so that the memory of the other pages stays untouched as long as possible.
     for (let i = 0; i < this.#free.length; i++) this.#free[i] = pagesPerThread - 1 - (i % pagesPerThread);
     this.#freeCount = new Int32Array(threads).fill(pagesPerThread);
     this.#needed = new Int32Array(threads);
   }
 
-  /** Number of blocks that any sequence can take: the number of threads times the free pages of the thread with the fewest. */
+  /**
+   * Number of free blocks that any sequence can use: the number of threads times the smallest number of free pages of a thread.
+   */
   get freeBlocks(): number {
     let fewest = at(this.#freeCount, 0);
     for (let thread = 1; thread < this.#shape.threads; thread++) {
@@ -109,7 +111,7 @@ export class PageTable {
   }
 
   /**
-   * Prepares a write of tokens start..end of the slot. Drops the tokens that the slot held from `start` on. The next write must
+   * Prepares a write of tokens start..end of the slot. Drops the slot's tokens from position `start` on. The next write must
    * begin at `settled` or later. Returns false and changes nothing if pages were not reserved and there are too few.
    */
   write(slot: number, start: number, end: number, settled = end): boolean {
@@ -172,7 +174,7 @@ export class PageTable {
     this.#share(slot, saved.pages, tokens);
   }
 
-  /** Throws unless every page is free or has exactly one reference for each slot and saved copy that holds it. */
+  /** Checks that every page is free, or has exactly one reference for each slot and saved copy that holds it. Throws if not. */
   checkIntegrity(): void {
     const references = new Int32Array(this.#references.length);
     for (const [slot, pages] of this.#pages.entries()) {
@@ -219,8 +221,8 @@ export class PageTable {
   }
 
   /**
-   * Whether there are enough free pages for the blocks first..end. A block needs a free page if it has none (block number
-   * `have` or higher) or a shared one.
+   * Whether there are enough free pages for the blocks first..end. A block needs a free page if it has no page (block number
+   * `have` or higher) or if its page is shared.
    */
   #fits(pages: Int32Array, first: number, have: number, end: number): boolean {
     this.#needed.fill(0);
@@ -256,7 +258,7 @@ export class PageTable {
     this.#settled[slot] = tokens;
   }
 
-  /** Takes a free page for a block and gives it one reference. */
+  /** Takes a free page for a block and sets the number of its references to 1. */
   #take(block: number): number {
     const thread = block % this.#shape.threads;
     const top = add(this.#freeCount, thread, -1);

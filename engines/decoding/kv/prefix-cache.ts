@@ -55,8 +55,8 @@ export class PrefixCache<S extends Sequence> {
   }
 
   /**
-   * Whether evicting copies may make room for `tokens` more tokens. If false, it cannot. If true, the room may still be too
-   * small, because copies may share blocks with running sequences.
+   * Whether evicting copies may make room for `tokens` more tokens. False is certain. If true, the room may still be too small,
+   * because copies may share blocks with running sequences.
    */
   canMakeRoomFor(tokens: number): boolean {
     let blocks = this.#kv.freeBlocks;
@@ -64,7 +64,9 @@ export class PrefixCache<S extends Sequence> {
     return this.#blocksOf(tokens) <= blocks;
   }
 
-  /** Whether running sequences may share KV with each other, and wait for a shared prefix. */
+  /**
+   * Whether running sequences may share KV with each other, and may wait until another sequence has computed a shared prefix.
+   */
   get #sharesRunning(): boolean {
     return this.#limit > 0 && this.#capabilities.copyPrefix;
   }
@@ -92,7 +94,7 @@ export class PrefixCache<S extends Sequence> {
   findCopy(sequence: Pick<S, "tokens" | "adapter" | "total">): Match<CachedPrefix> | null {
     if (this.#byUse.size === 0) return null;
     const { truncate } = this.#capabilities;
-    // The last token must always be fed, because its logits give the next token.
+    // The last token must always be computed, because its logits determine the next token.
     const found = this.#copies.longest(
       sequence,
       sequence.total - 1,

@@ -1,8 +1,9 @@
 // Prefix index: finds the holder (a sequence or a cached copy) with the longest common prefix. Each block of tokens has a hash
-// over this block and all earlier ones. The hashes give candidates, whose tokens are then compared.
+// over the block and all blocks before it. Equal hashes give candidates, and then the tokens of the candidates are compared.
 
 /**
- * Number of tokens in a block. Feeding a shorter prefix takes less time than finding, saving and restoring it. Chosen by hand.
+ * Number of tokens in a block. Computing a shorter prefix takes less time than finding, saving
+ * and restoring it. Chosen by hand.
  */
 export const indexBlockTokens = 16;
 
@@ -25,7 +26,7 @@ export class PrefixIndex<H extends TokenHolder> {
     return this.#lengths.size;
   }
 
-  /** Adds the first `length` tokens of a holder to the index. They must not change while they are indexed. */
+  /** Adds the first `length` tokens of a holder to the index. These tokens must not change while they are in the index. */
   add(holder: H, length: number): void {
     this.#lengths.set(holder, length);
     for (const hash of blockHashes(holder, length)) {
@@ -61,7 +62,7 @@ export class PrefixIndex<H extends TokenHolder> {
     for (let level = levels.length - 1; level >= 0; level--) {
       let best: Match<H> | null = null;
       for (const holder of levels[level] as Set<H>) {
-        // This holder has been compared at the next longer level.
+        // A holder that also matches the next longer level has already been compared.
         if (levels[level + 1]?.has(holder)) continue;
         const length = commonLength(holder.tokens, wanted.tokens, Math.min(this.#lengths.get(holder) ?? 0, limit));
         const isLonger = length >= indexBlockTokens && length > (best?.length ?? 0);
@@ -81,7 +82,7 @@ function* blockHashes({ tokens, adapter }: TokenHolder, length: number): Generat
     const token = tokens[i] as number;
     low = Math.imul(low ^ token, 0x01000193) ^ (low >>> 15);
     high = Math.imul(high + token, 0x85ebca6b) ^ (high >>> 13);
-    // 53 bits: the maximum that a number holds exactly.
+    // The hash has 53 bits, the maximum that a JavaScript number holds exactly.
     if ((i + 1) % indexBlockTokens === 0) yield (high >>> 0) * 2 ** 21 + (low >>> 11);
   }
 }

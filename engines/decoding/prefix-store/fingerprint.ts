@@ -1,5 +1,6 @@
-// Fingerprint: identifies the content of model files without reading all of it. It is needed because the KV of one model is
-// useless for another. It is computed after a model has been loaded, so the parts that it reads are already in the page cache.
+// Fingerprint: identifies the content of model files without reading all of it. It is needed, because the KV of
+// one model is invalid for another model. It is computed after the model has been loaded, so most of the bytes
+// that it reads are in the page cache.
 import { createHash } from "node:crypto";
 import { type FileHandle, open } from "node:fs/promises";
 import { shardPaths } from "../../files/gguf/shards.ts";
@@ -11,8 +12,8 @@ const sampleCount = 128;
 const sampleBytes = 16 * 1024;
 
 /**
- * Returns the sha256, in hex, of the sizes of the model's files, their first bytes, and samples of the rest up to the last
- * byte.
+ * Returns the sha256, in hex, of the sizes of the model's files, their first bytes, and samples
+ * of the rest up to the last byte.
  */
 export async function modelFingerprint(path: string): Promise<string> {
   const hash = createHash("sha256");

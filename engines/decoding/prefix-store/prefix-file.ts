@@ -92,8 +92,8 @@ export function readPrefixHead(path: string, model: StoreModel): PrefixHead {
 }
 
 /**
- * Reads the tokens and the KV of a file, verifies the checksums, and marks the file as recently used. Throws like
- * readPrefixHead().
+ * Reads the tokens and the KV of a file, verifies the checksums, and marks the file as recently
+ * used. Throws like readPrefixHead().
  */
 export function readPrefixFile(path: string, model: StoreModel): PrefixContent {
   return withFile(path, (file) => {

@@ -26,9 +26,9 @@ export interface PrefixStoreOptions {
 
 const modelFolderName = /^[0-9a-f]{32}$/;
 const fileName = /^[0-9a-f]{32}\.troupe-kv$/;
-/** Name of a file that is being written, or whose writer has died. */
+/** Name of an incomplete file: it is being written, or its writer process has ended. */
 const partName = /^[0-9a-f]{32}\.troupe-kv\.[0-9a-f]{8}\.part$/;
-/** A partial file that has not grown for this time is abandoned: its writer has died. */
+/** Time in ms. A partial file that has not grown for this time is abandoned, because its writer process has ended. */
 const abandonedMs = 60_000;
 const ownerOnly = 0o700;
 
@@ -95,7 +95,7 @@ export class PrefixFolder {
 
   /**
    * Writes a prefix under a temporary name, and renames it when it is complete. If room is needed, the file `expendable` is
-   * removed first. Throws an error with the reason if it cannot be written.
+   * removed first. Throws an error with the reason if the prefix cannot be written.
    */
   write(content: PrefixContent, expendable: string | null): WrittenFile {
     const { fingerprint, layout } = this.#model;
@@ -169,7 +169,7 @@ function foundFile(folder: string, name: string): FoundFile[] {
   return stat?.isFile() ? [{ path, name, bytes: stat.size, usedMs: stat.mtimeMs }] : [];
 }
 
-/** Whether it is a folder of the current user and not a symbolic link. A folder of another user may contain anything. */
+/** Whether the path is a folder of the current user and not a symbolic link. A folder of another user may contain anything. */
 function isOurs(folder: string): boolean {
   const stat = lstatSync(folder, { throwIfNoEntry: false });
   if (stat === undefined || !stat.isDirectory()) return false;
@@ -180,7 +180,7 @@ function removeFile(path: string): void {
   try {
     rmSync(path, { force: true });
   } catch {
-    // The file still counts towards the total size. Its removal is tried again later.
+    // A file that could not be removed still counts towards the total size. The removal is tried again later.
   }
 }
 

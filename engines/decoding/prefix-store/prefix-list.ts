@@ -1,5 +1,5 @@
-// Prefix list: the prefixes in the store, sorted by adapter and tokens. In this order, the neighbours of a prompt have the
-// longest common prefixes with it. Used by prefix-store.ts. It does not access files.
+// Prefix list: the prefixes in the store, sorted by adapter and tokens. In this order, the neighbours of a prompt are the
+// entries with the longest common prefix. Used by prefix-store.ts. It does not access files.
 
 /** The adapter and the tokens that a prefix was computed from; the sort key. */
 export interface PrefixKey {
@@ -23,8 +23,8 @@ export class PrefixList {
   }
 
   /**
-   * Adds a prefix for which covers() returns false. If the new prefix begins with a prefix in the list, it replaces that
-   * prefix. Returns the replaced prefix, or null.
+   * Adds a prefix for which covers() returns false. If a prefix in the list is the beginning of the new one, the new one
+   * replaces it. Returns the replaced prefix, or null.
    */
   add(prefix: ListedPrefix): ListedPrefix | null {
     const covered = this.coveredBy(prefix);

@@ -65,8 +65,8 @@ export class PrefixStore {
   }
 
   /**
-   * Returns the file with the longest common beginning of at least 64 tokens; null: none. The common beginning may be all of
-   * `tokens`.
+   * Returns the file with the longest common beginning of at least 64 tokens; null: none. The common
+   * beginning may include all of `tokens`.
    */
   find(adapter: string, tokens: Int32Array): StoredPrefix | null {
     const found = this.#list.longest({ adapter, tokens });
@@ -90,8 +90,8 @@ export class PrefixStore {
   }
 
   /**
-   * Whether put() would store this prefix: it is long enough, and neither the store nor the queue contains it or a longer
-   * prefix that begins with it.
+   * Whether put() would store this prefix: the prefix is long enough, and neither the store nor the queue
+   * contains it or an extension of it.
    */
   wants(adapter: string, tokens: Int32Array): boolean {
     const key = { adapter, tokens };
@@ -101,7 +101,7 @@ export class PrefixStore {
 
   /**
    * Queues a prefix to be written, if wants() returns true for it. The store owns `bytes` from now on. If too many writes are
-   * pending, the oldest are dropped. To store all prefixes before the process ends, call flush() after each put().
+   * pending, the oldest are dropped. To store all prefixes before the process ends, await flush() after each put().
    */
   put(adapter: string, tokens: Int32Array, bytes: Uint8Array): void {
     if (!this.wants(adapter, tokens)) return;
@@ -140,7 +140,7 @@ export class PrefixStore {
   }
 
   async #write({ adapter, tokens, bytes }: PrefixContent): Promise<void> {
-    // If the underlying buffer contains other data too, it cannot be transferred, so the bytes are copied.
+    // If the ArrayBuffer also contains other data, it cannot be transferred, so the bytes are copied.
     const own = bytes.buffer instanceof ArrayBuffer && bytes.length === bytes.buffer.byteLength;
     const moved = own ? bytes : new Uint8Array(bytes);
     const expendable = this.#list.coveredBy({ adapter, tokens })?.name ?? null;
@@ -157,16 +157,16 @@ export class PrefixStore {
     }
   }
 
-  /** Adds a prefix to the list, and removes the file of a shorter prefix that it begins with. */
+  /** Adds a prefix to the list. Removes the file of a shorter prefix that is the beginning of the new one. */
   async #enlist(prefix: ListedPrefix): Promise<void> {
     const superfluous = this.#list.covers(prefix) ? prefix : this.#list.add(prefix);
-    // The thread removes the file after the pending reads, so a file that was found can still be read.
+    // The thread removes the file after all pending reads, so a file that find() has returned can still be read.
     if (superfluous !== null) await this.#thread.ask({ kind: "remove", name: superfluous.name });
   }
 
   /**
-   * Reports a message unless it equals the previous one. A full disk, for example, would give the same message for every
-   * prompt.
+   * Reports a message unless it equals the previous one. A full disk, for example, would give the
+   * same message for every prompt.
    */
   #say(message: string): void {
     if (message !== this.#lastNotice) this.#notice(message);

@@ -1,5 +1,5 @@
-// Store thread: the main thread's handle of the prefix store's worker thread. It starts the worker, sends it tasks and returns
-// the answers, which come in the order of the tasks. Used by prefix-store.ts. After the worker has ended, every answer is an
+// Store thread: the main thread's handle of the prefix store's worker thread. It starts the worker, sends tasks and returns the
+// answers. Answers come in the order of the tasks. Used by prefix-store.ts. After the worker has ended, every answer is an
 // error with the reason.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord } from "../../../runtime/errors.ts";
@@ -9,7 +9,7 @@ import type { StoreAnswer, StoreInit, StoreTask } from "./store-worker.ts";
 export class StoreThread {
   readonly #worker: Worker;
   readonly #waiting: ((answer: StoreAnswer) => void)[] = [];
-  /** Set when the worker has ended: the answer to all further tasks, with the reason. */
+  /** The answer to all tasks after the worker has ended, with the reason; null while it runs. */
   #ended: StoreAnswer | null = null;
 
   private constructor(init: StoreInit) {
@@ -40,8 +40,8 @@ export class StoreThread {
   }
 
   /**
-   * Sends a task and returns its answer. Never rejects. The buffers in `moved` are transferred: the caller must not use them
-   * any more.
+   * Sends a task and returns its answer. Never rejects. The buffers in `moved` are transferred: the
+   * caller must not use them any more.
    */
   ask(task: StoreTask, moved: readonly ArrayBuffer[] = []): Promise<StoreAnswer> {
     if (this.#ended) return Promise.resolve(this.#ended);

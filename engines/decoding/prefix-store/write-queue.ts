@@ -27,8 +27,8 @@ export class WriteQueue {
   }
 
   /**
-   * Adds a prefix, and removes waiting prefixes that it begins with. Above the limit of bytes, drops the oldest prefixes, but
-   * always keeps the new one, even if it is larger than the limit.
+   * Adds a prefix, and removes waiting prefixes that are its beginning. Above the limit of bytes, drops the oldest prefixes.
+   * The new prefix is always kept, even if it is larger than the limit.
    */
   push(content: PrefixContent): void {
     this.#waiting = this.#waiting.filter((other) => !beginsWith(content, other));

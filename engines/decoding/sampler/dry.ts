@@ -1,12 +1,15 @@
 // DRY penalty ("don't repeat yourself") of one sequence: keeps the latest tokens, including the prompt, and searches them for
-// tokens that would continue a repetition. Called by SamplingState. Each token takes time linear in the look-back, whatever the
-// tokens are.
+// tokens that would continue a repetition. Called by SamplingState. The time per token is linear in the look-back (the number
+// of searched tokens), whatever the tokens are.
 import type { Dry } from "../../generation.ts";
 
 /** Number of latest tokens that are searched for repetitions. */
 export const DRY_LOOK_BACK = 4096;
 
-/** Maximum penalty. It is far larger than any logit but finite, so a token can still be chosen if no other is left. */
+/**
+ * Maximum penalty. It is far larger than any logit but finite, so a penalised token can still be
+ * chosen if there is no other token.
+ */
 const MAX_PENALTY = 1e9;
 
 /**
@@ -21,8 +24,8 @@ export class DryPenalty {
   readonly #allowedLength: number;
   readonly #breakers: ReadonlySet<number>;
   /**
-   * The latest tokens; the first #count entries are valid. The array has twice the size of the look-back, so tokens are seldom
-   * moved.
+   * The latest tokens; the first #count entries are valid. The array has twice the size of the look-back,
+   * so its entries are seldom moved.
    */
   readonly #tokens = new Int32Array(2 * DRY_LOOK_BACK);
   #count = 0;
@@ -59,9 +62,9 @@ export class DryPenalty {
   }
 
   /**
-   * Finds all repetitions with the Z algorithm over the tokens in reverse order. matches[i]: length of the common ending of the
-   * sequence and the sequence without its last i tokens. [left, right): the match that extends furthest back. Inside it,
-   * comparisons start from earlier results.
+   * Finds all repetitions with the Z algorithm over the tokens in reverse order. matches[i]: number of last tokens that the
+   * sequence has in common with the sequence without its last i tokens. [left, right): the match that extends furthest back.
+   * Inside this range, comparisons start from earlier results.
    */
   #findRepetitions(): void {
     const tokens = this.#tokens;

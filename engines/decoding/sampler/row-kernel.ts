@@ -1,6 +1,6 @@
-// RowKernel: the interface of a sampling kernel that works on one row of logits. wasm-kernel.ts (SIMD) and reference-kernel.ts
-// (plain TypeScript) implement it and pass the same tests. A kernel has no state of sequences: sampler.ts applies penalties to
-// the row first.
+// RowKernel: the interface of a sampling kernel that works on one row of logits. wasm-kernel.ts (SIMD) and
+// reference-kernel.ts (plain TypeScript) implement it and pass the same tests. A kernel has no state of sequences: sampler.ts
+// applies penalties to the row first.
 
 /** Filters of the token distribution. Neutral values switch a filter off: topK 0, topP 1, minP 0. */
 export interface Filters {
@@ -32,11 +32,12 @@ export interface RowKernel {
   /** Returns the likeliest token; the lowest id among equals; -1 if no token can be chosen. */
   argmax(): number;
   /**
-   * Draws a token from the distribution softmax(row / temperature). `u` is a uniform random number, 0 <= u < 1. The filters
-   * apply in this order, and the rest is renormalised: top-k keeps the k likeliest tokens; top-p keeps the smallest set of
-   * likeliest tokens with at least this share of the remaining probability; min-p keeps the tokens with at least this
-   * probability relative to the likeliest. Among equally likely tokens, lower ids are kept. `u` selects from the cumulative
-   * distribution in order of ids. Returns -1 if no token can be chosen.
+   * Draws a token from the distribution softmax(row / temperature). `u` is a uniform random number, 0 <= u < 1. The
+   * filters apply in this order; then the probabilities of the remaining tokens are renormalised: top-k keeps the k
+   * likeliest tokens; top-p keeps the smallest set of likeliest tokens with at least this share of the remaining
+   * probability; min-p keeps the tokens with at least this probability relative to the likeliest. Among equally likely
+   * tokens, lower ids are kept. `u` selects a token from the cumulative distribution, in which tokens are in order of
+   * their ids. Returns -1 if no token can be chosen.
    */
   draw(filters: Filters, u: number): number;
   /** Returns ln(sum(exp(row))); -Infinity if no token can be chosen. */

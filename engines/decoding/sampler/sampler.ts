@@ -15,8 +15,8 @@ import { WasmKernel } from "./wasm-kernel.ts";
 export type { SamplingState } from "./state.ts";
 
 /**
- * Natural logarithms of probabilities. The first `count` entries of `ids` and `logprobs` are the likeliest tokens, likeliest
- * first.
+ * Natural logarithms of probabilities. The first `count` entries of `ids` and `logprobs` are the
+ * likeliest tokens, likeliest first.
  */
 export interface TokenLogprobs {
   readonly chosen: number;
@@ -36,8 +36,8 @@ export class Sampler {
   };
 
   /**
-   * Creates the sampler of one model. It uses the SIMD kernel, or the plain one if WebAssembly has no SIMD. SAMPLER_SIMD=0
-   * forces the plain kernel; with SAMPLER_SIMD=1, throws `config_invalid` if there is no SIMD.
+   * Creates the sampler of one model. It uses the SIMD kernel, or the plain TypeScript kernel if WebAssembly has no SIMD.
+   * SAMPLER_SIMD=0 forces the plain kernel; with SAMPLER_SIMD=1, throws `config_invalid` if there is no SIMD.
    */
   static create(vocabSize: number): Sampler {
     return new Sampler(chooseKernel(vocabSize, process.env.SAMPLER_SIMD ?? ""));
@@ -64,8 +64,8 @@ export class Sampler {
 
   /**
    * Chooses the next token of `state` from row `row` of a step's logits, and records it in the state. `mask` has one bit per
-   * token, set if the grammar allows the token; null: no grammar. If the grammar allows banned tokens only, chooses one of them.
-   * Throws `model_failed` if no token can be chosen.
+   * token, set if the grammar allows the token; null: no grammar. If the grammar allows only banned tokens, chooses one of
+   * these. Throws `model_failed` if no token can be chosen.
    */
   sample(state: SamplingState, logits: Float32Array, row: number, mask: Int32Array | null): number {
     const start = this.#load(logits, row);
@@ -83,7 +83,7 @@ export class Sampler {
   }
 
   /**
-   * Predicts the token that sample() would choose after `ahead` more tokens if it had these logits. Uses the random number that
+   * Predicts the token that sample() would choose from these logits after `ahead` more tokens. Uses the random number that
    * sample() will use, but the current penalties and no grammar. Returns -1 if no token can be chosen. Changes no state.
    */
   foresee(state: SamplingState, logits: Float32Array, row: number, ahead: number): number {
@@ -97,7 +97,7 @@ export class Sampler {
   }
 
   /**
-   * Returns the logprobs of `token`, which was not sampled, and of the `top` likeliest tokens, from row `row` of a step's
+   * Returns the logprobs of `token` (which was not sampled) and of the `top` likeliest tokens, from row `row` of a step's
    * logits. Valid until the next call.
    */
   observe(logits: Float32Array, row: number, token: number, top: number): TokenLogprobs {
@@ -126,8 +126,8 @@ export class Sampler {
   #load(logits: Float32Array, row: number): number {
     const start = row * this.vocabSize;
     assert(start + this.vocabSize <= logits.length, `row ${row} of ${logits.length / this.vocabSize} rows of logits`);
-    // set() copies at memory speed. Its view of some 100 bytes is the only allocation. The view is not kept, because the memory
-    // of the logits belongs to the engine.
+    // set() is the fastest copy. subarray() allocates a view of about 100 bytes, the only allocation here. The view is not
+    // kept, because the memory of the logits belongs to the engine.
     this.#kernel.row.set(logits.subarray(start, start + this.vocabSize));
     return start;
   }

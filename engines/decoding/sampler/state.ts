@@ -1,5 +1,5 @@
-// SamplingState: the sampling settings, random numbers and penalties of one sequence. Sampler.open() creates it, and only that
-// sampler uses it.
+// SamplingState: the sampling settings, random numbers and penalties of one sequence. Sampler.open() creates it,
+// and only that sampler uses it.
 import { randomBytes } from "node:crypto";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Sampling } from "../../generation.ts";
@@ -9,8 +9,8 @@ import { Random } from "./random.ts";
 import type { Filters } from "./row-kernel.ts";
 
 /**
- * A temperature below this means greedy sampling. At this temperature, a logit that is larger by 1e-4 already makes a token
- * e^10 times likelier.
+ * Below this temperature, sampling is greedy. At this temperature, a token whose logit is larger by 1e-4
+ * is already e^10 times likelier.
  */
 const GREEDY_BELOW = 1e-5;
 
@@ -30,7 +30,7 @@ interface SequenceStart {
   readonly prompt: Int32Array;
   /** Ids of the tokens that end a DRY repetition. */
   readonly breakers: Int32Array;
-  /** null: none. */
+  /** Tokens that are banned at the start; null: none. */
   readonly banned: BannedTokens | null;
 }
 
@@ -59,7 +59,7 @@ export class SamplingState {
     this.#banned = banned;
   }
 
-  /** Whether tokens are banned now; `ahead`: after so many more tokens. */
+  /** Whether tokens are banned after `ahead` more tokens. */
   bans(ahead = 0): boolean {
     return this.#banned !== null && this.#recorded + ahead < this.#banned.until;
   }

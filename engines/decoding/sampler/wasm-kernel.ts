@@ -11,7 +11,7 @@ declare const WebAssembly: {
   readonly Instance: new (module: object) => { readonly exports: unknown };
 };
 
-/** Exports of kernel/sampler.ts. */
+/** Functions and memory that kernel/sampler.ts exports. */
 interface Exports {
   readonly memory: { readonly buffer: ArrayBuffer };
   prepare(vocabSize: number): number;
@@ -77,8 +77,8 @@ export class WasmKernel implements RowKernel {
 }
 
 /**
- * Compiles the WebAssembly file in this folder; null if SIMD is missing. It is compiled only once, because all models share the
- * module.
+ * Compiles the WebAssembly file in this folder; null if SIMD is missing. It is compiled only once,
+ * because all models share the module.
  */
 function compile(): object | null {
   const file = new URL("./sampler.wasm", import.meta.url);

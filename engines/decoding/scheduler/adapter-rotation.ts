@@ -7,18 +7,18 @@ import type { StepTimeModel } from "./step-time-model.ts";
 /**
  * Length of a quantum, as a multiple of the time of one adapter switch. At 8, switches take a ninth of the time. The number of
  * steps is the same for every adapter (it is derived from the mean step time), so all sequences decode at the same pace. A
- * quantum has at least two steps, because its first step serves prompts first and its second step decodes.
+ * quantum has at least two steps, because the first step serves prompts and the second one decodes.
  */
 const quantumPerSwitch = 8;
 const leastSteps = 2;
 /**
- * Maximum time of one round over all adapters. With many adapters or long prompts, quanta end early to keep this limit. Chosen
- * by hand.
+ * Maximum time of one round over all adapters. With many adapters or long prompts, quanta end early to
+ * keep this limit. Chosen by hand.
  */
 const roundMs = 1000;
 /**
- * Number of failed attempts to schedule an adapter whose sequences all wait for grammar masks. After these, its quantum ends.
- * Chosen by hand.
+ * Maximum number of failed attempts to schedule an adapter whose sequences all wait for grammar masks. Then
+ * its quantum ends. Chosen by hand.
  */
 const mostLooks = 4;
 /** Initial estimate of the time of a switch, and the weight of each new measurement in the estimate. Chosen by hand. */
@@ -65,7 +65,7 @@ export class AdapterRotation {
     return this.isShared ? Math.max(this.#longestMs - this.#elapsedMs, 0) : Infinity;
   }
 
-  /** Picks the adapter of the next step. Repeated calls before that step give the same result. */
+  /** Picks the adapter of the next step. Repeated calls before this step give the same result. */
   choose(running: readonly Sequence[]): void {
     const adapters = new Set<number>();
     for (const one of running) {
@@ -77,8 +77,9 @@ export class AdapterRotation {
   }
 
   /**
-   * Switches to the next adapter because the current one has no row in this step. Returns false if there is no other adapter,
-   * or if sequences of the current adapter wait for nothing but grammar masks: then it keeps its turn for a few more tries.
+   * Switches to the next adapter because the current one has no row in this step. Returns false if there is no
+   * other adapter, or if sequences of the current adapter wait only for grammar masks: the current adapter then
+   * keeps its turn for a few more tries.
    */
   pass(running: readonly Sequence[]): boolean {
     const isHeld = running.some((one) => one.adapter === this.adapter && awaitsGrammarOnly(one));
@@ -122,8 +123,8 @@ export class AdapterRotation {
   }
 
   /**
-   * Returns the runnable adapter, other than the current one, whose last quantum was longest ago; the current adapter if there
-   * is none.
+   * Returns the runnable adapter whose last quantum was longest ago, except the current adapter. Returns the current adapter if
+   * no other one is runnable.
    */
   #next(running: readonly Sequence[]): number {
     let next = this.adapter;

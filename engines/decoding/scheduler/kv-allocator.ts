@@ -6,11 +6,14 @@ import type { Match } from "../kv/prefix-index.ts";
 import type { Sequence } from "./sequence.ts";
 
 /**
- * Tokens reserved in addition to the current tokens of a sequence when it gets a slot, so that it is not preempted again at
- * once. Chosen by hand.
+ * Number of tokens reserved for the output of a sequence when it gets a slot, so that it is not preempted
+ * again at once. Chosen by hand.
  */
 const headroomTokens = 64;
-/** Maximum share of a swapped sequence's tokens that are computed again in order to share the other tokens. Chosen by hand. */
+/**
+ * Maximum share of a swapped sequence's tokens to compute again. If no more is needed, the sequence shares the KV of other
+ * sequences and does not swap in its own. Chosen by hand.
+ */
 const mostComputedAgain = 1 / 8;
 /**
  * Minimum length of a shared prefix for which a sequence waits until another sequence has computed it. A shorter prefix is
@@ -38,8 +41,8 @@ export class KvAllocator<S extends Sequence> {
   }
 
   /**
-   * Fills the empty slot of a sequence with known KV and reserves room for its tokens. If a running sequence is computing the
-   * same prefix, blocks the sequence instead. Returns false, with the slot still empty, if memory is short.
+   * Fills the empty slot of a sequence with known KV and reserves room for its tokens. If another sequence is computing the
+   * same prefix now, blocks `sequence` instead. If memory is short, returns false and leaves the slot empty.
    */
   place(sequence: S): boolean {
     if (sequence.swapped !== null && !this.#isMostlyShared(sequence)) return this.#placeSwapped(sequence);
@@ -50,7 +53,7 @@ export class KvAllocator<S extends Sequence> {
     return true;
   }
 
-  /** Returns whether a blocked sequence must still wait for its shared prefix. Unblocks it if not. */
+  /** Returns whether a blocked sequence must still wait for its shared prefix. Unblocks the sequence if it need not wait. */
   awaitsPrefix(sequence: S): boolean {
     const { sharedPrefixOwner: owner, sharedPrefixTokens } = sequence;
     if (owner !== null && willPrefill(owner) && owner.computed < sharedPrefixTokens) return true;
@@ -60,8 +63,8 @@ export class KvAllocator<S extends Sequence> {
   }
 
   /**
-   * Reserves room for the first `tokens` tokens of a sequence, of which the slot already holds `have`. Evicts cached copies if
-   * needed. Returns false if memory is short.
+   * Reserves room for the first `tokens` tokens of a sequence. The slot already holds the first `have` of them. Evicts cached
+   * copies if needed. Returns false if memory is short.
    */
   reserve({ slot }: S, tokens: number, have: number): boolean {
     if (this.#kv.reserve(slot, tokens)) return true;
@@ -81,8 +84,8 @@ export class KvAllocator<S extends Sequence> {
   }
 
   /**
-   * Whether a sequence may fit after `victims` have lost their slots. Optimistic, because blocks that victims share are counted
-   * several times.
+   * Whether a sequence may fit after `victims` have lost their slots. The estimate is optimistic, because blocks that several
+   * victims share are counted more than once.
    */
   canFit(sequence: S, victims: readonly S[]): boolean {
     const shared = this.#prefixes.findRunning(sequence, (owner) => owner !== sequence)?.length ?? 0;
@@ -118,22 +121,22 @@ export class KvAllocator<S extends Sequence> {
     sequence.swappedTokens = 0;
   }
 
-  /** Throws unless the counted swapped bytes equal the sum over the sequences without a slot. */
+  /** Checks that the counted swapped bytes equal the sum over all sequences without a slot. Throws if not. */
   checkIntegrity(slotless: readonly S[]): void {
     const bytes = slotless.reduce((sum, { swapped }) => sum + (swapped?.length ?? 0), 0);
     if (bytes !== this.#swappedBytes) throw new Error(`${bytes} bytes swapped out, ${this.#swappedBytes} counted`);
   }
 
   /**
-   * Copies the longest known prefix into the slot and returns its length. If a running sequence will soon have a longer prefix,
-   * blocks `sequence` until that prefix is computed and returns 0.
+   * Copies the longest known prefix into the slot and returns its length. If another sequence is computing a longer common
+   * prefix, returns 0 and blocks `sequence` until that prefix is computed.
    */
   #fillFromOthers(sequence: S): number {
     const { slot, order } = sequence;
     const copy = this.#prefixes.findCopy(sequence);
     const copied = copy?.length ?? 0;
     const isOther = (owner: S) => owner !== sequence && owner.state === "running";
-    // A sequence waits only for sequences that were admitted earlier, so two cannot wait for each other.
+    // A sequence waits only for sequences that were admitted earlier, so two sequences cannot wait for each other.
     const isEarlier = (owner: S) => order === 0 || owner.order < order;
     const coming = this.#prefixes.findRunning(sequence, (owner, length) => {
       return isOther(owner) && (owner.computed >= length || (willPrefill(owner) && isEarlier(owner)));
@@ -171,7 +174,9 @@ export class KvAllocator<S extends Sequence> {
     return this.#reserveAll(sequence, sequence.swappedTokens);
   }
 
-  /** Puts the swapped KV into the slot. Returns false if there is no room. The swapped bytes stay until forget(). */
+  /**
+   * Puts the swapped KV into the slot. Returns false if there is no room. The swapped bytes stay in main memory until forget().
+   */
   #swapIn({ slot, swapped, swappedTokens }: S): boolean {
     const saved = swapped && this.#kv.import(swapped, swappedTokens);
     if (saved === null) return false;
@@ -181,8 +186,8 @@ export class KvAllocator<S extends Sequence> {
   }
 
   /**
-   * Whether other sequences or cached copies hold nearly all of the swapped tokens. If so, sharing is better than swapping in,
-   * because it takes no memory.
+   * Whether other sequences or cached copies hold nearly all of the swapped tokens. If so, sharing these tokens is better than
+   * swapping in, because sharing takes no memory.
    */
   #isMostlyShared(sequence: S): boolean {
     if (mustComputeAll(sequence)) return false;
@@ -194,8 +199,8 @@ export class KvAllocator<S extends Sequence> {
   }
 
   /**
-   * Reserves room for all tokens of a sequence whose slot holds the first `have` tokens. Empties the slot and returns false if
-   * memory is short.
+   * Reserves room for all tokens of a sequence whose slot holds the first `have` tokens. Empties the slot and
+   * returns false if memory is short.
    */
   #reserveAll(sequence: S, have: number): boolean {
     if (!this.reserve(sequence, wantedTokens(sequence), have)) {
@@ -225,7 +230,7 @@ function mustComputeAll({ isPooled, wantsPromptLogits }: Sequence): boolean {
   return isPooled || wantsPromptLogits;
 }
 
-/** Whether the sequence computes its prompt now, or will after another sequence has computed their common prefix. */
+/** Whether the sequence is computing its prompt, or waits to do so until another sequence has computed their common prefix. */
 function willPrefill({ state, blockedBy }: Sequence): boolean {
   return state === "running" && !blockedBy.has("reader") && !blockedBy.has("grammar");
 }

@@ -5,8 +5,8 @@ export interface StepTarget {
   /** Maximum time of a step with decodes and prompts, as a multiple of the time of a step with the decodes only. */
   readonly decodeSlowdown: number;
   /**
-   * Maximum time of a step without decodes, in ms. It is bounded because cancellations and new requests wait for the end of the
-   * step.
+   * Maximum time of a step without decodes, in ms. It is bounded because cancellations and new
+   * requests wait for the end of the step.
    */
   readonly maxStepMs: number;
 }
@@ -31,13 +31,13 @@ export interface SchedulerLimits extends StepLimits {
   /** Maximum time that a request waits for its first slot, in ms; 0: no limit. */
   readonly queueTimeoutMs: number;
   /**
-   * Time that a client waits before a client with more slots must give one up, in ms. 0: slots are only freed when sequences
-   * end.
+   * Time in ms after which a waiting client gets a slot from a client with more slots. 0: slots
+   * become free only when sequences end.
    */
   readonly slotShareMs: number;
   /**
-   * Maximum total bytes of swapped-out KV, which is the KV of preempted sequences in main memory. KV above the limit is dropped
-   * and computed again.
+   * Maximum total bytes of swapped-out KV, which is the KV of preempted sequences in main memory. KV above the limit
+   * is dropped and computed again.
    */
   readonly swapBytes: number;
 }

@@ -1,12 +1,13 @@
 // Prefill budget: decides how many prompt tokens the next step takes, when prompts go before decodes, and when a step contains
-// only prompts. Callers pass in durations; it reads no clock.
+// only prompts. Callers pass in durations; the budget reads no clock.
 import type { AdapterRotation } from "./adapter-rotation.ts";
 import type { StepLimits } from "./limits.ts";
 import type { Sequence } from "./sequence.ts";
 import type { StepTimeModel } from "./step-time-model.ts";
 
 /**
- * If a step has only one prompt, the prompt may exceed its allowance by up to this factor if that completes it. Chosen by hand.
+ * A prompt that is the only one in a step may exceed its allowance by up to this factor, if the step then
+ * completes the prompt. Chosen by hand.
  */
 const loneRestFactor = 2;
 /**
@@ -18,7 +19,7 @@ const longestHoldSteps = 32;
 export class PrefillBudget<S extends Sequence> {
   /**
    * Prompt chunks end at multiples of this number of tokens, counted from position 0, or at the end of the prompt. The load
-   * does not change this.
+   * does not change these positions.
    */
   readonly grain: number;
   readonly #cost: StepTimeModel;
@@ -26,10 +27,10 @@ export class PrefillBudget<S extends Sequence> {
   readonly #rotation: AdapterRotation | null;
   /** Chunk length, in tokens, above which prefill does not get faster. */
   readonly #bestChunk: number;
-  /** Number and total time of the steps since a waiting prompt was last fed. */
+  /** Number and total time in ms of the steps in which a prompt waited, since a prompt was last fed. */
   #decodeOnlySteps = 0;
   #decodeOnlyMs = 0;
-  /** The runnable sequence if there is exactly one, and the time for which it has been the only one. */
+  /** The runnable sequence if there is exactly one, and the time in ms for which no other sequence was runnable. */
   #lone: S | null = null;
   #aloneMs = 0;
   #isHolding = false;
@@ -65,10 +66,10 @@ export class PrefillBudget<S extends Sequence> {
   }
 
   /**
-   * Whether prompts are due: they then go before decodes and get at least `grain` tokens. True in the first step of an
-   * adapter's quantum, because its prompts have waited for other adapters. Also true after `maxDecodeStepsBeforePrefill` decode
-   * steps, and after decodes have run for half the time of `grain` prompt tokens. So decodes at most about double the time of a
-   * long prompt.
+   * Whether prompts are due: in a step in which prompts are due, they go before decodes and get at least `grain` tokens. True
+   * in the first step of an adapter's quantum, because its prompts have waited for other adapters. Also true after
+   * `maxDecodeStepsBeforePrefill` decode steps, and after decodes have run for half the time of `grain` prompt tokens. So
+   * decodes increase the prefill time of a long prompt by a factor of about two at most.
    */
   get isDue(): boolean {
     if (this.#rotation?.isSwitch) return true;
@@ -88,12 +89,12 @@ export class PrefillBudget<S extends Sequence> {
 
   /**
    * Returns whether the next step contains only prompts although some sequences could decode. If many prompts arrive together,
-   * a step with few decodes costs a pass over the weights and yields few tokens.
-   * Decodes are held back if the prompts do not fit into a step with them. They are held until all prompts have been fed,
-   * including prompts that arrive later. So sequences that finish prefill first wait for the others.
-   * Decodes are held back for at most `maxStepMs` per prompt (counted at the beginning), times the share of prompts among the
-   * runnable sequences. So many decodes do not wait for a few prompts, and no decode waits for a single long prompt.
-   * While adapters take turns, decodes are never held back, because they have just waited for the other adapters.
+   * a step with few decodes costs a pass over the weights and yields few tokens. Decodes are held back if the prompts do not
+   * fit into a step with them. They are held back until all prompts have been fed, including prompts that arrive later. So
+   * sequences that finish their prefill first wait for the other sequences. Decodes are held back for at most `maxStepMs` per
+   * prompt (counted at the beginning), times the share of prompts among the runnable sequences. So many decodes do not wait for
+   * a few prompts, and no decode waits for a single long prompt. While adapters take turns, decodes are never held back,
+   * because they have just waited for the other adapters.
    */
   holdsDecodes(decodes: number, prompts: readonly S[]): boolean {
     const count = this.#rotation?.isShared ? 0 : prompts.length;
@@ -110,8 +111,8 @@ export class PrefillBudget<S extends Sequence> {
 
   /**
    * Returns the maximum chunk length if a step has only one prompt; 0 if it has several. If the rest of the prompt is at most
-   * twice the allowance, returns the whole rest, because a second pass costs the prompt more time than the longer step costs a
-   * new request. A sequence that has run without others for long gets longer chunks.
+   * twice the allowance, returns the whole rest: a second pass would delay the prompt more than the longer step delays a new
+   * request. A sequence that has run without others for long gets longer chunks.
    */
   #loneAllowance([only, other]: readonly S[], allowance: number): number {
     if (only === undefined || other !== undefined || this.#rotation?.isShared) return 0;

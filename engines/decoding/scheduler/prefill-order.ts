@@ -31,8 +31,8 @@ export class PrefillOrder<S extends Sequence> {
   }
 
   /**
-   * Returns the first prompt of each client, then the second of each, and so on. The client that was fed longest ago comes
-   * first.
+   * Returns the first prompt of each client, then the second of each, and so on. The client that
+   * was fed longest ago comes first.
    */
   #inTurns(byClient: Iterable<[string, readonly S[]]>, count: number): readonly S[] {
     const fedAt = (client: string): number => this.#lastFed.get(client) ?? 0;

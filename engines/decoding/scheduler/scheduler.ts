@@ -1,7 +1,7 @@
-// Scheduler: picks the tokens of the next forward pass. There is no separate prefill or decode phase: one step may contain
-// prompt chunks and decode tokens, up to a token budget. The scheduler does no I/O and reads no clock: the step loop passes the
-// time to advance(). For each step, the step loop calls schedule(), runs the engine and the sampler, and then calls accept()
-// and endStep().
+// Scheduler: picks the tokens of the next forward pass. There is no separate prefill or decode phase: one step may
+// contain prompt chunks and decode tokens, up to a token budget. The scheduler does no I/O and reads no clock: the step
+// loop passes the time to advance(). For each step, the step loop calls schedule(), runs the engine and the sampler, and
+// then calls accept() and endStep().
 import type { Batch } from "../../batch.ts";
 import { type CachedPrefix, type KvModel, PrefixCache } from "../kv/prefix-cache.ts";
 import { AdapterRotation } from "./adapter-rotation.ts";
@@ -19,13 +19,13 @@ import { StepTimeModel } from "./step-time-model.ts";
 export type Finish = "none" | "stop" | "length";
 
 /**
- * If another sequence waits for a slot, a sequence whose client has stopped reading for this time loses its slot. A shorter
+ * Time in ms: a sequence whose client has not read for this time loses its slot if another sequence waits for a slot. A shorter
  * pause may be network jitter. Chosen by hand.
  */
 export const pauseGraceMs = 100;
 /**
- * A sequence whose client has stopped reading for this time loses its slot even if no sequence waits, because an idle slot may
- * cost the engine a row in each step. Chosen by hand.
+ * Time in ms: a sequence whose client has not read for this time loses its slot even if no sequence waits, because an idle slot
+ * may cost the engine a row in each step. Chosen by hand.
  */
 export const longestPauseMs = 2000;
 /**
@@ -38,12 +38,12 @@ interface Progress<S extends Sequence> {
   readonly order: PrefillOrder<S>;
   /**
    * Index of the sequence that decodes first in the next step, modulo the number of decoding sequences. It advances only if the
-   * token budget is too small for all of them.
+   * token budget is too small for all decoding sequences.
    */
   decodeStart: number;
   /**
-   * Cost of the prompt steps since the last decode step, in prompt tokens. Used only if the engine cannot mix prompts and
-   * decodes in one step.
+   * Cost of the prompt steps since the last decode step, in prompt tokens. Used only if the engine cannot mix
+   * prompts and decodes in one step.
    */
   tokensSinceDecodes: number;
 }
@@ -62,7 +62,7 @@ export class Scheduler<S extends Sequence> {
   readonly #slots: SlotTable<S>;
   readonly #shares: SlotShares<S>;
   readonly #kv: KvAllocator<S>;
-  /** null if a step can mix adapters. */
+  /** Picks the adapter of each step; null if a step can mix adapters. */
   readonly #rotation: AdapterRotation | null;
   readonly #budget: PrefillBudget<S>;
   readonly #progress = new Map<number, Progress<S>>();
@@ -112,7 +112,7 @@ export class Scheduler<S extends Sequence> {
 
   /**
    * Sets the current time, in ms of a monotonic clock. Call advance() before each step, and before add() and setPaused(). Ends
-   * the sequences that have waited too long for their first slot, and returns them.
+   * and returns the sequences that have waited too long for their first slot.
    */
   advance(nowMs: number): readonly S[] {
     this.#nowMs = nowMs;
@@ -127,8 +127,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Earliest time at which advance() has an effect even if nothing else happens, by the clock of advance(); Infinity if there
-   * is none.
+   * Earliest time at which advance() will have an effect if no other method is called, by the clock
+   * of advance(); Infinity: never.
    */
   get nextChangeMs(): number {
     const { oldest, size } = this.#queue;
@@ -141,11 +141,10 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Queues one or several sequences of one request, either all or none. If the sequences of a request are added by several
-   * calls, each call must pass the same `request` object.
-   * If the queue is full, the new sequences may displace sequences of other clients (see QueueShares): whole requests that have
-   * not begun, and preempted sequences. Ends the displaced sequences and returns them.
-   * Throws `context_length_exceeded`, `unsupported`, `invalid_value` or `queue_full`.
+   * Queues the sequences of one request, or none of them if one is rejected. If the sequences of a request are added by several
+   * calls, each call must pass the same `request` object. If the queue is full, the new sequences may displace sequences of
+   * other clients (see QueueShares): whole requests that have not begun, and preempted sequences. Ends the displaced sequences
+   * and returns them. Throws `context_length_exceeded`, `unsupported`, `invalid_value` or `queue_full`.
    */
   add(sequences: S | readonly S[], request: SequenceRequest = { hasBegun: false }): readonly S[] {
     const added = sequences instanceof Sequence ? [sequences] : sequences;
@@ -175,8 +174,8 @@ export class Scheduler<S extends Sequence> {
 
   /**
    * Blocks a sequence whose client reads too slowly, or unblocks it. A blocked sequence keeps its slot for a while and is then
-   * preempted. A preempted sequence that is unblocked is the first of its client to get a slot. Its tokens, prompt and output,
-   * are fed again unless their KV was kept.
+   * preempted. After a preemption, an unblocked sequence is the first of its client to get a slot. Its prompt and output tokens
+   * are computed again if their KV was not kept.
    */
   setPaused(sequence: S, isPaused: boolean): void {
     if (sequence.isPaused === isPaused) return;
@@ -266,8 +265,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Throws if a sequence is not in exactly the collection for its state, or if the counts of slots, tokens and bytes are
-   * inconsistent.
+   * Checks that every sequence is only in the collection for its state, and that the counts of slots, tokens and bytes are
+   * consistent. Throws if not.
    */
   checkIntegrity(): void {
     this.#slots.checkIntegrity();
@@ -278,8 +277,8 @@ export class Scheduler<S extends Sequence> {
     if (this.#slotlessCount > this.#slotlessLimit) throw new Error(`${this.#slotlessCount} sequences have no slot`);
   }
 
-  // Admission: gives waiting sequences free slots first, then the slots of paused sequences, then a slot of a client with more
-  // slots.
+  // Admission: gives waiting sequences free slots first, then the slots of paused sequences, then a
+  // slot of a client with more slots.
 
   #admit(): void {
     for (const one of [...this.#slots.running]) {
@@ -321,7 +320,9 @@ export class Scheduler<S extends Sequence> {
     return true;
   }
 
-  /** Gives a slot of another client to a client that is owed one. Preempts several sequences if their KV memory is needed. */
+  /**
+   * Moves a slot from another client to a client that is owed a slot. Preempts several sequences if their KV memory is needed.
+   */
   #admitByShare(): void {
     const claimant = this.#shares.claimant(this.#queue.next(), this.#nowMs);
     if (claimant === null) return;
@@ -366,8 +367,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Fills a step with either prompts or decodes, because the engine cannot mix them. Prompts get several consecutive steps,
-   * which together may take the time of the prompts in one mixed step. Then decodes get one step.
+   * Fills a step with either prompts or decodes, because the engine cannot mix them. Prompts get several consecutive steps;
+   * their total time is limited to that of the prompts in one mixed step. Then decodes get one step.
    */
   #fillOneKind(batch: Batch, progress: Progress<S>, isDue: boolean): void {
     if (this.#decodes.length === 0) progress.tokensSinceDecodes = 0;
@@ -456,10 +457,10 @@ export class Scheduler<S extends Sequence> {
       const sequence = this.#decodes[(progress.decodeStart + added) % count] as S;
       if (sequence.state !== "running") continue;
       const { pending } = sequence;
-      // Several forced tokens may exceed the budget of a step. They are then fed in parts.
+      // If several forced tokens exceed the budget of a step, they are fed in parts.
       if (left === 0 || (pending > left && this.#decodeTokens > 0)) break;
       const length = Math.min(pending, left);
-      // The tokens of other sequences have precedence over this sequence's draft.
+      // Tokens of other sequences take precedence over the draft of this sequence.
       const spare = Math.max(left - pending - (count - added - 1), 0);
       sequence.draftCount = Math.min(sequence.draftCount, spare, this.#logitsRowsLeft);
       if (!this.#addRow(batch, sequence, sequence.computed + length)) continue;
@@ -491,12 +492,12 @@ export class Scheduler<S extends Sequence> {
     return true;
   }
 
-  // Preemption: a sequence loses its slot because other sequences need KV memory, its client reads too slowly, or a client has
-  // fewer slots.
+  // Preemption: a sequence loses its slot because other sequences need KV memory, its client reads too
+  // slowly, or a client has fewer slots.
 
   /**
-   * Reserves room for `tokens` tokens. If memory is short, evicts cached prefixes, then preempts less important sequences that
-   * are not in this step.
+   * Reserves room for `tokens` tokens. If memory is short, evicts cached prefixes, then preempts less important
+   * sequences that are not in this step.
    */
   #reserve(sequence: S, tokens: number): boolean {
     while (!this.#kv.reserve(sequence, tokens, sequence.computed)) {
@@ -586,7 +587,7 @@ function logitsWanted({ isPooled, wantsPromptLogits, computed, promptLength, tot
 }
 
 /**
- * Whether a sequence is fed as a decode: it has one token left to feed, or a few forced tokens after its prompt. The last
+ * Whether a sequence is fed as a decode: only one token is not computed yet, or a few forced tokens after the prompt. The last
  * prompt token of a pooled sequence counts as prefill, because no token is generated after it.
  */
 function isDecode({ isPooled, total, computed, promptLength }: Sequence): boolean {

@@ -9,8 +9,9 @@ import type { LoadedModel } from "../../engine.ts";
 export type SequenceState = "waiting" | "running" | "preempted" | "finished";
 
 /**
- * Reasons for which a running sequence is not fed. reader: its client reads too slowly. grammar: its grammar's next token mask
- * is not ready. prefix: another sequence is computing the prefix that both share. Several can apply at once.
+ * Reasons for which a running sequence is not in a step. reader: its client reads too slowly. grammar: the next
+ * token mask of its grammar is not ready. prefix: another sequence is computing the prefix that both share. Several
+ * reasons can apply at the same time.
  */
 export type Block = "reader" | "grammar" | "prefix";
 
@@ -28,14 +29,14 @@ export interface SequenceOptions {
   readonly prompt: Int32Array;
   /** Maximum number of tokens to generate: at least 1, or 0 if the prompt is pooled. */
   readonly maxNewTokens: number;
-  /** Whether to continue after an end-of-generation token. */
+  /** Whether the sequence continues after an end-of-generation token. */
   readonly ignoreEos: boolean;
   /** Further tokens that end the sequence, after at least minNewTokens tokens. Absent: none. */
   readonly stopTokens?: Int32Array;
   readonly minNewTokens?: number;
   /** Number of the adapter; 0 = the base model. */
   readonly adapter: number;
-  /** Lower numbers are served first. */
+  /** Priority: sequences with lower numbers are served first. */
   readonly priority: number;
   /** Whether the hidden states of the prompt are pooled (embeddings). No token is generated then. */
   readonly isPooled: boolean;
@@ -65,24 +66,26 @@ export class Sequence {
   computed = 0;
   total: number;
   /**
-   * True if it was preempted because of a slow client and has had no slot since. Requests of other clients may then take its
-   * place in the queue.
+   * True if the sequence was preempted because of a slow client and has had no slot since then. Requests of other clients may
+   * then take its place in the queue.
    */
   wasPreempted = false;
   request: SequenceRequest = { hasBegun: false };
-  /** Times at which it was last queued and last paused, by the scheduler's clock. */
+  /** Times at which the sequence was last queued and last paused, in ms of the scheduler's clock. */
   queuedMs = 0;
   pausedMs = 0;
   /** Rank in order of first admission, lower = earlier; 0 = not admitted yet. */
   order = 0;
-  /** Number of the step in which it was last fed. */
+  /** Number of the step in which the sequence was last fed. */
   step = 0;
   /** Number of prompt tokens whose KV was reused when the sequence first got a slot; -1 before that. */
   cachedTokens = -1;
-  /** While blockedBy has "prefix": the running sequence that computes the first sharedPrefixTokens tokens of this prompt. */
+  /**
+   * The running sequence that computes the first sharedPrefixTokens tokens of this prompt, while blockedBy contains "prefix".
+   */
   sharedPrefixOwner: Sequence | null = null;
   sharedPrefixTokens = 0;
-  /** KV of the first swappedTokens tokens, swapped out while it has no slot; null if none was kept. */
+  /** KV of the first swappedTokens tokens, swapped out while the sequence has no slot; null: no KV was kept. */
   swapped: Uint8Array | null = null;
   swappedTokens = 0;
   /**
@@ -113,13 +116,13 @@ export class Sequence {
     return this.total - this.computed;
   }
 
-  /** Whether `token`, as the next one, is a stop token that ends the sequence. */
+  /** Whether `token` ends the sequence if it is the next token: it is a stop token, and enough tokens were generated. */
   stopsAt(token: number): boolean {
     if (this.#stopTokens === null || this.total - this.promptLength < this.#minNewTokens) return false;
     return this.#stopTokens.includes(token);
   }
 
-  /** Whether it is blocked because its client reads too slowly. */
+  /** Whether the sequence is blocked because its client reads too slowly. */
   get isPaused(): boolean {
     return this.blockedBy.has("reader");
   }
@@ -130,8 +133,8 @@ export class Sequence {
 }
 
 /**
- * Whether `one` is less important than `other`. Paused sequences are least important, then higher priority numbers, then later
- * admission.
+ * Whether `one` is less important than `other`. The least important sequences are paused ones, then those with a higher
+ * priority number, then those admitted later.
  */
 export function mattersLess(one: Sequence, other: Sequence): boolean {
   if (one.isPaused !== other.isPaused) return one.isPaused;

@@ -38,8 +38,8 @@ export class SlotTable<S extends Sequence> {
   }
 
   /**
-   * Returns the least important running sequence that holds KV and is not in step `step`; null if none is less important than
-   * `than`.
+   * Returns the least important running sequence that has KV and is not in step `step`. Returns null if no such
+   * sequence is less important than `than`.
    */
   leastImportant(than: S, step: number): S | null {
     let least = than;
@@ -58,7 +58,7 @@ export class SlotTable<S extends Sequence> {
     return longest;
   }
 
-  /** Throws unless every slot is either free or held by one running sequence. */
+  /** Checks that every slot is either free or held by one running sequence. Throws if not. */
   checkIntegrity(): void {
     const slots = [...this.#free, ...this.running.map(({ slot }) => slot)].sort((a, b) => a - b);
     const isBalanced = slots.length === this.#count && slots.every((slot, i) => slot === i);

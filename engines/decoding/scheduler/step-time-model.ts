@@ -4,16 +4,19 @@
 import type { StepTarget } from "./limits.ts";
 
 /**
- * Factor by which each new step reduces the weight of earlier steps. At 0.92, the least-squares fit covers some dozen steps. In
- * the scheduler benchmark with decode times of five engines, factors from 0.9 to 0.98 yield as many tokens as a table of exact
- * step times instead of the fit.
+ * Factor by which each new step reduces the weight of earlier steps. At 0.92, the least-squares fit covers some
+ * dozen steps. In the scheduler benchmark with decode times of five engines, all factors from 0.9 to 0.98 yield as
+ * many tokens as exact step times.
  */
 const memory = 0.92;
-/** Measured times are capped at this multiple of the estimate, because disturbances only lengthen steps. Chosen by hand. */
+/**
+ * Maximum ratio of a measured time to its estimate; longer times are capped, because disturbances only
+ * lengthen steps. Chosen by hand.
+ */
 const believedFactor = 2;
 /**
- * Weight of a new prompt measurement that is slower than the estimate, and of one that is faster. The faster one weighs more,
- * so that slow first steps are soon forgotten.
+ * Weight of a new prompt measurement that is slower than the estimate, and of one that is faster. A faster measurement has more
+ * weight, so that slow first steps soon lose their effect.
  */
 const slowerWeight = 0.2;
 const fasterWeight = 0.5;
@@ -22,9 +25,7 @@ const fasterWeight = 0.5;
  * measured. Chosen by hand.
  */
 const assumedShare = 0.25;
-/**
- * Weight of the assumed cost of a token in the least-squares fit, per measured step. The unit is squared tokens of deviation.
- */
+/** Weight of the assumed cost of a token in the least-squares fit, per measured step. Unit: squared tokens. */
 const assumptionWeight = 3e-3;
 /** Decay of the largest measured step size: it halves in some 34 steps. Chosen by hand. */
 const sizeMemory = 0.98;
@@ -57,8 +58,8 @@ export class StepTimeModel {
   }
 
   /**
-   * Estimated milliseconds of a step of `tokens` decode tokens, drafts included. 0 for no tokens, or if no step has been
-   * measured yet.
+   * Estimated milliseconds of a step of `tokens` decode tokens, drafts included. 0 if `tokens` is 0 or
+   * no step has been measured yet.
    */
   decodeMs(tokens: number): number {
     if (this.#weight === 0 || tokens === 0) return 0;
@@ -67,7 +68,7 @@ export class StepTimeModel {
     return Math.max(line, this.#meanMs * Math.min(count / this.#meanTokens, 1));
   }
 
-  /** Largest number of decode tokens in recent steps. The estimated time of larger steps is a guess. */
+  /** Largest number of decode tokens in recent steps. The estimated time of larger steps is uncertain. */
   get mostDecodeTokens(): number {
     return Math.round(this.#mostTokens);
   }
@@ -84,8 +85,8 @@ export class StepTimeModel {
 
   /**
    * Returns the maximum number of prompt tokens in a step of a sequence that has run without others for `aloneMs`. The step may
-   * take half of `aloneMs`, but at most `longestLoneSteps` times `maxStepMs`, because a new request must wait for the end of
-   * the step.
+   * take half of `aloneMs`, at most `longestLoneSteps` times `maxStepMs`. The time is limited, because a new request must wait
+   * for the end of the step.
    */
   loneAllowance(aloneMs: number): number {
     if (this.#msPerPromptToken === 0) return 0;

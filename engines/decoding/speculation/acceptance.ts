@@ -6,7 +6,7 @@ const ownTries = 32;
 const sharedTries = 512;
 /** The statistics of all sequences count as much as this number of attempts of the sequence itself. */
 const sharedWeight = 4;
-/** The prior counts as much as this number of attempts of all sequences. */
+/** The prior (the assumed chance) counts as much as this number of attempts of all sequences. */
 const priorWeight = 8;
 
 class Tally {

@@ -3,7 +3,7 @@
 import type { StepTimeModel } from "../scheduler/step-time-model.ts";
 
 export interface DraftSource {
-  /** Chance that token `position` (from 0) of the draft is right if all tokens before it are right. */
+  /** Chance that token `position` (from 0) of the draft is right, provided that all tokens before it are right. */
   chance(position: number): number;
 }
 
@@ -74,7 +74,7 @@ export class DepthPlan {
 
   /**
    * Chooses the depths for a step of `decodes` sequences, including the added ones. The gains of a sequence decrease with the
-   * position, so taking the largest remaining gain each time gives the best batch of each size.
+   * position. So adding the token with the largest gain each time gives the best batch of each size.
    */
   choose(decodes: number): void {
     this.depths.fill(0, 0, this.#count);

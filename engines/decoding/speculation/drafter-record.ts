@@ -1,5 +1,5 @@
-// DrafterRecord: statistics of how often a drafter's tokens were right for one sequence, by position in the draft. Used by
-// Speculation.
+// DrafterRecord: statistics of how often a drafter's tokens were right for one sequence, by position in
+// the draft. Used by Speculation.
 import { Acceptance, SharedAcceptance } from "./acceptance.ts";
 import type { DraftSource } from "./depth.ts";
 

@@ -5,11 +5,11 @@ import type { Sequence } from "../scheduler/sequence.ts";
 export interface Drafter {
   /** Maximum number of tokens of a draft; Infinity: no limit. */
   readonly maxDepth: number;
-  /** Time to draft one token for each of `sequences` sequences, in ms; 0 if unknown, and for no sequences. */
+  /** Time to draft one token for each of `sequences` sequences, in ms; 0 if the time is unknown or `sequences` is 0. */
   tokenMs(sequences: number): number;
   /**
-   * Number of tokens of a sequence that the drafter must read before it can draft the next token; Infinity: it cannot draft for
-   * this sequence.
+   * Number of tokens of a sequence that the drafter must read before it can draft the next token; Infinity: it
+   * cannot draft for this sequence.
    */
   backlog(sequence: Sequence): number;
   /**

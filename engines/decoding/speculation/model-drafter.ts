@@ -16,7 +16,10 @@ interface Holding {
   drafted: number;
 }
 
-/** Minimum number of backlog tokens that are read in one call. It is also the maximum until the time per token is known. */
+/**
+ * Minimum number of backlog tokens that are read in one call. This is also the maximum number
+ * until the time per token is known.
+ */
 const leastBacklogTokens = 32;
 /** A step with at most this number of tokens per sequence is measured as a decode step. */
 const fewTokens = 4;
@@ -53,15 +56,15 @@ export class ModelDrafter implements Drafter {
     if (sequence.slot >= this.#ownerOf.length || sequence.total >= this.#model.capacity.sequenceTokens) return Infinity;
     const holding = this.#holdings.get(sequence);
     const read = holding?.slot === sequence.slot ? holding.read : 0;
-    // The last token is read again even if it has been read, because its logits are needed.
+    // The last token is always processed again, because its logits are needed.
     return Math.max(sequence.total - read, 1);
   }
 
   draft(sequences: readonly Sequence[], depths: Int32Array, patienceMs: number): void {
     for (const sequence of sequences) sequence.draftCount = 0;
     this.#batch.clear();
-    // Sequences with a short backlog come first, so that they draft in this call. The others read as much as `patienceMs`
-    // allows.
+    // Sequences with a short backlog come first, so that they draft in this call. For the other sequences, as many tokens are
+    // read as `patienceMs` allows.
     this.#addBacklogs(sequences, 1, fewTokens, Infinity);
     this.#addBacklogs(sequences, fewTokens + 1, Infinity, this.#backlogTokens(patienceMs));
     this.#step(sequences);
@@ -94,8 +97,8 @@ export class ModelDrafter implements Drafter {
   }
 
   /**
-   * Adds rows of the tokens that the cache lacks, for each sequence that lacks `least` to `most` tokens; at most `budget`
-   * tokens in total. A row has logits if it reaches the last token of its sequence.
+   * Adds rows with the missing tokens of each sequence whose cache lacks `least` to `most` tokens; at most `budget` tokens in
+   * total. A row has logits if it reaches the last token of its sequence.
    */
   #addBacklogs(sequences: readonly Sequence[], least: number, most: number, budget: number): void {
     let left = Math.min(budget, this.#model.capacity.maxBatchTokens - this.#batch.tokenCount);
@@ -116,8 +119,8 @@ export class ModelDrafter implements Drafter {
   }
 
   /**
-   * Adds a row of the last drafted token of each sequence that wants more than `drafted` tokens. Returns false if there is no
-   * such sequence.
+   * Adds a row of the last drafted token of each sequence that wants more than `drafted` tokens. Returns
+   * false if there is no such sequence.
    */
   #addDrafts(sequences: readonly Sequence[], depths: Int32Array, drafted: number): boolean {
     this.#batch.clear();

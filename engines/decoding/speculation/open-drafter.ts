@@ -8,8 +8,8 @@ import { chooseLikeliest, MtpDrafter } from "./mtp-drafter.ts";
 import type { SpeculationParts } from "./options.ts";
 
 /**
- * Opens the drafter; null if there is neither a smaller model nor MTP heads. Throws config_invalid if the smaller model cannot
- * draft.
+ * Opens the drafter; null if there is neither a smaller model nor MTP heads. Throws config_invalid if
+ * the smaller model cannot draft.
  */
 export function openDrafter(parts: SpeculationParts): Drafter | null {
   const { model, draft, now = () => performance.now() } = parts;

@@ -11,13 +11,13 @@ export interface SpeculationOptions {
   /** A smaller draft model with the same vocabulary; null: none. */
   readonly draftModel: { readonly engine: EngineName; readonly spec: ModelSpec } | null;
   /**
-   * Number of tokens that MTP heads draft in a step, if the model was loaded with them; null: the number that they were trained
-   * for.
+   * Number of tokens that MTP heads draft in a step, if the model was loaded with them; null: the
+   * number that they were trained for.
    */
   readonly mtpTokens: number | null;
   /**
-   * How MTP heads pick tokens: "greedy" picks the likeliest ones, the other values pick the tokens that would be sampled from
-   * the heads' logits.
+   * How MTP heads pick tokens: "greedy" picks the likeliest ones, the other values pick the tokens that would be
+   * sampled from the heads' logits.
    */
   readonly mtpSampling: "auto" | "greedy" | "probabilistic";
 }

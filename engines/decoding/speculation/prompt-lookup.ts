@@ -1,6 +1,6 @@
-// Prompt lookup: drafts from the earlier tokens of the same sequence. If its last tokens occurred before, the tokens that
-// followed them may follow again. Prompt lookup costs next to nothing, so it predicts every token, even if no draft is used. It
-// learns from each prediction how reliable it is. Used by Speculation. It runs no model.
+// Prompt lookup: drafts from the earlier tokens of the same sequence. If its last tokens also occur earlier in the sequence,
+// the tokens after that earlier place may come next. Prompt lookup costs next to nothing, so it predicts every token, even if
+// no draft is used. It learns from each prediction how reliable it is. Used by Speculation. It runs no model.
 import type { Sequence } from "../scheduler/sequence.ts";
 import { Acceptance, SharedAcceptance } from "./acceptance.ts";
 import { TokenIndex } from "./token-index.ts";
@@ -14,8 +14,8 @@ const priors = [0.3, 0.45, 0.6, 0.7, 0.78, 0.85, 0.9, 0.94, 0.96];
 /** Maximum number of tokens that are compared to find the length of a new match. Longer matches are not more reliable. */
 const longestMatch = 40;
 /**
- * If at least this number of tokens were copied from earlier text before the first difference, the copy probably continues
- * shortly after that point of the earlier text. This happens if a text is repeated with edits.
+ * Minimum number of equal tokens of a copy that may continue after a difference, shortly after that place in the earlier text.
+ * This is typical of a text that is repeated with edits.
  */
 const copyLength = 8;
 /**
@@ -69,7 +69,8 @@ export class PromptLookup {
   }
 
   /**
-   * Writes the first `count` tokens of the draft. If the copied tokens end at the end of the sequence, the draft repeats them.
+   * Writes the first `count` tokens of the draft. If the tokens to copy reach the end of the sequence, the draft
+   * repeats them from the first one.
    */
   write(draft: Int32Array, count: number): void {
     const { tokens, total } = this.#sequence;

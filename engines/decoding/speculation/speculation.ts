@@ -1,7 +1,7 @@
-// Speculation: speculative decoding. Before each step it drafts tokens for decoding sequences if this is expected to be faster.
-// The step verifies the drafts together with its other tokens, and the results improve the estimates for later drafts. The step
-// loop calls prepare() before each schedule() and observe() for each verified draft. Drafts never change which tokens are
-// sampled.
+// Speculation: speculative decoding. Before each step it drafts tokens for decoding sequences if this is expected to be
+// faster. The step verifies the drafts together with its other tokens, and the results improve the estimates for later
+// drafts. The step loop calls prepare() before each schedule() and observe() for each verified draft. Drafts never
+// change which tokens are sampled.
 import type { Sequence } from "../scheduler/sequence.ts";
 import type { StepTimeModel } from "../scheduler/step-time-model.ts";
 import { DepthPlan, type DraftSource } from "./depth.ts";
@@ -26,10 +26,7 @@ export interface SpeculationStatistics {
 
 /** Maximum number of tokens that prompt lookup reads before one step. The rest of a long prompt is read before later steps. */
 const lookupTokensPerStep = 4096;
-/**
- * Number of steps after which a drafter that did not speed up decoding is tried again. The number is doubled after each failed
- * trial.
- */
+/** Number of steps after which an unused drafter is tried again. The number is doubled after each trial. */
 const shortestIdle = 32;
 const longestIdle = 1024;
 
@@ -93,9 +90,9 @@ export class Speculation {
   }
 
   /**
-   * Drafts tokens for the sequences that decode in the next step. `others`: number of sequences that decode in the same step
-   * without drafts. Call it before each schedule(), even with no sequences, because it withdraws drafts that the previous step
-   * did not verify.
+   * Drafts tokens for the sequences that decode in the next step. `others`: number of sequences that decode in the
+   * same step without drafts. Call it before each schedule(), even with no sequences, because it withdraws drafts that
+   * the previous step did not verify.
    */
   prepare(decodes: readonly Sequence[], others = 0): void {
     for (const { sequence } of this.#planned) {
@@ -114,7 +111,8 @@ export class Speculation {
   }
 
   /**
-   * Records that a step verified the `drafted` tokens of a sequence, of which the first `accepted` equal the sampled tokens.
+   * Records that a step has verified `drafted` tokens of a sequence, and that the first `accepted` of
+   * them equal the sampled tokens.
    */
   observe(sequence: Sequence, drafted: number, accepted: number): void {
     if (drafted === 0) return;
@@ -140,7 +138,10 @@ export class Speculation {
     this.#drafter?.dispose();
   }
 
-  /** Adds a sequence to the plan if it has a source of drafts. Returns the number of tokens that prompt lookup read. */
+  /**
+   * Adds a sequence to the plan of the step if the sequence has a source of drafts. Returns the number of
+   * tokens that prompt lookup read.
+   */
   #consider(follower: Follower, budget: number): number {
     const { sequence, lookup } = follower;
     sequence.draftCount = 0;
@@ -158,8 +159,8 @@ export class Speculation {
   }
 
   /**
-   * Returns the source of drafts with the higher chance for the first token; null: none. Prompt lookup is preferred if equal,
-   * because it costs nothing.
+   * Returns the source of drafts with the higher chance for the first token; null: none. If the chances are equal, prompt
+   * lookup is preferred, because it costs nothing.
    */
   #sourceOf({ sequence, lookup, record }: Follower): DraftSource | null {
     const matched = lookup?.hasDraft ? lookup : null;
@@ -186,8 +187,8 @@ export class Speculation {
   }
 
   /**
-   * Runs the drafter. If no sequence has needed it for `#idleLimit` steps, tries it on one sequence. Each further trial in a
-   * row doubles the limit.
+   * Runs the drafter. If no sequence has needed it for `#idleLimit` steps, tries it on one sequence. Each further consecutive
+   * trial doubles the limit.
    */
   #runDrafter(drafter: Drafter, stepMs: number): void {
     const isTrial = this.#forDrafter.length === 0;

@@ -1,6 +1,6 @@
-// Token index: finds the positions of short runs of tokens in one sequence. It is a hash table that grows with the sequence and
-// takes a few probes per token. Used by prompt lookup. It stores positions, not tokens, and never reads tokens that have not
-// been indexed.
+// Token index: finds the positions of short runs of tokens in one sequence. It is a hash table that grows with the
+// sequence and takes a few probes per token. Used by prompt lookup. It stores positions, not tokens, and never reads
+// tokens that have not been indexed.
 
 /** Maximum and minimum length of the indexed runs of tokens. */
 export const longestRun = 4;
@@ -12,7 +12,7 @@ const smallestTable = 256;
 
 export class TokenIndex {
   readonly #tokens: Int32Array;
-  /** Random, so that clients cannot choose tokens whose hashes all collide. */
+  /** Random seed of the hashes, so that clients cannot choose tokens whose hashes all collide. */
   readonly #seed = Math.trunc(Math.random() * 2 ** 31) | 1;
   #length = 0;
   /**
@@ -35,8 +35,8 @@ export class TokenIndex {
   }
 
   /**
-   * Indexes the next token. Looks for the longest run that ends with this token and occurred earlier, and returns the position
-   * after its latest earlier occurrence; 0 if there is none.
+   * Indexes the next token. Looks for the longest run of tokens that ends with this token and occurred earlier. Returns the
+   * position after the latest earlier occurrence of this run; 0 if there is none.
    */
   add(): number {
     const end = this.#length + 1;

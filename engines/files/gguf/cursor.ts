@@ -23,7 +23,7 @@ const boolType = 7;
 /** Minimum size of a value in bytes, by type number: u8 i8 u16 i16 u32 i32 f32 bool string array u64 i64 f64. */
 const leastBytes: readonly (number | undefined)[] = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8];
 
-/** Thrown if the head is longer than the bytes read so far, and the file has more bytes. */
+/** Thrown if the head is longer than the bytes read so far. The file has more bytes, so the caller reads more of it. */
 export class WindowTooSmall extends Error {}
 
 /** Cursor over the first bytes of a file. The whole file has `fileBytes` bytes. */
@@ -77,8 +77,8 @@ export class Cursor {
   }
 
   /**
-   * Reads the number of items that follow, each at least `least` bytes long. Throws if the rest of the file is too
-   * short for them.
+   * Reads the number of items that follow. Each item has at least `least` bytes. Throws if the rest of the file is too
+   * short for this number of items.
    */
   count(least: number, things: string): number {
     const count = this.u64();

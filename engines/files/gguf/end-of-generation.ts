@@ -1,8 +1,8 @@
-// End-of-generation tokens, for engines without a tokenizer. A model file names one or two of them. The others are
-// found by their text, with the rules of llama.cpp, so that a model stops at the same token on all engines.
+// End-of-generation tokens, for engines without a tokenizer. A model file names one or two of them. Further end tokens
+// are found by their text, with the rules of llama.cpp, so that a model stops at the same token on all engines.
 import type { TokenizerMetadata } from "./metadata.ts";
 
-/** Names of tokens that always end a generation, even if the file does not say so. */
+/** Names of tokens that end a generation even if no key of the file names them as end tokens. */
 export const endNames: ReadonlySet<string> = new Set([
   ..."<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> <|endoftext|> </s>".split(
     " ",
@@ -14,7 +14,7 @@ export const endNames: ReadonlySet<string> = new Set([
 const infillPadNames = ["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"];
 const infillRepositoryNames = ["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"];
 const infillFileNames = ["<|file_sep|>"];
-/** Names of infill tokens that separate files; they also end a generation. */
+/** Names of infill tokens for padding and between files. These tokens also end a generation. */
 export const infillNames: ReadonlySet<string> = new Set([
   ...infillPadNames,
   ...infillRepositoryNames,
@@ -48,11 +48,14 @@ export function endOfGenerationTokens(tokenizer: TokenizerMetadata): number[] {
   return found.filter((token) => !notEnds.has(tokens[token] as string)).sort((a, b) => a - b);
 }
 
-/** Returns the end-token names that do not end a generation, because `names` also has certain other end tokens. */
+/**
+ * Returns the exceptions: names in `names` that do not end a generation, because `names` also has certain other end
+ * tokens.
+ */
 function shownNames(names: ReadonlySet<string>): ReadonlySet<string> {
   const shown = new Set<string>();
   const hasCall = names.has("<|call|>") || names.has("<|calls|>");
-  // With these tokens, <|end|> ends only one of the messages of a turn. The turn ends with <|return|>, <|flush|> or a
+  // If a model has these tokens, <|end|> ends only one message of a turn. The turn ends with <|return|>, <|flush|> or a
   // call.
   if (hasCall && (names.has("<|return|>") || names.has("<|flush|>"))) shown.add("<|end|>");
   if (names.has("<|tool_response>")) shown.add("</s>");

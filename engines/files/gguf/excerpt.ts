@@ -1,6 +1,6 @@
 // Excerpt of a model file: a smaller model file with the first layers and the first vocabulary tokens, weights
-// unchanged. Its output is meaningless. Its speed, multiplied by its fraction of the weights, estimates the speed of
-// the whole model.
+// unchanged. Its output is meaningless. The speed of the whole model is estimated as the excerpt's speed times the
+// excerpt's fraction of the weights.
 import { type FileHandle, open } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { Cursor } from "./cursor.ts";
@@ -18,7 +18,10 @@ export interface Excerpt {
 
 const u32Type = 4;
 const arrayType = 9;
-/** Minimum number of tokens: fewer would drop the control and byte tokens at the start of a vocabulary. */
+/**
+ * Minimum number of tokens in an excerpt's vocabulary. With fewer tokens, control and byte tokens at the start of the
+ * vocabulary could be missing.
+ */
 const leastTokens = 1024;
 
 /** Numbers of layers and tokens: in the model, and kept in the excerpt. */
@@ -36,9 +39,9 @@ interface KeptTensor extends TensorInfo {
 }
 
 /**
- * Writes an excerpt of the model at `path` to `target`. It has as many layers as fit into `maxBytes`, but at least one,
- * and the same fraction of the vocabulary. Throws `model_file_invalid` for a damaged file, `unsupported` for a model
- * without layers.
+ * Writes an excerpt of the model at `path` to `target`. The excerpt has as many layers as fit into `maxBytes`, but at
+ * least one, and the same fraction of the vocabulary. Throws `model_file_invalid` for a damaged file, `unsupported` for
+ * a model without layers.
  */
 export async function writeExcerpt(path: string, target: string, maxBytes: number): Promise<Excerpt> {
   const table = await readTensorTable(path);
@@ -94,7 +97,7 @@ function keptTensors({ tensors }: TensorTable, { keptLayers, tokens, keptTokens 
     if (layer !== null) return layer < keptLayers ? [tensor] : [];
     const { name, shape, bytes } = tensor;
     if (!/^(?:token_embd|output)\.(?:weight|bias)$/.test(name) || shape.at(-1) !== tokens) return [tensor];
-    // The rows of the embedding are contiguous, so the rows of the first tokens are its first bytes.
+    // The embedding is stored row by row, so the rows of the first tokens are the first bytes of the tensor.
     return [{ ...tensor, shape: [...shape.slice(0, -1), keptTokens], bytes: (bytes / tokens) * keptTokens }];
   });
 }
@@ -139,8 +142,8 @@ function keptList(cursor: Cursor, key: string, { architecture, layers, keptLayer
   let kept = count;
   if (key.startsWith(`${architecture}.`) && count === layers) kept = keptLayers;
   else if (key.startsWith("tokenizer.ggml.") && count === tokens) kept = keptTokens;
-  // BPE merges are dropped, because they may name dropped tokens. The excerpt therefore cannot encode text, but a speed
-  // trial does not need to.
+  // BPE merges are dropped, because they may name dropped tokens. Without merges, the excerpt cannot encode text, but a
+  // speed trial encodes no text.
   else if (key === "tokenizer.ggml.merges") kept = 0;
   const start = cursor.offset;
   for (let i = 0; i < kept; i++) cursor.skip(elementType);

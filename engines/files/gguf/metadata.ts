@@ -31,7 +31,7 @@ export interface TokenizerMetadata {
   readonly infillPrefixId?: number | null;
   readonly infillSuffixId?: number | null;
   readonly infillMiddleId?: number | null;
-  /** In this switch and the next two, null means the default of the tokenizer. */
+  /** Null in `addBos`, `addEos` or `addSpacePrefix` means the default of the tokenizer. */
   readonly addBos: boolean | null;
   readonly addEos: boolean | null;
   /** Whether two texts are separated by a further token; null or absent: the default of the tokenizer. */
@@ -43,7 +43,8 @@ export interface TokenizerMetadata {
    */
   readonly stripsAfterControl: boolean;
   /**
-   * Name of the token before which white space is removed; null or absent: none. Determined by the names in the file.
+   * Name of the token before which white space is removed; null or absent: none. Determined by the token names in the
+   * file.
    */
   readonly strippedBefore?: string | null;
   /** "t5" vocabularies only: whether a run of spaces counts as one space. */
@@ -131,12 +132,12 @@ function readTokenizer(fields: Fields, architecture: string): TokenizerMetadata 
     eotId: fields.token("eot_token_id", tokens.length),
     eomId: fields.token("eom_token_id", tokens.length),
     unknownId: fields.token("unknown_token_id", tokens.length),
-    // "seperator" is how the GGUF format spells this key.
+    // The GGUF format spells this key "seperator".
     separatorId: fields.token("seperator_token_id", tokens.length),
     infillPadId: fields.token("fim_pad_token_id", tokens.length),
     infillRepositoryId: fields.token("fim_rep_token_id", tokens.length),
     infillFileId: fields.token("fim_sep_token_id", tokens.length),
-    // The second names are those of older files.
+    // The second name of each key is that of older files.
     infillPrefixId: fields.token("fim_pre_token_id", tokens.length) ?? fields.token("prefix_token_id", tokens.length),
     infillSuffixId: fields.token("fim_suf_token_id", tokens.length) ?? fields.token("suffix_token_id", tokens.length),
     infillMiddleId: fields.token("fim_mid_token_id", tokens.length) ?? fields.token("middle_token_id", tokens.length),

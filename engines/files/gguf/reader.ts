@@ -26,13 +26,19 @@ export interface GgufHead {
 
 const magic = 0x46554747; // "GGUF" as a little-endian number
 const firstWindowBytes = 2 * 1024 * 1024;
-/** Maximum number of key/value pairs, and of tensors. No model has as many, but a damaged head may claim more. */
+/**
+ * Maximum number of key/value pairs, and of tensors. No model has this many, but a damaged head may contain a larger
+ * number.
+ */
 export const maxEntries = 65_536;
 const leastPairBytes = 8 + 4 + 1;
 const leastTensorBytes = 8 + 4 + 4 + 8;
 const maxDimensions = 4;
 
-/** Reads a file's head. Keeps only the pairs whose keys `wanted` accepts. Throws ServerError `model_file_invalid`. */
+/**
+ * Reads a file's head. Keeps only the key/value pairs for which wanted(key) is true. Throws ServerError
+ * `model_file_invalid`.
+ */
 export async function readHead(path: string, wanted: (key: string) => boolean): Promise<GgufHead> {
   const file = await openModelFile(path);
   try {
@@ -42,7 +48,7 @@ export async function readHead(path: string, wanted: (key: string) => boolean): 
   }
 }
 
-/** The bytes of a file's head, in memory that threads share. Parsing them does not need the file. */
+/** The bytes of a file's head, in memory that threads share. The head is parsed from these bytes without the file. */
 export interface HeadBytes {
   readonly path: string;
   readonly bytes: SharedArrayBuffer;
@@ -79,7 +85,8 @@ export async function readOpenHead(
   for (let windowBytes = firstWindowBytes; ; windowBytes *= 4) {
     const window = Buffer.alloc(Math.min(size, windowBytes, maxHeadBytes));
     const { bytesRead } = await file.read(window, { position: 0 });
-    // If fewer bytes were read than requested, the file is being truncated.
+    // If fewer bytes were read than requested, another program has just truncated the file; its size is then the number
+    // of bytes read.
     const fileBytes = bytesRead < window.length ? bytesRead : size;
     try {
       return parseHead(new Cursor(window.subarray(0, bytesRead), fileBytes, path), wanted);

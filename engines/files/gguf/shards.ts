@@ -2,7 +2,7 @@
 // files. No disk or network access.
 
 const shardPattern = /-(\d{5})-of-(\d{5})\.gguf$/i;
-/** Maximum number of shards. A larger number is a mistake, or an attack on the code that lists the names. */
+/** Maximum number of shards. A larger number is a mistake, or an attempt to make the program list too many names. */
 const maxShards = 1024;
 
 /** Returns the paths of all shards of the model to which the file `path` belongs; only `path` if it is not a shard. */

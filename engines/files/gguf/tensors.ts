@@ -34,8 +34,8 @@ interface TensorType {
 }
 
 /**
- * Block length in values and block size in bytes of each number type, by GGUF type number. Missing type numbers were
- * withdrawn or never used.
+ * Block length in values and block size in bytes of each number type, by GGUF type number. Type numbers that are not
+ * listed were withdrawn from the format or never used.
  */
 export const tensorTypes: ReadonlyMap<number, TensorType> = new Map(
   (
@@ -114,8 +114,8 @@ function nameOf(tensor: { readonly name: string }): string {
 }
 
 /**
- * Returns the files of the model. The head tells whether the model is split. The file name does not, because an unsplit
- * file may be named like a shard.
+ * Returns the files of the model. Whether the model is split is read from the head. The file name is no proof, because
+ * an unsplit file may be named like a shard.
  */
 function splitFiles(path: string, { pairs }: GgufHead): readonly string[] {
   const count = pairs.get("split.count") ?? 1;

@@ -38,7 +38,7 @@ export async function listCachedModels(caches: Caches): Promise<CachedModel[]> {
 export async function deleteCachedModel(model: CachedModel): Promise<void> {
   for (const directory of model.directories) {
     await rm(directory, { recursive: true, force: true });
-    // The package's folder is removed together with its last version. A folder with other content stays.
+    // The package's folder is removed together with its last version. A folder that still has content is not removed.
     if (model.id.startsWith(packagePrefix)) await rmdir(dirname(directory)).catch(() => undefined);
   }
 }
@@ -68,7 +68,10 @@ async function listHub(hubCache: string): Promise<CachedModel[]> {
   );
 }
 
-/** Returns names for the cached commits: the branches and tags of each commit, or its id if it has none. */
+/**
+ * Returns names for the cached commits: the branches and tags of each commit, or the first 8 digits of its id if it has
+ * none.
+ */
 async function revisionsOf(directory: string, commits: readonly string[]): Promise<string[]> {
   const refs = join(directory, "refs");
   const named = new Map<string, string>();

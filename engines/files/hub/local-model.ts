@@ -32,7 +32,7 @@ export async function findLocalModel(path: string, quantizedFile: string | null)
   }
 }
 
-/** Throws an error for a path that does not exist; it suggests the nearest name. */
+/** Throws the error for a path that does not exist. The message suggests the nearest existing name. */
 export async function refuseLocalModel(path: string): Promise<never> {
   const absolute = resolve(path);
   const models = await modelsIn(dirname(absolute));

@@ -76,7 +76,7 @@ export async function findCached(
   if (found.mtimeMs <= manifest.mtimeMs) return path;
   if ((await hashFile(path, file.bytes, onProgress)) !== file.sha256) return null;
   const now = new Date();
-  // If the cache is read-only, this fails and the file is hashed again next time.
+  // If the cache is read-only, the manifest's time cannot be updated, and the file is hashed again at the next start.
   await utimes(manifestPath(directory), now, now).catch(() => undefined);
   return path;
 }

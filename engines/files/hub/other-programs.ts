@@ -1,5 +1,5 @@
-// Models that other programs have downloaded: `ollama:NAME[:TAG]` and `lmstudio:PUBLISHER/REPOSITORY[/FILE]`. Their folders are
-// only read. Called by resolve-model.ts and cli/tools/models.ts.
+// Models that other programs have downloaded: `ollama:NAME[:TAG]` and `lmstudio:PUBLISHER/REPOSITORY[/FILE]`. The
+// folders of these programs are never written. Called by resolve-model.ts and cli/tools/models.ts.
 import type { Dirent } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -30,7 +30,10 @@ export function isForeignSource(source: string): boolean {
   return source.startsWith(ollamaPrefix) || source.startsWith(lmStudioPrefix);
 }
 
-/** Returns the path of the file that `source` names. Throws `model_file_invalid` with the nearest name if there is none. */
+/**
+ * Returns the path of the file that `source` names. If there is no such file, throws `model_file_invalid` with the
+ * nearest name.
+ */
 export async function resolveForeignModel(
   source: string,
   quantizedFile: string | null,

@@ -50,8 +50,8 @@ export async function findCachedPackage(source: PackageSource, options: PackageF
   const directory = packageDirectory(options.cacheDirectory, source.packageName);
   for (const version of source.version === null ? await cachedVersions(directory) : [source.version]) {
     const files = await readManifest(join(directory, version));
-    // For a pinned version, a missing file is an error. Without a pinned version, another cached version may have the
-    // file.
+    // For a pinned version, a missing file is an error. Without a pinned version, the next cached version is tried,
+    // because it may have the file.
     if (files === null || (source.version === null && matching(source, files).length !== 1)) continue;
     const path = await findCached(join(directory, version), selectFile(source, files), options.onProgress);
     if (path !== null) return path;

@@ -31,8 +31,8 @@ export interface AdapterPlace {
 /** The two kinds of sources: adapters and X-LoRAs. */
 interface Kind {
   /**
-   * Chooses the files to fetch from a repository. The source resolves to the first file, or to the folder that contains
-   * it.
+   * Chooses the files to fetch from a repository. The result of resolving a source is the first chosen file, or the
+   * folder of that file.
    */
   choose(paths: readonly string[], choice: AdapterChoice): readonly string[];
   /** Description of this kind for error messages. */
@@ -58,7 +58,7 @@ export function resolveAdapter(source: string, options: AdapterFetchOptions = {}
   return resolvePlace(source, adapterKind, options);
 }
 
-/** Like resolveAdapter, for an X-LoRA. Its adapters are fetched with it. The result is a folder. */
+/** Like resolveAdapter, for an X-LoRA. The adapters of the X-LoRA are fetched too. The result is a folder. */
 export function resolveMixture(
   source: string,
   options: Omit<AdapterFetchOptions, "member"> = {},

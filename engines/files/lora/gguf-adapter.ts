@@ -22,8 +22,8 @@ const floatTypes: ReadonlyMap<number, FloatType> = new Map([
 ]);
 
 /**
- * Names of matrices that an adapter may change. Others, such as the token embeddings, are not used in a matrix product,
- * so engines would silently ignore changes to them.
+ * Names of matrices that an adapter may change. Other tensors, such as the token embeddings, are not used in a matrix
+ * product, so engines would silently ignore changes to them.
  */
 const changeable = /^(?:blk\.\d+\..+|output)\.weight$/;
 

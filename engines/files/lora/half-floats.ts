@@ -12,8 +12,8 @@ export function halfBits(value: number): number {
   const magnitude = bits & 0x7fffffff;
   if (magnitude >= 0x47800000) return sign | (magnitude > 0x7f800000 ? 0x7e00 : 0x7c00);
   if (magnitude < 0x38800000) {
-    // Below 2^-14, F16 values are multiples of 2^-24. Adding 0.5 rounds the value to such a multiple, because the last
-    // bit of an F32 number between 0.5 and 1 is worth 2^-24.
+    // Below 2^-14, F16 values are multiples of 2^-24. Adding 0.5 rounds the value to such a multiple, because F32
+    // numbers between 0.5 and 1 are 2^-24 apart.
     scratch[0] = Math.abs(value) + 0.5;
     return sign | ((scratchBits[0] as number) - 0x3f000000);
   }

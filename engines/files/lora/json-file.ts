@@ -1,4 +1,4 @@
-// Small JSON file of an adapter: its size is limited, and it is opened with the same checks as all adapter files.
+// Small JSON file of an adapter. Its size is limited, and it is opened with the same checks as all adapter files.
 import { invalidAdapter } from "./adapter-problems.ts";
 import { SourceFile } from "./source-file.ts";
 
@@ -6,7 +6,7 @@ const maxBytes = 16 * 2 ** 20;
 
 /**
  * Reads and parses a JSON file; `name` is its name in errors. Throws the errors of SourceFile, and
- * `invalid_lora_adapter` if it is not JSON.
+ * `invalid_lora_adapter` if the content is not JSON.
  */
 export async function readJsonFile(path: string, name: string): Promise<unknown> {
   const file = await SourceFile.open(path, name, { root: null, maxBytes });

@@ -1,5 +1,5 @@
-// LoRA pair: an adapter's change to one matrix of the model, and the location of its values. Both adapter formats are
-// converted to it: peft-adapter.ts and gguf-adapter.ts create it, prepared-file.ts reads it.
+// LoRA pair: an adapter's change to one matrix of the model, and the location of its values. peft-adapter.ts and
+// gguf-adapter.ts convert the two adapter formats to LoRA pairs; prepared-file.ts reads the pairs.
 import type { TensorTable } from "../gguf/tensors.ts";
 import { invalidAdapter } from "./adapter-problems.ts";
 import { halfValues } from "./half-floats.ts";
@@ -20,7 +20,8 @@ export interface LoraPair {
   readonly b: FloatSpan;
   /**
    * Number of heads whose rows are interleaved in the model's file but not in b. In the file, row 2i of a head is row i
-   * of that head in b, and row 2i + 1 is row i + (half the rows of a head). 0: both have the same order.
+   * of that head in b, and row 2i + 1 is row i + (half the rows of a head). 0: the rows of b are in the order of the
+   * file.
    */
   readonly turnedHeads: number;
 }
@@ -45,7 +46,7 @@ export function matrixShape({ tensors }: TensorTable, name: string): { rows: num
   return columns === undefined || rows === undefined || more.length > 0 ? null : { rows, columns };
 }
 
-/** Reads the values of a span. Throws `invalid_lora_adapter` if one is not finite. */
+/** Reads the values of a tensor. Throws `invalid_lora_adapter` if a value is not finite. */
 export async function readFloats({ file, name, type, offset, count }: FloatSpan): Promise<Float32Array> {
   const bytes = new Uint8Array(count * floatBytes[type]);
   await file.read(bytes, offset);

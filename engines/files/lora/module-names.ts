@@ -1,6 +1,7 @@
-// Module names: maps a model's modules to their GGUF names, and says whether GGUF files reorder their rows. Only listed
-// model families are supported: their files keep all matrices unchanged, or interleave the rows of queries and keys.
-// PEFT adapters of other families are rejected, because a wrong row order would give no error, only meaningless output.
+// Module names: maps a model's modules to the matrices of GGUF files, and determines whether GGUF files reorder the
+// rows of a matrix. Only listed model families are supported: their files keep all matrices unchanged, or interleave
+// the rows of queries and keys. PEFT adapters of other families are rejected, because a wrong row order would give no
+// error, only meaningless output.
 import { quote } from "../gguf/invalid-file.ts";
 import type { TensorTable } from "../gguf/tensors.ts";
 import { invalidAdapter } from "./adapter-problems.ts";
@@ -8,13 +9,16 @@ import { invalidAdapter } from "./adapter-problems.ts";
 export interface ModuleMatrix {
   /** Name of the matrix in the model's file. */
   readonly name: string;
-  /** See LoraPair.turnedHeads. */
+  /** Number of heads whose rows GGUF files interleave; 0 = none. See LoraPair.turnedHeads. */
   readonly turnedHeads: number;
 }
 
-/** Families, by `general.architecture`, whose files interleave the two halves of each query and key head row by row. */
+/**
+ * Model families, by `general.architecture`, whose files interleave the rows of the two halves of each query and key
+ * head.
+ */
 const turnedFamilies = ["llama", "arcee", "granite", "minicpm", "mistral3", "olmo", "smollm3"];
-/** Families whose files keep all matrices unchanged. */
+/** Model families whose files keep all matrices unchanged. */
 const plainFamilies = [
   ...["qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "phi3", "stablelm", "starcoder2"],
   ...["cohere2", "command-r", "exaone4", "olmo2", "seed_oss"],

@@ -1,5 +1,5 @@
 // Adapter preparation: finds a LoRA adapter's files, checks them against the model, and writes them in the format
-// described in prepared-adapter.ts. Takes long, so it must not run on a thread that serves requests.
+// described in prepared-adapter.ts. Preparation takes long, so it must not run on a thread that serves requests.
 import { DefaultMap } from "../../../runtime/collections.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { AdapterLimits } from "../../engine.ts";

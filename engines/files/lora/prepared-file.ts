@@ -31,8 +31,8 @@ export function preparedBytes(shapes: readonly PreparedShape[]): number {
 }
 
 /**
- * Writes `<sha256>.gguf` into `folder`. `read` must return the values of a given shape. `finish` runs before the file
- * gets its final name.
+ * Writes `<sha256>.gguf` into `folder`. `read` must return the values of a given shape. `finish` is called before the
+ * file gets its final name.
  */
 export async function writePrepared<Shape extends PreparedShape>(
   folder: string,
@@ -94,8 +94,8 @@ function headOf(architecture: string, shapes: readonly PreparedShape[]): Buffer 
 
 /**
  * Converts the values to F16. For each rank index, the row of `a` is multiplied and the column of `b` divided by a
- * power of two, which leaves the product unchanged. Both then have similar magnitudes, which makes overflow and
- * underflow in F16 least likely.
+ * power of two, which leaves the product unchanged. After that, the row and the column have similar magnitudes, which
+ * makes overflow and underflow in F16 least likely.
  */
 function balanced({ name, columns, rank }: PreparedShape, { a, b }: PairValues): { a: Uint8Array; b: Uint8Array } {
   const largestA = new Float64Array(rank);

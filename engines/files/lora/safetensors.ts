@@ -21,7 +21,8 @@ export interface SafetensorsEntry {
 
 const lengthBytes = 8;
 /**
- * Maximum length of the head: enough for some 40,000 tensors of an adapter, far less than a damaged length can claim.
+ * Maximum length of the head: enough for about 40,000 tensors of an adapter, and far below the values that a damaged
+ * length may have.
  */
 const maxHeaderBytes = 8 * 1024 * 1024;
 const maxDimensions = 8;

@@ -1,5 +1,5 @@
 // Source file: one open file of an adapter. Opening it checks its folder and its size limit, and never blocks. After
-// reading, the file is checked for changes. The client named the path, so only checks on the opened file are trusted.
+// reading, the file is checked for changes. Only checks on the open file are trusted, because a client chose the path.
 import { type BigIntStats, constants } from "node:fs";
 import { type FileHandle, open, readlink, realpath, stat } from "node:fs/promises";
 import { dirname, isAbsolute, relative, resolve, sep } from "node:path";
@@ -49,8 +49,8 @@ export class SourceFile {
     try {
       const file = new SourceFile(handle, name, before);
       await file.checkUnchanged();
-      // Folders in the path may have been replaced by links since the check. On systems that cannot tell the path of an
-      // open file, the given path is checked again.
+      // Folders in the path may have been replaced by links since the check. On systems without /proc, the path of the
+      // open file is unknown, so the given path is resolved again.
       if ((await readlink(`/proc/self/fd/${handle.fd}`).catch(() => realpath(real))) !== real) throw changed(name);
       return file;
     } catch (error) {
@@ -69,7 +69,10 @@ export class SourceFile {
     }
   }
 
-  /** Throws `adapter_file_changed` if the file is not the one that was there before it was opened. */
+  /**
+   * Throws `adapter_file_changed` if device, inode, size or time of the open file differ from those before it was
+   * opened.
+   */
   async checkUnchanged(): Promise<void> {
     const now = await this.handle.stat({ bigint: true });
     const isSame = (["dev", "ino", "size", "mtimeNs"] as const).every((key) => now[key] === this.#before[key]);

@@ -1,5 +1,5 @@
 // Adapter source path: opens the files of the adapter at a path given by a client; the adapter is a PEFT folder or one
-// GGUF file. If a root folder is set, every opened file is inside it.
+// GGUF file. If a root folder is set, every opened file must be inside that folder.
 import { realpath, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";

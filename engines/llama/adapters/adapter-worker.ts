@@ -50,7 +50,7 @@ function readAhead(path: string): void {
   try {
     file = openSync(path, "r");
   } catch {
-    // Ignored, because the load will fail too and report llama.cpp's own error.
+    // The error is ignored, because the load will fail too and report llama.cpp's own error.
     return;
   }
   try {

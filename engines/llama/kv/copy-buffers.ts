@@ -22,14 +22,14 @@ export class CopyBuffers {
     return this.count(length) ? new Uint8Array(length) : null;
   }
 
-  /** Takes back a buffer from take(). There must be no other reference to it. */
+  /** Makes a buffer that take() returned available for reuse. The caller must keep no reference to the buffer. */
   give(buffer: Uint8Array): void {
     this.#waiting.push(buffer);
   }
 
   /**
-   * Adds bytes allocated elsewhere to the total, and drops idle buffers to make room. Returns false if there is still no
-   * room. If the total is 0, any size is accepted.
+   * Adds the size of a buffer allocated elsewhere to the total, and drops idle buffers to make room. Returns false if
+   * there is not enough room. If the total is 0, any size is accepted.
    */
   count(lengthBytes: number): boolean {
     while (this.#bytes + lengthBytes > this.#limitBytes && this.#bytes > 0) {

@@ -13,7 +13,7 @@ import { isState, type StateShape } from "./state-bytes.ts";
 export interface StreamsOptions {
   readonly capacity: Capacity;
   readonly layout: string;
-  /** Whether the tail of a sequence can be dropped. */
+  /** Whether the last tokens of a sequence can be dropped. */
   readonly truncates: boolean;
   readonly bytesPerToken: number;
 }
@@ -108,8 +108,8 @@ export class StreamsKv implements SlotKv {
   fillerPosition(id: number): number {
     const slot = this.#slots.slotOf(id);
     if (slot < 0) return 0;
-    // No filler in two cases: a model that cannot drop its tail would keep the extra token, and a full stream has no
-    // room for it.
+    // No filler token in two cases: a model that cannot drop the last tokens would keep the filler, and a full stream
+    // has no room for it.
     const position = at(this.#cached, slot);
     return this.#truncates && position < this.#capacity.sequenceTokens ? position : -1;
   }

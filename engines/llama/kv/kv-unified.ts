@@ -1,7 +1,7 @@
 // KV cache with one pool of llama.cpp cells for all sequences. Each slot and each saved copy is a native sequence.
 // Sharing a prefix copies no cells, because a cell can belong to several sequences. This class reserves whole blocks,
-// and a slot never writes to a shared block. llama.cpp allocates single cells, so it never needs more cells than this
-// class has reserved. A pass within its reservation therefore always finds free cells.
+// and a slot never writes to a shared block. llama.cpp allocates single cells, so it never needs more cells than are
+// reserved here. If all blocks of a pass are reserved, the pass always finds free cells.
 import assert from "node:assert/strict";
 import type { Batch } from "../../batch.ts";
 import { PageTable, type SavedPages } from "../../decoding/kv/page-table.ts";
@@ -78,12 +78,12 @@ export class UnifiedKv implements SlotKv {
       const end = start + at(batch.length, row);
       if (start < this.#pages.length(slot)) this.#context.remove(slot, start);
       // If a row wants logits of several tokens, the tokens after the first of them may be drafts. Rejected drafts are
-      // replaced later, so these tokens are not settled.
+      // replaced later, so possible drafts do not count as settled (final).
       const settled = end - Math.max(at(batch.logitsCount, row) - 1, 0);
       assert.ok(this.#pages.write(slot, start, end, settled), `no room was reserved for ${end} tokens of slot ${slot}`);
     }
-    // The page table asks for copies of shared pages. They are not needed, because llama.cpp takes new cells for a slot
-    // that writes.
+    // Clears the page table's requests to copy shared pages. Copies are not needed, because llama.cpp uses new cells
+    // for the tokens that a slot writes.
     this.#pages.clearCopies();
   }
 

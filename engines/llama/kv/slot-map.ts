@@ -1,6 +1,6 @@
 // Slot map: the native sequence id of each scheduler slot. llama.cpp splits a batch into separate passes at every gap
-// between sequence ids, so ids are kept dense: a slot takes the lowest free id, and `compaction` returns the sequence
-// to move into a gap. This class only keeps the mapping; the KV cache moves the data.
+// between sequence ids, so ids are kept dense: a slot gets the lowest free id, and `compaction` returns the sequence to
+// move into a gap. This class only keeps the mapping; the KV cache moves the data.
 
 export interface Move {
   readonly slot: number;

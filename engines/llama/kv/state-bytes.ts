@@ -1,5 +1,5 @@
 // State bytes: checks whether bytes can be a sequence state that llama.cpp wrote for this model, before native code
-// reads them. After the header, llama.cpp itself checks each read.
+// reads them. llama.cpp itself checks each read after the header.
 
 /** First four bytes of a sequence state of the supported release. */
 const magic = 0xaf143cd8;
@@ -30,7 +30,7 @@ export function isState(bytes: Uint8Array, { streams, bytesPerToken, keepsAll }:
 }
 
 /**
- * Returns the number of cells in the sequence's stream. Skips the streams before it, which are empty and written as
+ * Returns the number of cells in the sequence's stream. Skips the earlier streams, which are empty and written as
  * zeros.
  */
 function cellCount(view: DataView, streams: number): number {

@@ -23,7 +23,7 @@ export function bindPrediction(library: LibraryHandle): PredictionFunctions {
       try {
         return library.func(name, result, args) as F;
       } catch {
-        // The library may export the name as mangled by another compiler; that name is tried next.
+        // Tries the next name, because the library may export the function under the mangled name of another compiler.
       }
     }
     const message = `the installed llama.cpp libraries export none of ${names.join(", ")}: remove mtp_model and mtp_n_predict`;

@@ -16,7 +16,7 @@ export interface HeadsParts {
   readonly prediction: PredictionFunctions;
   /** Whether the MTP heads read the model's KV cache instead of having their own. */
   readonly sharesMemory: boolean;
-  /** Whether the MTP weights were loaded from a separate file, as a model that must be freed. */
+  /** Whether the MTP weights come from a separate file. They are then a model of their own, which must be freed. */
   readonly ownsModel: boolean;
   /** Number of floats in a hidden state. */
   readonly width: number;
@@ -40,7 +40,7 @@ interface Pairs {
 export class HeadsFeeder {
   /** Tokens of the next MTP pass. */
   readonly batch: StatesBatch;
-  /** 1 if tokens that are fed only as context also get an output in their pass; else 0. */
+  /** 1: tokens of a trail, which are fed only as context, also get an output in their pass. 0: they get none. */
   fedOutput = 0;
   readonly #parts: HeadsParts;
   readonly #trails: readonly Trail[];
@@ -136,8 +136,8 @@ export class HeadsFeeder {
   }
 
   /**
-   * Continues a slot that has `tokens` tokens, of which the first `held` have been fed. If some were not fed, drops the
-   * slot's MTP context, because the fed tokens must not have a gap.
+   * Continues a slot that has `tokens` tokens, of which the first `held` have been fed. If some of the tokens have not
+   * been fed, drops the slot's MTP context, because fed tokens must not have a gap.
    */
   #resume(slot: number, held: number, tokens: number): void {
     if (held >= tokens) {
@@ -162,7 +162,7 @@ export class HeadsFeeder {
       return;
     }
     // If a row wants logits of several tokens, the tokens after the first of them may be drafts. Rejected drafts are
-    // replaced later, so these tokens wait in the trail.
+    // replaced later, so possible drafts wait in the trail.
     const kept = Math.min(Math.max(at(batch.logitsCount, row), 1), trailLength, length);
     const settled = length - kept;
     this.catchUp(slot);

@@ -1,5 +1,5 @@
-// MTP KV: the model's KV cache, which repeats each of its operations in the MTP context. Exported copies do not contain
-// the MTP part.
+// MTP KV: the KV cache of a model with MTP. It applies each operation to the model's context and to the MTP context.
+// Exported copies do not contain the keys and values of the MTP context.
 import type { SavedKv } from "../../engine.ts";
 import { UnifiedKv, type UnifiedOptions } from "../kv/kv-unified.ts";
 import type { NativeContext } from "../native/native-context.ts";

@@ -10,8 +10,8 @@ import type { Pointer } from "../native/pointer.ts";
 import { LlamaHeads } from "./mtp.ts";
 
 /**
- * Architectures whose MTP heads the supported release can run, and whose KV caches can drop tails. If a model has
- * several heads, the first one drafts all tokens.
+ * Architectures whose MTP heads the supported release can run, and whose KV caches can drop the last tokens of a
+ * sequence. If a model has several heads, the first one drafts all tokens.
  */
 const mtpArchitectures: ReadonlySet<string> = new Set([
   "cohere2moe",
@@ -42,8 +42,8 @@ export interface HeadsRequest {
 }
 
 /**
- * Returns the traits of a model used with MTP: its KV cache is one pool, every tail can be dropped, and the KV size
- * includes the MTP layers. Throws `config_invalid` if the model cannot be used with MTP.
+ * Returns the traits of a model used with MTP: its KV cache is one pool, the last tokens of every sequence can be
+ * dropped, and the KV size includes the MTP layers. Throws `config_invalid` if the model cannot be used with MTP.
  */
 export function mtpTraits(
   functions: LlamaFunctions,

@@ -1,6 +1,6 @@
 // MTP trail: the model's hidden states of a sequence's newest tokens, kept between steps. An MTP head is fed pairs of a
-// state and the token after it. Until the next step, the token after a new state is unknown or an unverified draft, so
-// the newest states wait here. This class only stores them; mtp-feeder.ts feeds the heads.
+// state and the token after it. Until the next step, the token after the newest state is unknown or an unverified
+// draft, so the newest states are kept. This class only stores them; mtp-feeder.ts feeds the heads.
 
 /** Maximum number of states kept per sequence; older ones are fed immediately. */
 export const trailLength = 32;

@@ -1,5 +1,5 @@
 // MTP drafting with heads run by llama.cpp. From the newest token and the hidden state before it, a head computes the
-// next token and a new state; from these two it computes the draft token after that. Called by the drafter.
+// next token and a new state; from that token and state it computes the next draft token. Called by the drafter.
 // mtp-feeder.ts tracks which tokens the heads have been fed.
 import type { DraftTarget, MtpHeads } from "../../engine.ts";
 import { NativeFloats } from "../native/memory/native-floats.ts";
@@ -35,8 +35,8 @@ export class LlamaHeads implements MtpHeads {
     this.#catchUpAll(targets, depths);
     let drafting = this.#addNewest(targets, depths);
     while (drafting > 0 && this.feeder.decode()) drafting = this.#choose(targets, depths, drafting, choose);
-    // Removes the drafted tokens and the newest token. The next step adds the newest token to the trail, so it is fed
-    // again later.
+    // Removes the drafted tokens and the newest token. The next step adds the newest token to the trail,
+    // (mtp-trail.ts), so it is fed again later.
     for (const { slot, total } of targets) if (this.follows(slot, total)) this.feeder.remove(slot, total - 1);
   }
 
@@ -49,9 +49,9 @@ export class LlamaHeads implements MtpHeads {
   }
 
   /**
-   * Feeds the waiting tokens of all targets. They are fed in the pass that drafts the first tokens if every token of that
-   * pass can have an output. Otherwise they are fed in an earlier pass without outputs, because some architectures return
-   * wrong states for a pass in which only some tokens have outputs.
+   * Feeds the waiting tokens of all targets. If every token of the first drafting pass can have an output, that pass
+   * also contains the waiting tokens. Otherwise, an earlier pass without outputs contains them. Reason: some
+   * architectures return wrong states for a pass in which only some tokens have outputs.
    */
   #catchUpAll(targets: readonly DraftTarget[], depths: Int32Array): void {
     let pending = 0;
@@ -90,8 +90,8 @@ export class LlamaHeads implements MtpHeads {
   }
 
   /**
-   * Chooses the drafted tokens from the outputs of a pass and builds the next pass. Returns the number of targets in
-   * it.
+   * Chooses the drafted tokens from the outputs of a pass, and builds the next pass. Returns the number of targets in
+   * the next pass.
    */
   #choose<T extends DraftTarget>(
     targets: readonly T[],

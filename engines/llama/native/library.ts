@@ -29,12 +29,15 @@ export interface LlamaLibrary extends Devices {
   /** Path of the mapped library. */
   readonly path: string;
   /**
-   * Runs `body` and collects native log lines for it; at all other times they are discarded. Use it only while loading,
-   * on the loading thread.
+   * Runs `body` and passes it the native log lines as they arrive. Outside of `body`, native log lines are discarded.
+   * Use it only while loading, on the loading thread.
    */
   withLog<T>(body: (lines: readonly string[]) => T): T;
   readonly startThreads: StartThreads;
-  /** Address of the C function `strlen`, used as an abort callback: its result is true while the flag byte is not 0. */
+  /**
+   * Address of the C function `strlen`, used as an abort callback: its result is not 0 (abort) if the flag byte is not
+   * 0.
+   */
   readonly flagIsSet: Pointer;
 }
 
@@ -70,8 +73,8 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
   koffi.config({ ...koffi.config(), sync_stack_size: nativeStackBytes });
   const libc = koffi.load(libcName());
   // `abs` ignores pointer arguments, so it serves as a log callback in C that is safe on every thread. node-llama-cpp
-  // installs a JS callback, which would block or abort if called from a compute thread. Therefore `abs` must be set
-  // after it.
+  // installs a JS callback, which would block or abort if called from a compute thread. Therefore `abs` is set after
+  // node-llama-cpp is loaded.
   const silent = libc.symbol("abs");
   const devices = await openDevices(useGpu, silent).catch(notLoaded);
   const path = findLibrary("llama");
@@ -90,7 +93,7 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
 }
 
 async function openDevices(useGpu: boolean, log: Pointer): Promise<Devices> {
-  // Without node-llama-cpp there is no library for a GPU; native-host.ts says so at the start.
+  // Without node-llama-cpp there is no library for a GPU; `gpuAdvice` of native-host.ts tells the user.
   if ((!useGpu || !isInstalled(gpuPackage)) && openPrebuilt(log)) {
     const gpuMemory = async () => ({ gpuBytes: 0, freeBytes: 0 });
     return { backend: "cpu", mathCores: computeCores(), gpuMemory, gpuNames: async () => [] };

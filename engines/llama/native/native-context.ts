@@ -37,7 +37,7 @@ export class NativeContext {
   readonly #context: Pointer;
   readonly #memory: Pointer;
   readonly #cores: Cores;
-  /** Lock that the next pass must hold, because it reads the list of the model's adapters; null: none. */
+  /** Lock that the next pass must hold, because that pass reads the list of the model's adapters; null: none. */
   #listLock: TurnLock | null = null;
 
   constructor({ functions, model, context, cores }: NativeHandles) {
@@ -91,7 +91,7 @@ export class NativeContext {
 
   /** Frees adapters. None of them may be selected. */
   freeAdapters(adapters: readonly Pointer[]): void {
-    // A pass with one of the adapters may still be running if its output was never read.
+    // Waits for the GPU, because a pass with one of the adapters may still be running if its output was never read.
     this.functions.synchronize(this.#context);
     for (const adapter of adapters) this.functions.adapterFree(adapter);
   }

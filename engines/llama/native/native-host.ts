@@ -1,6 +1,5 @@
-// Native host: finds the GPU that the llama engine can use, and checks whether llama.cpp's libraries load. The caller
-// needs this result to choose an engine, but must not map native code. So a short-lived child process with a time limit
-// does the check.
+// Native host: finds the GPU that the llama engine can use, and checks whether llama.cpp's libraries load. A
+// short-lived child process with a time limit does the check, because the caller must not map native code.
 import { readdirSync } from "node:fs";
 import { toErrorRecord } from "../../../runtime/errors.ts";
 import { installCommand, isInstalled } from "../../../runtime/host/optional-packages.ts";
@@ -14,7 +13,7 @@ export interface NativeHost {
   gpu(): Promise<string | null>;
   /** Returns the devices of the GPU's backend. */
   devices(): Promise<readonly NativeDevice[]>;
-  /** Returns why llama.cpp's libraries cannot be loaded; null if they can. */
+  /** Returns the reason why llama.cpp's libraries cannot be loaded; null if they can be loaded. */
   problem(): Promise<string | null>;
   /** How to install the libraries for a GPU; null if they are installed, or if there is no GPU. */
   readonly gpuAdvice: string | null;
@@ -66,7 +65,7 @@ export function nativeHost(options: NativeHostOptions = {}): NativeHost {
       const first = await found();
       if (first === null || first.gpu === null || latest === null) return first?.devices ?? [];
       const { devices } = await (now() - latest.at < devicesKeptMs ? latest.answer : askForGpu());
-      // The query of free memory failed this time, but the devices still exist.
+      // If this query of free memory failed, the devices of the first query are returned, because they still exist.
       return devices.length === 0 ? first.devices : devices;
     },
     problem: async () => {
@@ -79,7 +78,7 @@ export function nativeHost(options: NativeHostOptions = {}): NativeHost {
   };
 }
 
-/** Whether this machine may have a GPU, so that a probe is worthwhile. */
+/** Whether this machine may have a GPU. If false, no probe for a GPU is started. */
 function hasGpuDevice(): boolean {
   if (process.platform !== "linux") return true;
   return [...namesIn("/dev"), ...namesIn("/dev/dri")].some((name) => gpuDevice.test(name));
@@ -115,7 +114,7 @@ async function probeInChild(init: NativeProbe): Promise<NativeFindings> {
     init,
     kind: "process",
     startTimeoutMs: probeLimitMs,
-    // Driver output is kept out of the log, because the result already names the problem.
+    // Driver output is discarded, because the result already names the problem.
     onOutput: () => {},
   });
   void place.stop(probeStopMs);

@@ -1,5 +1,5 @@
-// Opens the prebuilt llama.cpp libraries for the CPU without node-llama-cpp, which is slow to import, first tests the
-// libraries in a child process, and is installed only on request.
+// Opens the prebuilt llama.cpp libraries for the CPU without node-llama-cpp. That package is slow to import, first
+// tests the libraries in a child process, and is installed only on request.
 import { readdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import koffi, { type LibraryHandle } from "koffi";
@@ -20,7 +20,7 @@ export function openPrebuilt(log: Pointer): boolean {
   let llama: LibraryHandle;
   let ggml: LibraryHandle;
   try {
-    // Opening either library also maps the other, so either both load or neither does.
+    // Each of the two libraries maps the other one when it is opened, so both load or both fail.
     llama = load("llama");
     ggml = load("ggml");
   } catch {

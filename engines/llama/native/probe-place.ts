@@ -21,7 +21,10 @@ export interface NativeDevice {
   readonly availableBytes: number;
 }
 
-/** Loads the libraries and describes the GPU. Rejects if they do not load, because the engine could not load them. */
+/**
+ * Loads the libraries and describes the GPU. Rejects if they do not load, because then the engine cannot load them
+ * either.
+ */
 export async function start({ init }: PlaceContext<NativeProbe>): Promise<NativeFindings> {
   const library = await openLibrary(init.useGpu);
   const names = init.useGpu ? await library.gpuNames() : [];

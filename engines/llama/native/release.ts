@@ -1,5 +1,5 @@
-// Installed llama.cpp libraries: their folder and their release. Both are found without loading a library, so any process
-// may ask for them.
+// Installed llama.cpp libraries: their folder and their release. Both are found without loading a library, so every
+// process may call these functions.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";

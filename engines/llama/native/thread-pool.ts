@@ -15,7 +15,7 @@ export interface ThreadPool {
 export type StartThreads = (threads: number) => ThreadPool;
 
 const cpuDevice = 0;
-/** 0: threads sleep between passes, because spinning would take cores from other work. */
+/** Polling level 0: threads sleep between passes, because spinning threads would take cores from other work. */
 const polling = 0;
 
 /**

@@ -1,12 +1,12 @@
-// Turn lock: a lock for two threads of a process, called sides 0 and 1. The threads alternate, so that neither waits
-// for more than one turn of the other. Used by a model's thread and its adapter loading thread, which both access
+// Turn lock: a lock for two threads of a process, called sides 0 and 1. The threads alternate, so that each waits for
+// at most one turn of the other thread. Used by a model's thread and its adapter loading thread, which both access
 // llama.cpp's list of adapters. Not reentrant.
 
 export type Side = 0 | 1;
 
 /**
- * Index of the word that names the side that must wait if both want the lock. Words 0 and 1 belong to the sides: a word
- * is 1 while its side has the lock or waits for it.
+ * Index of the word with the number of the side that must wait if both sides request the lock. Words 0 and 1 belong to
+ * sides 0 and 1: a word is 1 while its side has the lock or waits for it.
  */
 const waitingSide = 2;
 const words = 3;
@@ -30,7 +30,7 @@ export class TurnLock {
     while (this.#mustWait()) Atomics.wait(this.#words, waitingSide, this.#own);
   }
 
-  /** Tries to take the lock. Returns false if the other side has it or is about to take it. */
+  /** Tries to acquire the lock. Returns false if the other side has the lock or is about to acquire it. */
   tryAcquire(): boolean {
     this.#ask();
     if (!this.#mustWait()) return true;
@@ -40,14 +40,14 @@ export class TurnLock {
 
   release(): void {
     Atomics.store(this.#words, this.#own, 0);
-    // The other side waits for this word to change. If it has not started to wait yet, the change prevents the wait.
+    // The other side waits until this word changes. If its wait has not started yet, the change prevents the wait.
     Atomics.store(this.#words, waitingSide, this.#own);
     Atomics.notify(this.#words, waitingSide);
   }
 
   /**
-   * Requests the lock, and names this side as the one that must wait if both want the lock. If the other side asked
-   * earlier, it gets the lock first; it may already be waiting for this change, so it is notified.
+   * Requests the lock. If both sides request the lock, the later one (this side) must wait. The other side may already
+   * be waiting for this change of the word, so it is notified.
    */
   #ask(): void {
     Atomics.store(this.#words, this.#own, 1);

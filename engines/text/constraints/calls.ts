@@ -1,5 +1,5 @@
 // Tool call rules: grammar rules for calls in the syntax of a tool-call format. The arguments of each call match the tool's
-// schema. Called by translate.ts. Pure.
+// schema. Called by translate.ts. No side effects.
 import assert from "node:assert/strict";
 import { ServerError } from "../../../runtime/errors.ts";
 import { charsOf, complement, union } from "../../../runtime/regex/char-set.ts";
@@ -25,8 +25,8 @@ import { closed } from "./json-schema/closed.ts";
 import { compileObjectsInto, SchemaBudget, type SchemaPart } from "./json-schema/rules/compile.ts";
 
 /**
- * Maximum number of calls if a call is required. A weak model would otherwise add calls until the token limit. A model that
- * needs more calls makes them in its next turn, when it has the results of these.
+ * Maximum number of calls if a call is required. Without a maximum, a weak model adds calls until the token limit. A model can
+ * make further calls in its next turn, when it has the results of the first ones.
  */
 export const maxRequiredCalls = 8;
 
@@ -42,12 +42,12 @@ export interface CallRules {
   /** Matches one or more calls and no other text. */
   readonly calls: Expression;
   /**
-   * Alternatives for an output in which calls are optional: free text or calls. In formats with a trigger text, calls may also
-   * follow free text.
+   * Alternatives for an output in which calls are optional: free text or calls. In formats with a trigger text,
+   * calls may also follow free text.
    */
   readonly free: readonly Expression[];
   readonly check: ((name: string, args: string) => string | null) | null;
-  /** Returns the error for the first tool that has no valid arguments; null if every tool has some. */
+  /** Returns the error for the first tool that has no valid arguments; null if every tool has valid arguments. */
   nothingLeft(endings: Endings): unknown;
 }
 
@@ -90,7 +90,7 @@ export function compileCalls(
 
 function compileTools(specs: readonly ToolSpec[], rules: Rules): readonly CalledTool[] {
   const budget = new SchemaBudget();
-  // Tools with equal parameters share one compiled schema. Related tools often have equal parameters.
+  // Tools with equal parameters share one compiled schema, because related tools often have equal parameters.
   const known = new Map<string, SchemaPart>();
   return specs.map((spec) => {
     const key = `${spec.strict} ${JSON.stringify(spec.parameters)}`;
@@ -122,7 +122,7 @@ function restOf(call: Expression, { syntax, parallel, required }: CallConstraint
   return rules.define(name, sequence(call, choice(text(close), sequence(text(between), rule(name)))));
 }
 
-/** Returns the expression for free text. Wherever the trigger text occurs, calls must follow and end the output. */
+/** Returns the expression for free text. If the trigger text occurs, calls must follow it until the end of the output. */
 function freeUntil(trigger: string, { open }: CallSyntax, rest: Expression, rules: Rules): Expression {
   assert(open.startsWith(trigger), "calls begin with their trigger");
   const name = rules.reserve("triggered");

@@ -3,7 +3,7 @@
 // Quirks of the grammar engine:
 // - It reads a range of characters beyond ASCII as a range of bytes. Sets of such characters are written as UTF-8 byte
 //   sequences.
-// - It reads a set with a single byte as a character. The byte is written twice, so that it stays a byte.
+// - It reads a set with a single byte as a character. Such a byte is written twice, so that the engine reads it as a byte.
 // - It reads all hexadecimal digits after \x as one escape. Escapes are written with \u or \U, which have a fixed length.
 import { ServerError } from "../../../runtime/errors.ts";
 import {
@@ -20,8 +20,8 @@ import { type Expression, isNever, type Rules } from "./ebnf.ts";
 import { Endings, pruned } from "./endings.ts";
 
 /**
- * Maximum number of UTF-8 byte sequences in a character set that is written inline. A larger set becomes a rule and is written
- * only once.
+ * Maximum number of UTF-8 byte sequences in a character set that is written inline. A larger set becomes a
+ * rule and is written only once.
  */
 const maxInlineSequences = 2;
 
@@ -66,9 +66,9 @@ function tooLong(): ServerError {
 }
 
 interface Size {
-  /** Number of elements, with all repetitions expanded. */
+  /** Number of elements of the grammar, with all repetitions expanded. */
   readonly elements: number;
-  /** Number of characters of its texts and rule names. */
+  /** Number of characters of all texts and rule names of the grammar. */
   readonly characters: number;
 }
 
@@ -214,8 +214,8 @@ function hexEscape(code: number): string {
 }
 
 /**
- * Writes an expression for any text. The engine itself searches for `mark`: it allows every token as long as the text cannot be
- * the start of `mark`.
+ * Writes an expression for any text. The engine itself searches for `mark`: it allows every token as long as the text
+ * cannot be the start of `mark`.
  */
 function anyText(mark: string | null, next: string | null): string {
   if (mark === null) return "TagDispatch(stop_eos=true)";

@@ -1,8 +1,8 @@
 // Grammar rules: named expressions. The translators build them; ebnf-text.ts writes them for the grammar engine. Pure.
 //
-// Speed: the engine tests a token only once for each state of a rule if the token ends within the rule. So repeated text
-// belongs in one rule that calls itself at its end (s ::= "\"" | [^"] s). A small rule that is repeated (c* with c ::= [^"]) is
-// slow, because the engine tests every token again at each step.
+// Speed: the engine tests a token only once for each state of a rule if the token ends within the rule. So repeated text should
+// be written as one rule that calls itself at its end (s ::= "\"" | [^"] s). A small rule that is repeated (c* with c ::= [^"])
+// is slow, because the engine tests every token again at each step.
 import type { CharSet } from "../../../runtime/regex/char-set.ts";
 import { spendOn } from "../../../runtime/regex/work.ts";
 

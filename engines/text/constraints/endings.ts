@@ -44,13 +44,16 @@ function isComposite(expression: Expression): expression is Composite {
 
 /** A rule or expression that is not yet known to match a finite text. */
 interface Waiting {
-  /** Number of parts that must still be found to match a finite text before this rule or expression matches one. */
+  /** Number of parts that are not yet known to match a finite text. At 0, the whole rule or expression matches one. */
   left: number;
   readonly users: Waiting[];
   readonly rule: string | null;
 }
 
-/** Finds the rules that match a finite text. A rule that is found lowers `left` of every rule and expression that uses it. */
+/**
+ * Finds the rules that match a finite text. When a rule is found, `left` decreases in every rule and
+ * expression that uses this rule.
+ */
 class Search {
   readonly #rules = new Map<string, Waiting>();
   readonly #expressions = new Map<Composite, Waiting | null>();
@@ -83,7 +86,7 @@ class Search {
     return made;
   }
 
-  /** Returns the entry that must be found before `expression` matches a finite text; null if it already matches one. */
+  /** Returns the entry on which `expression` depends to match a finite text; null if `expression` is known to match one. */
   #blocker(expression: Expression): Waiting | null {
     if (expression.kind === "rule") return this.#rule(expression.name);
     if (!isComposite(expression)) return null;

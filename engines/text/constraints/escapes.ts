@@ -1,4 +1,4 @@
-// Escape sequences in the strings of Lark and GBNF grammars. Pure.
+// Escape sequences in the strings of Lark and GBNF grammars. No side effects.
 
 const letters: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r", f: "\f", v: "\v", b: "\b", "0": "\0" };
 

@@ -139,5 +139,5 @@ class AutomatonRules {
   }
 }
 
-/** Maximum nesting depth of an inline state. A deeper state becomes a rule too. */
+/** Maximum nesting depth of an inline state. A state at a greater depth becomes a rule. */
 const maxInlineDepth = 24;

@@ -1,5 +1,5 @@
 // Constraint translation: turns the constraints of an output into a grammar for the grammar engine. Called by text workers. All
-// input from clients is bounded before it reaches an engine. Pure.
+// input from clients is bounded before it reaches an engine. No side effects.
 import { ServerError } from "../../../runtime/errors.ts";
 import { bounded, OutOfTime, TooMuchWork, unitsOfTranslation } from "../../../runtime/regex/work.ts";
 import type { OutputGrammar } from "../../generation.ts";
@@ -22,7 +22,7 @@ export interface OutputConstraint {
   readonly grammar: OutputGrammar | null;
   readonly calls: CallConstraint | null;
   /**
-   * Thinking that may precede the answer. `hasBegun`: the prompt already contains its start. Null if the model does not think.
+   * Thinking that may precede the answer. `hasBegun`: the prompt already contains its start. null: the model does not think.
    */
   readonly thinking: { readonly tags: ThinkingTags; readonly hasBegun: boolean } | null;
   /** Text that comes before an answer that is not a call. */
@@ -32,8 +32,8 @@ export interface OutputConstraint {
 export interface Translation {
   readonly source: GrammarSource;
   /**
-   * Returns the reason why a finished answer is invalid, or null if it is valid. The field is null if the grammar enforces
-   * everything.
+   * Returns the reason why a finished answer is invalid, or null if it is valid. `check` is null if
+   * the grammar enforces everything.
    */
   readonly check: Check | null;
   /** Like `check`, for the arguments (JSON text) of a finished call to the tool `name`. */
@@ -50,7 +50,8 @@ export function translateOutput(constraint: OutputConstraint): Translation {
 }
 
 /**
- * Translates with the schemas of non-strict tools if this takes at most half of a translation's work limit; else without them.
+ * Translates with the schemas of non-strict tools, if this takes at most half of the work limit of a translation. Otherwise
+ * translates without these schemas.
  */
 function translatedWithLoose(constraint: OutputConstraint, loose: OutputConstraint): Translation {
   try {
@@ -76,8 +77,8 @@ function translated(constraint: OutputConstraint, units?: number, elements?: num
 }
 
 /**
- * Returns the constraint without the schemas of non-strict tools, for use if the grammar is too large with them. Returns null
- * if there are no such schemas.
+ * Returns the constraint without the schemas of non-strict tools; null if there are no such schemas. Used if the grammar with
+ * these schemas is too large.
  */
 function loosened(constraint: OutputConstraint): OutputConstraint | null {
   const { calls } = constraint;
@@ -113,8 +114,8 @@ function saidOf(answer: Expression | null, called: CallRules | null, required: b
 }
 
 /**
- * Models write up to two line breaks after thinking. The grammar of an answer does not begin with line breaks, so they are
- * allowed here.
+ * Models write up to two line breaks after thinking. The grammar of an answer does not begin with line
+ * breaks, so they are allowed here.
  */
 const afterThinking = choice(text(""), text("\n"), text("\n\n"), text(" "));
 

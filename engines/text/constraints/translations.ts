@@ -1,5 +1,5 @@
 // Translation cache: holds the latest translations, because most requests of a client have the same constraints. It also holds
-// the errors that would occur again. Each text worker has its own cache.
+// errors that would occur again with the same constraint. Each text worker has its own cache.
 import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -26,8 +26,7 @@ export class Translations {
   /** Returns the translation of a constraint. Throws the errors of translateOutput. */
   of(constraint: OutputConstraint): Translation {
     const syntax = constraint.calls?.syntax;
-    // A call syntax has functions that return the text around a call. JSON omits functions, so their results are added to the
-    // key.
+    // The functions of a call syntax are missing in its JSON text, so the texts that they return are added to the key.
     const written = JSON.stringify([constraint, syntax?.before("tool"), syntax?.after("tool")]);
     const key = createHash("sha256").update(written).digest("base64");
     const known = this.#made.get(key);
@@ -60,8 +59,8 @@ export class Translations {
 }
 
 /**
- * True if the same constraint would fail again. A RangeError means that a limit of JavaScript was exceeded: call depth, or
- * string length.
+ * True if the same constraint would fail again. A RangeError means that a limit of JavaScript was
+ * exceeded: call depth, or string length.
  */
 function isFinal(error: unknown): error is Error {
   return error instanceof RangeError || (error instanceof ServerError && !error.retryable);

@@ -4,7 +4,7 @@ import type { Reading, Wait } from "./reading.ts";
 
 /**
  * Reads up to and including the end mark and emits the text before the mark piece by piece. Returns false if the output ends
- * first. If the text begins with `padding`, the padding there and before the end mark is removed.
+ * first. If the text begins with `padding`, this padding is removed, and so is the padding before the end mark.
  */
 export function* readText(
   reading: Reading,
@@ -43,8 +43,8 @@ function beginningAt(text: string, mark: string, from: number): number {
 }
 
 /**
- * Escapes a piece of text for a JSON string. Half a surrogate pair stays unchanged, because the other half may be in the next
- * piece.
+ * Escapes a piece of text for a JSON string. Half a surrogate pair stays unchanged, because the other
+ * half may be in the next piece.
  */
 function escapeJson(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON does not allow these characters in a string.

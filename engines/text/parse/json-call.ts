@@ -13,8 +13,8 @@ const semicolon = 0x3b;
 type Role = "name" | "arguments" | "id" | "nothing";
 
 /**
- * Roles of the object's keys. Model families use different keys. An id that only counts the calls is ignored, so its key has
- * the role "nothing".
+ * Roles of the object's keys. Model families use different keys. An id that only counts the calls is ignored, so
+ * its key has the role "nothing".
  */
 const roles: ReadonlyMap<string, Role> = new Map<string, Role>([
   ["name", "name"],
@@ -60,8 +60,8 @@ interface Found {
 }
 
 /**
- * Reads the object at this position. It counts as a call as soon as its arguments begin, provided that its name is the name of
- * a tool. It remains a call even if the rest of the object is invalid.
+ * Reads the object at this position. An object with the name of a tool counts as a call as soon as its arguments begin. It
+ * remains a call even if the rest of the object is invalid.
  */
 function* readJsonCall(reading: Reading): Wait<boolean> {
   const found: Found = { name: null, id: null, early: null, isCalled: false };
@@ -116,7 +116,8 @@ function* readMember(reading: Reading, found: Found, role: Role | undefined): Wa
 }
 
 /**
- * Reads arguments and emits them as they arrive. If they precede the name or are JSON text in a string, they are emitted later.
+ * Reads arguments and emits them as they arrive. Arguments that precede the name, or that are JSON text
+ * in a string, are emitted later.
  */
 function* readArguments(reading: Reading, found: Found): Wait<boolean> {
   const code = yield* reading.next();

@@ -64,8 +64,8 @@ export class JsonScanner {
   }
 
   /**
-   * Consumes the object's text from `from`. Returns where it stops: at the end of the object, at an invalid character, or at
-   * the end of `text`.
+   * Consumes the object's text from `from`. Returns where it stops: at the end of the object, at an invalid
+   * character, or at the end of `text`.
    */
   scan(text: string, from: number): number {
     let at = from;
@@ -77,7 +77,7 @@ export class JsonScanner {
       const before = this.state;
       this.state = this.step(text.charCodeAt(at), text.charAt(at));
       if (this.state === "wrong") return at;
-      // The character after a number ends it and is scanned again.
+      // The character after a number ends the number and is scanned again.
       if (!(isNumberEnd(before) && this.state === "comma-or-end")) at++;
     }
     return at;

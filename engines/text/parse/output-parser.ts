@@ -21,8 +21,8 @@ export interface Marks {
 }
 
 /**
- * Maximum number of white space characters held back. White space before a mark is dropped, so it is held back until the next
- * text is known.
+ * Maximum number of white space characters held back. White space before a mark is dropped, so it is held
+ * back until the next text is known.
  */
 const maxSpace = 64;
 
@@ -87,8 +87,8 @@ export class MarkedParser implements OutputParser {
   }
 
   /**
-   * True in the usual case: no text is held back, and this piece contains neither the start of a mark nor white space that may
-   * precede one.
+   * True in the usual case: no text is held back, and this piece contains neither the start of a mark nor white
+   * space that may precede a mark.
    */
   private isPlain(text: string): boolean {
     const { reading } = this;
@@ -114,8 +114,8 @@ export class MarkedParser implements OutputParser {
   }
 
   /**
-   * Called when the function of a mark has returned. If it began a call and did not end it, reports a failed call. Otherwise,
-   * emits the text that it did not settle as ordinary text.
+   * Called when the function of a mark has returned. If the function has begun a call without ending it, reports a failed call.
+   * Otherwise, emits the unsettled text as ordinary text.
    */
   private endSyntax(): void {
     const { reading } = this;

@@ -1,6 +1,6 @@
-// Reading state of one output: the unread text, the text that was read but may not be part of a call, and the parts found so
-// far. A syntax is a generator that reads with these methods. They yield to wait for more text. If the text does not match, the
-// syntax returns, and output-parser.ts emits the unsettled text as ordinary output.
+// Reading state of one output: the unread text, the text that was read but perhaps does not belong to a call, and the parts
+// found so far. A syntax is a generator function that reads with the methods of this class. The methods yield to wait for more
+// text. If the text does not match, the syntax returns, and output-parser.ts emits the unsettled text as ordinary output.
 import type { ToolSpec } from "../../generation.ts";
 import { isJsonSpace, JsonScanner } from "./json-scanner.ts";
 import type { OutputPart } from "./tool-format.ts";
@@ -31,8 +31,8 @@ export class Reading {
   /** Number of characters of the output before `text`. */
   private offset = 0;
   /**
-   * Unsettled text: text that was read, but may not be part of a call or a mark. It is `past` followed by text[settled ..
-   * position). The two are joined only to be emitted.
+   * Unsettled text: text that was read but perhaps does not belong to a call or a mark. It consists of `past` and text[settled
+   * .. position), which are joined only when they are emitted.
    */
   private past = "";
   private settled = 0;
@@ -50,8 +50,8 @@ export class Reading {
   }
 
   /**
-   * Counts text that is emitted directly, without `push`. Call only if no text is held back. Returns the text's position in the
-   * output.
+   * Counts text that is emitted directly, without `push`. Call only if no text is held back. Returns the
+   * text's position in the output.
    */
   passOver(length: number): number {
     const at = this.offset + this.position;
@@ -77,7 +77,7 @@ export class Reading {
     if (text !== "") this.parts.push({ kind: this.mode, text, at: this.offset + this.position - text.length });
   }
 
-  /** Reads up to `end` and emits that text as ordinary text of the output. There must be no unsettled text before it. */
+  /** Reads the text up to index `end` and emits it as ordinary text of the output. Call only if there is no unsettled text. */
   giveText(end: number): void {
     const text = this.text.slice(this.position, end);
     this.position = end;
@@ -155,7 +155,7 @@ export class Reading {
     }
   }
 
-  /** Reads a tool's name and one of the endings after it. If they do not follow, reads nothing and returns null. */
+  /** Reads a tool's name and one of the endings after it. If other text follows, reads nothing and returns null. */
   *toolName(endings: readonly string[]): Wait<{ readonly name: string; readonly ending: string } | null> {
     for (;;) {
       let isPossible = false;
@@ -175,7 +175,7 @@ export class Reading {
 
   /**
    * Checks whether the unread text begins with `name` and one of the endings. Returns the ending; "" if more text is needed to
-   * decide; null if it does not.
+   * decide; null if the text begins differently.
    */
   private endingAfter(name: string, endings: readonly string[]): string | null {
     if (!this.text.startsWith(name, this.position)) {

@@ -3,8 +3,8 @@
 import type { ThinkingTags } from "./tool-format.ts";
 
 const known: readonly ThinkingTags[] = [
-  // `end` includes "<|start|>assistant", because the prompt also ends with this text. So the next message is read like the
-  // first.
+  // `end` includes "<|start|>assistant", because the prompt also ends with this text. So the next message
+  // is read like the first message.
   { begin: "<|channel|>analysis<|message|>", end: "<|end|><|start|>assistant" },
   { begin: "<|channel>thought\n", end: "<channel|>" },
   { begin: "<think>", end: "</think>" },

@@ -9,8 +9,8 @@ export interface ThinkingTags {
 }
 
 /**
- * A part of the output. `at` is its position, counted in characters of all pushed text. The part is an exact slice of that
- * text.
+ * A part of the output. `at` is its position, counted in characters of all pushed text. The part
+ * is an exact slice of that text.
  */
 export type OutputPart =
   | { readonly kind: "content" | "reasoning"; readonly text: string; readonly at: number }
@@ -29,7 +29,7 @@ export type OutputPart =
 
 /** Parses one output. All pushed text is emitted as content, as reasoning or as part of a call, unless it is cut. */
 export interface OutputParser {
-  /** True if the text pushed last is thinking, or may be. */
+  /** True if the text pushed last is thinking or may be thinking. */
   readonly isThinking: boolean;
   push(text: string): readonly OutputPart[];
   /**

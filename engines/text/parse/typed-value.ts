@@ -34,8 +34,8 @@ export function jsonTyped(text: string, types: ReadonlySet<string> | null): stri
 }
 
 /**
- * Adds the types that the schema allows to `types`. Returns false if the schema states no types in a form that is supported
- * here.
+ * Adds the types that the schema allows to `types`. Returns false if the schema states no types in
+ * a form that is supported here.
  */
 function collectTypes(schema: unknown, types: Set<string>, depth: number): boolean {
   if (depth > maxDepth) return false;

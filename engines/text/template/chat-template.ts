@@ -38,7 +38,9 @@ export type TemplateVocabulary = Pick<
 >;
 
 export interface RenderedPrompt extends PromptText {
-  /** True if the output starts with thinking: the prompt ends with the begin tag, or within thinking to continue. */
+  /**
+   * True if the output starts with thinking: the prompt ends with the begin tag, or inside thinking that the output continues.
+   */
   readonly opensThinking: boolean;
 }
 
@@ -165,8 +167,8 @@ export class ChatTemplate {
 }
 
 /**
- * Returns the messages in roles that the template supports. If it has no system role, system text is put in front of the next
- * user message.
+ * Returns the messages in roles that the template supports. If it has no system role, system text is put in
+ * front of the next user message.
  */
 function withRoles(
   messages: readonly ParsedMessage[],

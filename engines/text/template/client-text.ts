@@ -9,8 +9,8 @@ const maxDepth = 100;
 
 type Guard = (text: string) => string;
 
-// These roles stay unchanged, because templates compose control tokens from them ("<|" + role + "|>"). Any other role is user
-// text.
+// These roles stay unchanged, because templates compose control tokens from them ("<|" + role +
+// "|>"). Any other role is user text.
 const knownRoles = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
 
 /**
@@ -64,7 +64,7 @@ function isShallow(value: unknown): boolean {
   return true;
 }
 
-/** Yields all text of the client in messages and tools, partly as JSON text. Use it only to find which characters occur. */
+/** Yields all text of the client in messages and tools, partly as JSON text. Used only to find which characters occur. */
 export function* clientTexts(messages: readonly ParsedMessage[], tools: readonly ToolSpec[]): Iterable<string> {
   for (const { role, content, name, reasoning, toolCallId, toolCalls } of messages) {
     yield role;
@@ -76,8 +76,8 @@ export function* clientTexts(messages: readonly ParsedMessage[], tools: readonly
 }
 
 /**
- * Returns client values for variables of a template. Plain words in `words` stay unchanged, because the template compares
- * variables with them.
+ * Returns client values for variables of a template. Plain words in `words` stay unchanged, because the
+ * template compares variables with them.
  */
 export function guardVariables(
   variables: Readonly<Record<string, unknown>>,
@@ -89,8 +89,8 @@ export function guardVariables(
 }
 
 /**
- * Returns the plain words among the texts of a template's source. Returns none if a control token has a plain word as its name,
- * because words could then join to that name.
+ * Returns the plain words among the texts of a template's source. Returns no words if a control token has a plain word as its
+ * name, because the words of a text could then join to this name.
  */
 export function comparedWords(source: string, controlNames: readonly string[]): ReadonlySet<string> {
   if (controlNames.some((name) => /^[\w-]+$/.test(name))) return new Set();

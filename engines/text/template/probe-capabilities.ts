@@ -13,8 +13,8 @@ const key = "key4418";
 const values = ["value2907", "value7365"] as const;
 
 /**
- * The offered tool and the called tools have different names, so that calls can be distinguished from the tool list in a
- * prompt.
+ * The offered tool and the called tools have different names, so that calls can be distinguished
+ * from the tool list in a prompt.
  */
 const tool: ToolSpec = {
   name: "offered_tool8350",
@@ -57,7 +57,7 @@ export function probeCapabilities(source: string, renderer: Renderer): TemplateC
   const takesTools = probe.shows([user], { ...withSystem, takesTools: true }, tool.name);
   const withTools: TemplateCapabilities = { ...withSystem, takesTools };
   const calls = findCalls(probe, withTools);
-  // A template may print any role without knowing it. So a role is supported only if the source also names it.
+  // A template may print a role that it does not support. So a role counts as supported only if the source also names it.
   const namesRole = /["']tool["']/.test(source);
   const takesResults = calls.shown || (namesRole && probe.shows(answered, withTools, result));
   return { ...withTools, takesResults, calls };
@@ -70,8 +70,8 @@ const answered: readonly ParsedMessage[] = [
 ];
 
 /**
- * Returns the first variant of call capabilities with which calls appear in the prompt. Prefers a variant in which the call and
- * its result both have the same id, or both have none.
+ * Returns the first variant of call capabilities with which calls appear in the prompt. Prefers a variant in which a call and
+ * its result have the same id, or neither has an id.
  */
 function findCalls(probe: Probe, base: TemplateCapabilities): CallCapabilities {
   let first: TemplateCapabilities | null = null;

@@ -23,7 +23,10 @@ export class Renderer {
     this.#tokens = tokens;
   }
 
-  /** Returns the prompt for the assistant's next message, unless the variables say otherwise. Throws the template's own error. */
+  /**
+   * Returns the prompt. It ends at the start of the assistant's next message, unless `variables` change
+   * this. Throws the template's error.
+   */
   render(
     messages: readonly TemplateMessage[],
     tools: readonly TemplateTool[] = [],
@@ -38,7 +41,7 @@ export class Renderer {
         try {
           return this.#template.render({ ...all, ...more });
         } catch {
-          // Ignored: the first error is thrown below, because it is the most informative.
+          // This error is ignored: the first error is thrown below, because it is the most informative one.
         }
       }
       throw error;
@@ -47,10 +50,10 @@ export class Renderer {
 }
 
 /**
- * Returns additional variables for further attempts, because some templates need them. Such templates loop over tools and
- * documents without a check that they exist, print the description of every parameter, expect tools as text, or expect the
- * date. The first attempt passes no additional variables, because other templates print a preamble even for an empty list of
- * tools.
+ * Returns additional variables for further attempts, because some templates need them. Such templates loop over
+ * tools and documents without a check that they exist, print the description of every parameter, expect tools as
+ * text, or expect the date. The first attempt passes no additional variables, because other templates print a
+ * preamble even for an empty list of tools.
  */
 function retries(tools: readonly TemplateTool[]): object[] {
   const more = { documents: [], functions: JSON.stringify(tools, null, 4), datetime: today() };

@@ -12,8 +12,8 @@ export interface CallCapabilities {
   /** True if all calls of a message appear in the prompt. */
   readonly several: boolean;
   /**
-   * Handling of content in a message with calls: it appears (`together`), must be a separate message (`apart`), or is missing
-   * (`lost`).
+   * Handling of content in a message with calls: it appears (`together`), must be a separate message
+   * (`apart`), or is missing (`lost`).
    */
   readonly besideContent: "together" | "apart" | "lost";
   /** True if a message may have calls, content and reasoning at the same time. */
@@ -28,8 +28,8 @@ export type CallIds = "any" | "short" | "naming";
 
 export interface TemplateCapabilities {
   /**
-   * True if the template renders the simplest conversation. If it then fails on another conversation, the messages are the
-   * cause.
+   * True if the template renders the simplest conversation. If it then fails on another
+   * conversation, the messages are the cause.
    */
   readonly works: boolean;
   /** True if content must be a list of parts. A string would be lost or rejected. */

@@ -50,8 +50,8 @@ export function templateTool({ name, description, parameters }: ToolSpec): Templ
 }
 
 /**
- * Returns the messages with the name of the called tool added to each tool result. Works also for templates that do not show
- * calls.
+ * Returns the messages with the name of the called tool added to each tool result. Works also for
+ * templates that do not show calls.
  */
 export function withNames(messages: readonly ParsedMessage[]): readonly ParsedMessage[] {
   const names = new Map<string, string>();
@@ -74,7 +74,7 @@ export function templateMessages(
   });
 }
 
-/** Id and name of a call in the prompt. Stored by the id that the client uses. */
+/** Id and name of a call in the prompt. Such entries are stored by the id that the client uses. */
 type KnownCall = Pick<ParsedCall, "id" | "name">;
 
 function withId(call: ParsedCall, ids: CallIds, known: Map<string, KnownCall>): ParsedCall {
@@ -105,8 +105,8 @@ function shaped(message: ParsedMessage, capabilities: TemplateCapabilities): Tem
   if (reasoning !== "" && !withThoughts) return [calling(message, "", `${reasoning}\n\n${content}`, capabilities)];
   if (besideContent === "together") return [calling(message, content, reasoning, capabilities)];
   if (besideContent === "lost") return [calling(message, "", reasoning, capabilities)];
-  // The reasoning stays with the call, because models should see the reasoning that led to it. Templates mostly omit reasoning
-  // before plain text.
+  // The reasoning stays with the call, because models should see the reasoning that led to it. Templates mostly
+  // omit reasoning before plain text.
   return [plain(message, content, "", capabilities), calling(message, "", reasoning, capabilities)];
 }
 

@@ -1,5 +1,5 @@
 // Tool text: writes tools, calls and results as plain text, for models whose chat template does not support them. Calls are
-// written in the model's tool-call format. Pure.
+// written in the model's tool-call format. No side effects.
 import type { CallSyntax } from "../parse/tool-format.ts";
 import type { ParsedMessage, TemplateTool } from "./template-messages.ts";
 
@@ -22,8 +22,8 @@ export function describeTools(tools: readonly TemplateTool[], syntax: CallSyntax
 }
 
 /**
- * Returns the messages with calls written into the assistant's text and results as user messages. All results of one turn are
- * in one message.
+ * Returns the messages with calls written into the assistant's text and results as user messages. All results
+ * of one turn are in one message.
  */
 export function written(messages: readonly ParsedMessage[], parts: WrittenParts, syntax: CallSyntax): ParsedMessage[] {
   const all: ParsedMessage[] = [];

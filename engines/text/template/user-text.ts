@@ -1,7 +1,7 @@
 // User text guard: prevents user text from becoming control tokens when a chat template inserts it into a prompt. Before
 // rendering, a marker character is inserted into every control token name in user text. The marker occurs in no other text. The
 // encoder splits the prompt at control token names and then removes the markers. Many templates remove words from a text, for
-// example "/think". The texts around a removed word could join to a name, so they get markers too.
+// example "/think". The texts around a removed word could join to a name, so markers are inserted there too.
 import { ServerError } from "../../../runtime/errors.ts";
 
 interface ControlNames {
@@ -28,8 +28,8 @@ export class UserTextGuard {
   /** Words that the template may remove from a text, or at which it may split a text. */
   private readonly removed: readonly string[];
   /**
-   * Proper prefixes of names and of removed words. Removed words matter, because the texts around a removed word could join to
-   * another removed word.
+   * Proper prefixes of names and of removed words. Removed words matter, because the texts around a removed word
+   * could join to another removed word.
    */
   private readonly partial = new Set<string>();
   /** All names and removed words. */
@@ -63,7 +63,7 @@ export class UserTextGuard {
     for (const name of this.control.namesIn(text)) {
       const first = String.fromCodePoint(name.codePointAt(0) as number);
       const broken = first + marker + name.slice(first.length);
-      // This is repeated, because occurrences of a name may overlap.
+      // The replacement is repeated, because occurrences of a name may overlap.
       while (guarded.includes(name)) guarded = guarded.replaceAll(name, broken);
     }
     if (this.removed.some((word) => guarded.includes(word))) guarded = this.guardRemovals(guarded, marker);
@@ -74,8 +74,8 @@ export class UserTextGuard {
 
   /**
    * Inserts a marker before a removed word if the text before the word ends with a prefix of a name or of another removed word.
-   * The marker stays when the template removes the word. So the texts around the word cannot join to a name, in whatever order
-   * words are removed.
+   * The marker stays when the template removes the word. So the texts around the word cannot join to a name, whatever the order
+   * in which words are removed.
    */
   private guardRemovals(text: string, marker: string): string {
     const cuts = new Set<number>();
@@ -94,12 +94,16 @@ export class UserTextGuard {
     return guarded + text.slice(end);
   }
 
-  /** True if a removed word begins at `at` and text[from .. at) could join with other text after its removal. */
+  /**
+   * True if a removed word begins at `at`, and text[from .. at) could join with other text when the
+   * template has removed the word.
+   */
   private isJoined(text: string, from: number, at: number): boolean {
     for (const word of this.removed) {
       if (!text.startsWith(word, at)) continue;
       const after = at + word.length;
-      // Inside a longer removed word, a marker is added only if text[from .. at) could join with the text after `word`.
+      // Inside an occurrence of a longer removed word, a marker is needed only if text[from .. at) could
+      // join with the text after `word`.
       if (!this.isWithin(text, at) || after === text.length || this.isRemovedAt(text, after)) return true;
       const joined = text.slice(from, at) + text.charAt(after);
       if (this.partial.has(joined) || this.whole.has(joined)) return true;

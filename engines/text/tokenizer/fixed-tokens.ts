@@ -1,12 +1,12 @@
 // Fixed tokens: finds the tokens with a fixed text (control and user-defined tokens) in a longer text. Longer tokens are found
-// first in the whole text, as in llama.cpp, so that both tokenizers cut text at the same positions. A single pass looks for all
-// tokens, because some vocabularies have thousands of them.
+// first in the whole text, as in llama.cpp, so that both tokenizers cut text at the same positions. A single pass over the text
+// searches for all tokens, because some vocabularies have thousands of fixed tokens.
 import { absent, ByteTrie } from "./byte-trie.ts";
 
 /** A plain text, or the id of a token that was found. */
 type Fragment = string | number;
 
-/** Tells, by a token's text, whether the token absorbs the white space before and after it. */
+/** Returns whether the token with a given text absorbs the white space before and after it. */
 export interface Swallowing {
   before(text: string): boolean;
   after(text: string): boolean;
@@ -66,7 +66,7 @@ export class FixedTokens {
     if (!this.#mayHave(text)) return [];
     const units = Buffer.from(text, "utf16le");
     // Candidate start positions, by token index. A position first belongs to the longest token that matches there. If this
-    // token overlaps one that was already found, the position moves to the longest token that fits.
+    // token overlaps a token that was already found, the position moves to the list of the longest token that fits.
     const waiting: (number[] | undefined)[] = new Array(this.#tokens.length);
     const offer = (at: number, limit: number): void => {
       const index = this.#longest(units, at, limit);
@@ -120,7 +120,7 @@ export class FixedTokens {
   }
 }
 
-/** Returns the number of free positions from `start` to `end`, up to the first taken one. */
+/** Returns the number of consecutive free positions from `start`, at most up to `end`. */
 function freeFrom(taken: Uint8Array, start: number, end: number): number {
   let at = start;
   while (at < end && taken[at] === 0) at++;

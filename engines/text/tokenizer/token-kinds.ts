@@ -11,7 +11,7 @@ export type TokenKind =
   | "control"
   /** Like "control" in a prompt, but shown as text when generated. */
   | "shown-control"
-  /** Text that is always encoded as this one token. */
+  /** Text that is always encoded as a single token. */
   | "user-defined"
   /** One byte. Used for bytes that no other token covers. */
   | "byte"

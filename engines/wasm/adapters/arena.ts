@@ -1,6 +1,6 @@
 // Adapter arena: allocates blocks for adapters in the memories of the compute threads. A block has the same address in
 // all these memories, so one list of free blocks is enough. Allocation is first fit, and adjacent free blocks are
-// merged. This class only computes addresses; its caller grows the memories.
+// merged. This class only computes addresses; its caller enlarges the memories.
 
 interface Range {
   readonly from: number;

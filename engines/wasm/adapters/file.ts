@@ -1,8 +1,8 @@
 // Adapter file: reads the header of a prepared adapter (engines/files/lora/prepared-adapter.ts) and finds the site of
 // each pair of LoRA matrices A and B. A site is a group of model matrices with the same input (sites.ts). The server
-// wrote the file for this model, so any mismatch is an error. If a matrix has no site, the error names the matrix. If a
-// tensor consists of several matrices, its pair becomes one pair per matrix. These pairs share A, and each has its own
-// rows of B.
+// itself wrote the file for this model, so every mismatch is an error. If a matrix has no site, the error names the
+// matrix. If a tensor consists of several matrices, its pair becomes one pair per matrix. These pairs share A, and each
+// has its own rows of B.
 import { ServerError } from "../../../runtime/errors.ts";
 import { readTensorTable, type TensorInfo, tensorTypes } from "../../files/gguf/tensors.ts";
 import type { AdapterRanks } from "../plan/mixture.ts";
@@ -58,7 +58,7 @@ export function ranksOf({ pairs }: AdapterFile): AdapterRanks {
   return pairs.map((site) => site.map((pair) => pair?.rank ?? 0));
 }
 
-/** Returns the ranks of the adapter that results if files with these ranks are stacked. */
+/** Returns the ranks of the stacked adapter: for each matrix, the sum of the ranks of all files. */
 export function stackedRanks(ranks: readonly AdapterRanks[]): AdapterRanks {
   return ranks.reduce((sum, own) => sum.map((site, i) => site.map((rank, j) => rank + (own[i]?.[j] ?? 0))));
 }

@@ -1,6 +1,6 @@
 // Adapter host: the loaded adapters of a model and their addresses in the memories of the compute threads. It runs on
-// the leader's thread, which grows the memories; the loader thread reads and packs the adapters. Pass descriptors refer
-// to an adapter by its address, so the compute threads need no messages about adapters.
+// the leader's thread, which enlarges the memories. The loader thread reads and packs the adapters. Pass descriptors
+// refer to an adapter by its address, so the compute threads need no messages about adapters.
 import assert from "node:assert/strict";
 import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
 import type { AdapterHost } from "../../engine.ts";
@@ -28,7 +28,9 @@ export class WasmAdapters implements AdapterHost {
   #coming: Loaded | null = null;
   /** Bytes of the tensors of all adapters that are loaded or being loaded, as in the prepared files. */
   #tensorBytes = 0;
-  /** Promise that settles when the previous load has settled, so that loads run one at a time. */
+  /**
+   * Promise of the previous load, settled when that load ends. The next load waits for it, so loads run one at a time.
+   */
   #turn: Promise<unknown> = Promise.resolve();
   #disposed = false;
 
@@ -46,7 +48,7 @@ export class WasmAdapters implements AdapterHost {
     return this.#arena.usedBytes;
   }
 
-  /** Throws if the byte counts of the adapters do not add up. */
+  /** Throws if the total byte counts differ from the sums over all adapters. */
   checkIntegrity(): void {
     this.#arena.checkIntegrity();
     const loaded = [...this.#loaded.values(), ...(this.#coming ? [this.#coming] : [])];
@@ -66,7 +68,7 @@ export class WasmAdapters implements AdapterHost {
   }
 
   /**
-   * Loads several prepared adapters, stacked into one. Its ranks are the ranks of all files, in the order of `paths`.
+   * Loads several prepared adapters, stacked into one adapter. It has the ranks of all files, in the order of `paths`.
    */
   async loadStacked(id: number, paths: readonly string[]): Promise<void> {
     assert.ok(id > 0 && !this.#loaded.has(id), `adapter id ${id} must be positive and unused`);
@@ -122,7 +124,7 @@ export class WasmAdapters implements AdapterHost {
     this.#tensorBytes -= tensorBytes;
   }
 
-  /** Grows the memories to at least `bytes` bytes. Existing views of the memories keep their length and content. */
+  /** Enlarges the memories to at least `bytes` bytes. Existing views of the memories keep their length and content. */
   #lengthenMemories(bytes: number): void {
     for (const memory of this.#memories) {
       const missing = Math.ceil((bytes - memory.buffer.byteLength) / wasmPageBytes);

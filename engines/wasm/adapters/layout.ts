@@ -1,20 +1,20 @@
 // Adapter layout: the layout of an adapter in a compute thread's memory. It starts with a table of sites for the
 // kernels. For each site, it then has the thread's share of A's rows with their scales, and B's values for the thread's
 // own rows of each matrix. kernels/adapters.ts defines the formats. This file only computes sizes and addresses;
-// packing.ts fills the memory. Pure.
+// packing.ts fills the memory.
 
 import type { AdapterRanks } from "../plan/mixture.ts";
 import type { Piece } from "../plan/partition-plan.ts";
 import { type AdapterSite, pieceOf, siteMatrices } from "./sites.ts";
 
 /**
- * Number of integers of a site in the table. Head: share, own rows, address of scales, address of A. For each matrix:
- * address of B, first rank, number of ranks.
+ * Number of integers of a site in the table. Head: number of rows of A per thread (share), number of this thread's
+ * rows, address of scales, address of A. For each matrix: address of B, first rank, number of ranks.
  */
 const headInts = 4;
 const matrixInts = 3;
 const siteInts = headInts + matrixInts * siteMatrices;
-/** Number of bytes from one site's entry to the next. The kernels identify a site by the byte offset of its entry. */
+/** Number of bytes of a site's entry in the table. The kernels identify a site by the byte offset of its entry. */
 export const siteBytes = siteInts * Int32Array.BYTES_PER_ELEMENT;
 
 /** Number of rows of A in a tile. */
@@ -48,7 +48,7 @@ export interface AdapterLayout {
   readonly bytes: number;
 }
 
-/** Returns the number of rows of A that each thread computes; the last threads may have fewer. */
+/** Returns the number of rows of A that each thread computes. The last threads may compute fewer rows. */
 export function rankShare(ranks: number, threads: number): number {
   return Math.ceil(ranks / threads / tileRows) * tileRows;
 }

@@ -3,8 +3,8 @@
 // Runs on the loader thread.
 //
 // A value of A or B is stored as a 16-bit integer. In each row of A and each column of B, the largest magnitude becomes
-// 32767, so values near it are more precise than in the F16 source. Each rank has one scale, which is the product of
-// the scales of its row of A and its column of B.
+// 32767, so the largest values are more precise than in the F16 source. Each rank has one scale, which is the product
+// of the scales of its row of A and its column of B.
 import { closeSync, openSync, readSync } from "node:fs";
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import { halfValues } from "../../files/lora/half-floats.ts";
@@ -64,7 +64,10 @@ export function packAdapter(
   for (const file of files) packFile(file, ranksBefore, blocks);
 }
 
-/** Packs one file. Its ranks follow the ranks of previous files, counted in `ranksBefore`, and are added to the count. */
+/**
+ * Packs one file. Its ranks follow the ranks of previous files, whose number per matrix is in `ranksBefore`. Adds the
+ * file's ranks to `ranksBefore`.
+ */
 function packFile({ path, pairs }: AdapterFile, ranksBefore: readonly number[][], blocks: readonly Block[]): void {
   const descriptor = openSync(path, "r");
   try {
@@ -129,7 +132,7 @@ function packRow(values: Float32Array, factor: number, out: Int16Array, address:
 }
 
 /**
- * Packs B's values for the thread's rows of a matrix. Each rank has its own factor; the first one belongs to rank
+ * Packs B's values for the thread's rows of a matrix. Each rank has its own factor; factors[0] belongs to rank
  * `firstRank`.
  */
 function packColumns(

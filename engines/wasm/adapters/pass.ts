@@ -18,15 +18,15 @@ const groupInts = 3;
 /** Addresses of the scratch memory for adapters in the thread's memory. */
 export interface AdapterScratch {
   /**
-   * Addresses of two AdapterLists (groups, then the list of tokens). `tokens` is for all tokens of the pass, `outputs`
-   * only for its output tokens.
+   * Addresses of two AdapterLists (groups, then the list of tokens): `tokens` for all tokens of the pass, `outputs`
+   * only for the output tokens.
    */
   readonly tokens: number;
   readonly outputs: number;
-  /** Address of the slabs, one per thread, with the thread's products of A. They are `slabBytes` apart. */
+  /** Address of the slabs, `slabBytes` apart. There is one slab per thread; it has the thread's products with A. */
   readonly slabs: number;
   readonly slabBytes: number;
-  /** Scratch memory of addAdapters(): the ranks of one matrix for two tokens. */
+  /** Scratch memory of addAdapters(): products with A for the ranks of one matrix and two tokens. */
   readonly ranks: number;
 }
 
@@ -123,7 +123,7 @@ export class AdapterPass {
   }
 
   /**
-   * Multiplies the adapter's matrix A by the inputs of one layer's matrices. The inputs are at `x`: one row for each token of
+   * Multiplies the matrices A of the adapters by the input of a site. The input is at `x`: one row for each token of
    * the pass or, at the last site, one row for each output token.
    */
   reduce(site: number, x: number): void {
@@ -138,8 +138,8 @@ export class AdapterPass {
   }
 
   /**
-   * Gathers the results of reduce() from all threads. Called after the site's own products have been computed, which
-   * shortens the wait for other threads.
+   * Gathers the results of reduce() from all threads. Called after the products of the site's own matrices, because
+   * other threads are then more likely to have finished reduce().
    */
   gather(): void {
     if (this.#groupCount === 0 || this.#width === 0) return;
@@ -147,7 +147,10 @@ export class AdapterPass {
     this.#allGather.slabs(() => bytes);
   }
 
-  /** Adds B times the gathered values to this thread's share of the site's products at `out`. */
+  /**
+   * Multiplies B by the gathered products with A, and adds the results to this thread's share of the site's products at
+   * `out`.
+   */
   add(site: number, { pieces, stride }: Share, out: number): void {
     if (this.#groupCount === 0 || this.#width === 0) return;
     const { matrices } = this.#sites[site] as AdapterSite;

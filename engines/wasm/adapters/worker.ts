@@ -1,6 +1,7 @@
-// Adapter worker: entry point of the thread that loads adapters while steps continue. It first measures a prepared
-// adapter, or several that are stacked into one. After the leader has allocated memory, it packs the adapter at the
-// given address in the memories of the compute threads. It handles one adapter at a time, and ends with its model.
+// Adapter worker: entry point of the thread that loads adapters while steps continue. It first computes the size of a
+// prepared adapter, or of several adapters stacked into one. After the leader has allocated memory, it packs the
+// adapter at the given address in the memories of the compute threads. It processes one adapter at a time, and ends
+// when the model is unloaded.
 import { parentPort, workerData } from "node:worker_threads";
 import { type ErrorCode, type ErrorRecord, ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
@@ -54,7 +55,7 @@ function sizesOf(files: readonly AdapterFile[]): AdapterSizes {
   };
 }
 
-/** Converts any failure to an error that says that the adapter was not loaded. The model keeps running. */
+/** Converts any failure to the error that the adapter was not loaded. The model keeps running. */
 function asLoadFailure(error: unknown): ServerError {
   if (error instanceof ServerError && ownCodes.includes(error.code)) return error;
   return loadFailed(`cannot be read: ${error instanceof Error ? error.message : String(error)}`, error);

@@ -9,12 +9,16 @@ export interface Matrix {
   /** Unique name. It equals the tensor's name if the matrix is the whole tensor. */
   readonly name: string;
   readonly tensor: TensorInfo;
-  /** Index of the matrix's first row in the tensor. All dimensions after the first are counted as rows. */
+  /**
+   * Index of the matrix's first row in the tensor. All dimensions of the tensor except the first (columns) are counted
+   * as rows.
+   */
   readonly firstRow: number;
   readonly rows: number;
   readonly columns: number;
   /**
-   * Bias added to the products. It has values either for these rows only, or for all rows of the tensor. Null = none.
+   * Bias added to the products. It has one value for each row of this matrix, or for each row of the tensor. Null =
+   * none.
    */
   readonly bias: TensorInfo | null;
   /** Number of equal matrices stacked in the tensor (experts); 1 if absent. */
@@ -22,7 +26,7 @@ export interface Matrix {
 }
 
 /**
- * The matrices of one kind (for example the gates) of all experts of a layer, as a single object. Separate objects
+ * The matrices of one kind (for example the gates) of all experts of a layer, as a single object. One object per matrix
  * would be too many, because a model may have ten thousand experts in total. `rows` and the other fields describe the
  * first expert's matrix.
  */
@@ -37,8 +41,8 @@ export interface Norm {
 export const matrixTypes: ReadonlySet<number> = new Set([0, 1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14, 20, 23, 30, 39]);
 const f32 = 0;
 /**
- * The kernels process 32 columns at a time, so row lengths must be multiples of 32. For types with longer blocks, this
- * is always true, because a GGUF row consists of whole blocks.
+ * The kernels process 32 columns at a time, so row lengths must be multiples of 32. Types with longer blocks need no
+ * check, because a GGUF row consists of whole blocks.
  */
 const columnGrain = 32;
 
@@ -102,8 +106,8 @@ export class GraphTensors {
   }
 
   /**
-   * Returns the matrices of a tensor [count][rows][columns]. Biases are not supported: checkAllUsed() rejects a file
-   * that has one.
+   * Returns the matrices of a tensor [count][rows][columns]. Biases of such tensors are not supported: checkAllUsed()
+   * rejects a file that has one.
    */
   stack(name: string, count: number, rows: number, columns: number): MatrixStack {
     const alone = name.replace("_exps", ".0");
@@ -115,7 +119,7 @@ export class GraphTensors {
     return { name: tensor.name, tensor, firstRow: 0, rows, columns, bias: null, count };
   }
 
-  /** Marks a matrix and its bias as used, although this graph does not need them. */
+  /** Marks a matrix and its bias as used, so that a matrix which the graph ignores is not reported as an error. */
   leaveOut(name: string): void {
     for (const part of ["weight", "bias"]) this.#used.add(`${name}.${part}`);
   }

@@ -15,7 +15,7 @@ import { GraphTensors, type Matrix, type MatrixStack, type Norm } from "./graph-
 import { Keys } from "./keys.ts";
 import type { Hyperparameters } from "./shape.ts";
 
-/** Names of tensors that have a factor for each rotated pair. ropes.ts uses them to compute the rope frequencies. */
+/** Names of tensors with one factor for each rotated pair. ropes.ts divides the rope frequencies by these factors. */
 export const frequencyFactorNames = {
   always: "rope_freqs.weight",
   short: "rope_factors_short.weight",

@@ -1,6 +1,6 @@
 // Hyperparameters of a model: sizes, scales and attention windows. They are read once, at load, from the file's
 // key/value pairs. Defaults are those of llama.cpp. Keys that only one architecture has are read by that architecture's
-// file. Pure; all returned values are in range, so callers need no checks.
+// file. All returned values are in range, so callers need no checks.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TensorInfo, TensorTable } from "../../files/gguf/tensors.ts";
 import type { Architecture } from "./architectures/architecture.ts";
@@ -47,7 +47,7 @@ export function readHyperparameters(
   };
 }
 
-/** Returns the shape with the rope that fits sequences of up to `tokens` tokens. */
+/** Returns the hyperparameters for sequences of up to `tokens` tokens: long sequences may need another rope. */
 export function shapeForContext(shape: Hyperparameters, tokens: number): Hyperparameters {
   const { longRope, ropes } = shape;
   return longRope && tokens > longRope.beyond ? { ...shape, ropes: [longRope.rope, ...ropes.slice(1)] } : shape;
@@ -97,14 +97,15 @@ function readExperts(architecture: Architecture, keys: Keys, feedForward: number
   const count = keys.countOrNone("expert_count", maxExperts);
   if (count === 0) return null;
   const used = keys.count("expert_used_count", count);
-  // Grouped routing selects experts from only some of the groups. This engine does not implement it.
+  // Rejects models with expert groups: they choose experts from only some of the groups, which this engine does not
+  // implement.
   if (keys.countOrNone("expert_group_count", maxExperts) > 1) throw keys.unsupported("expert_group_count", "one group");
   return { count, used, feedForward };
 }
 
 /**
  * Returns the number of rows of the embedding. The key vocab_size is ignored, because files with an extended vocabulary
- * often keep the old number there.
+ * often have an outdated value of this key.
  */
 function readVocabSize(tensors: ReadonlyMap<string, TensorInfo>): number {
   const rows = tensors.get("token_embd.weight")?.shape[1];

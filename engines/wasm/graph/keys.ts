@@ -84,8 +84,8 @@ export class Keys {
   }
 
   /**
-   * Returns the key's one value. Some converters write a list with one value per layer, all equal; this counts as one
-   * value.
+   * Returns the key's one value. A list of equal values, one per layer, counts as one value, because some converters
+   * write such lists.
    */
   #single(key: string): GgufValue | undefined {
     const value = this.value(key);

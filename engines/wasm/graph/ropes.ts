@@ -1,5 +1,5 @@
 // Ropes: a model's rope frequencies with all their scaling, computed as llama.cpp does. hyperparameters.ts calls this
-// at load; rotation.ts computes the cosines and sines of each pass. Pure.
+// at load; rotation.ts computes the cosines and sines of each pass.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Keys } from "./keys.ts";
 
@@ -10,7 +10,9 @@ export interface Rope {
   readonly magnitude: number;
 }
 
-/** Divisors of the rope frequencies, one for each rotated pair; null if the file has no such tensor. */
+/**
+ * Divisors of the rope frequencies. Each array has one number for each rotated pair; null if the file lacks the tensor.
+ */
 export interface FrequencyFactors {
   /** rope_freqs.weight: applies to every context length. */
   readonly always: Float32Array | null;

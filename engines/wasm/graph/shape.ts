@@ -58,7 +58,8 @@ export interface Traits {
 /** Traits that an architecture reads from its own keys; missing ones get defaults. */
 export interface OwnTraits extends Partial<Traits> {
   /**
-   * Experts, if the architecture computes their inner length itself. By default, it is that of the dense feed-forward.
+   * Experts, if the architecture computes their inner length itself. By default, their inner length is that of the
+   * dense feed-forward.
    */
   readonly experts?: CommonShape["experts"];
   /** Rope of the sliding-window layers; it becomes rope 1. */

@@ -1,13 +1,13 @@
 // Weight lists: the matrices of a graph, the vectors of its norms, and the parts of them that one thread holds.
-// thread-memory.ts assigns addresses to the weights; weights.ts loads them. Pure.
+// thread-memory.ts assigns addresses to the weights; weights.ts loads them.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import type { DividedGraph, DividedStep, PartitionPlan, Piece, Share } from "../plan/partition-plan.ts";
 import type { GraphStep } from "./graph.ts";
 import type { Matrix, Norm } from "./graph-tensors.ts";
 
 /**
- * Returns the parts of all matrices that a thread holds, in order of use. If the output is tied to the embedding, its
- * part appears twice.
+ * Returns the parts of all matrices that a thread holds, in order of use. If the output matrix is the embedding, the
+ * embedding's part appears twice.
  */
 export function threadPieces(divided: DividedGraph, thread: number): Piece[] {
   const steps = divided.layers.flat().flatMap((step) => stepShares(step));

@@ -1,5 +1,5 @@
-// Element-wise functions: activations, gated activations and the soft cap. Lengths need not be multiples of 4: each
-// remaining float is computed as a vector, and one lane of the result is stored.
+// Element-wise functions: activations, gated activations and the soft cap. Lengths need not be multiples of 4: each of
+// the last floats is computed as a vector, of which one lane is stored.
 import { multiplyAdd } from "./arithmetic";
 import { exponential, hyperbolicTangent } from "./exponential";
 
@@ -12,7 +12,7 @@ const GELU_CUBIC: f32 = 0.07135481627246835;
 
 /** Upper bound for x^2. Without it, x^2 could be infinite, and its product with silu's cubic factor 0 would be NaN. */
 const MOST_SQUARE: f32 = 1e30;
-/** For smaller arguments, the sigmoid is less than 7e-39, so it counts as 0. */
+/** Smallest argument of the sigmoid. For smaller arguments, the sigmoid is less than 7e-39 and counts as 0. */
 const LEAST: f32 = -88;
 
 export function activate(activation: i32, x: usize, out: usize, count: i32): void {
@@ -60,8 +60,8 @@ function activated(x: v128, linear: v128, cubic: v128): v128 {
   const square = f32x4.pmin(f32x4.mul(x, x), f32x4.splat(MOST_SQUARE));
   const steep = f32x4.mul(x, multiplyAdd(cubic, square, linear));
   const value = f32x4.div(x, f32x4.add(exponential(f32x4.neg(steep)), f32x4.splat(1)));
-  // exponential() returns normal floats only, so the quotient is wrong for very negative arguments. The result is 0
-  // there.
+  // For very negative arguments the quotient is wrong, because exponential() returns normal floats only. The result is
+  // set to 0 there.
   return v128.andnot(value, f32x4.lt(steep, f32x4.splat(LEAST)));
 }
 

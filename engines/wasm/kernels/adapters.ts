@@ -1,12 +1,12 @@
 // Products of LoRA adapters: (W + B A) x. For each adapter of a pass, the kernels multiply A by the inputs of the
-// adapter's tokens. They then multiply B by these products, and add the results to the products of W. Each call handles
-// all adapters of the pass.
+// adapter's tokens. They then multiply B by these products, and add the results to the products with W. Each call
+// processes all adapters of the pass.
 //
 // The values of A and B are signed 16-bit integers. A rank is a row of A and the matching column of B. Each rank has
 // one scale, which is applied in the product with A.
 //
-// Rows of A are stored in tiles of four rows. For every four columns, a tile has 4 values of each row, row by row. Rows
-// of B are stored in panels of 16 rows. For every rank, a panel has 16 values, one per row.
+// Rows of A are stored in tiles of four rows. For every four columns, a tile has four values of each of its rows, row
+// by row. Rows of B are stored in panels of 16 rows. For every rank, a panel has 16 values, one per row.
 //
 // A site is a set of matrices with the same input. The ranks of all its matrices are stacked in one A, whose rows are
 // divided among the threads in order. The host writes two tables of 32-bit integers for the kernels:
@@ -206,7 +206,7 @@ function gather(
 }
 
 /**
- * Multiplies `rows` rows of B (a multiple of 16) by the ranks of two tokens, and adds the products to y0 and y1. At
+ * Multiplies `rows` rows of B (a multiple of 16) by two tokens' products with A, and adds the results to y0 and y1. At
  * `x`, the values of the two tokens alternate.
  */
 function addTwo(b: usize, ranks: i32, rows: i32, x: usize, y0: usize, y1: usize): void {

@@ -5,9 +5,9 @@ const LOG2_E: f32 = 1.4426950408889634;
 /** ln 2 in two parts. The product of the first part with an integer below 2^14 is exact. */
 const LN2_HIGH: f32 = 0.693145751953125;
 const LN2_LOW: f32 = 1.428606765330187e-6;
-/** 1.5 * 2^23. Adding it to a small float rounds it to an integer, which is in the lowest bits of the result. */
+/** 1.5 * 2^23. A small float plus this constant is rounded to an integer, which is in the lowest bits of the sum. */
 const ROUNDING: f32 = 12582912;
-/** Limits of x. Outside them, e^x is not a normal number. */
+/** Limits of x. For x outside these limits, e^x is not a normal number. */
 const LEAST: f32 = -87.3;
 const MOST: f32 = 88.3;
 

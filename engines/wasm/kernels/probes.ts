@@ -1,5 +1,5 @@
 // Probes. The self-test at start-up uses them to check the special instructions of each build. Benchmarks use them to
-// measure two peak rates: dot products and memory reads.
+// measure the peak rates of dot products and of memory reads.
 import { lookUp } from "./block-quants/codebook";
 
 // @ts-ignore: decorator
@@ -24,8 +24,8 @@ export function probeAddDot(a: usize, b: usize, bytes: i32): i32 {
 }
 
 /**
- * Computes the same as probeAddDot(), with the instruction that sums pairs into 16 bits. Values of `b` must be below
- * 128.
+ * Returns the same dot product as probeAddDot(), computed with the instruction that adds pairs of products in 16 bits.
+ * Values of `b` must be below 128.
  */
 export function probePairDot(a: usize, b: usize, bytes: i32): i32 {
   if (!ASC_FEATURE_RELAXED_SIMD) return probeAddDot(a, b, bytes);
@@ -62,7 +62,7 @@ export function probeDot(count: i32): i32 {
   let s5 = i32x4.splat(6);
   let s6 = i32x4.splat(7);
   let s7 = i32x4.splat(8);
-  // The sums are also operands, so the compiler cannot move anything out of the loop.
+  // The sums are also operands, so the compiler cannot move an instruction out of the loop.
   for (; count > 0; count -= 8) {
     s0 = addDot(s0, b, s0);
     s1 = addDot(s1, b, s1);

@@ -1,5 +1,5 @@
 // Page memory: reads and writes the contents of KV pages between passes. The leader copies, exports and imports pages
-// in the memories of all threads. No thread computes during this, and the start of the next pass makes the writes
+// in the memories of all threads. No thread computes a pass meanwhile. The start of the next pass makes the writes
 // visible to all threads.
 import type { PageCopy } from "../../decoding/kv/page-table.ts";
 

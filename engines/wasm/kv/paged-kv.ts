@@ -33,8 +33,8 @@ export class PagedKv implements KvCache {
   }
 
   /**
-   * Prepares a step that writes tokens `start` to `end` (exclusive) of a slot. Tokens before `settled` will not be
-   * rewritten. Returns false if there are too few free pages.
+   * Prepares a step that writes tokens `start` to `end` (exclusive) of a slot. Tokens before position `settled` will
+   * not be replaced later. Returns false if there are too few free pages.
    */
   write(slot: number, start: number, end: number, settled: number): boolean {
     const isWritable = this.#table.write(slot, start, end, settled);
@@ -76,8 +76,8 @@ export class PagedKv implements KvCache {
   }
 
   /**
-   * Makes the page copies that the page table has requested. Nothing is written between steps, so a shared page still has
-   * the content that it had when the copy was requested.
+   * Makes the page copies that the page table has requested. Pages are not written between steps, so a shared page
+   * still has the same content as at the time of the request.
    */
   #makeCopies(): void {
     const { copies } = this.#table;

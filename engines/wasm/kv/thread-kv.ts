@@ -1,6 +1,7 @@
 // Thread KV: the KV cache of one compute thread during a pass. It lists the pages of the pass's rows, stores keys and
 // values, and runs attention. The leader keeps the page table (decoding/kv/page-table.ts). Block b of a sequence is on
-// thread b % threads. Therefore every thread attends over its own pages, and the results are merged.
+// thread b % threads. Therefore every thread computes attention over its own pages, and the results of all threads are
+// merged.
 import type { AttentionStep } from "../graph/architectures/architecture.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { PartitionPlan } from "../plan/partition-plan.ts";
@@ -75,7 +76,7 @@ export class ThreadKv {
     this.#entries = count;
   }
 
-  /** Changes the addresses in the list to the same pages of the next layer. Called after every layer. */
+  /** Changes the addresses in the page list from the current layer to the next layer. Called after every layer. */
   nextLayer(): void {
     const { kvLayerBytes } = this.#at;
     for (let i = 0; i < this.#entries; i++) this.#list[i * 2] = (this.#list[i * 2] as number) + kvLayerBytes;
@@ -86,8 +87,8 @@ export class ThreadKv {
    * on this thread. `joined` has queries, keys and values of a token side by side; `out` gets partialFloats floats for
    * each token.
    *
-   * Sliding-window layers also keep the keys and values before the window; attention only skips reading them. Therefore
-   * a sequence can be truncated, shared and saved at any position.
+   * Sliding-window layers also keep the keys and values of tokens before the window; attention does not read them.
+   * Therefore a sequence can be truncated, shared and saved at any position.
    */
   attend(rules: Pick<AttentionStep, "behind" | "ahead" | "scale" | "softcap">, joined: number, out: number): void {
     const { shape, blockTokens, kvType } = this.#plan;

@@ -1,5 +1,5 @@
-// Sizes of an encoder: the number of tokens it computes at once. A whole sequence must fit in one pass, and scratch
-// memory grows with the tokens of a pass. Pure arithmetic.
+// Sizes of an encoder: the number of tokens that it computes in one pass. A whole sequence must fit in one pass, and
+// scratch memory grows with the tokens of a pass. Pure arithmetic.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Capacity, ModelSpec } from "../../engine.ts";
 import type { Hyperparameters } from "../graph/shape.ts";
@@ -20,8 +20,8 @@ export interface EncoderSizes {
 }
 
 /**
- * Maximum number of tokens in a pass with several sequences. Larger passes would be hardly faster and use more CPU
- * cache.
+ * Maximum number of tokens in a pass with several sequences. Larger passes would be only slightly faster and use more
+ * CPU cache.
  */
 export const sharedPassTokens = 256;
 /** Maximum number of scratch bytes for a pass in the memory of one thread. */
@@ -54,8 +54,8 @@ export function encoderSizes(spec: EncoderLimits, shape: Hyperparameters, thread
 }
 
 /**
- * Returns the bytes that a pass needs in addition to the weights, summed over the memories of all threads. Throws like
- * encoderSizes().
+ * Returns the bytes that a pass needs in addition to the weights, summed over the memories of all threads. Throws
+ * `unsupported` if not even one token fits.
  */
 export function passBytes(spec: EncoderLimits, shape: Hyperparameters, threads: number): number {
   const { passTokens, pagesPerThread } = encoderSizes(spec, shape, threads);
@@ -65,8 +65,8 @@ export function passBytes(spec: EncoderLimits, shape: Hyperparameters, threads: 
 }
 
 /**
- * Returns an upper bound of the scratch floats for one token of a pass (thread-memory.ts), including one slab per
- * thread.
+ * Returns an upper bound of the number of scratch floats (thread-memory.ts) for one token of a pass. The bound includes
+ * one slab (results of one thread) per thread.
  */
 function scratchFloats(shape: Hyperparameters, threads: number): number {
   const { width, heads, kvHeads, headLength, feedForward, rotated, ropes } = shape;

@@ -21,7 +21,10 @@ export interface WasmModelFile {
 /** Minimum context that is useful for a sequence, in tokens. */
 const leastContext = 1024;
 
-/** Maximum bytes of weights and KV cache per thread. A WebAssembly memory has at most 4 GiB; the rest is scratch. */
+/**
+ * Maximum bytes of weights and KV cache per thread. A WebAssembly memory has at most 4 GiB; the remaining 0.25 GiB are
+ * for scratch memory.
+ */
 const weightBytesPerThread = 3.75 * 2 ** 30;
 
 /** Returns the bytes of all weights in the file. */
@@ -38,7 +41,7 @@ export function roomBytes(threads: number): number {
 
 /**
  * Reads a model file's header and builds the graph. Throws `unsupported` if this engine cannot run the model,
- * `model_file_invalid` if no engine can.
+ * `model_file_invalid` if no engine can run it.
  */
 export async function readModel(path: string): Promise<WasmModelFile> {
   const table = await readTensorTable(path);

@@ -1,6 +1,6 @@
 // Kernel exports: the functions of the compiled kernels. Every pointer is a byte offset into the calling thread's
-// memory, aligned to 16 bytes. Every stride is in floats. Kernels keep no state (except the setting of useWideDot) and
-// allocate nothing.
+// memory, aligned to 16 bytes. Every stride is in floats. Kernels keep no state except the setting of useWideDot(), and
+// allocate no memory.
 //
 // A matrix argument is a slice: `rows` (a multiple of 16) rows of `k` columns (a multiple of the block length), packed
 // in the kernels' own layout. Types are GGUF's numbers. Without blocks: F32 0, F16 1, BF16 30. With blocks of 32
@@ -55,8 +55,8 @@ export interface KernelExports {
     stride: number,
   ): void;
   /**
-   * Sets whether the unsigned operand of the dot instruction may have 8 bits (1) or 7 bits (0, the default). Call it
-   * before packing or preparing anything, because the layouts of matrices and activations depend on it.
+   * Sets whether the unsigned operand of the dot instruction may have 8 bits (1) or 7 bits (0, the default). Call this
+   * before packing matrices or preparing activations, because both layouts depend on the setting.
    */
   useWideDot(wide: number): void;
 
@@ -86,7 +86,7 @@ export interface KernelExports {
     k: number,
     epsilon: number,
   ): void;
-  /** Copies n rows of `columns` floats to `target`. addRows() adds them to the rows at `target`. */
+  /** copyRows() copies n rows of `columns` floats to `target`. addRows() adds such rows to the rows at `target`. */
   copyRows(
     source: number,
     sourceStride: number,
@@ -146,15 +146,15 @@ export interface KernelExports {
   /**
    * Computes attention of n consecutive tokens of one sequence over some of its pages. The first token is at position
    * `firstPosition`. `pages` has a pair of i32 per page (address, position of its first token), ascending by position.
-   * The token at position p sees positions p - behind .. p + ahead, limited to the range from 0 to the position of the
-   * last of the n tokens. `behind` and `ahead` are at most 0x7fffffff, which means all. Pages that no token sees are
-   * not read. Scores are multiplied by `scale` (> 0); if `softcap` > 0, they become softcap * tanh(score / softcap).
-   * Head lengths are multiples of 4 up to 512.
+   * The token at position p attends to positions p - behind .. p + ahead, limited to the range from 0 to the position
+   * of the last of the n tokens. `behind` and `ahead` are at most 0x7fffffff, which means all. Pages to which no token
+   * attends are not read. Scores are multiplied by `scale` (> 0); if `softcap` > 0, they become softcap * tanh(score /
+   * softcap). Head lengths are multiples of 4 up to 512.
    *
    * Query row i (heads * headLength floats) is at q + 4 * i * qStride. For each row and head, the output has headLength
    * floats (the weighted sum of values, not divided by the sum of weights), the largest score, the sum of weights, and
-   * two floats of padding. If a row sees no token in these pages, its largest score is -1e30 and the other floats are
-   * zeros.
+   * two floats of padding. If a row attends to no token in these pages, its largest score is -1e30 and its other floats
+   * are zeros.
    */
   attend(
     kvType: number,
@@ -190,12 +190,12 @@ export interface KernelExports {
   ): void;
 
   /**
-   * Multiplies A of each adapter of a pass by the inputs of the tokens that use the adapter. The input of a token is a
-   * row of `k` floats at x + 4 * stride * token. Each adapter has a group of three i32: address of its site table, start
-   * of its tokens in the list `tokens`, and number of its tokens. `site` is the byte offset of the site in each table;
-   * adapters/layout.ts defines the table. For list entry i, the products with this thread's rows of A are written at
-   * out + 4 * i * width. Returns `width`, which is the same in all threads; it is 0 if no adapter changes anything at
-   * the site.
+   * Multiplies the matrix A of each adapter of a pass by the inputs of the tokens that use the adapter. The input of a
+   * token is a row of `k` floats at x + 4 * stride * token. Each adapter has a group of three i32: address of its site
+   * table, start of its tokens in the list `tokens`, and number of its tokens. `site` is the byte offset of the site in
+   * each table; adapters/layout.ts defines the table. For list entry i, the products with this thread's rows of A are
+   * written at out + 4 * i * width. Returns `width`, which is the same in all threads; it is 0 if no adapter changes
+   * anything at the site.
    */
   reduceAdapters(
     site: number,
@@ -208,9 +208,10 @@ export interface KernelExports {
     out: number,
   ): number;
   /**
-   * Multiplies B by the outputs of reduceAdapters() of all threads, which are in slabs `reducedBytes` apart. The products
-   * belong to matrix number `matrix` of a site, and to this thread's `rows` rows (a multiple of 16). They are added to y:
-   * y[token * stride + r] += sum over ranks. `scratch` has room for the ranks of two tokens.
+   * Multiplies the matrix B of each adapter by the outputs of reduceAdapters() of all threads. The outputs of the
+   * threads are `reducedBytes` bytes apart. The products belong to matrix number `matrix` of a site, and to this
+   * thread's `rows` rows (a multiple of 16). They are added to y: y[token * stride + r] += sum over ranks. `scratch`
+   * has room for the products with A of two tokens.
    */
   addAdapters(
     site: number,
@@ -232,7 +233,10 @@ export interface KernelExports {
    * dot instruction.
    */
   probeAddDot(a: number, b: number, bytes: number): number;
-  /** For the self-test: as probeAddDot(), but computed with the instruction that sums pairs into 16 bits. */
+  /**
+   * For the self-test: returns the same dot product as probeAddDot(), computed with the instruction that adds pairs of
+   * products in 16 bits.
+   */
   probePairDot(a: number, b: number, bytes: number): number;
   /**
    * For the self-test: looks up `bytes` indices (each below 16) in the table of 16 signed bytes at `table`. Returns the
@@ -241,7 +245,7 @@ export interface KernelExports {
   probeLookUp(table: number, indices: number, bytes: number): number;
   /**
    * For measuring the peak rate of the dot instruction: runs it `count` times on 16 bytes in registers. The result
-   * depends on the work, so that the compiler cannot remove it.
+   * depends on every instruction, so that the compiler cannot remove any.
    */
   probeDot(count: number): number;
   /**

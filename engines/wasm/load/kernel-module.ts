@@ -7,7 +7,9 @@ import { setFlagsFromString } from "node:v8";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { KernelExports } from "./kernel-exports.ts";
 
-/** Declares the part of WebAssembly used here, because neither the es2023 library nor Node's types declare it. */
+/**
+ * Declares the part of WebAssembly that this file uses, because neither the es2023 library nor Node's types declare it.
+ */
 declare const WebAssembly: {
   validate(bytes: Uint8Array): boolean;
   readonly Module: new (bytes: Uint8Array) => object;
@@ -15,7 +17,7 @@ declare const WebAssembly: {
   readonly Instance: new (module: object, imports: object) => { readonly exports: unknown };
 };
 
-/** The part of a WebAssembly.Memory used here. */
+/** The properties of a WebAssembly.Memory that this engine uses. */
 export interface KernelMemory {
   /** Buffer that covers the current length of the memory. */
   readonly buffer: SharedArrayBuffer;
@@ -32,13 +34,16 @@ export interface KernelModule {
   readonly variant: Variant;
   /** Whether the dot instruction gives correct results for unsigned bytes above 127 too. */
   readonly wideDot: boolean;
-  /** Reason why the relaxed variant was not chosen; undefined if it was, or if the user asked for the plain variant. */
+  /**
+   * Reason for choosing the plain variant; undefined if the relaxed variant was chosen, or if the user forced the plain
+   * variant.
+   */
   readonly plainBecause: string | undefined;
 }
 
 /**
- * Environment variable that forces a variant, and its valid values. "relaxed-narrow" is the relaxed variant without the
- * wide dot.
+ * Environment variable that forces a variant, and its valid values. "relaxed-narrow" is the relaxed variant with the
+ * unsigned operand of the dot instruction limited to 7 bits.
  */
 const variable = "TROUPE_WASM_KERNELS";
 const wishes = ["", "relaxed", "relaxed-narrow", "plain"];
@@ -46,7 +51,10 @@ const wishes = ["", "relaxed", "relaxed-narrow", "plain"];
 const firstV8WithRightLiftoff = 12;
 const largestNarrowOperand = 127;
 const largestWideOperand = 255;
-/** Number of rounds of the self-test. Each is followed by a pause, so that V8 has time to replace its baseline code. */
+/**
+ * Number of rounds of the self-test. A pause after each round gives V8 time to replace its baseline code by optimised
+ * code.
+ */
 const testRounds = 3;
 const callsPerRound = 400;
 const pauseMs = 5;
@@ -120,8 +128,8 @@ function compile(variant: Variant): object | undefined {
 }
 
 /**
- * Enables relaxed SIMD in V8, for the whole process. V8 prints a warning about flags it does not know, so the flags are
- * set only if they are needed.
+ * Enables relaxed SIMD in V8, for the whole process. V8 prints a warning about flags it does not know, so each flag is
+ * set only if it is needed.
  */
 function enableRelaxedSimd(bytes: Uint8Array): void {
   if (!WebAssembly.validate(bytes)) setFlagsFromString("--experimental-wasm-relaxed-simd");

@@ -1,5 +1,5 @@
 // Loading of the compute threads. All threads load their parts of a model at the same time, and the calling thread
-// becomes the leader of the group. Used for models and encoders.
+// becomes the leader of the group. Used for models that generate and for encoders.
 import type { LoadProgress } from "../../engine.ts";
 import type { ThreadPages } from "../kv/page-memory.ts";
 import type { PartitionPlan } from "../plan/partition-plan.ts";

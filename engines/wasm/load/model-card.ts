@@ -27,7 +27,10 @@ export function modelCard(
   };
 }
 
-/** Returns a detail of the kernel variant: that it uses the wide dot, or why the plain variant was chosen. */
+/**
+ * Returns a note on the kernel variant: that the dot instruction takes 8-bit unsigned operands (wide dot), or the
+ * reason for the plain variant.
+ */
 function detailOf({ wideDot, plainBecause }: KernelModule): string {
   if (wideDot) return ", 8-bit dot";
   return plainBecause === undefined ? "" : `: ${plainBecause}`;

@@ -1,5 +1,5 @@
 // Weight loading: reads one thread's rows of the weights from the model's files into its memory. It reads 256 KiB at a
-// time into the scratch memory of passes and packs them from there, so no weight is in memory twice.
+// time into the scratch memory of passes, and packs the weights from there. Therefore no weight is in memory twice.
 import { closeSync, openSync, readSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TensorInfo, TensorTable } from "../../files/gguf/tensors.ts";
@@ -13,8 +13,8 @@ import type { KernelExports } from "./kernel-exports.ts";
 
 const f32 = 0;
 /**
- * Maximum bytes of a tensor of frequency factors: one factor per rotated pair, and heads have only a few hundred
- * floats.
+ * Maximum size in bytes of a tensor of frequency factors. Such a tensor has one factor per rotated pair, and a head has
+ * only a few hundred floats.
  */
 const longestFactorBytes = 16_384;
 
@@ -83,7 +83,7 @@ function loadFloats(reader: Reader, tensor: TensorInfo, from: number, target: nu
 }
 
 /**
- * Reads parts of tensors. The reads are synchronous, because scheduling an asynchronous read takes as long as reading a
+ * Reads parts of tensors. The reads are synchronous, because starting an asynchronous read takes as long as reading a
  * small tensor.
  */
 class Reader {

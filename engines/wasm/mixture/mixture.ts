@@ -13,8 +13,8 @@ import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
 /** GGUF's type number of F32. */
 const f32 = 0;
 /**
- * The number of columns of a product must be a multiple of this. Therefore the rows of the previous classifier layer
- * are padded to a multiple of it.
+ * The number of columns of a product must be a multiple of this number. Therefore the number of rows of the previous
+ * classifier layer is padded to such a multiple.
  */
 const columnGrain = 32;
 
@@ -30,7 +30,7 @@ export interface LoadedMixture {
 export interface MixtureParts {
   /** Address of the stacked adapter; it is the same in the memories of all threads. */
   readonly address: number;
-  /** Number of tokens after which a sequence keeps its weights; see MixtureSpec.keptAfter. */
+  /** Number of decoded tokens after which a sequence keeps its weights; see MixtureSpec.keptAfter. */
   readonly keptAfter: number | null;
 }
 
@@ -149,8 +149,8 @@ function paddedTo(count: number): number {
 }
 
 /**
- * Returns the digest of a mixture. The names of prepared adapters stand for their content, because they are derived
- * from it.
+ * Returns the digest of a mixture. The digest contains the file names of the prepared adapters, which are hashes of the
+ * files' content.
  */
 function digestOf({ adapters, classifier, ...rules }: MixtureSpec, values: SharedArrayBuffer): string {
   const said = JSON.stringify([adapters.map((path) => basename(path)), rules]);

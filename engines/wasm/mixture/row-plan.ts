@@ -1,16 +1,16 @@
-// Row plan of a mixture: the order in which the rows of a step are computed, and which rows need the first pass, which
-// computes adapter weights. All rows need it, unless the mixture lets slots keep their weights after some tokens. Rows
-// with kept weights are computed last, so the rows that need the first pass are at the start of every pass. The model
-// calls begin() before each step.
+// Row plan of a mixture: the order in which the rows of a step are computed, and the rows that need the first pass. The
+// first pass computes adapter weights. All rows need the first pass, unless the mixture lets slots keep their weights
+// after some tokens. Rows with kept weights are computed last, so the rows that need the first pass are at the start of
+// every pass. The model calls begin() before each step.
 import type { Batch } from "../../batch.ts";
 
-/** Value of #fed for a slot whose prompt is not complete. */
+/** Value of #fed for a slot whose prompt has not been computed completely. */
 const inPrompt = -1;
 
 export class RowPlan {
   /** Row numbers of the batch, in order of computation. */
   readonly rows: Int32Array;
-  /** Number of tokens after which a sequence keeps its weights; see MixtureSpec.keptAfter. */
+  /** Number of decoded tokens after which a sequence keeps its weights; see MixtureSpec.keptAfter. */
   readonly #keptAfter: number | null;
   /**
    * For each slot: number of one-token rows computed after its prompt. Counting stops at the first row with kept weights.

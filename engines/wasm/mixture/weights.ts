@@ -1,6 +1,6 @@
-// Mixture weights on one compute thread: the weight of each adapter for each token. They are computed from the
-// classifier's outputs. This thread's products of A of the stacked adapter are multiplied by the weights before they
-// are multiplied by B. All threads compute the same weights.
+// Mixture weights on one compute thread: the weight of each adapter for each token. The weights are computed from the
+// classifier's outputs. This thread's products with A of the stacked adapter are multiplied by the weights, and then by
+// B. All threads compute the same weights.
 import { stackedRanks } from "../adapters/file.ts";
 import { layOutAdapter, type SiteLayout } from "../adapters/layout.ts";
 import type { AdapterSite } from "../adapters/sites.ts";
@@ -37,7 +37,7 @@ export class MixtureWeights {
   readonly #start: Int32Array;
   /** For each site and each row of A that this thread computes: index of the row's weight among a token's weights. */
   readonly #weightOf: readonly Int32Array[];
-  /** Values of the current layer, one per adapter. */
+  /** Outputs of the classifier for the current layer, one per adapter, while they are converted to weights. */
   readonly #values: Float64Array;
   readonly #counts: Uint8Array;
 
@@ -99,8 +99,8 @@ export class MixtureWeights {
 
   /**
    * Multiplies the results of A at a site by the adapter weights. The results have `count` rows, from `reduced` on,
-   * `width` floats apart. All rows of a mixture use the adapter, so row i belongs to token i, or at the output site to
-   * output token i.
+   * `width` floats apart. All rows of a mixture use the stacked adapter. Therefore row i belongs to token i of the
+   * pass; at the output matrix, to output token i.
    */
   apply(site: number, reduced: number, count: number, width: number): void {
     const weightOf = this.#weightOf[site] as Int32Array;
@@ -135,7 +135,7 @@ export class MixtureWeights {
     }
   }
 
-  /** Replaces the values whose #counts[i] is 1 by their softmax. */
+  /** Replaces those values whose #counts[i] is 1 by their softmax. The other values become meaningless. */
   #softmax(temperature: number): void {
     const values = this.#values;
     let largest = Number.NEGATIVE_INFINITY;
@@ -152,7 +152,7 @@ export class MixtureWeights {
   }
 
   /**
-   * Sets #counts to 1 for the `count` largest values and to 0 for the others. Of equal values, the lower index is
+   * Sets #counts to 1 for the `count` largest values and to 0 for all other values. Of equal values, the lower index is
    * chosen.
    */
   #chooseTop(count: number): void {

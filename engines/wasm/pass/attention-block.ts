@@ -1,6 +1,6 @@
 // Attention block: the attention step on one compute thread. The thread computes its rows of queries, keys and values.
-// It then attends over its pages of the KV cache, and computes its rows of the output. Each head's queries and keys are
-// normed and rotated by the thread that computed the head. However, if the norm spans all heads, every thread norms and
+// It then attends over its pages of the KV cache, and computes its rows of the output. Each thread norms and rotates
+// the queries and keys of the heads that it computed. Exception: if the norm spans all heads, every thread norms and
 // rotates all heads.
 
 import type { HeadNorms } from "../graph/graph.ts";

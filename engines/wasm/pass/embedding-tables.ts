@@ -22,7 +22,9 @@ export class EmbeddingTables {
     this.#parts = parts;
   }
 
-  /** Adds the rows to the hidden states of the pass's n tokens, and norms the sums if the model has a norm here. */
+  /**
+   * Adds the rows to the hidden states of the pass's n tokens, and norms the sums if the model has an embedding norm.
+   */
   add(n: number): void {
     const { plan, kernels, norms, at, tables, norm } = this.#parts;
     const { width } = plan.shape;

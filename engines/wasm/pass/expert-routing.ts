@@ -5,16 +5,16 @@ import type { Hyperparameters } from "../graph/shape.ts";
 
 /**
  * Maximum number of scratch rows for the inner states of the experts; a single token may exceed it. The limit is small,
- * because experts are computed most efficiently with a few tokens each.
+ * because an expert is computed most efficiently for a few tokens.
  */
 const mostRows = 1024;
 
-/** Returns how many tokens of a pass are routed at a time; 0 if the model has no experts. */
+/** Returns the number of tokens that are routed at a time; 0 if the model has no experts. */
 export function expertTokens({ experts }: Pick<Hyperparameters, "experts">, passTokens: number): number {
   return experts === null ? 0 : Math.max(1, Math.min(passTokens, Math.floor(mostRows / experts.used)));
 }
 
-/** Returns how many rows these tokens need: one per token and chosen expert. */
+/** Returns the number of rows for these tokens: one row for each pair of a token and a chosen expert. */
 export function expertRows(shape: Pick<Hyperparameters, "experts">, passTokens: number): number {
   return expertTokens(shape, passTokens) * (shape.experts?.used ?? 0);
 }
@@ -94,7 +94,7 @@ export class ExpertRouting {
     for (let expert = 0; expert < count; expert++) {
       const logit = logits[from + expert] as number;
       let rank = Math.min(expert, used);
-      // The first `used` experts always enter the list, so that it has no empty entries.
+      // The first `used` experts are always inserted, so that the list has no empty entries.
       if (rank === used && !(logit > (best[used - 1] as number))) continue;
       if (rank === used) rank--;
       for (; rank > 0 && logit > (best[rank - 1] as number); rank--) {

@@ -54,8 +54,8 @@ export class Experts implements StepRunner<DividedExperts> {
   }
 
   /**
-   * Computes this thread's part of the inner state of every row, and writes it to the thread's slab. Gate and up are
-   * divided in the same way.
+   * Computes this thread's part of the inner state of every row, and writes it to the thread's slab (its results). The
+   * rows of gate and up are divided among the threads in the same way.
    */
   #enter({ gate, up, activation }: DividedExperts, x: number, n: number): void {
     const { plan, kernels, at, products } = this.#parts;
@@ -67,8 +67,8 @@ export class Experts implements StepRunner<DividedExperts> {
       const expert = routing.taken[i] as number;
       const count = routing.rowCountOf(expert);
       const offset = routing.firstRowOf(expert) * stride * floatBytes;
-      // An expert that all tokens use takes `x` as its input. The activations prepared from `x` are reused by the next expert
-      // that all tokens use. A single token's experts are all of this kind.
+      // If all tokens use an expert, its input is `x` itself. The activations prepared from `x` are then reused by the
+      // next such expert. With a single token, all chosen experts are of this kind.
       const isAll = count === n;
       const rows = isAll ? x : this.#gather(x, expert);
       const own = isAll ? prepared : -1;
@@ -93,8 +93,8 @@ export class Experts implements StepRunner<DividedExperts> {
   }
 
   /**
-   * Computes this thread's rows of the weighted sum over each token's experts, and writes them to the thread's slab. The
-   * experts are added in ascending order.
+   * Computes this thread's rows of the weighted sum over each token's experts, and writes them to the thread's slab
+   * (its results). The experts are added in ascending order.
    */
   #leave({ down }: DividedExperts, n: number): void {
     const { kernels, at, products } = this.#parts;

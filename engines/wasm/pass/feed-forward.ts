@@ -22,8 +22,8 @@ export class FeedForward implements StepRunner<DividedFeedForward> {
   }
 
   /**
-   * Computes activation(gate(x)) * up(x) for this thread's rows. Gate and up have the same number of rows, so they are
-   * divided in the same way.
+   * Computes activation(gate(x)) * up(x) for this thread's rows. Gate and up have the same number of rows, so their
+   * rows are divided among the threads in the same way.
    */
   #multiplyGated(
     { up, site, activation }: DividedFeedForward,

@@ -1,5 +1,6 @@
-// Passes: runs a pass on all compute threads of a model. The model fills the pass descriptor beforehand. A pass throws
-// if a thread has ended, the model is being unloaded, or an earlier pass failed. The leader is thread 0 of the group.
+// Passes: runs a pass on all compute threads of a model. The model fills the pass descriptor before the pass. A pass
+// throws if a thread has ended, the model is being unloaded, or an earlier pass failed. The leader is thread 0 of the
+// group.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Batch } from "../../batch.ts";
 import type { ComputeThread } from "../threads/compute-thread.ts";
@@ -40,7 +41,7 @@ export class Passes {
     if (this.#abortFlag?.[0] === 1) throw new ServerError("model_failed", "the forward pass was aborted");
   };
 
-  /** Makes the current step and all later ones fail. Returns the error to throw. */
+  /** Makes the current step and all later steps fail. Returns the error to throw. */
   fail(error: unknown): ServerError {
     this.#leader.group.fail();
     this.#broken ??= asModelFailure(error);

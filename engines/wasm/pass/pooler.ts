@@ -1,6 +1,6 @@
 // Pooler: turns the hidden states of a sequence into one vector, or into the scores of a scoring head. It runs between
-// passes on the leader, which has all hidden states. It takes one sequence at a time, because its cost is negligible
-// compared with the pass.
+// passes on the leader, which has all hidden states. It processes one sequence at a time, because its cost is
+// negligible compared with the pass.
 
 import type { GraphPooling, ScoringHead } from "../graph/graph-pooling.ts";
 import type { Norm } from "../graph/graph-tensors.ts";

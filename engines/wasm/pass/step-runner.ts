@@ -37,7 +37,7 @@ export interface SiteInput {
   readonly n: number;
 }
 
-/** Multiplies matrices that have the same input and are divided together, and adds the adapters' contribution. */
+/** Multiplies this thread's share of the matrices that have the same input, and adds the products of the adapters. */
 export function multiplyAtSite(
   { products, adapters }: Pick<StepParts, "products" | "adapters">,
   share: Share,

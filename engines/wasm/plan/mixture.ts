@@ -9,7 +9,7 @@ import type { Matrix } from "../graph/graph-tensors.ts";
  */
 export type AdapterRanks = readonly (readonly number[])[];
 
-/** Parameters of a mixture. The options have the meaning that MixtureSpec gives them. */
+/** Parameters of a mixture. The options have the same meaning as in MixtureSpec. */
 export interface Mixture
   extends Pick<
     MixtureSpec,
@@ -25,7 +25,10 @@ export interface Mixture
   readonly layerOf: readonly (readonly number[])[];
   /** Ranks of each adapter. All adapters are stacked into one large adapter, in this order. */
   readonly ranks: readonly AdapterRanks[];
-  /** The classifier's linear layers. All but the last are padded with rows of zeros to a multiple of 32. */
+  /**
+   * The classifier's linear layers. The number of rows of each layer except the last is padded with rows of zeros to a
+   * multiple of 32.
+   */
   readonly classifier: readonly Matrix[];
   /** Number of slots that can keep a token's adapter weights for later tokens; 0 = none. */
   readonly keptSlots: number;

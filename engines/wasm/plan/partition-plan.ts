@@ -6,7 +6,7 @@ import type { Matrix, Norm } from "../graph/graph-tensors.ts";
 import type { Activation, Hyperparameters } from "../graph/shape.ts";
 import type { Mixture } from "./mixture.ts";
 
-/** Plan from which every thread computes the same division of the rows. Sent to every compute thread. */
+/** Plan from which every thread computes the same division of the rows. The plan is sent to every compute thread. */
 export interface PartitionPlan {
   readonly files: readonly string[];
   readonly graph: Graph;
@@ -39,7 +39,7 @@ export function kvLayers({ graph, shape, mixture }: Pick<PartitionPlan, "graph" 
   return mixture ? 2 * shape.layers : shape.layers;
 }
 
-/** Number of matrix rows that are packed together; pieces are padded to a multiple of it. */
+/** Number of matrix rows that are packed together. The rows of a piece are padded to a multiple of this number. */
 export const rowGrain = 16;
 
 /** Piece: consecutive rows of one matrix that one thread computes. */
@@ -65,8 +65,8 @@ export interface Share {
 }
 
 /**
- * Divides the rows of all matrices, in order, into equal shares. A share consists of whole units of `unit` rows; `unit`
- * is a multiple of 16.
+ * Divides the rows of all matrices, in order, into one share per thread. The shares are as equal as possible. A share
+ * consists of whole units of `unit` rows; `unit` is a multiple of 16.
  */
 export function divide(matrices: readonly Matrix[], unit: number, threads: number): Share[] {
   const units = matrices.flatMap((matrix, at) => {
@@ -139,7 +139,7 @@ export interface DividedFeedForward {
 
 /**
  * A divided experts step. Adapters do not apply to experts. The rows of all experts are divided in the same way, so
- * gate, up and down are the shares of one expert.
+ * `gate`, `up` and `down` are the shares of a single expert.
  */
 export interface DividedExperts {
   readonly kind: "experts";
@@ -154,13 +154,13 @@ export interface DividedExperts {
 export interface DividedGraph {
   readonly embedding: readonly Share[];
   readonly layers: readonly (readonly DividedStep[])[];
-  /** Tables added to the embedding. Every thread holds them completely; null = none. */
+  /** Tables whose rows are added to the embedding. Every thread has the whole tables; null = none. */
   readonly positions: Share | null;
   readonly tokenType: Share | null;
   /** Shares of the output matrix; the shares are empty if the model has no logits. */
   readonly output: readonly Share[];
   readonly outputSite: number;
-  /** Scoring head, which only the leader holds; null = none. */
+  /** Scoring head. Only the leader (thread 0) has its weights; null = none. */
   readonly scoring: { readonly dense: Share | null; readonly output: Share | null };
   /** Layers of a mixture's classifier; empty if the model is no mixture. */
   readonly classifier: readonly (readonly Share[])[];

@@ -1,5 +1,5 @@
-// Writer of the pass descriptor: adds rows of a batch, and limits the descriptor to some rows during a mixture's first
-// pass. The model calls it between passes.
+// Writer of the pass descriptor: adds rows of a batch, and limits the descriptor to the leading rows during a mixture's
+// first pass. The model calls it between passes.
 import type { Batch } from "../../batch.ts";
 import type { PagedKv } from "../kv/paged-kv.ts";
 import type { RowPlan } from "../mixture/row-plan.ts";
@@ -10,7 +10,7 @@ export class PassDescriptorWriter {
   readonly #blockTokens: number;
   readonly #kv: PagedKv;
   readonly #rowPlan: RowPlan;
-  /** Saved counts of the whole descriptor, while beginFirstPass() limits it to some rows. */
+  /** Counts of the whole descriptor, saved while the descriptor is limited to the rows of a first pass. */
   #whole = { rowCount: 0, tokenCount: 0, outputCount: 0 };
 
   constructor(pass: PassDescriptor, blockTokens: number, kv: PagedKv, rowPlan: RowPlan) {
@@ -44,8 +44,8 @@ export class PassDescriptorWriter {
   }
 
   /**
-   * Limits the descriptor to the rows that need a mixture's first pass. These are the leading rows, for which no
-   * adapter weights are kept. Returns false if there are no such rows.
+   * Limits the descriptor to the rows that need a mixture's first pass. These are the leading rows: rows with kept
+   * adapter weights come after them. Returns false if there are no such rows.
    */
   beginFirstPass(): boolean {
     const pass = this.#pass;
@@ -61,7 +61,7 @@ export class PassDescriptorWriter {
     return true;
   }
 
-  /** Ends the limit that beginFirstPass() set: restores the counts of the whole descriptor. */
+  /** Restores the counts of the whole descriptor, after beginFirstPass() has limited it to some rows. */
   endFirstPass(): void {
     const pass = this.#pass;
     pass.isFirstPass = false;

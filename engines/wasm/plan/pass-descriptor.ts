@@ -7,9 +7,9 @@ import type { PartitionPlan } from "./partition-plan.ts";
  *
  * adapter: address of the row's adapter, the same in the memories of all threads; 0 = base model.
  *
- * kept (mixtures only): 1 + the slot whose kept adapter weights the row uses; 0 = none.
+ * kept (mixtures only): 1 + number of the slot whose kept adapter weights the row uses; 0 = none.
  *
- * keeps (mixtures only): 1 + the slot that keeps the adapter weights of the row's last token; 0 = none.
+ * keeps (mixtures only): 1 + number of the slot that keeps the adapter weights of the row's last token; 0 = none.
  */
 export const rowField = {
   firstToken: 0,
@@ -31,7 +31,7 @@ type Limits = Pick<PartitionPlan, "passTokens" | "maxRows" | "maxOutputs" | "blo
 export class PassDescriptor {
   readonly #header: Int32Array;
   readonly tokens: Int32Array;
-  /** Rows: `rowFields` integers for each sequence of the pass. */
+  /** Rows of the pass: `rowFields` integers for each row. */
   readonly rows: Int32Array;
   /** Indices of the tokens whose logits are wanted. */
   readonly outputs: Int32Array;

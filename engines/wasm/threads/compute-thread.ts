@@ -1,6 +1,6 @@
 // Compute thread: holds its slices of the weights and runs passes over them. Every thread runs the same program on its
-// own rows of each matrix. After each product, the threads gather each other's results. Every thread repeats all other
-// computations itself.
+// own rows of each matrix. After each product, every thread gets the results of all threads. All other computations are
+// done completely by every thread.
 import { AdapterPass, type AdapterScratch } from "../adapters/pass.ts";
 import { adapterSites } from "../adapters/sites.ts";
 import type { Rope } from "../graph/ropes.ts";
@@ -56,7 +56,7 @@ export class ComputeThread {
   readonly #feedForward: FeedForward;
   /** Runs experts steps; null if the model has no experts. */
   readonly #experts: Experts | null;
-  /** Adds the rows of position and token type to the embedding; null if the model has no such tables. */
+  /** Adds the table rows of position and token type to the embedding; null if the model has no such tables. */
   readonly #tables: EmbeddingTables | null;
   readonly #logits: Float32Array;
 
@@ -134,8 +134,8 @@ export class ComputeThread {
   }
 
   /**
-   * Runs the pass that the descriptor describes. All threads call it. The results are complete on return. Only the
-   * leader passes `beforeLayer`. If it throws, the leader must call the group's fail().
+   * Runs the pass that the descriptor describes. All threads call this method. The results are complete on return. Only
+   * the leader gives `beforeLayer`. If `beforeLayer` throws, the leader must call the group's fail().
    */
   runPass(beforeLayer?: () => void): void {
     const { tokenCount, outputCount, isFirstPass } = this.pass;
@@ -194,8 +194,8 @@ export class ComputeThread {
   }
 
   /**
-   * Computes the first hidden state. Each thread looks up the tokens whose embedding rows it has, and the threads
-   * exchange these rows.
+   * Computes the first hidden state. Each thread looks up the tokens whose embedding rows are in its memory. The
+   * threads then exchange these rows.
    */
   #embed(n: number): void {
     const { tokens } = this.pass;

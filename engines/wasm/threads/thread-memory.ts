@@ -1,6 +1,6 @@
 // Memory layout of a compute thread: its rows of the weights, its pages of the KV cache, and scratch memory for one
-// pass. This file only computes addresses and sizes; compute-thread.ts fills the memory. Parts that are never written
-// use address space but no physical memory.
+// pass. This file only computes addresses and sizes; compute-thread.ts fills the memory. Parts of the memory that are
+// never written use address space but no physical memory.
 import { ServerError } from "../../../runtime/errors.ts";
 import { type AdapterScratch, layOutScratch } from "../adapters/pass.ts";
 import { rowBytes } from "../graph/graph-tensors.ts";
@@ -21,7 +21,7 @@ const alignment = 64;
  */
 const stagingBytes = 1 << 18;
 const floatBytes = 4;
-/** Number of floats that attend() writes after a head's values. */
+/** Number of floats that attend() writes after the weighted sum of a head's values. */
 export const partialTail = 4;
 
 export interface ThreadMemory {
@@ -41,7 +41,7 @@ export interface ThreadMemory {
   readonly prepared: number;
   /**
    * Whole rows, joined from the results of all threads: queries, keys and values, or the inner state of a feed-forward.
-   * At the end of a pass, the hidden states of the output tokens.
+   * At the end of a pass: the hidden states of the output tokens.
    */
   readonly joined: number;
   /** Slabs: each thread's results of the current step. One slab per thread, `slabBytes` apart. */
@@ -67,7 +67,10 @@ export interface ThreadMemory {
   readonly adapters: AdapterScratch | null;
 }
 
-/** Returns the size in bytes of a slab. All threads use the same size, so the widest share determines it. */
+/**
+ * Returns the size in bytes of a slab. A slab has room for the results of one step on one thread. All threads use the
+ * same size, that of the largest results.
+ */
 export function slabBytes({ passTokens, shape }: PartitionPlan, divided: DividedGraph): number {
   const widest = Math.max(
     shape.width,

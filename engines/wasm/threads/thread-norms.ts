@@ -30,8 +30,8 @@ export class ThreadNorms {
   }
 
   /**
-   * Applies the norm in place to n rows of k floats. The rows are `stride` floats apart. The norm's weights are used
-   * from index `firstWeight` on.
+   * Applies the norm in place to n rows of k floats. The rows are `stride` floats apart. Float i of a row is multiplied
+   * by the norm's weight number firstWeight + i.
    */
   runInPlace(norm: Norm, firstWeight: number, x: number, stride: number, n: number, k: number): void {
     this.#rows(norm, firstWeight, x, x, stride, n, k);

@@ -21,7 +21,7 @@ export interface ProductParts {
 }
 
 export class ThreadProducts {
-  /** Address of this thread's slab, which the other threads receive in gather(). */
+  /** Address of this thread's slab: its results, which gather() sends to the other threads. */
   readonly ownSlab: number;
   readonly #shape: ProductParts["shape"];
   readonly #index: number;
@@ -47,7 +47,7 @@ export class ThreadProducts {
   /**
    * Multiplies n rows of `columns` floats at x by this thread's pieces, adds the biases, and writes rows of
    * share.stride floats at `out`. `preparedAs` is the activation format in which x is already prepared; -1 = not
-   * prepared. Returns the format in which x is prepared afterwards. In a stack of matrices, `index` selects the matrix.
+   * prepared. Returns the format in which x is prepared afterwards. `index` selects a matrix of a stack (experts).
    */
   multiply(
     { pieces, stride }: Share,
@@ -74,7 +74,10 @@ export class ThreadProducts {
     return current;
   }
 
-  /** Sends the first n rows of this thread's slab to the other threads, and receives theirs. */
+  /**
+   * Sends the first n rows of this thread's slab (its results) to the other threads, and receives the slabs of all
+   * other threads.
+   */
   gather(shares: readonly Share[], n: number): void {
     this.#allGather.slabs((thread) => n * (shares[thread] as Share).stride * floatBytes);
   }

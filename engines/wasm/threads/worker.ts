@@ -18,7 +18,7 @@ export interface WorkerTask {
   readonly shared: SharedBlocks;
 }
 
-/** Only message from the worker, sent when loading has succeeded or failed. */
+/** The only message from the worker: sent when loading has succeeded or failed. */
 export type WorkerReport =
   | { readonly ready: true; readonly pages: ThreadPages; readonly memory: KernelMemory }
   | { readonly ready: false; readonly error: ErrorRecord };

@@ -6,6 +6,12 @@ import { expectedVariant } from "../../issues.ts";
 import type { Conflict } from "../../shared/fields/conflicts.ts";
 import { ignored, notYet, refusedVariants } from "../../shared/fields/fields.ts";
 import {
+  otherVariables,
+  templateVariablesField,
+  thinkingAmong,
+  variableConflicts,
+} from "../../shared/fields/template-variables.ts";
+import {
   type AskedThinking,
   templateArguments as commonArguments,
   effortField,
@@ -43,6 +49,7 @@ export const thinkingFields = {
   thinking: thinking.nullish().meta({ description: "Thinking mode; by default the chat template decides." }),
   ...thinkingSwitches,
   reasoning_effort: effortField,
+  chat_template_kwargs: templateVariablesField,
 } as const;
 
 type ThinkingFields = z.output<z.ZodObject<typeof thinkingFields>> & {
@@ -61,14 +68,21 @@ export function thinkingBudget({ thinking }: ThinkingFields): number | null {
 export function templateArguments(fields: ThinkingFields): TemplateArguments {
   const own = askedThinking(fields);
   const vendors = knownEffort(fields.output_config?.effort);
-  return { ...(vendors === undefined ? {} : { reasoningEffort: vendors }), ...commonArguments(own) };
+  const others = otherVariables(fields.chat_template_kwargs);
+  return { ...(vendors === undefined ? {} : { reasoningEffort: vendors }), ...commonArguments(own), ...others };
 }
 
 export function* thinkingConflicts(fields: ThinkingFields): Iterable<Conflict> {
-  const { thinking, enable_thinking, reasoning_effort: sent, output_config } = fields;
-  if (thinking && typeof enable_thinking === "boolean" && enable_thinking !== (thinking.type !== "disabled")) {
-    yield ["enable_thinking", `${enable_thinking} contradicts thinking of type "${thinking.type}"; send one of them`];
+  const { thinking, enable_thinking, reasoning_effort: sent, output_config, chat_template_kwargs } = fields;
+  const switches = [
+    ["enable_thinking", enable_thinking],
+    ["chat_template_kwargs", thinkingAmong(chat_template_kwargs).isOn],
+  ] as const;
+  for (const [field, isOn] of switches) {
+    if (thinking && typeof isOn === "boolean" && isOn !== (thinking.type !== "disabled"))
+      yield [field, `${isOn} contradicts thinking of type "${thinking.type}"; send one of them`];
   }
+  yield* variableConflicts(chat_template_kwargs, { effort: sent, isOn: enable_thinking });
   yield* thinkConflicts(sentThinking(fields), fields.think);
   const asked = askedThinking(fields);
   if (isContradictory(asked)) {
@@ -86,7 +100,10 @@ function askedThinking(fields: ThinkingFields): AskedThinking {
 }
 
 /** Returns the thinking settings of a request without the alias `think`. */
-function sentThinking({ thinking, enable_thinking, reasoning_effort }: ThinkingFields): AskedThinking {
-  const isOn = enable_thinking ?? (thinking ? thinking.type !== "disabled" : undefined);
-  return { effort: reasoning_effort, isOn };
+function sentThinking({ thinking, enable_thinking, reasoning_effort, ...fields }: ThinkingFields): AskedThinking {
+  const { effort, isOn } = thinkingAmong(fields.chat_template_kwargs);
+  return {
+    effort: reasoning_effort ?? effort,
+    isOn: enable_thinking ?? (thinking ? thinking.type !== "disabled" : isOn),
+  };
 }

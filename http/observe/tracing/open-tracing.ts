@@ -1,4 +1,4 @@
-// Opens tracing, if the OpenTelemetry packages are installed. They are installed on request, because few servers use them.
+// Opens tracing, if the OpenTelemetry packages are installed. The user installs them, because few servers need them.
 import { ServerError } from "../../../runtime/errors.ts";
 import { installCommand, isInstalled } from "../../../runtime/host/optional-packages.ts";
 import type { Tracing, TracingOptions } from "./tracing.ts";
@@ -10,7 +10,7 @@ const packages = [
   "@opentelemetry/sdk-trace-base",
 ] as const;
 
-/** Throws `config_invalid` if a package is missing. */
+/** Opens tracing. Throws `config_invalid` if a package is missing. */
 export async function openTracing(options: TracingOptions): Promise<Tracing> {
   if (!packages.every(isInstalled)) {
     const message = `otlp_endpoint expects the OpenTelemetry packages: ${installCommand(packages)}`;

@@ -219,7 +219,7 @@ export class ResponseFold {
 
   #finish(reason: FinishReason): void {
     this.#finishReason = reason;
-    // An empty response also has a message.
+    // A response without any output gets an empty message item.
     if (this.#output.length === 0 && reason === "stop") this.#message().append("", undefined);
     this.#close(reason === "length" || reason === "cancelled" ? "incomplete" : "completed");
   }

@@ -3,7 +3,7 @@
 
 /** Maximum characters of the content of a compaction item. */
 export const MAX_COMPACTION_LENGTH = 10 * 2 ** 20;
-/** Names the format, so that content of other servers is recognised. */
+/** Prefix that identifies the format, so that content from other servers is recognised. */
 const PREFIX = "troupe-summary-1.";
 
 const decoder = new TextDecoder("utf-8", { fatal: true });

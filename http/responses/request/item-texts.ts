@@ -7,7 +7,7 @@ const COMMA = 0x2c;
 export function itemTexts<Item extends { readonly id: string }>(items: readonly Item[]): ItemTexts {
   const written = items.map((item) => JSON.stringify(item));
   const length = written.reduce((sum, text) => sum + Buffer.byteLength(text) + 1, 0);
-  // Not allocated from the shared pool, because the buffer may be transferred to another thread.
+  // The buffer is not allocated from node's shared pool, because it may be transferred to another thread.
   const texts = Buffer.allocUnsafeSlow(length);
   const ends = new Uint32Array(items.length);
   let at = 0;

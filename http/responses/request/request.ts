@@ -19,6 +19,12 @@ import { grammarConflicts, outputGrammar, responseFormat, sentGrammar } from "..
 import { openAiFields } from "../../shared/fields/openai-fields.ts";
 import { limitConflicts, outputLimit } from "../../shared/fields/output-limit.ts";
 import {
+  otherVariables,
+  templateVariablesField,
+  thinkingAmong,
+  variableConflicts,
+} from "../../shared/fields/template-variables.ts";
+import {
   type AskedThinking,
   effortField,
   isContradictory,
@@ -127,6 +133,7 @@ const bodyFields = {
   max_completion_tokens: z.int().min(1).nullish().meta({ description: "Alias of max_output_tokens." }),
   reasoning: reasoningField,
   ...thinkingSwitches,
+  chat_template_kwargs: templateVariablesField,
   text: textField,
   response_format: responseFormat,
   truncation: z.enum(["auto", "disabled"]).nullish().meta({
@@ -189,7 +196,10 @@ export function askedRequest(
     prompt: {
       kind: "chat",
       messages,
-      templateArguments: templateArguments(withThink(sentThinking(body), body.think)),
+      templateArguments: {
+        ...templateArguments(withThink(sentThinking(body), body.think)),
+        ...otherVariables(body.chat_template_kwargs),
+      },
       ...(continuesLast && { continuesLast: true }),
     },
     sampling: samplingOf(body, wantsLogprobs(body) ? (body.top_logprobs ?? 0) : null),
@@ -233,6 +243,8 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
   yield* requestedToolConflicts(body);
   yield* callConflicts(requestedTools(body), { ...body, grammar: sentGrammar(body) });
   yield* samplingConflicts(body);
+  const { chat_template_kwargs, reasoning, enable_thinking } = body;
+  yield* variableConflicts(chat_template_kwargs, { effort: reasoning?.effort, isOn: enable_thinking });
   yield* thinkConflicts(sentThinking(body), body.think);
   if (isContradictory(withThink(sentThinking(body), body.think))) {
     yield ["reasoning.effort", "contradicts enable_thinking; send one of them"];
@@ -247,8 +259,9 @@ function grammarFields(body: Conflicting) {
   return { ...body, response_format: textFormat(body.text) ?? body.response_format };
 }
 
-function sentThinking({ reasoning, enable_thinking }: Conflicting): AskedThinking {
-  return { effort: reasoning?.effort, isOn: enable_thinking };
+function sentThinking({ reasoning, enable_thinking, chat_template_kwargs }: Conflicting): AskedThinking {
+  const { effort, isOn } = thinkingAmong(chat_template_kwargs);
+  return { effort: reasoning?.effort ?? effort, isOn: enable_thinking ?? isOn };
 }
 
 function demandedOutput(body: Conflicting): OutputGrammar | null {

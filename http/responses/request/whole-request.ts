@@ -30,7 +30,7 @@ interface WholeRequest {
   readonly input: ItemTexts;
 }
 
-/** Part of a translation that the conversation of its request is composed from. */
+/** Part of a translation from which the conversation of a request is composed. */
 type Composable = Pick<ResponseTranslation, "asked" | "input" | "isWhole" | "form"> & {
   readonly facts: { readonly previousId: string | null };
 };
@@ -63,7 +63,7 @@ export async function wholeRequest(
   return { asked: { ...asked, prompt: whole, grammar: null, tools: null }, earlier, input };
 }
 
-/** Task of a text worker: adds the items to the prompt as its conversation, and serialises (seals) the content. */
+/** Task of a text worker: adds the items to the prompt as a conversation, and serialises (seals) prompt, grammar and tools. */
 export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
   const { prompt, grammar, tools, form } = parameters as Content;
   const opened = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };

@@ -208,7 +208,7 @@ export class LogReader implements StreamCodec {
   }
 }
 
-/** Wake-up signal for one waiter. If it rings while nothing waits, the next wait returns at once. */
+/** Wake-up signal for one waiter. A signal that is sent while nothing waits ends the next wait at once. */
 class Bell {
   #hasRung = false;
   #wake: (() => void) | null = null;

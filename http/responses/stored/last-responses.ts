@@ -7,13 +7,13 @@ import { type AnswerLease, AnswerMemory } from "../../shared/answer/answer-memor
 /** Maximum bytes of all conversations that are kept. One client may use half of them. */
 const MAX_BYTES = 256 * 2 ** 20;
 
-/** What is kept for one connection. */
+/** Last response of one connection, and the lease that counts the memory of the response. */
 interface Kept {
   response: LastResponse | null;
   lease: AnswerLease | null;
 }
 
-/** A response and the conversation that it ends. */
+/** A response: its id, and the conversation up to and including the response. */
 export interface LastResponse {
   readonly id: string;
   readonly items: readonly ItemTexts[];

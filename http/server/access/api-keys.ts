@@ -1,4 +1,4 @@
-// API keys: the keys that requests must have, if the server is started with any. Only digests are kept, and they are compared in
+// API keys: if the server has keys, each request must have one of them. Only digests are stored, and they are compared in
 // constant time, so neither memory nor response times reveal a key.
 import { createHash, timingSafeEqual } from "node:crypto";
 import { ServerError } from "../../../runtime/errors.ts";

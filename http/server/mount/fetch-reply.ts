@@ -11,7 +11,7 @@ const CLIENT_GONE = 499;
 const encoder = new TextEncoder();
 
 export class FetchReply implements EdgeReply, StreamSink {
-  /** Status 499 if the client disconnects before the response: nobody reads it, and the program's log shows no error. */
+  /** Resolves to status 499 if the client disconnects early. Nobody reads this response, but the program logs no error. */
   readonly response: Promise<Response>;
   closesConnection = false;
   onDone: () => void = () => {};
@@ -78,7 +78,7 @@ export class FetchReply implements EdgeReply, StreamSink {
     return this.#isWritable;
   }
 
-  /** Nothing to do: there is no connection. */
+  /** Does nothing, because there is no connection to keep open. */
   keepOpen(): void {}
 
   drained(): Promise<void> {

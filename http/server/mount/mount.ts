@@ -1,5 +1,5 @@
 // Mount: HTTP front end without a socket of its own. Another server passes it requests, as web Requests or as requests of
-// node:http. The limits of bodies are those of the other front ends.
+// node:http. The body limits are the same as in the other front ends.
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ServerError } from "../../../runtime/errors.ts";
 import { BodyIntake } from "../body-intake.ts";
@@ -23,7 +23,7 @@ export class Mount {
   readonly #handler: EdgeHandler;
   readonly #intake: BodyIntake;
   readonly #inFlight = new InFlight();
-  /** Ends the requests in flight; it has no port. */
+  /** Server without a port; stopping it ends the requests in flight. */
   readonly server: EdgeServer;
 
   constructor(handler: EdgeHandler, options: MountOptions) {
@@ -37,7 +37,7 @@ export class Mount {
     );
   }
 
-  /** Answers a web Request. `address` of the client: clients share the server fairly by API key, or else by address. */
+  /** Answers a web Request. `address`: identifies a client without an API key for fair scheduling between clients. */
   fetch(request: Request, address = ""): Promise<Response> {
     const reply = new FetchReply(request, this.#inFlight);
     const { pathname, search } = new URL(request.url);
@@ -49,7 +49,7 @@ export class Mount {
     return reply.response;
   }
 
-  /** Answers a request of node:http. Calls `next`, if there is one, for a path outside the base path. */
+  /** Answers a request of node:http. Calls `next`, if it is given, for a path outside the base path. */
   node(incoming: ParsedRequest, response: ServerResponse, next?: () => void): void {
     const { url = "/" } = incoming;
     const [pathname = "/"] = url.split("?", 1);
@@ -66,7 +66,7 @@ export class Mount {
     else this.#intake.receive(request, reply, bytesOf(incoming.body));
   }
 
-  /** Returns the path without the base path; null if it is outside. */
+  /** Returns the path without the base path; null if the path is outside the base path. */
   #ownPath(path: string): string | null {
     if (path === this.#basePath) return "/";
     return path.startsWith(`${this.#basePath}/`) ? path.slice(this.#basePath.length) : null;

@@ -27,7 +27,7 @@ const CHECK_EVERY_MS = 1000;
 const limits = {
   headersTimeout: IDLE_LIMIT_MS,
   keepAliveTimeout: IDLE_LIMIT_MS,
-  // Disabled, because BodyIntake enforces the deadlines of bodies.
+  // node's request timeout is disabled, because BodyIntake enforces the deadlines of bodies.
   requestTimeout: 0,
   connectionsCheckingInterval: CHECK_EVERY_MS,
   maxHeaderSize: MAX_HEADER_BYTES,
@@ -74,7 +74,7 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
     const { socket } = incoming;
     const connection = connections.get(socket);
     raw.on("error", () => {});
-    // A handshake behind a request whose response is in progress breaks the protocol.
+    // A handshake that follows a request whose response is not complete violates the protocol.
     if (connection === undefined || connection.isRefused || connection.replies.size > 0) {
       raw.destroy();
       return;
@@ -101,7 +101,7 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
     socket.destroy();
     options.onFull?.();
   });
-  /** Answers a request after which the parser reads nothing more from the connection: its body, if any, is not read. */
+  /** Answers a request without reading its body. The parser reads nothing more from the connection. */
   const answerLast = (incoming: IncomingMessage, socket: Socket): void => {
     const connection = connections.get(socket);
     if (connection === undefined || connection.isRefused) return;

@@ -55,7 +55,7 @@ export class NodeReply implements EdgeReply, StreamSink {
     return this.#isWritable;
   }
 
-  /** Nothing to do: node keeps the connection open. */
+  /** Does nothing, because node keeps the connection open. */
   keepOpen(): void {}
 
   drained(): Promise<void> {

@@ -10,7 +10,7 @@ export class NodeRequest extends EdgeRequest {
   readonly signal: AbortSignal;
   readonly address: string;
 
-  /** `url`: path and query, if they are not those of the request line. */
+  /** `url`: path and query; default: path and query of the request line. */
   constructor(incoming: IncomingMessage, signal: AbortSignal, url = incoming.url ?? "/") {
     super();
     const queryAt = url.indexOf("?");

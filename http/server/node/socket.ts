@@ -45,7 +45,7 @@ export function acceptSocket(
   headers: ReplyHeaders,
   listen: (connection: SocketConnection) => SocketListener,
 ): void {
-  // The handshake is completed within the call, so the headers belong to it.
+  // handleUpgrade completes the handshake before it returns, so the headers belong to this handshake.
   server.once("headers", (lines) => {
     for (const name in headers) lines.push(`${name}: ${headers[name]}`);
   });

@@ -64,7 +64,7 @@ export class SocketReply implements EdgeReply, StreamSink {
     return [{ ...first, text }, ...others];
   }
 
-  /** Nothing to do: the session keeps the connection open. */
+  /** Does nothing, because the session keeps the connection open. */
   keepOpen(): void {}
 
   drained(): Promise<void> {

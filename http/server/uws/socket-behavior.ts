@@ -7,9 +7,9 @@ import type { NativeResponse, NativeSocket, NativeSocketBehavior } from "./nativ
 import { UwsRequest } from "./request.ts";
 import { UwsSocket } from "./socket.ts";
 
-/** Bytes above which uWS drops messages. It is never reached, because senders wait while bytes are buffered. */
+/** Buffered bytes above which uWS drops messages. Never reached, because senders wait while bytes are buffered. */
 const MAX_BUFFERED_BYTES = 64 * 2 ** 20;
-/** Maximum value of uWS. A session pings more often, so only a connection to a dead client reaches it. */
+/** Idle timeout in seconds, the maximum of uWS. Sessions ping more often, so only a connection to a dead client reaches it. */
 const IDLE_SECS = 960;
 
 interface OpenSocket {

@@ -1,4 +1,4 @@
-// Defaults of a model's requests under the names of the request fields.
+// Default sampling settings and token limit of a model, under the names of the request fields.
 import type { GenerationDefaults } from "../../../engines/sampling-defaults.ts";
 
 export function wireDefaults({ sampling, maxTokens }: GenerationDefaults) {

@@ -56,7 +56,7 @@ export const grammarField = z
   .preprocess((sent) => (typeof sent === "string" ? textGrammar(sent) : sent), typedGrammar.nullish())
   .meta({ description: "Grammar of the whole output; excludes response_format. Text is a GBNF or Lark grammar." });
 
-/** A grammar that was sent as text, as llama.cpp and vLLM take it. Only GBNF contains the sign ::= outside its strings. */
+/** Detects the format of a grammar sent as text, as for llama.cpp and vLLM. Only GBNF contains `::=` outside strings. */
 function textGrammar(value: string): { type: "gbnf" | "lark"; value: string } {
   return { type: /^\s*[\w-]+\s*::=/m.test(value) ? "gbnf" : "lark", value };
 }
@@ -66,7 +66,7 @@ const LLAMA_ALIAS = "Alias of grammar, as llama.cpp names it";
 const MAX_GUIDED_CHOICES = 1000;
 const guidedChoice = z.array(grammarText).min(1).max(MAX_GUIDED_CHOICES);
 
-/** Names that other servers have for the grammar of the whole output. */
+/** Fields with which other servers set the grammar of the complete output. */
 export const guidedFields = {
   guided_json: schema.nullish().meta({ description: `${ALIAS}: a JSON schema.` }),
   guided_regex: grammarText.nullish().meta({ description: `${ALIAS}: a regular expression.` }),
@@ -119,7 +119,7 @@ function escaped(text: string): string {
   return text.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
 }
 
-/** Returns the grammar of a request, whatever its field; null if there is none. */
+/** Returns the grammar from any of the grammar fields of a request; null if there is none. */
 export function sentGrammar(fields: GrammarFields): SentGrammar | null {
   for (const [, grammar] of sentGrammars(fields)) return grammar;
   return null;

@@ -2,12 +2,12 @@
 import type { GenerateRequest } from "../../../engines/generation.ts";
 import { type Conflict, differing } from "./conflicts.ts";
 
-/** Value of `n_predict` for no limit. */
+/** Value of `n_predict` that means no limit. */
 const UNLIMITED = -1;
 
 type Limits<Name extends string> = Readonly<Partial<Record<Name | "min_tokens", number | null | undefined>>>;
 
-/** Returns the limits, and the names of the fields of the request. `names`: the names of the maximum, the usual one first. */
+/** Returns the limits, and the field names for error messages. `names`: field names of the maximum, the usual name first. */
 export function outputLimit<const Name extends string>(
   body: Limits<Name>,
   prompt: string,

@@ -36,7 +36,7 @@ export function withThink({ effort, isOn }: AskedThinking, think: Think): AskedT
   };
 }
 
-/** Yields the conflict of the settings with their alias `think`. */
+/** Yields the conflict between the thinking settings and their alias `think`. */
 export function* thinkConflicts({ effort, isOn }: AskedThinking, think: Think): Iterable<Conflict> {
   if (typeof think === "boolean") yield* differing("think", think, "enable_thinking", isOn);
   else yield* differing<string | null | undefined>("think", think, "the reasoning effort", effort);

@@ -2,7 +2,7 @@
 import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
 import type { Conflict } from "./conflicts.ts";
 
-/** Tool choice of a request. If `names` is null, any tool may be called. Mode `one`: exactly one call, to the tool named. */
+/** Tool choice of a request. If `names` is null, any tool may be called. Mode `one`: exactly one call, of the named tool. */
 export interface ToolChoice {
   readonly mode: "none" | "auto" | "required" | "one";
   readonly names: readonly string[] | null;

@@ -15,7 +15,7 @@ export function propertySet(name: string): CharSet | null {
   spend(unitsOfSet);
   const known = kept.get(name);
   if (known !== undefined) return known;
-  // Reject text that could close the property and continue the pattern, because it is not a name.
+  // Rejects a text that is not a name, because such a text could close the property and continue the pattern.
   if (!/^[\w=]{1,60}$/.test(name)) return null;
   let found: RegExp;
   try {
@@ -71,8 +71,8 @@ function sampleOf(from: number, to: number): Sample {
 }
 
 /**
- * Maps the first character of each block of characters with equal properties to its last: ideographs, Hangul, Tangut, private
- * use, unassigned.
+ * Blocks of characters with equal properties: ideographs, Hangul, Tangut, private use, unassigned. Maps the first character of
+ * each block to the last one.
  */
 const uniformBlocks: ReadonlyMap<number, number> = new Map([
   [0x3400, 0x4dbf],

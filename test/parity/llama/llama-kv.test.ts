@@ -312,7 +312,7 @@ describe("a pool of KV memory that sequences share", () => {
     assert.deepEqual(lengths, [128, 128, 128, 128]);
     assert.deepEqual([...refused], [0, 1, 2, 3]);
     assert.equal(model.kv.freeBlocks, 0);
-    // Preempted: its KV is saved outside the cache.
+    // Sequence 3 is preempted: its KV is saved outside the cache.
     const copy = saved(model, 3);
     const bytes = model.kv.export(copy);
     model.kv.drop(copy);

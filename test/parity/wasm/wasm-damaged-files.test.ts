@@ -21,7 +21,7 @@ const seed = Number(process.env.WASM_FUZZ_SEED ?? 1);
 /** Maximum CPU time of a round. Wall-clock time would depend on how busy the machine is. */
 const maxRoundMs = 150;
 const maxGrowthBytes = 192 * 1024 * 1024;
-/** One of this many readable files is also loaded. */
+/** One of every `loadedEach` readable files is also loaded. */
 const loadedEach = 40;
 
 const encoders = ["bert", "nomic-bert", "modern-bert"] as const;

@@ -37,15 +37,15 @@ describe("the wasm engine against llama.cpp on the real model", () => {
     }
   }
 
-  // Bounds for a few tokens. They are looser than the bounds for the whole text (`bench parity`). With quantized activations,
-  // llama.cpp itself changes its most likely token at 4 of 100 positions if the KV type or the kernels change.
+  // Error bounds for a few tokens. They are looser than the bounds for the whole text (`bench parity`). With quantized
+  // activations, llama.cpp itself changes its most likely token at 4 of 100 positions if the KV type or the kernels change.
   const quantised = { perplexity: 0.02, sameTop: 0.92, kl: 0.01 };
   /**
-   * Bounds for two windows of 32 tokens. Two block formats differ by no more than this; a wrong scale causes a far larger
+   * Error bounds for two windows of 32 tokens. Two block formats differ by no more than this; a wrong scale causes a far larger
    * difference.
    */
   const few = { perplexity: 0.08, sameTop: 0.87, kl: 0.01 };
-  /** Bounds for 2-bit weights. A model this small is sensitive to all rounding: llama.cpp's own rounding gives a KL of 0.14. */
+  /** Error bounds for 2-bit weights. A small model is sensitive to rounding: llama.cpp's own rounding gives a KL of 0.14. */
   const twoBits = { perplexity: 0.1, sameTop: 0.85, kl: 0.04 };
   const exact = { perplexity: 0.005, sameTop: 0.985, kl: 0.0005 };
   /**

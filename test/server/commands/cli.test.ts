@@ -24,7 +24,7 @@ let directory = "";
 let model = "";
 before(async () => {
   directory = mkdtempSync(join(tmpdir(), "troupe-cli-"));
-  // The path is unique, so that the processes that have the file open can be told from those of other tests.
+  // The path is unique, so that the processes of this test can be distinguished from the processes of other tests.
   model = join(directory, "only-here.gguf");
   copyFileSync(await tinyModel(), model);
 });

@@ -27,7 +27,7 @@ after(async () => {
 describe("an adapter by its name on the hub", () => {
   const lora = "acme/tiny-lora";
   const adapted = ["--lora", `code=${lora}`];
-  // A separate folder, so that the other tests do not find the files fetched here.
+  // These tests have a separate cache folder, so that other tests do not find the downloaded files.
   const ownHome = () => join(home, "adapters");
   const environment = () => ({ HF_HOME: ownHome(), HF_TOKEN: "", HF_ENDPOINT: hub.url });
   before(async () => {

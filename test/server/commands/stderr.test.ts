@@ -14,7 +14,7 @@ const command = fileURLToPath(new URL("../../../../cli/troupe.mjs", import.meta.
 const logModule = new URL("../../../runtime/log/log.js", import.meta.url).href;
 const placeModule = new URL("../../../runtime/thread/place.js", import.meta.url).href;
 
-/** Enough requests to fill the pipe and the buffer, because each line of the access log has a long path. */
+/** Number of requests. Their lines in the access log have a long path, so together they fill the pipe and the buffer. */
 const requestCount = 3000;
 const path = `/${"x".repeat(1500)}`;
 
@@ -92,7 +92,7 @@ describe("a process that ends", () => {
     const child = spawn(process.execPath, [file], { stdio: ["ignore", "ignore", "pipe"] });
     let text = "";
     if (isRead) {
-      // Starts to read late, when the pipe has been full for a while.
+      // Reading starts late, when the pipe has been full for a while.
       await sleep(300);
       child.stderr.on("data", (data) => {
         text += data;

@@ -304,7 +304,7 @@ for (const edge of loadableEdges()) {
       const isRaw = typeof body === "string" || body instanceof Uint8Array;
       const reply = await fetch(server.url + path, {
         method: "POST",
-        // Sent as bytes, because fetch adds a content type to a string.
+        // The body is sent as bytes, because fetch adds a content type to a string.
         body: new Uint8Array(Buffer.from(isRaw ? body : JSON.stringify(body))),
         headers: { connection: "close", ...(contentType === undefined ? {} : { "content-type": contentType }) },
       });

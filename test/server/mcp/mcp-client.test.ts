@@ -44,7 +44,7 @@ for (const edge of loadableEdges()) {
       assert.deepEqual(required, ["messages"]);
       assert.ok(properties!.temperature);
       assert.equal(properties!.stream, undefined);
-      // Fields are optional by absence: an inspector has inputs for plain types only.
+      // Optional fields have plain types without null, because an inspector shows inputs only for plain types.
       for (const [name, type] of [
         ["max_tokens", "integer"],
         ["temperature", "number"],

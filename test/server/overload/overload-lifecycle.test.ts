@@ -64,7 +64,7 @@ describe("a server whose model is being loaded", () => {
 });
 
 describe("a server told to stop", () => {
-  // Node's HTTP server closes idle connections, so no client is left to send an error to.
+  // Skipped on Node's HTTP server, which closes idle connections, so no client can receive the error.
   const skip = loadableEdges()[0] === "node" ? "only the node edge loads here" : false;
 
   it("tells a client on an open connection 503 and Retry-After, and finishes what runs", { skip }, async () => {

@@ -20,7 +20,7 @@ async function start(stalledReaderSecs: number, edge: string = loadableEdges()[0
   return startServer(["-m", await tinyModel(), ...common, ...limits]);
 }
 
-/** About 1.6 KB per token, so that the response exceeds what the kernel buffers for a connection. */
+/** Request with about 1.6 KB per token, so that the response exceeds what the kernel buffers for a connection. */
 const wordyBody = {
   messages: [{ role: "user", content: "hi" }],
   max_tokens: longAnswer,
@@ -76,7 +76,7 @@ describe("more standing readers than slots", () => {
       for (let turn = 0; turn < 4; turn++) await assertAnswered(server);
       while (endedCount(server) < 4) await sleep(10);
       assert.equal(endedCount(server), 4, "a standing reader's request has ended though it was not read");
-      // Each has lost its slot at some time, and gets one again when it reads.
+      // Each stalled reader has lost its slot, and gets a slot again when it reads.
       await Promise.all(sockets.map(assertWhole));
       await assertAnswered(server);
     } finally {

@@ -1,4 +1,4 @@
-// Clients that read slowly, do not read, or disconnect, against the real command: who waits for whom, and when slots are freed.
+// Clients that read slowly, do not read, or disconnect, against the real command: which clients wait, and when slots are freed.
 // The model is the generated one on one thread, so only counts and proportions of times are checked.
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
@@ -12,7 +12,7 @@ type StreamingBody = OpenAI.ChatCompletionCreateParamsStreaming & { ignore_eos: 
 
 // Two compute threads that wait for each other are a hundred times slower if other programs use the cores.
 const flags = ["--threads", "1", "--max-model-len", "8192", "--shutdown-deadline-secs", "1"];
-/** About 1.6 KB per token, so that a stream exceeds what the kernel buffers for a connection. */
+/** Fields that give about 1.6 KB per token, so that a stream exceeds what the kernel buffers for a connection. */
 const wordy = { logprobs: true, top_logprobs: 20 };
 
 const bodyOf = (changes: Partial<StreamingBody>): StreamingBody => ({

@@ -46,7 +46,7 @@ describe("the package in an empty folder", () => {
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "troupe-package-"));
     await writeFile(join(folder, "package.json"), JSON.stringify({ type: "module" }));
-    // Without the script that builds, because the tests run from the folder that it empties.
+    // The build script is skipped, because it empties dist/, from which the tests run.
     const pack = ["pack", "--ignore-scripts", "--json", "--pack-destination", folder];
     const { stdout } = await promisify(execFile)("npm", pack, { cwd: root });
     const [found] = Object.values(JSON.parse(stdout) as Record<string, typeof packed & { filename: string }>);
@@ -98,7 +98,7 @@ describe("the package in an empty folder", () => {
     const { stdout: cache } = await inFolder("npm", "config", "get", "cache");
     const sizes = Object.values(lock.packages).map(({ integrity = "" }) => cachedBytes(cache.trim(), integrity));
     const bytes = (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
-    // The HTTP front alone has 40 MB: a smaller sum would mean that the cache was not found.
+    // The HTTP front end (uWebSockets.js) alone has 40 MB. A smaller sum means that the cache was not found.
     assert.ok(bytes > 40e6 && bytes < maxDownloadBytes, `${bytes} bytes`);
   });
 

@@ -1,5 +1,5 @@
-// Python environment of the client tests: a virtual environment with the packages of requirements.txt, made once and kept in the
-// cache of the models. Its folder is named after the requirements, so changed ones get another.
+// Python environment of the client tests: a virtual environment with the packages of requirements.txt, in the model cache. The
+// name of its folder is a hash of the requirements, so changed requirements get a new environment.
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
@@ -16,7 +16,7 @@ const requirements = join(pythonFolder, "requirements.txt");
 const installLimitMs = 8 * 60_000;
 const execute = promisify(execFile);
 
-/** Returns the path of the environment's Python. */
+/** Returns the path of the environment's Python. Creates the environment if it does not exist. */
 export async function pythonEnvironment(): Promise<string> {
   const { stdout } = await execute("python3", ["-c", "import sys; print(sys.version)"]);
   const name = createHash("sha256").update(readFileSync(requirements)).update(stdout).digest("hex").slice(0, 12);
@@ -32,8 +32,8 @@ export async function pythonEnvironment(): Promise<string> {
 }
 
 /**
- * Uses the pip beside python3 for the environment, which has none of its own: Debian's Python makes environments with pip only
- * with a package more. The requirements name every package, so nothing is resolved.
+ * Creates the environment without pip, because Debian needs an additional package for an environment with pip. The system's pip
+ * installs the packages. The requirements list every package, so pip resolves no dependencies.
  */
 async function install(folder: string, python: string): Promise<void> {
   await execute("python3", ["-m", "venv", "--without-pip", folder]);

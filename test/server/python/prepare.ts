@@ -1,4 +1,4 @@
-// Makes the Python environment of the client tests, so that .ci/run can do it while it waits for other things.
+// Creates the Python environment of the client tests. .ci/run starts this script early, while it waits for other steps.
 import { pythonEnvironment } from "./environment.ts";
 
 await pythonEnvironment();

@@ -1,5 +1,5 @@
-// Python clients, against the real command with the real default model: one process a file of cases, one test a case. And the
-// Python programs in examples/.
+// Python clients, against the real command with the real default model: one process per file of cases, one test
+// per case. Also tests the Python programs in examples/.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -38,7 +38,7 @@ interface Run {
 
 describe("Python clients", { concurrency: 2 }, () => {
   const running: { server?: RunningServer; python?: string; mcpUrl?: string } = {};
-  // Home of the clients: some write settings and caches there.
+  // Home folder of the clients, because some clients write settings and caches there.
   const home = mkdtempSync(join(tmpdir(), "troupe-test-python-"));
 
   before(async () => {
@@ -81,7 +81,7 @@ describe("Python clients", { concurrency: 2 }, () => {
       HOME: home,
       TROUPE_URL: server.url,
       TROUPE_MCP_URL: mcpUrl,
-      // Nothing is fetched at start-up, and nothing is reported anywhere.
+      // With these settings, LiteLLM downloads nothing at its start and LangChain sends no traces.
       LITELLM_LOCAL_MODEL_COST_MAP: "True",
       LANGSMITH_TRACING: "false",
       PYTHONPYCACHEPREFIX: join(dirname(dirname(python)), "bytecode"),
@@ -94,7 +94,7 @@ describe("Python clients", { concurrency: 2 }, () => {
   }
 });
 
-/** Returns the reports that a file of cases printed, one a line. */
+/** Returns the reports that a file of cases printed, one per line. */
 function reportsIn(stdout: string): readonly Report[] {
   return stdout
     .split("\n")

@@ -1,4 +1,4 @@
-// Grammars of calls and of thinking on real grammar threads, with the vocabulary of a real model: the texts that each
+// Grammars of tool calls and of reasoning on real grammar threads, with the vocabulary of a real model: the texts that each
 // constraint allows, and their tokens.
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";

@@ -129,7 +129,7 @@ describe("grammars that take long to compile", () => {
     };
     const used = schema("used");
     for (let i = 0; i < 3; i++) await open(used, "mine");
-    // From here on, a different thread is the last one that got a matcher.
+    // This matcher is opened on a different thread, which is now the most recently used thread.
     await open(schema("other"), "other");
     const { leave, left } = leaver(rig, slowGrammar(60), "slow");
     await sleep(300);

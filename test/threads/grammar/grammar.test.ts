@@ -264,7 +264,7 @@ describe("a grammar that fails", () => {
 
   it("is given up when it takes too long", async (test) => {
     const rig = await start(test, (await realModel()).path, { compileLimitMs: 200 });
-    // Starts the thread before the measurement. The limit includes the start of a thread, which takes longer.
+    // The thread is started first. Starting a thread takes longer than the limit, and the limit includes the start.
     await rig.host.compile(oneOf(["first"]));
     const refused = { code: "invalid_value", param: "grammar", message: /more than 0.2 s/ };
     await assert.rejects(rig.host.compile({ ...slowGrammar(100), param: "grammar" }), refused);

@@ -170,15 +170,15 @@ describe("the state place", () => {
     const other = await killable(init);
     const mine = stateFront(init);
     await mine.start();
-    // The first response is deleted while it runs, and then ends twice. The second one is deleted after its end, and then its
-    // end is written again.
+    // The response "running" is deleted while it runs, and then its end is written twice. The response "ended" is deleted after
+    // its end, and then its end is written twice again.
     for (const id of ["running", "ended"]) {
       await other.responses.ask("add", stored(id, { isRunning: true }));
       if (id === "ended") assert.equal(await other.responses.ask("update", stored(id)), "updated");
       assert.equal(await mine.delete(id), true);
       for (let i = 0; i < 2; i++) assert.equal(await other.responses.ask("update", stored(id)), "deleted", id);
     }
-    // This response is added only when it ends.
+    // The response "late" is added only when it ends.
     await other.responses.ask("add", stored("late"));
     assert.equal(await mine.delete("late"), true);
     for (const id of ["running", "ended", "late"]) {

@@ -90,7 +90,7 @@ export function generate(model: WasmModel, tokens: Int32Array, prompt: number, s
   return logits;
 }
 
-/** Returns the same logits, computed from the definition of X-LoRA. */
+/** Returns the expected result of `generate`, computed from the definition of X-LoRA. */
 export async function reference(
   { folder: source, orderFile }: WrittenXlora,
   tokens: Int32Array,

@@ -1,4 +1,4 @@
-// The sampling settings that a model comes with, and their place among the other defaults.
+// Sampling settings in the files of a model, and their precedence over other defaults.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -46,7 +46,7 @@ describe("a lock that two threads take turns with", { timeout: 10_000 }, () => {
     const lock = new TurnLock(0);
     const numbers = sharedNumbers(2);
     const rounds = 5000;
-    // Adds in two steps. Additions would be lost if both sides ran at the same time.
+    // Reads and writes the number in two steps. Additions would be lost if both threads ran at the same time.
     const add = "for (let i = 0; i < 5000; i++) { lock.acquire(); numbers[0] = numbers[0] + 1; lock.release(); }";
     const ended = otherSide(t, lock, numbers, `Atomics.store(numbers, 1, 1); ${add}`);
     await until(numbers, 1);

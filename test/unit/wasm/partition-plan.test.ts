@@ -84,7 +84,7 @@ describe("dividing matrices between threads", () => {
 });
 
 describe("the sites of adapters", () => {
-  /** Returns the steps of the layers that have sites, each with the matrices of its two sites. */
+  /** Returns the layer steps that have sites (groups of matrices with the same input), each with its two sites. */
   async function sitesIn(
     name: TinyArchitecture,
   ): Promise<readonly (readonly [DividedStep, AdapterSite, AdapterSite])[]> {

@@ -18,21 +18,20 @@ export class Control {
   }
 
   /**
-   * Id of the matcher or grammar that the grammar thread is working on; 0: none. It keeps its value if that work ends the
-   * thread.
+   * Id of the matcher or grammar that the grammar thread is working on; 0: none. If that work ends the thread, the id stays.
    */
   get current(): number {
     return Atomics.load(this.#words, word.current);
   }
 
-  /** Number of pieces of work that the grammar thread has begun. */
+  /** Number of work items (masks and compilations) that the grammar thread has begun. */
   get begun(): number {
     return Atomics.load(this.#words, word.begun);
   }
 
   /**
-   * Called by the grammar thread when it begins a piece of work. `begun` is increased before `current` is set, so the model's
-   * thread never mistakes an earlier piece of work for this one.
+   * Called by the grammar thread when it begins a work item. `begun` is increased before `current` is set, so the model's
+   * thread never confuses this item with an earlier one.
    */
   begin(task: number): void {
     Atomics.add(this.#words, word.begun, 1);
@@ -40,8 +39,8 @@ export class Control {
   }
 
   /**
-   * Called by the grammar thread when it has finished a piece of work, before it hands over the result. If the thread ends
-   * later, this work is then not taken for the cause.
+   * Called by the grammar thread when it has finished a work item, before it hands over the result. If the thread ends later,
+   * this work item does not count as the cause.
    */
   done(): void {
     Atomics.store(this.#words, word.current, 0);

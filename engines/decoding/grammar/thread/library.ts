@@ -16,7 +16,7 @@ declare const WebAssembly: { readonly Memory: { readonly prototype: WasmMemory }
 const pageBytes = 65_536;
 /** Maximum memory of grammars and matchers, in addition to that of the vocabulary. */
 const memoryLimitBytes = 256 * 2 ** 20;
-/** If the memory exceeds this, the thread is replaced as soon as it has no users. */
+/** Memory in bytes above which the thread is replaced as soon as it has no users. */
 const memoryFullBytes = memoryLimitBytes / 2;
 
 export class GrammarEngine {
@@ -76,7 +76,7 @@ export class GrammarEngine {
     return this.#library.GrammarMatcher.createGrammarMatcher(grammar);
   }
 
-  /** Returns the reason for an error that the engine has thrown, in the engine's words if it printed any. */
+  /** Returns the reason for an error of the engine: the message that the engine has printed, if there is one. */
   explain(thrown: unknown): string {
     if (this.#meter.hasRefused) return `it takes more than ${memoryLimitBytes / 2 ** 20} MiB of memory`;
     const words = this.#lastWords.map(withoutPlace).filter((line) => !line.startsWith("Aborted("));
@@ -101,8 +101,8 @@ function withoutPlace(line: string): string {
 }
 
 /**
- * Loads the library. The package is a script in a folder of ES modules. If it is imported as a module, it writes itself to the
- * global object. Until its WebAssembly is set up, it reads its own URL from the global `location`.
+ * Loads the library. The package is a script in a folder of ES modules. When it is imported as a module, it writes its exports
+ * to the global object. Until its WebAssembly is set up, it needs its own URL in the global `location`.
  */
 async function loadLibrary(): Promise<Library> {
   const name = "@mlc-ai/web-xgrammar";
@@ -116,8 +116,8 @@ async function loadLibrary(): Promise<Library> {
 }
 
 /**
- * Limits the memory of the engine, which is the only WebAssembly memory that grows on its thread. The engine's own limit is 2
- * GiB, and a grammar whose text never ends fills any memory.
+ * Limits the memory of the engine, which is the only WebAssembly memory that grows on its thread. The engine's own limit of 2
+ * GiB is too high, because a grammar whose text never ends fills all of it.
  */
 class MemoryMeter {
   grownBytes = 0;
@@ -141,8 +141,8 @@ class MemoryMeter {
   }
 
   /**
-   * Counts growth and throws above the limit. `hasRefused` describes only the last call: the engine first requests more memory
-   * than it needs, and after a rejection requests less.
+   * Counts growth and throws above the limit. `hasRefused` is set by the last call only, because the engine first requests more
+   * memory than it needs and repeats a rejected request with less.
    */
   #count(bytes: number): void {
     this.hasRefused = this.grownBytes + bytes > this.#limitBytes;

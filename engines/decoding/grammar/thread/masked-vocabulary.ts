@@ -49,8 +49,8 @@ export class MaskedVocabulary {
   }
 
   /**
-   * Returns the same vocabulary, but with these control tokens treated as the text of their names. End-of-generation tokens are
-   * not changed.
+   * Returns the same vocabulary, but with these control tokens treated as the text of their names.
+   * End-of-generation tokens are not changed.
    */
   showing(tokens: readonly number[]): MaskedVocabulary {
     const size = this.pieces.length;
@@ -61,8 +61,8 @@ export class MaskedVocabulary {
   }
 
   /**
-   * Encodes text. The names of control tokens that are treated as text, and the texts of user-defined tokens, are encoded as
-   * one token each.
+   * Encodes text. The names of control tokens that are treated as text, and the texts of user-defined tokens,
+   * are encoded as one token each.
    */
   encode(text: string): Int32Array {
     const tokens = this.#shown
@@ -72,8 +72,8 @@ export class MaskedVocabulary {
   }
 
   /**
-   * Drops the end of `text` if it may be the beginning of a text that is always one token. Its tokens are not certain until the
-   * following text is known.
+   * Removes the end of `text` if this end may be the beginning of a text that is always one token. Its tokens
+   * depend on the text that follows.
    */
   settled(text: string): string {
     for (let length = Math.min(this.#longestBeginning, text.length); length > 0; length--) {
@@ -82,14 +82,14 @@ export class MaskedVocabulary {
     return text;
   }
 
-  /** Writes `mask` without the unusable tokens to `target`, which may be the longer array. */
+  /** Writes `mask` without the unusable tokens to `target`, which may be a longer array than `mask`. */
   restrict(mask: Int32Array, target: Int32Array): void {
     for (let i = 0; i < this.#usable.length; i++) target[i] = (mask[i] as number) & (this.#usable[i] as number);
   }
 
   /**
-   * Whether `mask` allows a token with more bytes than token `than`. If the text of `than` must come next, all such tokens
-   * begin with that text. Fast if the mask allows few tokens, or nearly all.
+   * Whether `mask` allows a token that is longer in bytes than token `than`. If the text of `than` must come next, all longer
+   * tokens begin with this text. Fast if the mask allows few tokens, or nearly all.
    */
   allowsLonger(mask: Int32Array, than: number): boolean {
     const length = this.#length(than);

@@ -13,7 +13,7 @@ const word = { asked: 0, answered: 1, token: 2, refused: 3, tookUs: 4, forcedCou
 export class MatcherBuffer {
   readonly memory: SharedArrayBuffer;
   readonly forced: Int32Array;
-  /** One bit per token; token 0 is the lowest bit of word 0. */
+  /** Mask of allowed tokens: one bit per token; token 0 is the lowest bit of word 0. */
   readonly mask: Int32Array;
   readonly #words: Int32Array;
 

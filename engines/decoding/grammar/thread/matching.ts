@@ -20,12 +20,12 @@ export class Matching {
     this.buffer = buffer;
   }
 
-  /** Replays tokens that the matcher has processed before, on another thread. */
+  /** Replays the tokens that the matcher has already processed on another thread. */
   replay(tokens: Int32Array): void {
     for (const token of tokens) this.#matcher.acceptToken(token);
   }
 
-  /** Computes the answer without handing it over. */
+  /** Computes the forced tokens and the mask, but does not hand them over yet. */
   async work(): Promise<void> {
     const { token } = this.buffer;
     this.#forcedCount = 0;
@@ -35,7 +35,7 @@ export class Matching {
     else this.#forcedCount = await this.#jumpForward();
   }
 
-  /** Hands over the answer and the time it took. */
+  /** Hands over the forced tokens, the mask and the time in ms that they took. */
   answer(tookMs: number): void {
     if (this.#isRefused) this.buffer.refuse(tookMs);
     else this.buffer.answer(this.#forcedCount, tookMs);
@@ -47,8 +47,8 @@ export class Matching {
 
   /**
    * Accepts the text that must come next, token by token, and writes the mask for the tokens after it. Returns the number of
-   * accepted tokens. The last token is left to the model if a longer token could cover it together with the following text,
-   * because the model would tokenise that text differently.
+   * accepted tokens. The last token is not accepted if a longer token could cover the same text and the text after it. The
+   * model then chooses the token.
    */
   async #jumpForward(): Promise<number> {
     const text = this.#matcher.findJumpForwardString();
@@ -79,7 +79,7 @@ export class Matching {
 
 /**
  * Returns the text without its last character if that is not ASCII. The engine cuts the text at the first byte that is not
- * forced, which may be within a character, and the token of an incomplete character is not reliable.
+ * forced. This may be within a character, and the token of an incomplete character is uncertain.
  */
 function wholeCharacters(text: string): string {
   return text.replace(/\P{ASCII}$/u, "");

@@ -20,8 +20,8 @@ const thread = threadNumber();
 const grammars = new Map<number, Compiled>();
 const matchings = new Map<number, Matching>();
 /**
- * If an answer took longer than this, messages are processed before the next answer, because the next matcher may have been
- * moved to another thread meanwhile.
+ * If an answer took more than this time in ms, messages are processed before the next answer, because the next matcher may have
+ * been moved to another thread meanwhile.
  */
 const longAnswerMs = 20;
 /** Id of the grammar that is being compiled; null: none. */
@@ -58,8 +58,8 @@ async function serve(languages: Languages): Promise<void> {
 }
 
 /**
- * Processes the messages up to the first compilation, so that matchers get answers between two compilations. Returns the number
- * of messages.
+ * Processes the messages up to the first compilation, so that matchers get answers between two compilations.
+ * Returns the number of messages.
  */
 async function takeOrders(languages: Languages): Promise<number> {
   let count = 0;
@@ -131,7 +131,7 @@ function workedMs(): number {
   return (thread === null ? null : processorMs(thread)) ?? performance.now();
 }
 
-/** Does a piece of work, and lets the model's thread check its duration meanwhile. Returns the time it took. */
+/** Runs `work` and marks it as the current work, so that the model's thread can check its duration. Returns the time in ms. */
 async function timed(task: number, work: () => Promise<void>): Promise<number> {
   const started = performance.now();
   control.begin(task);

@@ -1,7 +1,7 @@
-// Layout of the kernel's memory. prepare() is called once, before all other functions. After that, nothing is allocated
-// or moved, so the host may keep its views.
+// Layout of the kernel's memory. prepare() is called once, before all other functions. Later, nothing is allocated or
+// moved, so the host may keep its views of the memory.
 //
-//   row         f32   logits of one row, padded with -inf to whole blocks, so that no loop has a tail
+//   row         f32   logits of one row, padded with -inf to whole blocks
 //   rowWeights  f32   weight of each token: e^((logit - peak) / temperature)
 //   maxima      v128  per block: maximum of each of the four SIMD lanes (every fourth token)
 //   sums        f64   per block: sum of the weights
@@ -10,8 +10,8 @@
 //   mask        i32   one bit per token of the row, four words per block
 
 /**
- * Number of tokens in a block. A pass over the row skips a block if its maxima are too small. A draw skips a block by
- * its sum.
+ * Number of tokens in a block. A pass over the row skips a block if its maxima are too small. A draw uses
+ * the sums to skip whole blocks.
  */
 export const BLOCK: i32 = 128;
 export const BLOCK_BYTES: usize = <usize>BLOCK << 2;

@@ -5,8 +5,8 @@ import { NO_CEILING, gather, keepHeaviest, rank, reload, weighAll } from "./sele
 import { countAbove, massAbove, peak } from "./scan";
 
 /**
- * Exponent of the search step: each step lowers the floor so far that the weight at the floor is 2^DEPTH_STEP times
- * smaller.
+ * Exponent of the search step: each step lowers the floor so far that the weight at the floor
+ * is 2^DEPTH_STEP times smaller.
  */
 const DEPTH_STEP: f32 = 4;
 /** Weights of 2^-WEIGHTLESS or less, relative to the peak, are 0 (see weigh). */
@@ -14,8 +14,8 @@ const WEIGHTLESS: f32 = 126;
 /** The search interval is halved until at most this number of tokens is in it. */
 const FEW: i32 = 1024;
 /**
- * Maximum number of halvings. After them, the remaining logits are equal or nearly equal. The cut among them is exact
- * in any case.
+ * Maximum number of halvings. After this number, the remaining logits are equal or nearly equal. The cut
+ * among them is exact in any case.
  */
 const MAX_HALVINGS: i32 = 32;
 
@@ -23,8 +23,8 @@ const MAX_HALVINGS: i32 = 32;
 export let nucleusFloor: f32 = 0;
 export let nucleusLast: i32 = 0;
 
-// The wanted logit is in [floor, ceiling). massOver and countOver: total weight and number of the tokens at or above
-// the ceiling.
+// The wanted logit is in [floor, ceiling). massOver and countOver: total weight and number of the
+// tokens at or above the ceiling.
 let floor: f32 = 0;
 let ceiling: f32 = NO_CEILING;
 let massOver: f64 = 0;
@@ -69,8 +69,8 @@ function bracket(scale: f32, target: f64): i32 {
 }
 
 /**
- * Halves the interval [floor, ceiling) until it contains at most FEW tokens. `between`: number of tokens in it at the
- * start.
+ * Halves the interval [floor, ceiling) until it contains at most FEW tokens. `between`:
+ * number of tokens in it at the start.
  */
 function narrow(between: i32, target: f64): void {
   for (let halving = 0; between > FEW && halving < MAX_HALVINGS; halving++) {

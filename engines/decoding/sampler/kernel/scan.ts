@@ -8,8 +8,8 @@ export let peak: f32 = 0;
 export let countAbove: i32 = 0;
 
 /**
- * Computes the maxima of all blocks and of the row. Returns the maximum of the row. Call it before any other pass over
- * a row.
+ * Computes the maxima of all blocks and of the row. Returns the maximum of the row. Call it
+ * before any other pass over a row.
  */
 export function scan(): f32 {
   let best = f32x4.splat(-Infinity);
@@ -46,7 +46,7 @@ export function findPeak(): i32 {
   return (<i32>(at - row) >> 2) + ctz(hits);
 }
 
-/** Whether a block has a logit >= `least`, which has the same value in all lanes. */
+/** Whether a block has a logit >= `least`. All lanes of `least` have the same value. */
 // @ts-ignore: decorator
 @inline
 export function reaches(block: i32, least: v128): bool {
@@ -55,8 +55,8 @@ export function reaches(block: i32, least: v128): bool {
 
 /**
  * Computes 2^(scale * (x - top)) in each lane, for x <= top. Uses a polynomial of degree 5 on [-1/2, 1/2]; near the
- * top, the relative error is below 1e-6. Adding `round` leaves the nearest integer in the low bits of the mantissa,
- * from where it is shifted into the exponent. Results that would be denormal, and NaN, become 0.
+ * top, the relative error is below 1e-6. Adding `round` leaves the nearest integer in the low bits of the mantissa.
+ * This integer is then shifted into the exponent. Results that would be denormal, and NaN, become 0.
  */
 // @ts-ignore: decorator
 @inline
@@ -75,8 +75,8 @@ export function weigh(x: v128, top: v128, scale: v128): v128 {
 }
 
 /**
- * Computes the weights of all tokens and the sums of the blocks. `scale`: log2(e) / temperature. Returns the total
- * weight.
+ * Computes the weights of all tokens and the sums of the blocks. `scale`: log2(e) /
+ * temperature. Returns the total weight.
  */
 export function weighRow(scale: f32): f64 {
   const top = f32x4.splat(peak);

@@ -3,15 +3,15 @@
 import { BINS, BIN_BITS, BLOCK_BYTES, blockCount, histogram, ids, keys, maxima, row, weights } from "./layout";
 import { peak, reaches, weigh } from "./scan";
 
-/** Argument of gather() for no ceiling: no logit compares as >= NaN. */
+/** Argument of gather() for no ceiling: the comparison `logit >= NaN` is always false. */
 export const NO_CEILING: f32 = NaN;
 
 const LOWEST: f32 = -3.4028234663852886e38;
 const TINY: f64 = 1e-300;
 
 /**
- * Gathers the tokens with floor <= logit < ceiling: their ids, and their logits in `weights`. Skips -inf and NaN.
- * Returns their number.
+ * Gathers the tokens with floor <= logit < ceiling: their ids, and their logits in `weights`. Skips -inf
+ * and NaN. Returns their number.
  */
 export function gather(floor: f32, ceiling: f32): i32 {
   const least = f32x4.splat(max(floor, LOWEST));
@@ -74,8 +74,8 @@ export function sumAll(count: i32): f64 {
 }
 
 /**
- * Keeps the smallest set of likeliest candidates whose total weight reaches `target`, at least one. Returns their
- * number.
+ * Keeps the smallest set of likeliest candidates whose total weight reaches `target`, at
+ * least one. Returns their number.
  */
 export function keepHeaviest(count: i32, target: f64): i32 {
   findCut(count, max(target, TINY));
@@ -124,8 +124,8 @@ export function floorOf(count: i32): f32 {
 }
 
 /**
- * Sorts the candidates by key; equal keys stay in id order. An insertion sort is enough, because logprobs report few
- * tokens.
+ * Sorts the candidates by key; equal keys stay in id order. An insertion sort is enough,
+ * because logprobs report few tokens.
  */
 export function sort(count: i32): void {
   for (let i = 1; i < count; i++) {
@@ -147,9 +147,9 @@ let cutHigh: u32 = 0;
 let cutWeight: f64 = 0;
 
 /**
- * Finds the cut with histograms of the keys. The first histogram covers all keys. Each further one covers the bin of
- * the previous one in which the running sum of the weights reaches `target`. Ends when that bin has one key or one
- * candidate.
+ * Finds the cut with histograms of the keys. The first histogram covers all keys. Each further histogram covers one bin
+ * of the previous histogram: the bin in which the running sum of the weights reaches `target`. Ends when that bin has
+ * one key or one candidate.
  */
 function findCut(count: i32, target: f64): void {
   cutLow = 0;
@@ -167,7 +167,7 @@ function findCut(count: i32, target: f64): void {
       bin++;
     }
     if (bin == BINS) {
-      cutWeight = Infinity; // rounding keeps the sum of all bins below the target
+      cutWeight = Infinity; // reached only if rounding keeps the sum of all bins below the target
       return;
     }
     cutLow += <u32>bin << shift;

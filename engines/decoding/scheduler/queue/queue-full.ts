@@ -1,5 +1,5 @@
-// Errors of a full queue. They are thrown by the scheduler, and by GenerationQueue for requests that the scheduler would
-// reject.
+// Errors of a full queue. They are thrown by the scheduler, and by GenerationQueue for requests
+// that the scheduler would reject.
 import { ServerError } from "../../../../runtime/errors.ts";
 
 export function queueFull(maxQueue: number, retryAfterSeconds?: number): ServerError {
@@ -8,8 +8,8 @@ export function queueFull(maxQueue: number, retryAfterSeconds?: number): ServerE
 }
 
 /**
- * Error of a request that was preempted because its client read too slowly, and whose place in the queue went to another
- * client's request.
+ * Error of a request that was preempted because its client read too slowly, and then lost its place in the
+ * queue to another client's request.
  */
 export function displacedWhilePreempted(maxQueue: number): ServerError {
   const message =

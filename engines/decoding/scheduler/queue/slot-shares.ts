@@ -1,26 +1,27 @@
 // Slot shares: counts the slots of each client and decides when a slot passes from one client to another. Callers pass in the
-// time; it reads no clock.
+// time; this class reads no clock.
 import { mattersLess, type Sequence } from "../sequence.ts";
 
 /** Maximum number of slots that pass between clients in one share period, however many clients wait. Chosen by hand. */
 const changesPerPeriod = 16;
-/** Maximum number of checks in one share period whether a client is owed a slot. Chosen by hand. */
+/** Maximum number of times in one share period that the scheduler checks whether a client is owed a slot. Chosen by hand. */
 const looksPerPeriod = 64;
 /** Waiting time of a client without any slot, as a part of the share period. Chosen by hand. */
 const firstSlotPart = 1 / 32;
 /**
- * Minimum waiting time before a sequence whose KV cannot be kept loses its slot, as a multiple of the time to prefill it again.
- * The same time must pass before the next such loss. So at most a ninth of the time is spent on repeated prefills.
+ * Minimum time for which a client waits before a sequence loses its slot and its KV, as a multiple of the time to
+ * compute this KV again. The next such loss is possible only after the same time. So at most a ninth of the time
+ * is spent on repeated prefills.
  */
 const waitPerLoss = 8;
 
 interface Client {
-  /** Number of its sequences in the scheduler, with and without a slot. */
+  /** Number of the client's sequences in the scheduler, with and without a slot. */
   sequences: number;
   slots: number;
   /** Time at which the client last got a slot, or was made to wait for another period. */
   servedMs: number;
-  /** Whether other clients gave up slots but its sequence still did not fit. */
+  /** Whether the client's sequence did not fit although other clients gave up slots. */
   isPostponed: boolean;
 }
 
@@ -29,9 +30,9 @@ interface Client {
  * other clients would have to wait until the long outputs of one client end.
  *
  * A client's wait begins when its next sequence was queued or when the client last got a slot, whichever is later. The client
- * is owed a slot if it has waited for a share period (for a small part of one if it has no slot) and another client has at
- * least two slots more. Then a sequence of the client with the most slots loses its slot: the least important one, as in
- * preemption for memory (see mattersLess).
+ * is owed a slot if it has waited for a share period and another client has at least two slots more. A client without any slot
+ * waits only for a small part of the period. Then the least important sequence (see mattersLess) of the client with the most
+ * slots loses its slot.
  *
  * The required difference of two slots prevents slots from moving back and forth: after the change, the loser is not owed a
  * slot. The client with the fewest slots goes first, then the client that has waited longest. So a client gets one slot in a
@@ -47,12 +48,12 @@ export class SlotShares<S extends Sequence> {
   readonly #clients = new Map<string, Client>();
   #nextLookMs = 0;
   #nextChangeMs = 0;
-  /** Before this time, no sequence loses KV that would have to be computed again. */
+  /** Time before which no sequence loses a slot if its KV would have to be computed again. */
   #nextLossMs = 0;
 
   /**
-   * `periodMs`: share period; 0 = slots never pass between clients. `lossMs`: time to compute again the KV of a sequence that
-   * cannot be kept.
+   * `periodMs`: share period; 0 = slots never pass between clients. `lossMs`: time to compute again the KV of
+   * a sequence that cannot be kept.
    */
   constructor(periodMs: number, lossMs: (sequence: S) => number) {
     this.#periodMs = periodMs > 0 ? periodMs : Infinity;
@@ -83,8 +84,8 @@ export class SlotShares<S extends Sequence> {
   }
 
   /**
-   * Makes the client of a claimant wait for another period, because the sequence did not fit although other clients gave up
-   * slots.
+   * Makes the client of a claimant wait for another period, because the claimant did not fit
+   * although other clients gave up slots.
    */
   postpone({ client }: S, nowMs: number): void {
     const known = this.#of(client);
@@ -93,7 +94,7 @@ export class SlotShares<S extends Sequence> {
   }
 
   /**
-   * Returns the earliest time at which one of `next` may be owed a slot, if nothing else changes; Infinity if none can be.
+   * Returns the earliest time at which a sequence in `next` may be owed a slot if nothing else changes; Infinity: never.
    * `next`: the next sequence of each client.
    */
   nextChangeMs(next: Iterable<S>): number {
@@ -125,8 +126,8 @@ export class SlotShares<S extends Sequence> {
   }
 
   /**
-   * Returns the sequence of `next` that has waited for a period and is owed the next free slot, whatever the priorities; null
-   * if there is none.
+   * Returns the sequence of `next` that has waited for a period and is owed the next free slot, whatever the
+   * priorities; null if there is none.
    */
   overdue(next: Iterable<S>, nowMs: number): S | null {
     const isOwed = (one: S): boolean => nowMs - this.#waitsSince(one) >= this.#periodMs;
@@ -135,7 +136,7 @@ export class SlotShares<S extends Sequence> {
 
   /**
    * Returns all sequences that may lose their slots to a claimant: each client gives up slots only while it has at least two
-   * more than the claimant's client.
+   * slots more than the claimant's client.
    */
   victims(running: readonly S[], claimant: S, nowMs: number): S[] {
     const leastSlots = this.#of(claimant.client).slots + 1;
@@ -178,8 +179,8 @@ export class SlotShares<S extends Sequence> {
   }
 
   /**
-   * Whether a sequence may lose its slot to a claimant. If its KV would be lost, the claimant must have waited for
-   * `waitPerLoss` times the time to compute that KV again.
+   * Whether a sequence may lose its slot to a claimant. If the KV of the sequence would be lost, the claimant must have waited
+   * for `waitPerLoss` times the time to compute this KV again.
    */
   #canPreempt(sequence: S, claimant: S, nowMs: number): boolean {
     if (this.#of(sequence.client).slots < this.#of(claimant.client).slots + 2) return false;

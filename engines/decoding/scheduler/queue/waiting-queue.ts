@@ -51,13 +51,13 @@ export class WaitingQueue<S extends Sequence> {
     this.#queueOf(sequence.priority).add(sequence, hasLimit);
   }
 
-  /** Adds a sequence ahead of all others of its client. Its waiting time is no longer limited. */
+  /** Adds a sequence ahead of all other sequences of its client. Its waiting time is no longer limited. */
   putBack(sequence: S): void {
     this.#count(sequence);
     this.#queueOf(sequence.priority).putBack(sequence);
   }
 
-  /** Adds a sequence that lacks KV memory ahead of all others of its priority. */
+  /** Adds a sequence that lacks KV memory ahead of all other sequences of its priority. */
   addFront(sequence: S, hasLimit: boolean): void {
     this.#count(sequence);
     this.#front.push({ sequence, hasLimit });
@@ -98,7 +98,7 @@ export class WaitingQueue<S extends Sequence> {
     }
   }
 
-  /** Removes a sequence that next() yielded, ahead of all others. Counts as the turn of its client. */
+  /** Removes a sequence that next() yielded, so that it is served before all others. Counts as the turn of its client. */
   takeAhead(sequence: S): void {
     if (!this.#removeFront(sequence)) this.#find(sequence)?.takeAhead(sequence);
     this.#removeEmpty();
@@ -120,7 +120,9 @@ export class WaitingQueue<S extends Sequence> {
     for (const { queue } of this.#queues) yield* queue;
   }
 
-  /** Throws unless every sequence is in exactly the collection of its state, and has no slot and no computed tokens. */
+  /**
+   * Checks that every sequence is only in the collection for its state, and has no slot and no computed tokens. Throws if not.
+   */
   checkIntegrity(): void {
     for (const { queue } of this.#queues) queue.checkIntegrity();
     if (this.#queues.some(({ queue }) => queue.size === 0)) throw new Error("a queue is kept though it is empty");
@@ -157,8 +159,8 @@ export class WaitingQueue<S extends Sequence> {
 
   /**
    * Yields the sequences of a client that may lose their places, one request at a time. Sequences preempted for slow reading
-   * come first, the latest first. The queued ones follow, lowest priority and newest first: sequences of requests that have not
-   * begun, and sequences that are queued again after such a preemption.
+   * come first, the latest first. Queued sequences follow, lowest priority and newest first. Only two kinds may lose their
+   * places: requests that have not begun, and sequences queued again after a preemption for slow reading.
    */
   *#newestRequests(client: string): Generator<readonly S[]> {
     const preempted = [...this.preempted].reverse().filter((one) => one.client === client);
@@ -206,8 +208,8 @@ function byRequest<S extends Sequence>(sequences: readonly S[]): Map<SequenceReq
 }
 
 /**
- * Whether a sequence may lose its place in the queue: it has had no slot yet, or none since it was preempted because of a slow
- * client.
+ * Whether a sequence may lose its place in the queue: it has not had a slot yet, or has had none since a
+ * preemption because of a slow client.
  */
 function mayBeDisplaced({ order, wasPreempted }: Sequence): boolean {
   return order === 0 || wasPreempted;

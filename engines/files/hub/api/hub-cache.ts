@@ -77,7 +77,7 @@ export async function linkSnapshot(
   await rename(temporary, pointer);
 }
 
-/** Returns a name in the same folder, because a rename works only within one file system. */
+/** Returns a temporary name in the folder of the path, because a rename works only within one file system. */
 function temporaryName(path: string): string {
   return `${path}.${randomUUID()}.tmp`;
 }

@@ -45,7 +45,7 @@ export async function createHubContext(options: FetchOptions = {}): Promise<HubC
   };
 }
 
-/** Returns the same context with one attempt and short limits, for requests that may fail without harm. */
+/** Returns the same context with one attempt and short limits, for requests whose failure is harmless. */
 export function hurried(context: HubContext): HubContext {
   const { limits } = context;
   const answerMs = Math.min(limits.answerMs, hurriedMs);

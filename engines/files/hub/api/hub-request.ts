@@ -1,5 +1,6 @@
-// Hub request: one HTTP request with token, redirects and time limits. It also decides which responses are worth a
-// retry. The token is sent to the hub's own origin only. Called by hub-api.ts and part-transfer.ts, inside withRetries.
+// Hub request: one HTTP request with token, redirects and time limits. It also decides for which responses a retry is
+// useful. The token is sent to the hub's own origin only. Called by hub-api.ts and part-transfer.ts, inside
+// withRetries.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { anySignal, cancelled, TemporaryFailure } from "../download/retry.ts";
 import type { HubContext } from "./hub-context.ts";
@@ -22,7 +23,7 @@ export interface HubAnswer {
    * not prove that the body is complete.
    */
   readonly body: AsyncIterable<Uint8Array>;
-  /** Cancels the rest of the body. */
+  /** Cancels the body: its remaining bytes are not received. */
   discard(): Promise<void>;
 }
 
@@ -158,7 +159,7 @@ function answerOf(response: Response, hubHeaders: Headers, watch: Watch, context
     try {
       watch.restart(context.limits.stallMs);
       for await (const chunk of response.body ?? []) {
-        // The time limit does not apply while the caller processes a chunk.
+        // The timer is stopped while the caller processes a chunk.
         watch.stop();
         yield chunk;
         watch.restart(context.limits.stallMs);
@@ -167,7 +168,7 @@ function answerOf(response: Response, hubHeaders: Headers, watch: Watch, context
       throw failureOf(error, watch);
     } finally {
       watch.stop();
-      // A caller that stops reading early must not leave the connection open.
+      // Closes the connection if the caller stops reading before the end of the body.
       watch.abort();
     }
   }
@@ -186,7 +187,7 @@ function failureOf(error: unknown, watch: Watch, way = ""): Error {
   let cause = error;
   while (cause instanceof Error && cause.cause instanceof Error) cause = cause.cause;
   const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
-  // A proxy that refuses is an aborted request, with the reason in the message.
+  // If a proxy refuses the connection, the error is that of an aborted request, and its message contains the reason.
   const isNamed = typeof code === "string" && code !== "UND_ERR_ABORTED";
   const reason = isNamed ? code : String(cause instanceof Error ? cause.message : cause);
   return new TemporaryFailure(`the connection${way} failed (${reason})`, { cause: error });

@@ -1,5 +1,5 @@
 // Hub token: reads the token from the configured source, and stores the token of `troupe login`. Error messages contain
-// neither the configured source nor the token, so that no token is disclosed.
+// neither the configured source nor the token, because the source may contain the token.
 import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
@@ -56,7 +56,7 @@ export async function writeToken(token: string, environment: Environment): Promi
 export function checkToken(text: string, name: string): string {
   const token = text.trim();
   if (token === "") throw invalid(`${name} is empty or not set; give it a token, or use "cache" or "none"`);
-  // Other characters are not allowed in a header, and the error of fetch would repeat them.
+  // Other characters are not allowed in a header, and the error message of fetch would contain the token.
   if (!/^[\x21-\x7e]+$/.test(token)) throw invalid(`${name} is not a token: it contains spaces or unusual characters`);
   return token;
 }

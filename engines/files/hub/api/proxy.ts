@@ -7,7 +7,7 @@ type Fetch = (url: URL, init: RequestInit) => Promise<Response>;
 
 const defaultPorts: Readonly<Record<string, string>> = { "http:": "80", "https:": "443" };
 
-/** Fetch functions by proxy. Each keeps its connections. */
+/** Fetch functions, by the address of the proxy. They are reused, because each keeps its connections open. */
 const proxied = new Map<string, Promise<Fetch>>();
 
 /** Returns the function that sends requests for this URL: through a proxy, or directly. Throws config_invalid. */
@@ -21,11 +21,12 @@ export async function fetchFor(url: URL, environment: Environment): Promise<Fetc
   return opened;
 }
 
-/** The library is loaded only if there is a proxy. */
+/** Creates a fetch function for a proxy. The proxy library is loaded only here, so it is not loaded without a proxy. */
 async function openProxy(proxy: URL): Promise<Fetch> {
   const { fetch: fetchThrough, ProxyAgent } = await import("undici");
   const dispatcher = new ProxyAgent(proxy.href);
-  // The library's fetch has the same interface as Node's, which is made of it, but types of its own.
+  // The cast is correct: Node's fetch is built from this library, so the interface is the same, but the library
+  // declares its own types.
   return (url, init) => fetchThrough(url, { ...init, dispatcher } as object) as unknown as Promise<Response>;
 }
 
@@ -37,7 +38,7 @@ export function proxyOf({ protocol, hostname, port }: URL, environment: Environm
   if (given === "" || isExcepted(hostname, port || (defaultPorts[protocol] ?? ""), read("NO_PROXY"))) return null;
   const address = given.includes("://") ? given : `http://${given}`;
   if (URL.canParse(address) && /^https?:$/.test(new URL(address).protocol)) return new URL(address);
-  // The value is not quoted, because it may contain a password.
+  // The error message does not contain the value, because it may contain a password.
   throw new ServerError("config_invalid", `${name} expects the address of an HTTP proxy, such as http://proxy:3128`);
 }
 

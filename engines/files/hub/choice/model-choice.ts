@@ -21,7 +21,7 @@ export interface Choice {
   readonly preferred: readonly string[];
 }
 
-/** Default quantisations: small enough for most machines, good enough for most uses. */
+/** Default quantisations. They are small enough for most machines and precise enough for most uses. */
 export const preferredQuantisations = ["Q4_K_M", "Q4_0", "Q4_1", "Q5_K_M", "Q8_0", "F16", "BF16", "F32"];
 
 // Image and audio projectors, importance matrices and bare vocabularies are also GGUF files, but not models.

@@ -1,5 +1,5 @@
 // Blob download: fetches one file of the hub into the cache's blobs. A file gets its final name only when it is
-// complete and verified. One process at a time fetches a file; others wait and then use the result. Called by
+// complete and verified. One process at a time fetches a file; other processes wait and then use the result. Called by
 // hub-model.ts.
 import { mkdir, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -58,8 +58,8 @@ export async function downloadBlob(download: BlobDownload): Promise<{ wasThere: 
 }
 
 /**
- * Fetches and verifies the file once. Returns false if the content is wrong but a fresh attempt may succeed, because
- * bytes written by an earlier process can be lost after a power failure.
+ * Fetches and verifies the file once. Returns false if the content of a resumed download is wrong; a new download may
+ * then succeed. Reason: bytes that an earlier process wrote can be lost in a power failure.
  */
 async function fetchOnce(download: BlobDownload): Promise<boolean> {
   const { context, file, blob, onBytes } = download;

@@ -3,10 +3,13 @@
 export interface HubLimits {
   /** Maximum number of attempts for one request, or for one part of a file, without progress in between. */
   readonly attempts: number;
-  /** Delay before the second attempt. It doubles with each further attempt, and half of it is random. */
+  /**
+   * Delay before the second attempt in milliseconds. The delay doubles with each further attempt, and half of it is
+   * random.
+   */
   readonly firstDelayMs: number;
   readonly maxDelayMs: number;
-  /** Maximum Retry-After that is obeyed; if the server asks for a longer wait, the request fails. */
+  /** Maximum wait in milliseconds that a Retry-After header may request; if it is longer, the request fails. */
   readonly maxRetryAfterMs: number;
   /** Maximum time from sending a request to receiving the response headers, including redirects. */
   readonly answerMs: number;
@@ -43,10 +46,10 @@ export interface FetchOptions {
   readonly tokenSource?: string | undefined;
   /** Environment variables; default: those of the process. */
   readonly environment?: Environment | undefined;
-  /** Replacements for the default attempts, delays and sizes. */
+  /** Replacements for the default numbers of attempts, delays and sizes. */
   readonly limits?: Partial<HubLimits> | undefined;
   readonly onProgress?: ((progress: FetchProgress) => void) | undefined;
-  /** Called with a sentence for the user about a problem that does not stop the fetch. */
+  /** Called with a message for the user about a problem that does not stop the fetch. */
   readonly onNotice?: ((message: string) => void) | undefined;
   /** Aborting stops the fetch, which then throws `cancelled`. */
   readonly signal?: AbortSignal | undefined;

@@ -1,6 +1,6 @@
-// File lock: lets one process at a time fetch a file. The holder updates the lock file's time while it runs; others
-// take over a lock that is no longer updated. After a long sleep of the machine two processes may hold the lock. This
-// is harmless: they do the same work twice.
+// File lock: lets one process at a time fetch a file. The process that holds the lock regularly updates the lock file's
+// time. Other processes take over a lock that is no longer updated. After a long sleep of the machine, two processes
+// may hold the lock. This is harmless, because they only do the same work twice.
 import { mkdir, open, readFile, rm, stat, utimes } from "node:fs/promises";
 import { hostname } from "node:os";
 import { dirname } from "node:path";
@@ -53,7 +53,7 @@ async function isAbandoned(path: string): Promise<boolean> {
   if (found === null) return false;
   if (Date.now() - found.mtimeMs > abandonedMs) return true;
   const [pid = "", host] = (await readFile(path, "utf8").catch(() => "")).split(" ");
-  // The file of a newly created lock is still empty, so it names no host.
+  // The lock file is empty right after its creation. It then contains no host name, so it counts as in use.
   if (host !== hostname()) return false;
   try {
     process.kill(Number(pid), 0);

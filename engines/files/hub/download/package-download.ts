@@ -17,9 +17,9 @@ export interface WheelDownload {
 }
 
 /**
- * Installers in the order in which they are tried. uv has no download command, but can run pip. Python's -I removes the
- * working directory and PYTHONPATH from the module path; pip's settings still apply. Python without -I is tried next,
- * because -I hides a pip in the user's own site-packages.
+ * Installers in the order in which they are tried. uv has no command to download a wheel, but can run pip. Python's -I
+ * removes the working directory and PYTHONPATH from the module path; pip's settings still apply. Python without -I is
+ * tried next, because -I hides a pip in the user's own site-packages.
  */
 const installers: readonly (readonly string[])[] = [
   ["pip"],
@@ -68,7 +68,7 @@ async function runInstaller(installer: readonly string[], download: WheelDownloa
   const [command = "", ...prefix] = installer;
   const child = spawn(command, [...prefix, ...downloadFlags, `--dest=${directory}`, requirement], {
     stdio: ["ignore", "pipe", "pipe"],
-    // The working directory is new and empty, because an installer would treat files in it as its own.
+    // The working directory is new and empty, because an installer would use files that it finds there.
     cwd: directory,
     env: { ...process.env, TMPDIR: directory, TEMP: directory, TMP: directory },
     windowsHide: true,
@@ -149,7 +149,7 @@ function explainOutput(output: string, exitCode: number): string {
   return `${redactSecrets(last.trim() + reason)} [exit ${exitCode}]`;
 }
 
-/** Replaces users, passwords and tokens in index addresses by asterisks. */
+/** Replaces user names, passwords and tokens in the addresses of package indexes by asterisks. */
 export function redactSecrets(line: string): string {
   return line.replace(/:\/\/[^\s/]*@/g, "://***@").replace(/((?:token|key|password|secret)=)[^\s&]+/gi, "$1***");
 }

@@ -16,7 +16,7 @@ interface Transfer {
   readonly onBytes: () => void;
 }
 
-/** Thrown if the server answers a range request with the whole file. */
+/** Thrown if the response to a range request is the whole file. */
 class RangesIgnored extends Error {}
 
 /** Fetches the missing parts. After a failure, the parts fetched before it are kept. */

@@ -1,6 +1,6 @@
 // Partial file: a file that is fetched in parts, `<blob>.partial`. It has its full length from the start. A second file
-// records the progress of each part, so that a download can resume after any interruption. The name differs from
-// Python's `.incomplete` files, because those grow from their start and count as complete at full length. Called by
+// records the progress of each part, so that a download can resume after any interruption. The name differs from that
+// of Python's `.incomplete` files, because Python appends to these files and treats full length as complete. Called by
 // blob-download.ts, which holds the lock.
 import { type FileHandle, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { z } from "zod";

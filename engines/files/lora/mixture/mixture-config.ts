@@ -1,6 +1,5 @@
-// X-LoRA config: xlora_config.json, with the shape of the classifier and the use of its weights. Defaults are those of
-// the library that writes such files, taken from its code and not from its comments. Keys used only in training are
-// ignored.
+// X-LoRA config: xlora_config.json, with the shape of the classifier and the use of its outputs. Defaults are those
+// that the code of the training library uses, not those that its comments name. Keys used only in training are ignored.
 import { join } from "node:path";
 import { z } from "zod";
 import { quote } from "../../gguf/invalid-file.ts";
@@ -13,7 +12,10 @@ export const mixtureNames = z.array(z.string()).min(1).max(256);
 
 const configType = z.object({
   hidden_size: count,
-  /** Adapter names: a list, or an object whose keys are the names. Its values are paths that only training used. */
+  /**
+   * Adapter names: a list, or an object whose keys are the names. The values of such an object are paths that only
+   * training used.
+   */
   adapters: z.union([
     mixtureNames,
     z

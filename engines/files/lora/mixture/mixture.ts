@@ -1,6 +1,6 @@
 // X-LoRA preparation: converts a folder to a MixtureSpec and checks it against the model. The folder has
-// xlora_config.json, xlora_classifier.safetensors and one subfolder per adapter. Takes long, so it must not run on a
-// thread that serves requests.
+// xlora_config.json, xlora_classifier.safetensors and one subfolder per adapter. Preparation takes long, so it must not
+// run on a thread that serves requests.
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
@@ -95,7 +95,10 @@ function checkConfig(config: MixtureConfig, classes: number, { fields }: TensorT
   }
 }
 
-/** Checks that no name leads out of the folder. The names may be untrusted. */
+/**
+ * Checks that the adapter names, which may be untrusted, are paths inside the X-LoRA's folder and differ from each
+ * other.
+ */
 function checkNames(names: readonly string[]): void {
   for (const [i, name] of names.entries()) {
     if (names.indexOf(name) !== i) throw invalidAdapter(`its adapter ${quote(name)} is named twice`);

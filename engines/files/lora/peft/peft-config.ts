@@ -1,4 +1,4 @@
-// PEFT config: reads rank and scale of each module from adapter_config.json. A config that asks for more than adding
+// PEFT config: reads rank and scale of each module from adapter_config.json. A config with a feature other than adding
 // low-rank products is rejected; the error names the feature. Keys without effect on inference are ignored.
 
 import { quote } from "../../gguf/invalid-file.ts";
@@ -14,7 +14,7 @@ export interface PeftConfig {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Initialisations that leave the model's own weights unchanged. */
+/** Values of the key for the initialisation of an adapter that leave the model's own weights unchanged. */
 const harmlessStarts: readonly unknown[] = [undefined, null, true, false, "gaussian", "orthogonal", "eva"];
 
 /** Keys that must be absent, empty or false, with the feature that each one enables. */

@@ -22,9 +22,9 @@ export class NativeBatchView {
     this.#position = new Int32Array(view(this.batch.pos, 4));
     this.#wanted = new Int8Array(view(this.batch.logits, 1));
     new Int32Array(view(this.batch.n_seq_id, 4)).fill(1);
-    // seq_id[i] points to the list of sequences of token i; batchInit allocates each list separately. Here all pointers
-    // are redirected into one array, which a typed view can write. The original pointers are restored before llama.cpp
-    // frees them.
+    // seq_id[i] points to the list of sequences of token i; batchInit allocates each list separately. This constructor
+    // redirects all pointers into one array, which a typed view can write. The original pointers are restored before
+    // llama.cpp frees the batch.
     this.#sequence = new Int32Array(maxTokens);
     this.#lists = new BigUint64Array(view(this.batch.seq_id, 8));
     this.#ownLists = this.#lists.slice();

@@ -5,9 +5,9 @@ const trimThreshold = -1;
 
 /**
  * Limits the free memory that each glibc arena keeps to `keptBytes`. By default, glibc raises its thresholds when large
- * blocks are freed, then allocates such blocks from its heap, which keeps them. After some request bodies of 50 MB the
- * heap kept 250 MiB, and for an engine that changes adapters it kept gigabytes. A fixed threshold prevents this. Other
- * C libraries have no such setting.
+ * blocks are freed. It then allocates such blocks from its heap, and freed blocks stay in the heap. After some request
+ * bodies of 50 MB the heap kept 250 MiB, and for an engine that changes adapters it kept gigabytes. A fixed threshold
+ * prevents this. Other C libraries have no such setting.
  */
 export async function limitNativeHeap(keptBytes: number): Promise<void> {
   if (process.platform !== "linux") return;

@@ -1,6 +1,6 @@
-// Schema check: validates a finished text against the whole schema, because a grammar cannot enforce every keyword. Only this
-// file imports ajv. No remote schema is fetched. Automata match the schema's patterns in linear time, so no text can stall the
-// thread.
+// Schema check: validates a finished text against the whole schema, because a grammar cannot enforce every
+// keyword. Only this file imports ajv. No remote schema is fetched. Automata match the schema's patterns in linear
+// time, so no text can stall the thread.
 import { createRequire } from "node:module";
 import type { ErrorObject } from "ajv/dist/2020.js";
 import { accepts } from "../../../../runtime/regex/automaton.ts";
@@ -68,7 +68,7 @@ const unitsOfSchema = 2000;
 const unitsOfValue = 50;
 const unitsOfPair = 0.1;
 
-/** Charges the cost of compiling a schema before the compilation starts, because it cannot be interrupted. */
+/** Charges the cost of compiling a schema before the compilation starts, because a compilation cannot be interrupted. */
 function chargeFor(schema: unknown): void {
   const values = valuesIn(schema);
   try {
@@ -80,10 +80,10 @@ function chargeFor(schema: unknown): void {
   }
 }
 
-/** Keywords whose value is an object of schemas under names that the client chooses. */
+/** Keywords whose value is an object that maps names chosen by the client to schemas. */
 const maps = new Set("properties patternProperties dependentSchemas $defs definitions".split(" "));
 
-/** Returns the number of values in the schema. A constant and an enum count as one each. */
+/** Returns the number of values in the schema. The value of `const` counts as one value, and so does the list of `enum`. */
 function valuesIn(schema: unknown): number {
   let count = 0;
   const todo = [{ value: schema, isMap: false }];

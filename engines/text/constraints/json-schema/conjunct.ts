@@ -1,5 +1,5 @@
 // Conjunct: one alternative of a schema, as a set of constraints for each JSON type. All constraints must hold. expand.ts
-// expands schemas into alternatives; compile.ts compiles each alternative into a part of the grammar. Pure.
+// expands schemas into alternatives; compile.ts compiles each alternative into a part of the grammar. No side effects.
 import { accepts } from "../../../../runtime/regex/automaton.ts";
 import type { Automaton } from "../../../../runtime/regex/states.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
@@ -32,7 +32,7 @@ export interface ArrayLayer {
   readonly prefix: readonly (Literal | null)[];
   /** Schema of the items that follow the prefix. */
   readonly rest: Literal | null;
-  /** True if items of this layer count as evaluated for `unevaluatedItems`. */
+  /** True if the items that this layer constrains count as evaluated for the keyword `unevaluatedItems`. */
   readonly evaluates: boolean;
 }
 
@@ -128,9 +128,7 @@ export function meet(a: Conjunct, b: Conjunct): Conjunct | null {
   });
 }
 
-/**
- * Quick test: true if the types or values of both conjuncts show that no value matches both. False does not prove the opposite.
- */
+/** Quick test: true if the types or values of the conjuncts prove that no value matches both. False proves nothing. */
 export function areApart(a: Conjunct, b: Conjunct): boolean {
   spend(0.5);
   if ((a.types & b.types) === 0) return true;

@@ -230,8 +230,8 @@ export class SchemaDocument {
   }
 
   /**
-   * Records the $id and the anchors of all subschemas. Skips const, enum, examples and default, because they contain instances,
-   * not schemas.
+   * Records the $id and the anchors of all subschemas. Skips const, enum, examples and default, because they
+   * contain instances, not schemas.
    */
   #index(value: object | boolean, place: () => Place, base: string): void {
     if (typeof value === "boolean") return;

@@ -1,6 +1,6 @@
 // Schema expansion: turns schemas into alternatives by resolving `anyOf`, `oneOf`, `not`, `if`, `dependent…` and `$ref`. All
-// constraints of an alternative must hold. If a negation cannot be expressed, its alternatives are omitted, so fewer texts
-// match, but never invalid ones. The number of alternatives is bounded. Pure.
+// constraints of an alternative must hold. If a negation cannot be expressed, its alternatives are omitted. Then fewer texts
+// match, but no invalid text matches. The number of alternatives is bounded. No side effects.
 
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import {

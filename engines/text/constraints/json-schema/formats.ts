@@ -1,5 +1,6 @@
-// Formats of JSON schema: patterns of the texts (or bounds of the numbers) that a model may write. Each pattern allows only
-// valid texts of the format, but not all of them. A format without an entry is an annotation, as the draft defines it. Pure.
+// Formats of JSON schema: patterns of the texts (or bounds of the numbers) that a model may write. Each pattern
+// allows only valid texts of the format, but not all valid texts. A format without an entry is an annotation,
+// as the draft defines it. Pure.
 
 import { automatonOf } from "../../../../runtime/regex/determinise.ts";
 import { parseRegex } from "../../../../runtime/regex/parse.ts";
@@ -12,8 +13,8 @@ const date = `(?:\\d{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\\d|2[0-8])|(?:0[13-9]|1
 const timeOfDay = "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?";
 const time = `${timeOfDay}(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)`;
 const label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,16}[A-Za-z0-9])?";
-// The number of labels is not limited. With a limit, the grammar engine would have to search the vocabulary again at every
-// character of a label.
+// The number of labels is not limited. With a limit, the grammar engine would have to search the vocabulary again
+// at every character of a label.
 const hostname = `${label}(?:\\.${label})*`;
 const maxHostname = 253;
 const octet = "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)";

@@ -1,5 +1,5 @@
 // Keyword assertions: the alternatives of each keyword that applies to one value, and the alternatives of its negation. An
-// empty list means that no value matches, or that the negation cannot be expressed. Called by expand.ts. Pure.
+// empty list means that no value matches, or that the negation cannot be expressed. Called by expand.ts. No side effects.
 import type { Automaton } from "../../../../runtime/regex/states.ts";
 import { RegexProblem } from "../../../../runtime/regex/syntax.ts";
 import { allTypes, type Conjunct, type Literal, maxAlternatives, numberTypes, only, top, types } from "./conjunct.ts";
@@ -146,7 +146,7 @@ function prefixItems(node: SchemaNode, negated: boolean): Assertion {
   const prefix = node.schemas("prefixItems");
   if (!negated)
     return [{ ...top, arrays: [{ prefix: prefix.map((item) => literal(item)), rest: null, evaluates: true }] }];
-  // The list may exceed the maximum number of alternatives by one. That is enough for its rejection, so no more are built.
+  // Builds at most one alternative above the maximum, because one is enough for the schema to be rejected.
   return prefix.slice(0, maxAlternatives + 1).map((item, i) => wrongItem(i, item));
 }
 

@@ -33,8 +33,8 @@ export interface KeyClass {
 }
 
 /**
- * Groups the keys that are not in `named` into classes. Keys of one class match the same patterns. `names` accepts all allowed
- * keys.
+ * Groups the keys that are not in `named` into classes. Keys of one class match the same patterns.
+ * `names` accepts all allowed keys.
  */
 export function otherKeys(
   layers: readonly ObjectLayer[],
@@ -44,7 +44,7 @@ export function otherKeys(
   const patterns = new Map(
     layers.flatMap((layer) => layer.patterns.map(({ source, keys }) => [source, keys] as const)),
   );
-  // A closed object allows no unnamed keys, so no automaton of its named keys is needed.
+  // Shortcut for an object that allows no unnamed keys: an automaton of its named keys is not needed.
   if (patterns.size === 0 && goalOfOthers(layers, new Set()) === null) return [];
   let classes = [{ keys: named.length === 0 ? names : both(names, not(ofTexts(named))), matched: new Set<string>() }];
   for (const [source, pattern] of patterns) {

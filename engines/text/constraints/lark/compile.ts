@@ -1,5 +1,5 @@
 // Lark compiler: translates Lark grammars into rules. There is no lexer. A terminal matches text directly, and ignored text may
-// follow each terminal. Called by translate.ts. Pure.
+// follow each terminal. Called by translate.ts. No side effects.
 
 import { bothCases, charSet, charsOf } from "../../../../runtime/regex/char-set.ts";
 import { parseRegex } from "../../../../runtime/regex/parse.ts";

@@ -1,5 +1,5 @@
-// Marked format: the common part of most tool-call formats. Thinking is between tags, and a call begins with a fixed text, its
-// mark.
+// Marked format: the common part of most tool-call formats. Thinking is between tags, and a call
+// begins with a fixed text, its mark.
 import { type Mark, MarkedParser } from "../output-parser.ts";
 import { Reading, type Wait } from "../reading.ts";
 import type { CallSyntax, ThinkingTags, ToolFormat } from "../tool-format.ts";

@@ -53,9 +53,9 @@ function deepseek(name: string, isFenced: boolean): MarkedFormat {
   };
 }
 
-/** DeepSeek V3 and R1: the word "function" precedes the name, and the arguments are in a fenced code block. */
+/** Format of DeepSeek V3 and R1: the word "function" precedes the name, and the arguments are in a fenced code block. */
 export const deepseekFenced = deepseek("deepseek-fenced", true);
-/** DeepSeek V3.1. */
+/** Format of DeepSeek V3.1. */
 export const deepseekPlain = deepseek("deepseek", false);
 
 const kimiMarks = {
@@ -120,14 +120,14 @@ function* readMistralCall(reading: Reading): Wait<void> {
 
 const mistralMarks: readonly Mark[] = [{ text: toolCalls, read: readMistralCall }];
 
-/** Mistral models up to Mistral Small 3.1. */
+/** Format of Mistral models up to Mistral Small 3.1. */
 export const mistralList: MarkedFormat = {
   name: "mistral-list",
   syntax: listSyntax(toolCalls, ""),
   marks: mistralMarks,
 };
 
-/** Mistral models since Mistral Small 3.2. */
+/** Format of Mistral models since Mistral Small 3.2. */
 export const mistral: MarkedFormat = {
   name: "mistral",
   syntax: {
@@ -151,7 +151,7 @@ function* readFunctionTag(reading: Reading): Wait<void> {
   } while (yield* reading.literal("<function="));
 }
 
-/** Functionary 3.1. Some templates also prompt Llama 3 for this format. */
+/** Format of Functionary 3.1. Some templates also prompt Llama 3 for this format. */
 export const functionTags: MarkedFormat = {
   name: "function-tags",
   syntax: {
@@ -171,7 +171,7 @@ function* readRecipient(reading: Reading): Wait<void> {
   if (found !== null) yield* reading.callWithArguments(found.name, null);
 }
 
-/** Functionary 3.2: every message names its recipient. The prompt ends with the mark of the first message. */
+/** Format of Functionary 3.2: every message names its recipient. The prompt ends with the mark of the first message. */
 export const recipients: MarkedFormat = {
   name: "recipients",
   answerOpen: "all\n",

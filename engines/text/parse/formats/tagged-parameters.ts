@@ -14,8 +14,8 @@ interface Tags {
   readonly open: string;
   readonly close: string;
   /**
-   * Texts around a tool's name. If `nameOpen` is empty, the text after the name is also the start of the first argument or the
-   * end of the call, so it is read again.
+   * Texts around a tool's name. If `nameOpen` is empty, the text after the name also begins the first argument or ends the
+   * call, so this text is read twice.
    */
   readonly nameOpen: string;
   readonly nameEnds: readonly string[];

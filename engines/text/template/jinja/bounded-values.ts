@@ -10,8 +10,8 @@ const maxListLength = 2 ** 22;
 type Evaluate = Interpreter["evaluate"];
 
 /**
- * Bounds every value of all templates. It patches the interpreter's prototype, because the library's Template class creates its
- * own interpreters.
+ * Bounds every value of all templates. It patches the interpreter's prototype, because the library's Template
+ * class creates its own interpreters.
  */
 export function boundValues(): void {
   const { evaluate, run } = Interpreter.prototype;

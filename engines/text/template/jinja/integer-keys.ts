@@ -1,5 +1,5 @@
 // Integer keys: rewrites template code that uses dictionaries with integer keys, because the template engine does not support
-// them. Called before a template is compiled. Pure.
+// them. Called before a template is compiled. No side effects.
 
 /** Matches a statement that sets a variable to a dictionary of plain values with integer keys. */
 const dictionary = /\{%(-?)\s*set\s+([A-Za-z_]\w*)\s*=\s*\{((?:\s*-?\d+\s*:[^{}:,]+(?:,|(?=\})))+)\s*\}\s*(-?)%\}/g;

@@ -3,8 +3,8 @@
 // replacements. Every index from the file is checked.
 import { ServerError } from "../../../../runtime/errors.ts";
 
-// Layout of a node: bits 0-7 are the byte that leads to it, bit 8 is set if it has a replacement, bit 9 if its base is scaled,
-// and bits 10-30 are the base. If bit 31 is set, the node holds the offset of a replacement.
+// Layout of a node: bits 0-7 are the byte that leads to the node, bit 8 is set if the node has a replacement, bit 9 is set if
+// its base is scaled, and bits 10-30 are the base. If bit 31 is set, the node holds the offset of a replacement.
 const byteMask = 0x800000ff;
 const replacedBit = 1 << 8;
 const scaledBit = 1 << 9;
@@ -20,7 +20,7 @@ const longestMatch = 256;
 const mostGrowth = 32;
 
 export class CharactersMap {
-  /** Start and end in `texts` of the replacement that the last match() found, without its terminating zero byte. */
+  /** Start and end in `texts` of the replacement that the last match() has found. The terminating zero byte is not included. */
   start = 0;
   end = 0;
   readonly texts: Uint8Array;

@@ -87,8 +87,8 @@ export function sentencePieceEncoder(
 }
 
 /**
- * Returns a function that cuts text before a space, unless a symbol in `symbols` spans the cut. These cuts change no token, and
- * they allow the tokens of words to be cached.
+ * Returns a function that cuts text before a space, unless a symbol in `symbols` spans the cut. The cuts do not change the
+ * tokens, and allow caching the tokens of words.
  */
 function spacedWordSplitter(symbols: Iterable<string>): (text: string, emit: (word: string) => void) => void {
   const joinedToSpace = new Set<string>();
@@ -116,8 +116,8 @@ function isNewlines(word: string): boolean {
 type Pusher = (symbol: string, output: number[]) => void;
 
 /**
- * Pushes the byte tokens "<0x00>" to "<0xFF>". A byte without a token becomes the token `missing`; if `missing` is null, the
- * byte is dropped.
+ * Pushes the byte tokens "<0x00>" to "<0xFF>". A byte without a token becomes the token `missing`; if
+ * `missing` is null, the byte is dropped.
  */
 function bytePusher(ids: ReadonlyMap<string, number>, missing: number | null = null): Pusher {
   const tokens = Array.from({ length: 256 }, (_, byte) => {
@@ -132,8 +132,8 @@ function bytePusher(ids: ReadonlyMap<string, number>, missing: number | null = n
 }
 
 /**
- * Pushes the tokens of single characters. llama.cpp looks up each byte separately, so it finds only ASCII characters; this
- * function does the same.
+ * Pushes the tokens of single characters. Only ASCII characters have tokens here, as in llama.cpp, which
+ * looks up each byte separately.
  */
 function asciiPusher(ids: ReadonlyMap<string, number>): Pusher {
   return (symbol, output) => {

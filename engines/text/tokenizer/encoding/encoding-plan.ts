@@ -18,8 +18,8 @@ interface EncodingPlan {
   /** If true, a space is added before each fragment of text. */
   readonly addsSpacePrefix: boolean;
   /**
-   * True if a token may stand for more text than its own, because spaces are dropped or one token stands for a whole unknown
-   * word.
+   * True if a token may represent more text than its own: spaces may be dropped, or one token may
+   * represent a whole unknown word.
    */
   readonly isLossy: boolean;
   readonly addsBos: boolean;

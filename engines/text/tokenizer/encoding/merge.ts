@@ -12,8 +12,8 @@ const noSymbol = -1;
  */
 export function mergeSymbols(text: string, rank: PairRank, emit: (start: number, end: number) => void): void {
   const length = text.length;
-  // A symbol is identified by the index of its first code unit. next[s] is the start of its right neighbour, previous[s] that
-  // of its left.
+  // A symbol is identified by the index of its first code unit. next[s] is the index of its right neighbour, and previous[s]
+  // the index of its left neighbour.
   const next = new Int32Array(length);
   const previous = new Int32Array(length);
   const queue = new PairQueue();
@@ -39,8 +39,8 @@ export function mergeSymbols(text: string, rank: PairRank, emit: (start: number,
   while (queue.pop()) {
     const { left, end } = queue;
     const middle = next[left] as number;
-    // Skip a stale entry: the pair must still be [left, end). next is 0 for an absorbed symbol, and a symbol that has grown has
-    // another end.
+    // Skip a stale entry: the pair must still be [left, end). next is 0 for a symbol that was merged into its left neighbour,
+    // and a symbol that has absorbed its right neighbour has another end.
     if (middle === 0 || middle >= length || next[middle] !== end) continue;
     next[left] = end;
     next[middle] = 0;
@@ -54,8 +54,8 @@ export function mergeSymbols(text: string, rank: PairRank, emit: (start: number,
 }
 
 /**
- * Binary heap of candidate pairs in parallel arrays, ordered by lowest rank, then leftmost position. pop() sets `left` and
- * `end`.
+ * Binary heap of candidate pairs in parallel arrays, ordered by lowest rank, then leftmost
+ * position. pop() sets `left` and `end`.
  */
 class PairQueue {
   left = 0;

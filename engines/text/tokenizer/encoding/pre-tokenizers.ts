@@ -1,5 +1,5 @@
 // Pre-tokenizer table: the rules that cut text into words before pairs are merged, by the pre-tokenizer name in the model file.
-// The cuts equal those of llama.cpp's tokenizer, which the engine uses. Pure data; word-rules.ts does the cutting.
+// The cuts equal those of llama.cpp's tokenizer, which the llama.cpp engine uses. Pure data; word-rules.ts does the cutting.
 import { compileRule, inThrees, type Rule } from "./word-rules.ts";
 
 /** Kind of symbols that are merged: byte spellings, characters with U+2581 for a space, or unchanged characters. */
@@ -36,8 +36,8 @@ const deepseek3 = String.raw`${markedWords}| ?[\p{P}\p{S}]+[\r\n]*|${spaces}`;
 const bloom = String.raw` ?[^(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+`;
 
 /**
- * Returns a pattern for words that may begin with capitals: "aB" is split, "Ab" is not. Letters outside ASCII count as both
- * upper and lower case.
+ * Returns a pattern for words that may begin with capitals: "aB" is split, "Ab" is not. Letters outside ASCII
+ * count as both upper and lower case.
  */
 function casedWords(extra: string, digits: string, ending: string): string {
   const upper = `(?:[^\\P{L}a-z]${extra})`;
@@ -126,8 +126,8 @@ const entries: readonly Entry[] = [
       "[\r\n]",
       String.raw`\s?[${casedLetters}]+`,
       String.raw`\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+`,
-      // The look-behind does not change the matches. It makes a long run of spaces cheap, because only the first space is
-      // tried.
+      // The look-behind does not change the matches. It saves time in a long run of spaces, because
+      // only the first space is tried.
       String.raw`(?<!\s)\s+$`,
       String.raw`[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+`,
       String.raw`\p{N}+`,

@@ -28,8 +28,8 @@ export class RememberedWords {
 }
 
 /**
- * Returns a copy of the word. A substring keeps its whole string in memory, so caching one new word per text would keep
- * thousands of texts.
+ * Returns a copy of the word. A substring keeps its whole string in memory, so caching one new word per text
+ * would keep thousands of texts.
  */
 function ownCopy(word: string): string {
   return Buffer.from(word, "utf16le").toString("utf16le");

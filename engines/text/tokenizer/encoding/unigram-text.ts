@@ -45,16 +45,16 @@ export function characterBytes(lead: number): number {
 }
 
 /**
- * True for a UTF-8 continuation byte. Such a byte comes first if the text that was kept or replaced before it ended inside a
- * character.
+ * True for a UTF-8 continuation byte. The text to normalize may begin with such a byte, if the kept or replaced text before it
+ * ended inside a character.
  */
 function isContinuation(byte: number): boolean {
   return byte >= 0x80 && byte < 0xc0;
 }
 
 /**
- * Returns how many bytes from `start` match the beginning of a string of the trie, even if the string does not match
- * completely.
+ * Returns how many bytes from `start` match the beginning of a string of the trie, even if the
+ * string does not match completely.
  */
 function sharedBytes(trie: ByteTrie, text: Uint8Array, start: number): number {
   let end = start;
@@ -108,7 +108,7 @@ class SpacedText {
     for (const byte of escapedSpace) this.#bytes[this.#length++] = byte;
   }
 
-  /** Makes room for more input bytes. An escaped space takes several bytes, and one more may be added in front. */
+  /** Makes room for more input bytes. A space may be written as several bytes, and a leading space may be added. */
   #makeRoom(bytes: number): void {
     const most = this.#length + (bytes + 1) * (escapedSpace.length + 1);
     if (most <= this.#bytes.length) return;

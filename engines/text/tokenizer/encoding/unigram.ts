@@ -50,7 +50,7 @@ class Lattice {
         this.#trie.add(Buffer.from(tokens[token] as string, "utf8"), token);
       }
     });
-    // Rounded to a float, because llama.cpp's scores are floats. Only their sums are doubles.
+    // The score is rounded to a 32-bit float, because llama.cpp's scores are 32-bit floats. Only their sums are doubles.
     this.#unknownScore = Math.fround(worst - unknownPenalty);
   }
 

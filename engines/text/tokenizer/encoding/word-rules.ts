@@ -8,8 +8,8 @@ export type Rule = Pattern | ((shape: string, cut: Cut) => void);
 interface Pattern {
   readonly pattern: RegExp;
   /**
-   * True if the rule tests character categories (\p). Such a rule sees unassigned characters instead of those added after
-   * Unicode 15.0.
+   * True if the rule tests character categories (\p). Such a rule sees unassigned characters instead of
+   * those added after Unicode 15.0.
    */
   readonly usesKinds: boolean;
 }
@@ -17,8 +17,8 @@ interface Pattern {
 /** Receives the bounds of the next word. */
 type Cut = (start: number, end: number) => void;
 
-// Compiles a rule from its pattern. \s matches only ASCII spaces in it, because splitWords first replaces all other spaces by
-// an ASCII space. JavaScript's own \s has one character more and one fewer than llama.cpp's.
+// Compiles a rule from its pattern. In the pattern, \s matches only ASCII spaces, because splitWords first replaces all other
+// spaces by an ASCII space. The \s of JavaScript differs from that of llama.cpp in two characters.
 export function compileRule(source: string): Pattern {
   const withAsciiSpaces = source.replaceAll(/\[\^?|\\s|\\S|\\.|\]/g, spellSpaceClass());
   return { pattern: new RegExp(withAsciiSpaces, "gu"), usesKinds: /\\p\{/i.test(source) };
@@ -39,8 +39,8 @@ const spaceOutsideAscii = /[\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u2
 const later = new RegExp(`[${laterCharacters}]`, "gu");
 
 /**
- * Returns `text` with characters added after Unicode 15.0 replaced by unassigned ones of the same length (one or two code
- * units).
+ * Returns `text` with characters added after Unicode 15.0 replaced by unassigned ones of the same
+ * length (one or two code units).
  */
 function shapeOf(text: string): string {
   return text.replace(later, (char) => (char.length === 1 ? "\u0378" : "\u{e0080}"));
@@ -72,9 +72,9 @@ export function splitWords(text: string, rules: readonly Rule[], emit: (word: st
 }
 
 /**
- * Returns a rule that cuts runs of `digits` into groups of three from the right: 1234567 becomes 1, 234, 567. A regular
- * expression would take quadratic time. If `takesText` is true, the first group includes the text before the run, as in
- * llama.cpp's code.
+ * Returns a rule that cuts runs of `digits` into groups of three from the right: 1234567 becomes 1, 234, 567. A
+ * regular expression would take quadratic time. If `takesText` is true, the first group includes the text before
+ * the run, as in llama.cpp's code.
  */
 export function inThrees(digits: RegExp, takesText: boolean): Rule {
   return (shape, cut) => {

@@ -6,13 +6,14 @@ import type { Activation, CommonShape, Hyperparameters, OwnTraits } from "../sha
 
 /**
  * One step of a layer. A norm step computes the input of the steps after it. An attention, feedForward or experts step
- * multiplies its result by the model's residualScale and adds it to the hidden state. Only a feedForward step leaves
- * its input unchanged. Therefore, it comes first if two blocks use the same input.
+ * multiplies its result by the model's residualScale and adds it to the hidden state. An attention step overwrites its
+ * input; feedForward and experts steps do not. Therefore, if two blocks use the same input, the attention step comes
+ * last.
  */
 export type LayerStep =
   /** input = norm(hidden); input = hidden if `weight` is null. */
   | { readonly kind: "norm"; readonly weight: string | null }
-  /** hidden = norm(hidden), for models that norm the sum of hidden state and block result. */
+  /** hidden = norm(hidden). Used by models that norm the sum of hidden state and block result. */
   | { readonly kind: "hiddenNorm"; readonly weight: string }
   | AttentionStep
   | FeedForwardStep
@@ -24,7 +25,10 @@ export interface AttentionStep {
   readonly query: string;
   readonly key: string;
   readonly value: string;
-  /** Name of one matrix with the rows of query, key and value. If the file has it, it is used in place of the three. */
+  /**
+   * Name of one matrix with the rows of query, key and value. If the file has this matrix, it is used in place of the
+   * three separate matrices.
+   */
   readonly fused: string;
   readonly output: string;
   /**
@@ -50,8 +54,8 @@ export interface AttentionStep {
 export interface FeedForwardStep {
   readonly kind: "feedForward";
   /**
-   * Name of the gate's matrix; null = no gate. If it equals `up`, one matrix has the gate's rows followed by the rows
-   * of up.
+   * Name of the gate's matrix; null = no gate. If the name equals `up`, one matrix has the gate's rows followed by the
+   * rows of up.
    */
   readonly gate: string | null;
   readonly up: string;

@@ -4,7 +4,7 @@ import type { Architecture, AttentionStep, FeedForwardStep, LayerFacts, LayerSte
 
 export const bert: Architecture = {
   name: "bert",
-  // Has no effect: bert has no rope.
+  // The pairing has no effect, because bert has no rope.
   pairing: "halves",
   norm: "layer",
   isEncoder: true,

@@ -1,5 +1,5 @@
-// Decoder steps that most architectures share, with the tensor names of GGUF files. The other files of this folder
-// specify how an architecture differs from them.
+// Decoder steps that most architectures share, with the tensor names of GGUF files. Each other file of this folder
+// specifies how an architecture differs from these steps.
 import type { AttentionStep, ExpertsStep, FeedForwardStep, LayerFacts, LayerStep } from "./architecture.ts";
 
 /** Returns a step of causal attention, limited to the window if the layer has a sliding window. */
@@ -48,7 +48,7 @@ export function routedFeedForward(): ExpertsStep {
   };
 }
 
-/** Pre-norm: a norm before each of the two blocks. */
+/** Returns a pre-norm layer: a norm before each of its two blocks (attention and feed-forward). */
 export function preNormed(attention: AttentionStep, feedForward: LayerStep): LayerStep[] {
   return [{ kind: "norm", weight: "attn_norm" }, attention, { kind: "norm", weight: "ffn_norm" }, feedForward];
 }

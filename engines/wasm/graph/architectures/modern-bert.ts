@@ -1,5 +1,5 @@
-// modern-bert: a norm before each block, and gate and up in one matrix. Some layers have full attention; the others
-// have a sliding window.
+// modern-bert: a norm before each block, and gate and up in one matrix. Some layers have full attention; all other
+// layers have a sliding window.
 
 import type { Keys } from "../keys.ts";
 import { maxContext, readBase, readRopeMagnitude } from "../ropes.ts";
@@ -41,8 +41,8 @@ export const modernBert: Architecture = {
 function attention(facts: LayerFacts): AttentionStep {
   const { window, slides, ropes } = facts.shape;
   if (slides[facts.layer] !== true) return wholeAttention(facts, 0);
-  // A token sees half of the window before and after its own position. An even window therefore covers window + 1
-  // positions, including the token's own.
+  // A token attends to floor(window / 2) positions before its own position, and as many after it. If the window is
+  // even, this is window + 1 positions, including its own.
   const side = Math.floor(window / 2);
   return { ...wholeAttention(facts, ropes.length > 1 ? 1 : 0), behind: side, ahead: side };
 }

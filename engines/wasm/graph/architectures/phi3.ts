@@ -1,5 +1,5 @@
-// Phi 3 and 4: one matrix for queries, keys and values, and one for gate and up. If the file has a sliding window, it
-// is ignored, as in llama.cpp, because files state neither which layers have it nor a reliable length.
+// Phi 3 and 4: one matrix for queries, keys and values, and one for gate and up. A sliding window in the file is
+// ignored, as in llama.cpp. Reason: files state neither the layers with a window nor a reliable window length.
 import type { Architecture } from "./architecture.ts";
 import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
 

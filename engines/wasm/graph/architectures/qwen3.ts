@@ -7,7 +7,7 @@ export const qwen3: Architecture = {
   pairing: "halves",
   norm: "rms",
   isEncoder: false,
-  // Rerankers: the prompt ends with a question, and the score is the softmax over the logits of "yes" and "no".
+  // Rerankers: the prompt asks a yes-no question, and the score is the softmax over the logits of "yes" and "no".
   scoring: { of: "last", activation: "tanh", softmax: true },
   takesExperts: false,
   steps: (facts) =>

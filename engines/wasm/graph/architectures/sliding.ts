@@ -9,8 +9,9 @@ const windowKey = "attention.sliding_window";
 const patternKey = "attention.sliding_window_pattern";
 
 /**
- * Reads the window and its layers. Every `period`-th layer has full attention, unless the file gives another period.
- * Without a window, all layers have full attention. `fallback` is the window length if the file gives none.
+ * Reads the window length (`fallback` if the file has none), and which layers have a sliding window. Every `period`-th
+ * layer has full attention, unless the file has another pattern. If the window length is 0, all layers have full
+ * attention.
  */
 export function readSliding(
   keys: Keys,

@@ -6,8 +6,8 @@
 //   scales   only for Q8_0: f32 [group of 32 dimensions][token], first of the keys, then of the values
 //
 // The lanes of a vector of keys are tokens, so scores need no sums across lanes. The last group of 8 tokens may be
-// incomplete, but the page has memory for all 8. Unwritten memory may hold any bits: the caller masks the resulting
-// scores and does not use the values.
+// incomplete, but the page has memory for all 8. Memory that was not written may have any bits: the caller masks the
+// scores of these tokens and does not use their values.
 import { BF16, F16, F32, Q8_0 } from "../types";
 
 // @ts-expect-error: decorator
@@ -52,8 +52,8 @@ export function kvPageBytes(kvType: i32, kvHeads: i32, headLength: i32, blockTok
 }
 
 /**
- * These four functions return the address of one head's keys, values, key scales or value scales in its part of a page,
- * from token `first` on. For keys, `first` is a multiple of 8.
+ * Each of these four functions returns an address in one KV head's part of a page: that of the keys, values, key scales
+ * or value scales of token `first`. For keys, `first` is a multiple of 8.
  */
 export function keysAt(kvType: i32, part: usize, first: i32, headLength: i32): usize {
   return part + <usize>(first >> 3) * keyEightBytes(kvType, headLength);
@@ -83,12 +83,12 @@ export function valueEightBytes(kvType: i32, tokens: i32): usize {
   return <usize>(tokens * 8 * valueBytes(kvType));
 }
 
-/** Returns the number of bytes from one group's scales to the next group's scales. */
+/** Returns the number of bytes from the scales of one group of 32 dimensions to those of the next group. */
 export function scaleStride(blockTokens: i32): usize {
   return <usize>(wholeEights(blockTokens) << 2);
 }
 
-/** Converts the keys of `count` tokens, rounded up to a multiple of 8, to floats. Their order does not change. */
+/** Converts the keys of `count` tokens (rounded up to a multiple of 8) to floats in the same order. */
 export function unpackKeys(
   kvType: i32, from: usize, scales: usize, scaleStep: usize, count: i32, headLength: i32, to: usize,
 ): void {
@@ -106,7 +106,8 @@ export function unpackKeys(
 }
 
 /**
- * Converts the values of `count` tokens to floats. Their order does not change. The target has room for `room` tokens.
+ * Converts the values of `count` tokens to floats in the same order. In the target, each group of 8 dimensions has room
+ * for `room` tokens.
  */
 export function unpackValues(
   kvType: i32, from: usize, eightBytes: usize, scales: usize, scaleStep: usize, count: i32, headLength: i32, to: usize,
@@ -152,8 +153,8 @@ function unpackFloats(kvType: i32, from: usize, count: usize, to: usize): void {
 // @ts-expect-error: decorator
 @inline
 export function float16At(at: usize): v128 {
-  // Moves sign, exponent and fraction to their positions in a float. The factor 2^112 changes the exponent's bias from
-  // 15 to 127.
+  // Moves sign, exponent and fraction to their positions in a float. The factor 2^112 then changes the exponent's bias
+  // from 15 to 127.
   const bits = v128.and(i32x4.shl(v128.load16x4_s(at), 13), i32x4.splat(<i32>0x8fffe000));
   return f32x4.mul(bits, f32x4.splat(5.192296858534828e33));
 }

@@ -1,4 +1,4 @@
-// Online softmax of attention, updated after every tile of tokens. For each query, attend() writes a record. It has the
+// Online softmax of attention, updated after every tile of tokens. For each query, attend() writes a record: the
 // weighted sum of the values, the largest score so far and the sum of the weights so far. The values are not yet
 // divided by the sum of the weights. This file also merges the records that several threads wrote for the same query.
 import { largestLane, multiplyAdd, sumOfLanes } from "../arithmetic";
@@ -6,7 +6,7 @@ import { exponential, hyperbolicTangent } from "../exponential";
 
 /** Number of floats at the end of a record: the largest score, the sum of the weights, and padding. */
 export const TAIL: i32 = 4;
-/** Value of masked scores, and of the largest score before the first tile. Less than every real score. */
+/** Value of masked scores, and initial value of the largest score. It is less than every real score. */
 const NOTHING: f32 = -1e30;
 /**
  * A score that is more than 60 below the largest score gets weight 0. Its weight would be too small to change the sum,
@@ -14,7 +14,7 @@ const NOTHING: f32 = -1e30;
  */
 const WEIGHTLESS: f32 = -60;
 
-/** Initialises `count` consecutive records, before the queries have seen any token. */
+/** Initialises `count` consecutive records for queries that have not attended to any token. */
 export function beginRecords(count: i32, headLength: i32, records: usize): void {
   const bytes = <usize>(headLength + TAIL) << 2;
   memory.fill(records, 0, <usize>count * bytes);

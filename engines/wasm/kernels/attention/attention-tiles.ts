@@ -1,11 +1,11 @@
-// Matrix products of attention: one to four rows of factors times a matrix. The matrix contains floats, or the numbers
-// of a KV page without conversion. T is f32, i16 for float16, u16 for bfloat16, i8 for Q8_0.
+// Matrix products of attention: one to four rows of factors times a matrix. The matrix contains floats, or numbers of a
+// KV page that have not been converted. T is f32, i16 for float16, u16 for bfloat16, i8 for Q8_0.
 //
 // The matrix is stored in panels of eight columns, so it is read sequentially. A panel has `depth` rows of eight
-// numbers. Each panel begins `eightBytes` bytes after the previous one.
+// numbers. Each panel begins `eightBytes` bytes after the previous panel.
 //
-// Six to eight sums are kept in registers. With fewer sums, additions would wait for each other; more sums do not fit.
-// More unrolling is slower, because V8 runs out of registers.
+// Six to eight sums are kept in registers. With fewer sums, each addition would wait for the previous one. More sums do
+// not fit in the registers. More unrolling is slower, because V8 runs out of registers.
 
 import { multiplyAdd } from "../arithmetic";
 import { bfloatAt, bytesAt, float16At } from "./attention-pages";
@@ -33,10 +33,11 @@ export function resultOf(rows: usize, r: i32): usize {
 }
 
 /**
- * Computes c[r][j] = sum over i < depth of a[r][i] * b[i][j], for `count` rows (1 to 4) and `vectors` vectors of j. If
- * `fresh` is false, the previous c[r][j] times the row's scale is added. If `fresh` is true, up to 32 floats of each
- * c[r] may be overwritten, even beyond `vectors`. If `fresh` is true and T is i8, the sum is multiplied by scales[j],
- * and the previous c[r][j] is added. aOffset and cOffset, in bytes, are added to all addresses of a and of c.
+ * Computes c[r][j] = sum over i < depth of a[r][i] * b[i][j], for `count` rows r (1 to 4 rows) and the columns j of
+ * `vectors` vectors. If `fresh` is false, the previous c[r][j] times the row's scale is added. If `fresh` is true, up
+ * to 32 floats of each c[r] may be overwritten, even beyond `vectors`. If `fresh` is true and T is i8, the sum is
+ * multiplied by scales[j], and the previous c[r][j] is added. aOffset is added to the address of each row of `a`,
+ * cOffset to the address of each row of `c`; both are in bytes.
  */
 export function multiplyRows<T>(
   count: i32, fresh: bool, rows: usize, aOffset: usize, cOffset: usize, depth: usize, b: usize, eightBytes: usize,
@@ -272,7 +273,7 @@ function multiplyOne<T>(
   multiplyRest<T>(a, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c + whole, s);
 }
 
-/** Computes the last `bytes` bytes of one row of results, after the loop over pairs of vectors. */
+/** Computes the last `bytes` bytes of one row of results, which the loop over pairs of vectors does not compute. */
 function multiplyRest<T>(a: usize, depth: usize, b: usize, eightBytes: usize, bytes: usize, c: usize, s: f32): void {
   for (let j: usize = 0; j < bytes; j += 16) {
     let sum = f32x4.mul(v128.load(c + j), f32x4.splat(s));

@@ -16,21 +16,24 @@ export { mergeAttention } from "./attention-softmax";
 export { kvWrite } from "./attention-write";
 
 /**
- * Maximum number of tokens of a tile, and maximum number of floats of its keys and of its values. Both arrays fit in
- * the L1 cache. A tile has at least 8 tokens, so a head has at most 512 floats.
+ * Maximum number of tokens of a tile, and maximum number of floats in its keys (and likewise in its values). Both
+ * arrays fit in the L1 cache. A tile has at least 8 tokens, so a head has at most 512 floats.
  */
 const TILE_TOKENS: i32 = 32;
 const TILE_FLOATS: i32 = 4096;
-/** If more queries than this share a tile, the tile is converted to floats. */
+/**
+ * Maximum number of queries for which a tile is read without conversion. For more queries, the tile is converted to
+ * floats.
+ */
 const FEW_QUERIES: i32 = 8;
 /** Number of bytes of one query's scores in a tile. */
 const SCORES: usize = 128;
 
-// Scratch memory of a call, in the first 64 KiB of memory, which the host reserves for the kernels. It has a tile's
-// keys and values, the scores of four queries, the scores times a scale, the row tables of both products, and the row
-// of each query.
+// Scratch memory of a call, in the first 64 KiB of memory, which the host reserves for the kernels. It has room for a
+// tile's keys and values, the scores of four queries, the scores times a scale, the row tables of both matrix products,
+// and the row of each query.
 const KEYS: usize = (__heap_base + 15) & ~15;
-// Leaves room after the keys, because products of an incomplete tile read beyond its end.
+// There are unused bytes after the keys, because products with an incomplete tile read beyond its end.
 const VALUES: usize = KEYS + TILE_FLOATS * 4 + SCORES;
 const SCORES_AT: usize = VALUES + TILE_FLOATS * 4;
 const SCALED: usize = 4 * SCORES;
@@ -52,8 +55,8 @@ let recordRow: usize = 0;
 let recordStep: usize = 0;
 let scaleStep: usize = 0;
 
-// State of the current tile. Row i sees the tile's tokens from hiddenToFirst + i to seenByFirst + i (exclusive), if
-// they exist.
+// State of the current tile. Row i (token i of the call) attends to tokens hiddenToFirst + i to seenByFirst + i
+// (exclusive) of the tile, as far as the tile has them.
 let keys: usize = 0;
 let keyEight: usize = 0;
 let keyScales: usize = 0;
@@ -79,7 +82,7 @@ export function attend(
   recordRow = <usize>heads * recordStep;
   scaleStep = scaleStride(blockTokens);
   const partBytes = <usize>headBytes(kvType, headLength, blockTokens);
-  // The last row's token is the last one that has been written, so no row can see further.
+  // Tokens after the last row's token have not been written, so no row can attend to them.
   const end = firstPosition + n;
   const firstSeen = firstPosition - min(behind, end);
   const firstSeenEnd = firstPosition + 1 + min(ahead, n);
@@ -97,8 +100,8 @@ export function attend(
 }
 
 /**
- * Computes attention of all queries over a page in which `written` tokens have been written. `written` may be less than
- * 1.
+ * Computes attention of all queries over a page with `written` written tokens. If `written` is less than 1, the page
+ * has none.
  */
 function attendPage(kvType: i32, part: usize, written: i32, blockTokens: i32): void {
   if (hiddenToFirst >= written) return;
@@ -142,7 +145,7 @@ function attendTile(kvType: i32, part: usize, first: i32, tokens: i32, blockToke
  * Computes attention of all queries over the tile, in batches of up to four queries that share each read of the tile.
  */
 function attendQueries<T>(tokens: i32): void {
-  // Skips rows that see no token of the tile, because the softmax needs at least one score.
+  // Skips rows that attend to no token of the tile, because the softmax needs at least one score.
   let query = max(0, 1 - seenByFirst) * sharing;
   const end = min(queryCount, (tokens - hiddenToFirst) * sharing);
   while (query < end) {
@@ -158,7 +161,7 @@ function attendQueries<T>(tokens: i32): void {
 function attendSome<T>(query: i32, count: i32, tokens: i32): void {
   const group = groupFloats<T>();
   const lastRow = beginRows<T>(query, count);
-  // The last row sees the most tokens.
+  // Of these rows, the last one attends to the most tokens.
   const seen = min(tokens, seenByFirst + lastRow);
   const vectors = (seen + 3) >> 2;
   if (sizeof<T>() == 1) memory.fill(SCORES_AT, 0, <usize>count * SCORES);
@@ -197,8 +200,8 @@ function beginRows<T>(query: i32, count: i32): i32 {
 }
 
 /**
- * Turns the scores of query r for `tokens` tokens into softmax weights. Tokens that the query does not see get weight
- * 0.
+ * Turns the scores of query r for `tokens` tokens into softmax weights. Tokens to which the query does not attend get
+ * weight 0.
  */
 // @ts-expect-error: decorator
 @inline

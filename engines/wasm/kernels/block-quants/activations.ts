@@ -16,10 +16,13 @@ import {
 } from "./layout";
 
 /**
- * If the largest magnitude of a block is below this, the block counts as zero, because 127 / magnitude must be finite.
+ * Minimum magnitude. If the largest magnitude of a block is smaller, the block counts as zero, because 127 / magnitude
+ * must be finite.
  */
 export const SMALLEST: f32 = 1e-30;
-/** Adding this to a small float rounds it to an integer, which is in the low bits of the result. */
+/**
+ * Constant 1.5 * 2^23. A small float plus this constant is rounded to an integer, which is in the low bits of the sum.
+ */
 const ROUNDER: f32 = 12582912;
 
 export function activationBytes(type: i32, n: i32, k: i32): i32 {
@@ -95,8 +98,8 @@ function prepareColumn(
 }
 
 /**
- * Returns the larger magnitude of each lane, compared as integers. NaN counts as the largest, so it makes its block's
- * scale NaN, and therefore the product.
+ * Returns the larger magnitude of each lane, compared as integers. NaN counts as the largest magnitude. A NaN thus
+ * makes its block's scale NaN, and the product too.
  */
 // @ts-expect-error: decorator
 @inline
@@ -130,7 +133,7 @@ export function rounded(x: v128, factor: v128): v128 {
 
 /**
  * Reorders every four activations to 0 2 1 3. For stacked operands (see stacksPairs()), first subtracts 256 times each
- * even activation from the odd one after it.
+ * even activation from the next odd activation.
  */
 // @ts-expect-error: decorator
 @inline
@@ -140,17 +143,18 @@ function pairs(stacked: bool, a: v128): v128 {
 }
 
 /**
- * Returns the initial value of a block's sums. Lane i of `sums` has the sum of activations i, i + 4, i + 8 and so on.
+ * Returns the initial value of a block's sums, which cancels the bias of the weights. Lane i of `sums` has the sum of
+ * activations i, i + 4, i + 8 and so on.
  */
 // @ts-expect-error: decorator
 @inline
 function offset(type: i32, products: i32, sums: v128): i32 {
   const bias = biasOf(type);
   const even = i32x4.extract_lane(sums, 0) + i32x4.extract_lane(sums, 2);
-  // Only even weights have a bias here, because flippedBits() makes only even bytes unsigned.
+  // With method PAIRS, only even weights have a bias, because flippedBits() makes only even bytes unsigned.
   if (bias == 128 && products == PAIRS) return -128 * even;
   if (products != NARROW) return -bias * lanesSum(sums);
-  // The 16-bit sums may overflow in between. Their final value is in range, because the bias has been cancelled.
+  // The 16-bit sums may overflow while they are added up. Their final value is in range, because the bias is cancelled.
   const lower = i32x4.extract_lane(sums, 0) + i32x4.extract_lane(sums, 1);
   const upper = i32x4.extract_lane(sums, 2) + i32x4.extract_lane(sums, 3);
   return (-bias * lower & 0xffff) | (-bias * upper << 16);

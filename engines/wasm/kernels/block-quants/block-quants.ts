@@ -1,4 +1,4 @@
-// Products of matrices with blocks of 32 columns: decides the order in which memory is read. loops.ts and tiles.ts
+// Products of matrices with blocks of 32 columns: determines the order in which memory is read. loops.ts and tiles.ts
 // compute the products. kernel-exports.ts specifies each function.
 import { BLOCK, productsFor, recordBytes, tileColumns } from "./layout";
 import { multiplyTile } from "./loops";
@@ -8,7 +8,10 @@ export { isBlockQuant, useWideDot } from "./layout";
 export { readRow } from "./reading";
 export { matrixBytes, packRows } from "./rows";
 
-/** Size of a chunk of activations. A chunk is read again for every group of rows, so it should stay in the L2 cache. */
+/**
+ * Size of a chunk of activations. A chunk is read again for every 16 rows of the matrix, so it should stay in the L2
+ * cache.
+ */
 const CHUNK_BYTES: i32 = 192 * 1024;
 /** Minimum number of columns in a chunk, because the matrix is read from memory once per chunk. */
 const CHUNK_COLUMNS: i32 = 16;

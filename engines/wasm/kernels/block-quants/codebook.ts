@@ -1,5 +1,5 @@
 // Codebooks of the 4-bit types whose levels are unevenly spaced, and a look-up of 16 codes at once. Used by the inner
-// loops of block quants and k-quants, and by the code that reads rows back.
+// loops of block quants and k-quants, and by the code that unpacks single rows.
 
 /** Levels of codes 0..15 in IQ4_NL and IQ4_XS. */
 // @ts-expect-error: decorator

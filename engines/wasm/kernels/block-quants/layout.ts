@@ -17,12 +17,12 @@
 //
 //   32 values of column 0, 32 values of column 1, ... | scale of each column (f32) | offset of each column
 //
-// An activation is stored as one byte. For method PAIRS, it is stored in 16 bits, and each four are in the order 0 2 1
-// 3.
+// An activation is stored as one byte. For method PAIRS, an activation is stored in 16 bits, and every four activations
+// are in the order 0 2 1 3.
 //
-// The offset is the initial value of a block's sum. It cancels the bias of the stored quants. It is an i32; for NARROW
-// it is 16 bits for each of a lane's two sums. If offsetIsSum() is true, it is the sum of the activations (f32)
-// instead.
+// The offset is the initial value of a block's sum. It cancels the bias of the stored quants. The offset is an i32; for
+// NARROW, it is two 16-bit integers, one for each of a lane's two sums. If offsetIsSum() is true, the offset is instead
+// the sum of the activations (f32).
 import { IQ4_NL, MXFP4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 } from "../types";
 
 export const BLOCK: i32 = 32;
@@ -34,7 +34,8 @@ export const MINIMUMS_AT: usize = 8;
 /** Method: the 32-bit dot instruction multiplies 8-bit numbers. Its second operand is unsigned, up to 255 ("wide"). */
 export const WIDE: i32 = 0;
 /**
- * Method: 8-bit products are summed in 16 bits. In this folder, only weights of up to 5 bits are small enough for it.
+ * Method: 8-bit products are summed in 16 bits. In this folder, only weights of up to 5 bits are small enough for this
+ * method.
  */
 export const NARROW: i32 = 1;
 /** Method: 16-bit products, which need no relaxed SIMD. */
@@ -51,8 +52,8 @@ export function isBlockQuant(type: i32): bool {
 let wideDot: bool = false;
 
 /**
- * Sets whether the unsigned operand of the dot instruction may have 8 bits (1) or 7 bits (0, the default). Call it
- * before packing or preparing anything, because the layouts of matrices and activations depend on it.
+ * Sets whether the unsigned operand of the dot instruction may have 8 bits (1) or 7 bits (0, the default). Call this
+ * before packing matrices or preparing activations, because both layouts depend on the setting.
  */
 export function useWideDot(wide: i32): void {
   wideDot = wide != 0;
@@ -99,7 +100,8 @@ export function biasOf(type: i32): i32 {
 
 /**
  * Whether a column's offset is the sum of its activations, as a float. This is false for Q5_1 with method NARROW,
- * because the operands need a bias to fit in 16 bits. In that case, finish() computes the sum from the offset.
+ * because the operands need a bias to fit in 16 bits. In that case, finish() computes the sum of the activations from
+ * the offset.
  */
 // @ts-expect-error: decorator
 @inline
@@ -108,8 +110,8 @@ export function offsetIsSum(type: i32, products: i32): bool {
 }
 
 /**
- * Whether PAIRS multiplies 16 bits that hold two weights: the even weight plus 256 times the odd weight. To correct the
- * result, prepare() subtracts 256 times the even activation from the odd activation.
+ * Whether method PAIRS multiplies 16-bit numbers that stack two weights: the even weight plus 256 times the odd weight.
+ * To correct the product, prepare() subtracts 256 times the even activation from the odd activation.
  */
 // @ts-expect-error: decorator
 @inline
@@ -147,9 +149,9 @@ export function scalesBytes(type: i32): i32 {
 }
 
 /**
- * Returns the mask that is XORed with signed bytes. Flipping the top bit and reading the byte as unsigned adds 128.
- * WIDE needs this for all bytes. PAIRS reads 16 bits as an unsigned even byte plus 256 times a signed odd byte,
- * so only the even byte is flipped.
+ * Returns the mask that is XORed with signed bytes. If the top bit of a signed byte is flipped and the byte is read as
+ * unsigned, its value is 128 larger. WIDE needs this for all bytes. PAIRS reads 16 bits as an unsigned even byte plus
+ * 256 times a signed odd byte, so only the even byte is flipped.
  */
 // @ts-expect-error: decorator
 @inline
@@ -158,8 +160,8 @@ export function flippedBits(products: i32): i32 {
 }
 
 /**
- * Returns the bits that are flipped when a matrix is packed. Types with a codebook have none, because their levels are
- * flipped when they are looked up.
+ * Returns the mask of the bits that are flipped when a matrix is packed. It is 0 for types with a codebook, because
+ * their levels are flipped when they are looked up.
  */
 // @ts-expect-error: decorator
 @inline
@@ -189,11 +191,12 @@ export function tileColumns(left: i32): i32 {
 }
 
 /**
- * Mask of sign, exponent and fraction of a float16 that was sign-extended and shifted left by 13. The shift moves them
- * to their positions in a float.
+ * Mask of sign, exponent and fraction of a float16 that was sign-extended and shifted left by 13. The shift moves these
+ * three fields to their positions in a float.
  */
 export const HALF_MASK: i32 = 0x8fffe000;
 /**
- * Bits of the float 2^112. A float16 that was shifted to a float is multiplied by it to correct the exponent's bias.
+ * Bits of the float 2^112. The shifted bits of a float16, read as a float, are multiplied by this factor to correct the
+ * exponent's bias.
  */
 export const HALF_FACTOR: i32 = 0x77800000;

@@ -1,13 +1,13 @@
-// Dispatch of block-quant products: selects the inner loop of a tile by type and method. There is one loop for each
-// combination, so both are compile-time constants in it. Called by block-quants.ts for each tile.
+// Dispatch of block-quant products: selects the inner loop of a tile by type and method. Each combination of type and
+// method has its own loop, in which both are compile-time constants. Called by block-quants.ts for each tile.
 
 import { IQ4_NL, MXFP4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 } from "../types";
 import { NARROW, PAIRS, WIDE } from "./layout";
 import { tileOf1, tileOf2, tileOf4 } from "./tiles";
 
 /**
- * Multiplies one tile. Without relaxed SIMD, the method is always PAIRS. With relaxed SIMD, it is PAIRS only if NARROW
- * is impossible.
+ * Multiplies one tile. Without relaxed SIMD, the method is always PAIRS. With relaxed SIMD, the method is PAIRS only if
+ * NARROW is impossible for the type.
  */
 export function multiplyTile(
   type: i32,

@@ -16,7 +16,10 @@ import {
   WIDE,
 } from "./layout";
 
-/** Returns `sums` plus the products of quants (one row per lane) and values (the same four in each lane). */
+/**
+ * Returns `sums` plus the products of quants (one row per 32-bit lane) and activation values (the same four in each
+ * lane).
+ */
 // @ts-expect-error: decorator
 @inline
 export function add(products: i32, values: v128, quants: v128, sums: v128): v128 {
@@ -38,9 +41,9 @@ export function parts(type: i32, products: i32): i32 {
 }
 
 /**
- * Returns `constant`, computed so that V8 does not know that it is constant. `any` is the address of any vector. Since
- * about version 12, V8 recomputes known constants at each use, with three or more instructions. Older versions keep
- * constants in registers; with them, this function costs a few percent.
+ * Returns `constant`, computed so that V8 does not treat it as a constant. `any` is the address of any vector. Since
+ * about version 12, V8 recomputes a constant at each use, with three or more instructions. Older V8 versions keep
+ * constants in registers; there, this function costs a few percent of speed.
  */
 // @ts-expect-error: decorator
 @inline
@@ -49,7 +52,7 @@ export function hidden(constant: v128, any: usize): v128 {
   return v128.or(constant, i32x4.ne(vector, vector));
 }
 
-/** Returns hidden(constant) if V8 is known to be new, else `constant`. V8 is known to be new if the method is WIDE. */
+/** Returns hidden(constant) if the method is WIDE, which only new versions of V8 have; else returns `constant`. */
 // @ts-expect-error: decorator
 @inline
 export function opaqueVector(products: i32, constant: v128, any: usize): v128 {
@@ -63,7 +66,7 @@ export function opaque(products: i32, bits: i32, any: usize): v128 {
   return opaqueVector(products, i32x4.splat(bits), any);
 }
 
-/** Returns the mask that part() takes. */
+/** Returns the parameter `mask` of part(). */
 // @ts-expect-error: decorator
 @inline
 export function partMask(type: i32, products: i32, any: usize): v128 {
@@ -72,7 +75,7 @@ export function partMask(type: i32, products: i32, any: usize): v128 {
 }
 
 /**
- * Returns the last parameter of part(): the mask of the fifth bit, or the table of operands for the codes of a
+ * Returns the parameter `aid` of part(): the mask of the fifth bit, or the table of operands for the codes of a
  * codebook.
  */
 // @ts-expect-error: decorator
@@ -91,7 +94,7 @@ export function fifths(type: i32, quants: usize): v128 {
   return hasFifthBits(type) ? v128.load(quants) : i32x4.splat(0);
 }
 
-/** Shifts the fifth bits so that they are aligned for the vector that is `vectors` further. */
+/** Shifts the fifth bits so that they are aligned for the vector `vectors` vectors later in the block. */
 // @ts-expect-error: decorator
 @inline
 export function nextFifths(type: i32, bits: v128, vectors: i32): v128 {
@@ -122,7 +125,7 @@ function nibbles(type: i32, high: i32, quants: v128, bits: v128, mask: v128, aid
   return hasFifthBits(type) ? v128.or(found, v128.and(high ? bits : i32x4.shl(bits, 4), aid)) : found;
 }
 
-/** Returns the number of bytes from the values of the first operand to the values of operand `index`. */
+/** Returns the number of bytes from the activation values of operand 0 to those of operand `index`. */
 // @ts-expect-error: decorator
 @inline
 export function valuesOf(type: i32, products: i32, index: i32): usize {
@@ -138,8 +141,8 @@ export function start(type: i32, products: i32, offset: usize): v128 {
 }
 
 /**
- * Returns the rows' totals plus a block's sums times their scales, plus the product of mins and activations if the type
- * has mins.
+ * Returns `total` of each row plus a block's sums times their scales. If the type has mins, also adds the mins times
+ * the sum of the activations.
  */
 // @ts-expect-error: decorator
 @inline
@@ -163,7 +166,7 @@ export function finish(
   return hasMinimums(type) ? multiplyAdd(minimums, offset, total) : total;
 }
 
-/** Returns `sums` plus the products of four operands with the values x0 to x3. */
+/** Returns `sums` plus the products of four operands with the activation values x0 to x3. */
 // @ts-expect-error: decorator
 @inline
 export function addFour(
@@ -214,8 +217,8 @@ function loadExponents(at: usize): v128 {
 }
 
 /**
- * Returns the four float16 numbers at `at` as floats. Correct for all finite numbers: a subnormal float16 is first a
- * subnormal float, and the factor makes it normal.
+ * Returns the four float16 numbers at `at` as floats. This is correct for all finite numbers. After the shift, a
+ * subnormal float16 is a subnormal float, and the factor makes it normal.
  */
 // @ts-expect-error: decorator
 @inline

@@ -1,5 +1,5 @@
-// Reads one row of a matrix back as floats, with exactly the values of the file. Used to look up embeddings of tokens.
-// Format: layout.ts.
+// Unpacks one row of a matrix to floats, with exactly the values of the file. Used to look up token embeddings. Format:
+// layout.ts.
 
 import { IQ4_NL, MXFP4, Q8_0 } from "../types";
 import { fp4Levels, iq4Levels, lookUp } from "./codebook";

@@ -1,4 +1,5 @@
-// Packs rows of a GGUF file into a matrix in the format of layout.ts. Every weight of these types is packed at load.
+// Packs rows of a GGUF file into a matrix in the format of layout.ts. Every weight of the types with blocks of 32
+// columns is packed when the model is loaded.
 
 import { MXFP4, Q8_0 } from "../types";
 import {
@@ -44,7 +45,7 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
     const group = (firstRow + row) / ROWS;
     const left = count - row;
     if (left > 0) {
-      // For a missing row, a copy of the group's first row is packed and then cleared.
+      // If the group has fewer than four rows, its first row is packed in place of each missing row, and then cleared.
       const from = source + <usize>row * rowBytes;
       const one = left > 1 ? rowBytes : 0, two = left > 2 ? rowBytes * 2 : 0, three = left > 3 ? rowBytes * 3 : 0;
       const finite = type == Q8_0
@@ -62,7 +63,7 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
 }
 
 /**
- * Packs four rows. The later three begin `one`, `two` and `three` bytes after the first. Returns whether all scales are
+ * Packs four rows. Rows 1, 2 and 3 begin `one`, `two` and `three` bytes after row 0. Returns whether all scales are
  * finite.
  */
 // @ts-expect-error: decorator
@@ -141,7 +142,7 @@ function fourWords(at: usize, one: usize, two: usize, three: usize): v128 {
 
 /**
  * Permutes the fifth bits of four rows: from the order of the file (bit c belongs to column c) to the order that
- * layout.ts defines. Each of the four steps exchanges two bits in the binary index of every bit.
+ * layout.ts defines. Each of the four steps exchanges two digits in the binary index of every bit.
  */
 // @ts-expect-error: decorator
 @inline
@@ -152,7 +153,7 @@ function transposedBits(bits: v128): v128 {
   return swapped(bits, 4, 0x00f000f0);
 }
 
-/** Exchanges the bits of the mask with the bits that are `by` positions higher. */
+/** Exchanges the bits that are set in `mask` with the bits that are `by` positions higher. */
 // @ts-expect-error: decorator
 @inline
 function swapped(bits: v128, by: i32, mask: i32): v128 {

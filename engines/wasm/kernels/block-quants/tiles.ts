@@ -1,12 +1,13 @@
-// Inner loops of block-quant products: tiles of 8 rows by 4 columns of activations, and of 16 rows by 2 or 1. Called by
-// loops.ts for each tile. They determine the engine's speed. Operand formats: layout.ts.
+// Inner loops of block-quant products. A tile has 8 rows of the matrix and 4 columns of activations, or 16 rows and 1
+// or 2 columns. loops.ts calls these functions for each tile. They determine the engine's speed. Operand formats:
+// layout.ts.
 //
-// All tiles sum a block exactly, in integers, and add blocks to a row's total in the same order. Therefore, a column's
-// results do not depend on the number of columns.
+// All tiles sum a block exactly, in integers, and add blocks to a row's total in the same order. Therefore, the results
+// of a column do not depend on the number of columns in the product.
 //
-// The loop over a block's vectors must stay a loop. If it is unrolled, the optimiser turns it into one deep expression
-// per sum with all loads first, and V8 spills registers to the stack. A tile has at most 8 sums, because more do not
-// fit in 16 vector registers together with the operands.
+// The loop over a block's vectors must stay a loop. If the loop is unrolled, the optimiser moves all loads before the
+// sums, and V8 spills registers to the stack. A tile has at most 8 sums, because 16 vector registers have no room for
+// more sums and the operands.
 
 import { Q8_0 } from "../types";
 import {
@@ -39,8 +40,8 @@ import {
 } from "./operands";
 
 /**
- * Multiplies two groups of rows, half of the matrix apart, by 4 columns of activations. This tile makes the best use of
- * 16 vector registers.
+ * Multiplies two groups of four rows, half of the matrix apart, by 4 columns of activations. Of all tile shapes, this
+ * one makes the best use of 16 vector registers.
  */
 // @ts-expect-error: decorator
 @inline
@@ -132,8 +133,8 @@ export function tileOf4(
 }
 
 /**
- * Multiplies four groups of rows, a quarter of the matrix apart, by 2 columns of activations. Four streams of reads use
- * more of the memory bandwidth than one.
+ * Multiplies four groups of four rows, a quarter of the matrix apart, by 2 columns of activations. Four streams of
+ * reads use more of the memory bandwidth than one stream.
  */
 // @ts-expect-error: decorator
 @inline
@@ -239,8 +240,8 @@ export function tileOf2(
 }
 
 /**
- * Multiplies four groups of rows, a quarter of the matrix apart, by one column of activations. Four streams of reads
- * use more of the memory bandwidth than one.
+ * Multiplies four groups of four rows, a quarter of the matrix apart, by one column of activations. Four streams of
+ * reads use more of the memory bandwidth than one stream.
  */
 // @ts-expect-error: decorator
 @inline

@@ -1,8 +1,8 @@
 // Products of float matrices with prepared activations (layout: floats.ts). A tile has as many sums as fit in the
-// registers. An iteration of its loop handles one column of the matrix. A longer iteration would need too many
+// registers. An iteration of a tile's loop processes one column of the matrix. A longer iteration would need too many
 // registers, because V8 moves all loads of an iteration before its sums.
 //
-// Every sum adds the columns of the matrix in order, so a sequence gets the same results alone and in a batch.
+// Every sum adds the columns of the matrix in order, so a sequence gets the same results in a batch as alone.
 //
 // T selects how the values of the matrix are loaded: f32 for F32, i16 for F16, u16 for BF16.
 import { multiplyAdd } from "../arithmetic";
@@ -13,11 +13,11 @@ import { multiplyAdd } from "../arithmetic";
  */
 const BLOCK_BYTES: i32 = 256 << 10;
 /**
- * Mask of sign, exponent and fraction of a shifted F16. It is loaded from memory, because V8 would recompute a constant
- * in every iteration.
+ * Mask of sign, exponent and fraction of a shifted F16. The mask is loaded from memory, because V8 would recompute a
+ * constant in every iteration.
  */
 const F16_MASK = memory.data<i32>([0x8fffe000, 0x8fffe000, 0x8fffe000, 0x8fffe000], 16);
-/** Factor of the sums for F16: 2^32, the part of 2^112 that the activations do not include. */
+/** Factor of the sums for F16: 2^32. The activations include the other part (2^80) of the total factor 2^112. */
 const F16_SUM_SCALE: f32 = 4294967296.0;
 
 /**
@@ -207,8 +207,8 @@ function twoColumns<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApar
 }
 
 /**
- * Multiplies four groups of rows by one column of activations. The registers suffice for two columns of the matrix per
- * iteration.
+ * Multiplies four groups of rows by one column of activations. An iteration processes two columns of the matrix,
+ * because the registers have room for both.
  */
 function oneColumn<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize): void {
   const mask = v128.load(F16_MASK);

@@ -5,11 +5,11 @@
 import { F16, F32 } from "../types";
 import { multiplyFloats } from "./float-products";
 
-/** 2^112. If the bits of an F16 are moved to their positions in an F32, the result is the F16's value times 2^-112. */
+/** 2^112. The bits of an F16, moved to their positions in an F32, give the F16's value times 2^-112. */
 const F16_SCALE: f32 = 5.192296858534828e33;
 /**
- * Part of the factor 2^112 that is applied to the activations: 2^80. The rest is applied to the sums, so that
- * activations, products and sums stay in range.
+ * Part of the factor 2^112 that is applied to the activations: 2^80. The other part, 2^32, is applied to the sums.
+ * Activations, products and sums thus stay in range.
  */
 const F16_ACTIVATION_SCALE: f32 = 1.2089258196146292e24;
 
@@ -48,7 +48,7 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
  */
 function packGroup(type: i32, source: usize, target: usize, rowBytes: usize, present: i32): i32 {
   const exponent = type == F32 ? i32x4.splat(0x7f800000) : i16x8.splat(type == F16 ? 0x7c00 : 0x7f80);
-  // In place of a missing row, the first row is read and masked to zero.
+  // If a row is missing, the first row is read in its place and masked to zero.
   const keepB = i32x4.splat(present > 1 ? -1 : 0);
   const keepC = i32x4.splat(present > 2 ? -1 : 0);
   const keepD = i32x4.splat(present > 3 ? -1 : 0);
@@ -135,7 +135,7 @@ export function activationBytes(type: i32, n: i32, k: i32): i32 {
 }
 
 /**
- * Interleaves four rows of activations at a time, column by column. The remaining one to three rows are interleaved
+ * Interleaves four rows of activations at a time, column by column. The last one to three rows are interleaved
  * together.
  */
 export function prepare(type: i32, x: usize, stride: i32, n: i32, k: i32, out: usize): void {

@@ -12,7 +12,7 @@ export function activationBytes(type: i32, n: i32, k: i32): i32 {
   return n * (k / BLOCK) * activationRecordBytes(superProducts(type), 1);
 }
 
-/** Returns the number of the activation format. It is larger than all type numbers. */
+/** Returns the number of the activation format. Format numbers are larger than all type numbers. */
 export function activationForm(type: i32): i32 {
   return 256 + superProducts(type);
 }

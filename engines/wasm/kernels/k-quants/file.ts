@@ -113,8 +113,8 @@ function takeTwoBits(from: usize, third: usize, out: usize): void {
 }
 
 /**
- * Unpacks the scales of Q4_K and Q5_K. 12 bytes hold eight scales and eight mins of 6 bits. Those of the last four
- * blocks are split in two parts.
+ * Unpacks the scales of Q4_K and Q5_K. 12 bytes hold eight scales and eight mins of 6 bits. The scales and mins of the
+ * last four blocks are split in two parts.
  */
 function takeScalesAndMinimums(from: usize, out: usize): void {
   for (let b: usize = 0; b < 8; b++) {

@@ -1,9 +1,9 @@
-// Inner loop of k-quant products with four columns of activations, in tiles of 8 rows. It determines the speed of
-// prefill and of large batches with k-quant models. Called by loops.ts. The order of sums is the same as in tiles.ts.
-// Formats: layout.ts.
+// Inner loop of k-quant products with four columns of activations, in tiles of 8 rows. This loop determines the speed
+// of prefill and of large batches with k-quant models. Called by loops.ts. The order of sums is the same as in
+// tiles.ts. Formats: layout.ts.
 //
-// block-quants/tiles.ts explains why the loops must not be unrolled. Totals are stored in memory between records. In
-// registers, they would displace a record's sums.
+// block-quants/tiles.ts explains why the loops must not be unrolled. Between records, the rows' totals are stored in
+// memory, because registers have no room for totals and a record's sums.
 import { multiplyAdd } from "../arithmetic";
 import {
   activationRecordBytes, BLOCKS, hasBits, hasMinimums, runsThrough, STEP_SCRATCH, scaleBytes, superRecordBytes,
@@ -45,7 +45,9 @@ export function multiplyFour(
   }
 }
 
-/** Multiplies one record of two groups of rows by four columns of activations, and adds the products to y. */
+/**
+ * Multiplies one record (super-block) of two groups of rows by four columns of activations, and adds the products to y.
+ */
 // @ts-expect-error: decorator
 @inline
 function addProductsOfFour(

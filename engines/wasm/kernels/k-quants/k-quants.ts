@@ -1,4 +1,4 @@
-// Products of matrices with super-blocks of 256 columns (Q2_K to Q6_K, IQ4_XS): decides the order in which memory is
+// Products of matrices with super-blocks of 256 columns (Q2_K to Q6_K, IQ4_XS): determines the order in which memory is
 // read. loops.ts computes the products. kernel-exports.ts specifies each function.
 import { BLOCK } from "../block-quants/layout";
 import { activationRecordBytes, SUPER, superProducts, superTileColumns } from "./layout";
@@ -8,7 +8,9 @@ export { activationBytes, activationForm, prepare } from "./activations";
 export { hasSuperBlocks } from "./layout";
 export { matrixBytes, packRows, readRow } from "./rows";
 
-/** Chunks of activations, with the same limits as in block-quants.ts. */
+/**
+ * Size of a chunk of activations in bytes, and minimum number of columns in a chunk; the same as in block-quants.ts.
+ */
 const CHUNK_BYTES: i32 = 192 * 1024;
 const CHUNK_COLUMNS: i32 = 16;
 

@@ -7,9 +7,9 @@
 //
 // A record has the scales of its eight blocks of 32 columns, then their quants.
 //
-// Scales: a block has 8 bytes, two per row. These are a scale for each half of the block, or a scale and a min for the
-// whole block. The two bytes of a row are adjacent. Exception: if each half has a scale and the method is WIDE or
-// PAIRS, the scales of the first halves of all rows come first. IQ4_XS has one byte per row. Q2_K has a scale in the
+// Scales: a block has 8 bytes, two per row. The two bytes are a scale for each half of the block, or a scale and a min
+// for the whole block. The two bytes of a row are adjacent. Exception: if each half has a scale and the method is WIDE
+// or PAIRS, the scales of the first halves of all rows come first. IQ4_XS has one byte per row. Q2_K has a scale in the
 // low nibble of each byte and a min in the high nibble.
 //
 // Quants: a block is processed in two steps. A step has four operands, each with four columns of four rows. The vectors
@@ -20,10 +20,11 @@
 //   2 and 3 bits   one vector: operand i begins at bit 2i of each byte
 //
 // For 6 bits, the first vector has the highest bits of operand 3. For 5 and 3 bits, a block has one more vector after
-// those of both steps. It has the highest bit of each operand: bit 4s + i of a byte belongs to operand i of step s.
+// those of both steps. This vector has the highest bit of each operand: bit 4s + i of a byte belongs to operand i of
+// step s.
 //
-// Columns: operand i of step s has the four columns from 16s + 4i on, so a step is half a block. For NARROW, it has
-// columns 8s + 2i and 8s + 2i + 1, and the two columns that are 16 higher. Each of a lane's two 16-bit sums then
+// Columns: operand i of step s has the four columns from 16s + 4i on, so a step is half a block. For NARROW, operand i
+// has columns 8s + 2i and 8s + 2i + 1, and the two columns that are 16 higher. Each of a lane's two 16-bit sums then
 // belongs to one half of the block. One instruction can therefore multiply both sums by their scales and add them.
 //
 // A column of activations is the input of one token. Its quantised values are stored in the order of the operands, as
@@ -43,7 +44,7 @@ export const SUPER: i32 = 256;
 export const BLOCKS: i32 = 8;
 /**
  * Address of scratch memory, in the first 64 KiB of memory, which the host reserves for the kernels. It has the buffers
- * for packing rows, or the unpacked record of a row that is read back.
+ * for packing rows, or one unpacked record while a single row is unpacked.
  */
 export const PANEL: usize = 8192;
 /** Address of scratch memory for products. It has the operands of one step, for each group of a tile. */

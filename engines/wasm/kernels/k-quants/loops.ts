@@ -1,5 +1,5 @@
-// Dispatch of k-quant products: selects the inner loop of a tile by type and method, which are compile-time constants
-// in the loop. Called by k-quants.ts. The loops are in tiles.ts (one column), twos.ts and fours.ts.
+// Dispatch of k-quant products: selects the inner loop of a tile by type and method. Both are compile-time constants in
+// the loop. Called by k-quants.ts. The loops are in tiles.ts (one column), twos.ts and fours.ts.
 //
 // Each combination needs its own function. If one function has similar loops for several methods, the optimiser merges
 // them into one loop that tests the method at every vector.

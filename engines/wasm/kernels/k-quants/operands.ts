@@ -8,8 +8,8 @@ import { IQ4_XS, Q2_K, Q3_K, Q5_K, Q6_K } from "../types";
 import { biasBits, hasBits, hasHalves, hasMinimums, NARROW, PAIRS, runsThrough, WIDE } from "./layout";
 
 /**
- * Returns the mask that extracts an operand from a vector. For 6-bit quants, it has the upper two bits, which do not
- * belong to the operand.
+ * Returns the mask that extracts an operand from a vector. For 6-bit quants, it is the inverse mask: the upper two
+ * bits, which do not belong to the operand.
  */
 // @ts-expect-error: decorator
 @inline
@@ -19,8 +19,8 @@ export function operandMask(type: i32): i32 {
 }
 
 /**
- * Returns the last parameter of operand(): the mask of the highest bit for quants of 5 and 3 bits; the levels for a
- * codebook.
+ * Returns the parameter `extra` of operand(): for quants of 5 and 3 bits, the mask of the highest bit; for a codebook,
+ * its levels.
  */
 // @ts-expect-error: decorator
 @inline
@@ -31,8 +31,8 @@ export function operandExtra(type: i32, products: i32): v128 {
 }
 
 /**
- * These two functions return the last two parameters of operand() so that V8 keeps them in registers; see hidden().
- * `any` is the address of any vector.
+ * These two functions return the parameters `mask` and `extra` of operand(), computed so that V8 keeps them in
+ * registers; see hidden(). `any` is the address of any vector.
  */
 // @ts-expect-error: decorator
 @inline
@@ -48,7 +48,7 @@ export function keptExtra(type: i32, products: i32, any: usize): v128 {
   return hasBits(type) ? hidden(extra, any) : opaqueVector(products, extra, any);
 }
 
-/** Factor that bits() takes in step 0: 16 in each 16-bit lane. In step 1, the factor is 1. */
+/** Parameter `factor` of bits() for step 0: 16 in each 16-bit lane. For step 1, it is 1 in each lane. */
 export const FIRST_STEP: i32 = 0x00100010;
 
 /**
@@ -62,7 +62,7 @@ export function bits(type: i32, at: usize, factor: v128): v128 {
 }
 
 /**
- * Returns operand number `index` of a step. v0 to v2 are the step's vectors; types with fewer vectors ignore the rest.
+ * Returns operand number `index` of a step. v0 to v2 are the step's vectors; types with fewer vectors ignore v1 or v2.
  */
 // @ts-expect-error: decorator
 @inline
@@ -138,7 +138,7 @@ export function addProducts(type: i32, products: i32, values: v128, at: usize, q
   return i32x4.add(sums, i32x4.dot_i16x8_s(v128.load32_splat(at, 4), odd));
 }
 
-/** Returns the number of bytes from one operand's values to the next operand's values. */
+/** Returns the number of bytes from one operand's activation values to those of the next operand. */
 // @ts-expect-error: decorator
 @inline
 export function operandBytes(products: i32): usize {
@@ -146,8 +146,8 @@ export function operandBytes(products: i32): usize {
 }
 
 /**
- * Returns the initial value of a step's sums, which cancels the bias: the column's negative sum (at `sums`) times the
- * bias.
+ * Returns the initial value of a step's sums, which cancels the bias of the quants: the bias times the negative sum of
+ * the column's activations (at `sums`).
  */
 // @ts-expect-error: decorator
 @inline
@@ -159,8 +159,8 @@ export function stepStart(type: i32, products: i32, sums: usize): v128 {
 }
 
 /**
- * Returns the initial value of a block's sum: the sum of the initial values of both steps, which are `word` bytes
- * apart. Returns 0 if each step has its own sum.
+ * Returns the initial value of a block's sums: that of step 0 plus that of step 1. The activation sums of the two steps
+ * are `word` bytes apart. Returns 0 if each step has its own sums.
  */
 // @ts-expect-error: decorator
 @inline
@@ -196,8 +196,8 @@ function fourBytes(signed: bool, at: usize): v128 {
 }
 
 /**
- * Returns the scale by which a step's sums are multiplied: that of the step, or that of the whole block. It is a float;
- * for NARROW it is a 16-bit integer for each of a lane's two sums.
+ * Returns the scales by which a step's sums are multiplied: those of the step, or of the whole block. They are floats;
+ * for NARROW, a lane has two 16-bit integers, one for each of its two sums.
  */
 // @ts-expect-error: decorator
 @inline
@@ -215,8 +215,8 @@ export function stepScale(type: i32, products: i32, scales: usize): v128 {
 }
 
 /**
- * Returns a block's total plus a step's sums times their scale. Float results are also exact, because they are below
- * 2^24.
+ * Returns `total` of a block plus a step's sums times their scales. Results in floats are exact too, because they are
+ * integers below 2^24.
  */
 // @ts-expect-error: decorator
 @inline
@@ -233,8 +233,8 @@ export function inFloats(products: i32, total: v128): v128 {
 }
 
 /**
- * Returns the rows' totals plus a block's mins times a column's negative sums. The sums of the two steps are at `sums`,
- * `word` bytes apart.
+ * Returns `total` of each row plus a block's mins times the negative sums of a column's activations. The sums of the
+ * two steps are at `sums`, `word` bytes apart.
  */
 // @ts-expect-error: decorator
 @inline

@@ -1,5 +1,5 @@
-// Unpacks the records of a group of rows into operands: whole records to read a row back, single steps in the inner
-// loops. layout.ts defines the formats.
+// Unpacks the records of a group of rows into operands: whole records to unpack a single row, single steps for the
+// inner loops. layout.ts defines the formats.
 import { BLOCKS, hasBits, scaleBytes, vectorsOf } from "./layout";
 import { bits, FIRST_STEP, operand, operandExtra, operandMask } from "./operands";
 

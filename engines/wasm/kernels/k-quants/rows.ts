@@ -1,5 +1,5 @@
-// Packs rows of a GGUF file into a matrix in the format of layout.ts, and reads a row back. Every weight of these types
-// is packed at load. Rows are read back as embeddings of tokens.
+// Packs rows of a GGUF file into a matrix in the format of layout.ts, and unpacks single rows to floats. Every weight
+// with super-blocks is packed when the model is loaded. Single rows are unpacked to look up token embeddings.
 import { HALF_FACTOR, HALF_MASK } from "../block-quants/layout";
 import { IQ4_XS, Q2_K, Q3_K, Q6_K } from "../types";
 import { fileSuperBytes, fileSuperScaleAt, takeApart } from "./file";
@@ -32,7 +32,7 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
     const group = <usize>((firstRow + row) / ROWS) * supers;
     let record = target + group * superRecordBytes(type);
     let superScales = target + <usize>(rows / ROWS) * supers * superRecordBytes(type) + group * superScaleBytes(type);
-    // Missing rows become zeros because their scales are zero.
+    // Missing rows get scales of zero, so all their weights are zero.
     const existing = min(max(count - row, 0), ROWS);
     if (existing < ROWS) memory.fill(QUANTS, 0, OPERANDS - QUANTS);
     for (let s = 0; s < supers; s++) {
@@ -100,7 +100,10 @@ function packScales(type: i32, block: i32, out: usize): void {
   }
 }
 
-/** Returns 16 of the 32 quants of one row's block: one half of the block; for NARROW, 8 quants of each half. */
+/**
+ * Returns 16 of the 32 quants of one row's block: the quants of one half of the block; for NARROW, 8 quants of each
+ * half.
+ */
 // @ts-expect-error: decorator
 @inline
 function sixteenQuants(narrow: bool, half: i32, at: usize): v128 {

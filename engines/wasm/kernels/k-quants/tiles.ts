@@ -1,11 +1,11 @@
-// Inner loop of k-quant products with one column of activations, in tiles of 16 rows. It reads the records without
-// unpacking them first. It determines the decode speed of k-quant models. Called by loops.ts. Formats: layout.ts.
+// Inner loop of k-quant products with one column of activations, in tiles of 16 rows. The loop reads packed records
+// directly. It determines the decode speed of k-quant models. Called by loops.ts. Formats: layout.ts.
 //
 // A block is summed exactly, in integers. Blocks, then records, are added to a row's total in the same order as in
-// fours.ts and twos.ts. Therefore, a column's results do not depend on the number of columns.
+// fours.ts and twos.ts. Therefore, the results of a column do not depend on the number of columns in the product.
 //
-// block-quants/tiles.ts explains why the loops must not be unrolled. Mins have their own loop, because one loop for
-// both would have too many sums for 16 vector registers.
+// block-quants/tiles.ts explains why the loops must not be unrolled. Mins have their own loop, because a loop for
+// quants and mins would have too many sums for 16 vector registers.
 import { multiplyAdd } from "../arithmetic";
 import { HALF_FACTOR, HALF_MASK } from "../block-quants/layout";
 import { loadHalves } from "../block-quants/operands";
@@ -39,7 +39,7 @@ function addOperands(
 
 /**
  * Multiplies four groups of rows, a quarter of the matrix apart, by one column of activations. Four streams of reads
- * use more of the memory bandwidth than one.
+ * use more of the memory bandwidth than one stream.
  */
 // @ts-expect-error: decorator
 @inline

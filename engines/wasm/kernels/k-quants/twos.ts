@@ -42,7 +42,9 @@ export function multiplyTwo(
   }
 }
 
-/** Multiplies one record of four groups of rows by two columns of activations, and adds the products to y. */
+/**
+ * Multiplies one record (super-block) of four groups of rows by two columns of activations, and adds the products to y.
+ */
 // @ts-expect-error: decorator
 @inline
 function addProductsOfTwo(

@@ -216,7 +216,7 @@ export async function createModel() {
   return { model, told, asked, sinks, answer, closed, vocabulary: text.vocabulary };
 }
 
-/** Creates a generation on a model that only records, and its stream, connected as by the actor. */
+/** Creates a generation on a model that only records, with a stream that is connected in the same way as in the actor. */
 export async function createRun(
   changes: Partial<OpenRequest> = {},
   options: { window?: number; adapter?: LeasedAdapter } = {},

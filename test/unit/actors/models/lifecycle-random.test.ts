@@ -49,14 +49,14 @@ class World {
     if (at % 3 > 0) await turns();
   }
 
-  /** Stops the server in the present state. */
+  /** Stops the server in its current state, then ends the accepted requests. */
   async stop(): Promise<void> {
     await this.rig.close();
     await turns();
     for (const request of this.requests) if (request.state === "in") this.#leave(request);
   }
 
-  /** Ends all requests when they are answered, and brings up every started place. */
+  /** Ends every accepted request, and completes the start of every place that is starting. */
   async rest(): Promise<void> {
     for (let i = 0; i < 30; i++) {
       for (const request of this.requests) if (request.state === "in") this.#leave(request);

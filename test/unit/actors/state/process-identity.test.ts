@@ -18,7 +18,7 @@ describe("the identity of a process", () => {
   });
 
   it("is not alive for a zombie", { skip: !isLinux }, async () => {
-    // Starts a child of a process that does not wait for it.
+    // Starts a process whose parent never waits for it, so that it becomes a zombie.
     const parent = spawn("sh", ["-c", "sleep 2 & echo $!; exec sleep 60"], { stdio: ["ignore", "pipe", "ignore"] });
     const [line] = await parent.stdout.take(1).toArray();
     const pid = Number(line);

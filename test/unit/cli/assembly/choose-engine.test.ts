@@ -164,7 +164,7 @@ describe("auto", () => {
     const readsFast: EngineFigures = { ...slow, prompt: 400 };
     const writesFast: EngineFigures = { ...slow, oneRow: 20, sixteenRows: 100 };
     // Four prompt tokens and one output token take 0.01 + 0.06 s on one engine and 0.04 + 0.03 s on the other. The sums are
-    // equal, so a small difference decides.
+    // equal, so a small change of one speed decides the choice.
     assert.equal(await engineFor({ ...readsFast, prompt: 410 }, writesFast), "wasm");
     assert.equal(await engineFor({ ...readsFast, prompt: 390 }, writesFast), "llama");
   });

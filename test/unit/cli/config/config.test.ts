@@ -78,6 +78,14 @@ describe("the order of sources", () => {
     );
   });
 
+  it("reads numbers of tokens with a unit from flags and variables", () => {
+    const text = `command = "serve"${oneModel}`;
+    const length = (given: string) => resolve({ text, flags: { "--max-model-len": given } }).models[0]?.maxModelLen;
+    assert.deepEqual([length("8192"), length("8k"), length("8K"), length("1.5M")], [8192, 8000, 8192, 1_572_864]);
+    for (const given of ["8G", "8 K", "k", "1.0001k"])
+      assert.throws(() => length(given), /expects a whole number, at least 1, such as 8192 or 8K; got/);
+  });
+
   it("puts a model's own chat template above the general one", () => {
     const text = `command = "serve"\nchat_template = "g.jinja"${oneModel}${oneModel.replace('"a"', '"b"')}chat_template = "b.jinja"\n`;
     assert.deepEqual(

@@ -130,7 +130,7 @@ cpu = true
 hf_cache = "/models"
 `;
 
-/** Keys that are used in place of other keys. */
+/** Configuration with the keys that cannot be combined with the keys above. */
 const others = `command = "serve"\nmtp_model = "m"\nmtp_n_predict = 2\nmtp_draft_sampling = "greedy"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n${oneModel}[models.adapter]\nlegacy_lora = ["m", "n"]\nlegacy_lora_order = "order.json"\n`;
 const mixed = `command = "serve"\n${oneModel}[models.adapter]\nxlora = "m"\nxlora_order = "order.json"\ntgt_non_granular_index = 1\n`;
 
@@ -272,7 +272,7 @@ describe("every key", () => {
     const names = keyEntries.flatMap(({ variables }) => variables);
     assert.equal(new Set(names).size, names.length);
     const without = keyEntries.filter(({ variables }) => variables.length === 0);
-    // These are the general keys of one model in a file.
+    // Keys without a variable are general keys that can also be set for one model in a file.
     for (const { key, group } of without) assert.deepEqual([key.only, group], ["file", "models"]);
   });
 });

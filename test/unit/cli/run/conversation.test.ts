@@ -1,4 +1,4 @@
-// Conversation at the prompt: its content, and the effects of the commands on it.
+// Conversation of `troupe run`: its content, and the effects of the REPL commands on the conversation.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -106,7 +106,7 @@ class Person {
 }
 
 const costLine = /4 tokens, 2\.0 tok\/s, first token 500 ms, 8 prompt tokens/;
-/** Sends one word, and then does not end. */
+/** Script of a model that sends one word and then waits a minute. */
 const endless: Script = () => [[text("well")], { waitMs: 60_000 }];
 
 describe("a question", () => {

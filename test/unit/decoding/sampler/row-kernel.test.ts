@@ -126,7 +126,7 @@ for (const { name, create } of kernels) {
 
     it("tempers before it filters", () => {
       const logits = logitsOf(0.1, 0.4, 0.3, 0.2);
-      // at temperature 0.5 the likeliest token has 0.53, and the second is 0.56 times as likely
+      // at temperature 0.5 the likeliest token has probability 0.53, and the second 0.56 times as much
       assert.deepEqual(shares(logits, { temperature: 0.5, topP: 0.5 }), { 1: 100 });
       assert.deepEqual(shares(logits, { temperature: 0.5, minP: 0.6 }), { 1: 100 });
     });

@@ -14,7 +14,7 @@ describe("adapters that take turns with small batches", () => {
         const rig = createTurns({ sequences: [1, 2], switchMs, limits: { maxBatchTokens } });
         rig.runFor(2000);
         const made = new Map(rig.tokens);
-        // Adds one prompt after another. Each takes several steps.
+        // Prompts are added one after another. Each prompt takes several steps.
         for (let i = 0; i < 3; i++) {
           const prompt = rig.add(1, { prompt: 4 * maxBatchTokens + 3, maxNewTokens: 1, seed: 20 + i });
           const from = rig.now();

@@ -184,7 +184,7 @@ describe("fairness between clients", () => {
     scheduler.add(one);
     let releases = 0;
     while (one.state === "waiting") releases += step()!.ended.length;
-    // Several sequences may end in the step that gives it a slot.
+    // Several sequences may end in the step that gives the waiting sequence a slot.
     assert.ok(releases <= 4, `${releases} slots went to others`);
   });
 
@@ -200,7 +200,7 @@ describe("fairness between clients", () => {
     assert.equal(step()!.fed[0]!.sequence, one, "the client that has had nothing yet goes first");
     let steps = 1;
     for (; one.state !== "finished"; steps++) step();
-    // Half of the tokens of each step belong to this prompt.
+    // Half of the tokens of each step belong to the prompt of client "one".
     assert.ok(steps <= (2 * 560) / 64 + 2, `${steps} steps`);
   });
 });

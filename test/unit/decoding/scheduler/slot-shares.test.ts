@@ -264,7 +264,7 @@ describe("a share of the slots where KV cannot be kept", () => {
     });
     const greedy = fill("greedy", 4, { prompt: 256 });
     stepUntil(6000);
-    // Time per prompt token when the prompts were fed.
+    // Milliseconds per prompt token, as measured while the prompts were fed.
     const msPerToken = scheduler.cost.promptMs(1);
     const since = clock.nowMs;
     const one = ask("one", { maxNewTokens: 10 });

@@ -74,7 +74,7 @@ describe("speculation", () => {
 
   it("costs next to nothing if the text only seems to repeat itself", () => {
     const random = seededRandom(2);
-    // Uses few different tokens. Most pairs have occurred before, but predict nothing.
+    // The text has few different tokens. Most pairs of tokens have occurred before, but predict nothing.
     const whole = tokensOf(random, 600, 16);
     const options = { prompts: [whole.slice(0, 100)], maxNewTokens: 500, stepMs: memoryBound };
     const { speedup } = bothWays(writing([whole]), options, { vocabSize: 16 });

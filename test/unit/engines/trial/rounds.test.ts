@@ -1,5 +1,5 @@
-// Decision of a trial, with simulated engines and a simulated clock: how long the engines are timed, in which order, and which
-// one is found quicker in spite of noise.
+// Decision of a trial, with simulated engines and a simulated clock: duration and order of the measurements, and the choice of
+// the faster engine in spite of noise.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { quickerEngine } from "../../../../engines/trial/figures.ts";
@@ -76,7 +76,7 @@ describe("rounds of a trial", () => {
 
   it("time an encoder at one text and at several", () => {
     const encoder = workloadsFor(256, false);
-    // wasm is quicker at one text, llama at several: what one text of a client costs more decides.
+    // wasm is faster for one text, llama for several texts. The difference for one text is larger, so wasm is chosen.
     const { engine, speeds } = simulate((name, _, { rows }) => {
       if (rows === 1) return name === "wasm" ? 20 : 30;
       return name === "wasm" ? 150 : 140;

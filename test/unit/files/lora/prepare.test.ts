@@ -175,7 +175,7 @@ describe("preparing several adapters as one", () => {
   });
 });
 
-/** Returns the change of a matrix by merging. */
+/** Returns the values of a matrix after merging minus the values before. */
 async function changeOf(name: string, mergedPath: string): Promise<number[]> {
   model ??= await readTensorTable(modelPath);
   const { offset, bytes } = model.tensors.get(name)!;

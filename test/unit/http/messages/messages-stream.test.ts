@@ -164,7 +164,7 @@ describe("a streamed message", () => {
       error: { type: "overloaded_error", message: "it died", details: { error_code: "model_failed", param: null } },
       request_id: "req-1",
     });
-    // This is the case of a stream that only a comment has kept open so far.
+    // The stream has sent nothing yet except a keep-alive comment.
     assert.deepEqual(
       stream([failure("queue_timeout")]).map(({ type, error }) => [type, error.type]),
       [["error", "overloaded_error"]],

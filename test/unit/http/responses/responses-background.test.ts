@@ -11,7 +11,7 @@ import { errorOf, type Json, ResponsesRig, resource, streamed } from "./response
 const input = "hi";
 const absent = `resp_${"0".repeat(32)}`;
 
-/** Sends one word, then continues for longer than a test waits. */
+/** Script of a generation that sends one text, then waits longer than any test. */
 const slow: Script = () => [[text("Hel")], { waitMs: 60_000 }, [text("lo"), finish(), done]];
 const soon: Script = () => [[text("Hel")], { waitMs: 5 }, [text("lo")], { waitMs: 5 }, [finish(), done]];
 async function until(condition: () => boolean): Promise<void> {

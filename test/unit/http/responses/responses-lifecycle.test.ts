@@ -13,7 +13,7 @@ import { errorOf, type Json, ResponsesRig } from "./responses-rig.ts";
 const input = "hi";
 const absent = `resp_${"0".repeat(32)}`;
 
-/** Sends one word, then continues for longer than a test waits. */
+/** Script of a generation that sends one text, then waits longer than any test. */
 const slow: Script = () => [[text("Hel")], { waitMs: 60_000 }, [text("lo"), finish(), done]];
 const contents = (rig: ResponsesRig): readonly string[] => {
   const { prompt } = rig.inference.lastRun.request;

@@ -1,4 +1,4 @@
-// Names that other servers have for fields of a request: they mean the same, and contradict their field if the values differ.
+// Field names of other servers (aliases): an alias has the meaning of its field. Different values for both are an error.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../../http/app.ts";
@@ -89,5 +89,18 @@ for (const path of ["/v1/chat/completions", "/v1/responses", "/v1/messages"]) {
     assert.deepEqual(await argumentsOf({ enable_thinking: true, think: true }), { enableThinking: true });
     assert.deepEqual(await argumentsOf({ think: "low" }), { enableThinking: true, reasoningEffort: "low" });
     assert.equal((await send(path, { think: true, enable_thinking: false })).param, "think");
+  });
+
+  it(`chat_template_kwargs sets thinking and any variable of the template on ${path}`, async () => {
+    const kwargs = (variables: object) => ({ chat_template_kwargs: variables });
+    const { prompt } = await asked(path, kwargs({ enable_thinking: false, reasoning_effort: "none", persona: "Ann" }));
+    assert.deepEqual(prompt.kind === "chat" && prompt.templateArguments, {
+      enableThinking: false,
+      reasoningEffort: "off",
+      variables: { persona: "Ann" },
+    });
+    const both = await send(path, { ...kwargs({ enable_thinking: true }), enable_thinking: false });
+    assert.equal(both.param, "chat_template_kwargs.enable_thinking");
+    assert.equal((await send(path, kwargs({ messages: [] }))).param, "chat_template_kwargs.messages");
   });
 }

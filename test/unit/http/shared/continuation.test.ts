@@ -1,4 +1,4 @@
-// An assistant message at the end of a conversation, in the protocols of chats: the request says that the output continues it.
+// An assistant message at the end of a conversation, in all chat protocols: the output continues this message.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../../http/app.ts";

@@ -103,7 +103,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       assert.deepEqual([store.get("a"), await store.compareAndSet("a", null, null)], [null, true]);
       await store.put("a", note("second"));
       assert.ok(store.get("a")!.version > first + 1);
-      // More changes than the change log stores.
+      // These are more changes than the change log stores.
       await Promise.all(Array.from({ length: 4200 }, () => store.put("a", note("x"))));
       const { version } = store.get("a")!;
       await store.delete("a");

@@ -168,7 +168,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       assert.equal(kept(store, "abcdefghi"), "afghi");
       for (const key of "jk") await store.put(key, note(key, "third"));
       assert.equal(kept(store, "afghijk"), "ahijk");
-      // If two shares have equal counts, the share with the oldest entry loses it.
+      // If two shares have equally many entries, the oldest entry of both is evicted.
       for (const key of "lm") await store.put(key, note(key, "fourth"));
       assert.equal(kept(store, "ahijklm"), "aiklm");
       await store.close();

@@ -11,10 +11,10 @@ import { seeded } from "../../../fixtures/schemas/random-text.ts";
 
 const randomCount = Number(process.env.HOSTILE_GRAMMARS ?? 150);
 const heapMb = 200;
-/** Limit of CPU time, because other tests run at the same time. Earlier, most of the named grammars took seconds or minutes. */
+/** Limit of CPU time in ms. In an earlier version, most of the named grammars took seconds or minutes. */
 const mostMs = 2000;
 const usualMs = 250;
-/** On the slowest CPU seen, 145 of 150 random grammars take less than `usualMs`; elsewhere all but one or two. */
+/** Share of the random grammars that must take less than `usualMs`. The slowest CPU tested reached 145 of 150. */
 const usualShare = 0.95;
 
 describe("a hostile grammar", () => {

@@ -19,7 +19,7 @@ const stuffed = (text: fc.Arbitrary<string>, filling: fc.Arbitrary<string>) =>
       fillings.reduce((left, [at, filling]) => left.slice(0, at) + filling + left.slice(at), whole),
     );
 const word = fc.constantFrom(...words);
-/** Name of a control token with inserted words, which may have inserted words too. */
+/** Name of a control token with inserted words. The inserted words may contain inserted words themselves. */
 const attack = stuffed(fc.constantFrom(...names), fc.oneof(word, stuffed(word, word), fc.constantFrom(" ", "\n")));
 const usual = fc.constantFrom(...words, ..."<>/|[]sa", " ", "\n", "hi");
 const around = fc.array(usual, { maxLength: 2 }).map((pieces) => pieces.join(""));

@@ -31,8 +31,8 @@ function matrix(name: string, rows: number, columns: number): Matrix {
 }
 
 /**
- * Returns a site of three matrices that are divided among threads together, a site of two matrices that are divided separately,
- * and a site of one matrix. The numbers of rows differ.
+ * Returns three sites (groups of matrices with the same input). The matrices of the first site are divided among threads
+ * together, those of the second site separately. The third site has one matrix. The numbers of rows differ.
  */
 function sitesFor(threads: number): AdapterSite[] {
   const [q, k, v] = [matrix("q", 64, 64), matrix("k", 32, 64), matrix("v", 20, 64)];
@@ -74,7 +74,7 @@ async function createAdapter(ranks: AdapterRanks, more: readonly Tensor[] = []):
   return { ranks, tensors: new Map(tensors.map((tensor) => [tensor.name, tensor.values])), path };
 }
 
-/** Memories of several threads, with adapters in them. Computes the products of a site as the threads do together. */
+/** Memories of several threads, with adapters. Computes the products of a site (matrices with the same input). */
 class Rig {
   readonly #sites: readonly AdapterSite[];
   readonly #threads: { readonly kernels: KernelExports; readonly memory: SharedArrayBuffer }[];

@@ -5,7 +5,7 @@ import { RowPlan } from "../../../../engines/wasm/mixture/row-plan.ts";
 
 type Row = readonly [slot: number, from: number, to: number, logitsCount?: number];
 
-/** Returns the plan of a step: its slots in order, the slots with kept weights, and the slots that keep their weights. */
+/** Returns the plan of a step: slots in order, slots whose weights were kept earlier, and slots that keep weights now. */
 function planned(plan: RowPlan, rows: readonly Row[]) {
   const batch = new Batch(8, 512);
   const tokens = new Int32Array(256);

@@ -6,7 +6,7 @@ import { tensorTypes } from "../../../../engines/files/gguf/tensors.ts";
 import { architectures } from "../../../../engines/wasm/graph/architectures/registry.ts";
 import { matrixTypes } from "../../../../engines/wasm/graph/graph-tensors.ts";
 
-/** Returns the cells of the table whose header begins with `column`, by row. */
+/** Returns the cells, by row, of the table in docs/models.md whose header begins with `column`. */
 function rowsOf(column: string): string[][] {
   const lines = readFileSync(new URL("../../../../../docs/models.md", import.meta.url), "utf8").split("\n");
   const head = lines.findIndex((line) => line.startsWith(`| ${column} `));

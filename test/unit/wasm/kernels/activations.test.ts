@@ -11,7 +11,7 @@ const activations = {
   gelu: { number: 1, of: (x: number) => x / (1 + Math.exp(-2 * Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))) },
 } as const;
 
-/** Relative error of `got`. */
+/** Returns the relative error of the result `got` if `right` is the exact value. */
 function relativeError(got: number, right: number): number {
   return got === right ? 0 : Math.abs(got - right) / Math.abs(right);
 }

@@ -101,7 +101,7 @@ for (const variant of variants) {
     });
 
     it("round to the nearest number of 16 bits, in the middle to the even one", () => {
-      /** Returns one value after it was stored and read. The only token has all the weight. */
+      /** Returns one value after storing and reading it. There is only one token, so its attention weight is 1. */
       const stored = (type: Type, value: number) => {
         rig.reset();
         const one = createCase({ heads: 1, kvHeads: 1, headLength: 4, blockTokens: 4 }, 1, 0);

@@ -66,7 +66,7 @@ export function setScales(format: BlockFormat, { file }: BlockMatrix, scales: Sc
   }
 }
 
-/** Makes the scale of a row's last block infinite or NaN. If `kind` is even and the block has a min, changes that instead. */
+/** Makes the scale of a row's last block infinite or NaN; the min instead, if the block has one and `kind` is even. */
 export function spoilScale(format: BlockFormat, { k, file }: BlockMatrix, row: number, kind: number): void {
   const block = (((row + 1) * k) / 32 - 1) * format.blockBytes;
   if (format.name === "MXFP4") {

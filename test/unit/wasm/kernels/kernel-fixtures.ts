@@ -18,7 +18,7 @@ const rubbish = 0xff;
 
 export const variants = ["relaxed", "plain"] as const;
 
-/** Calls loadKernels() with the environment variable set to `wish`. */
+/** Calls loadKernels() while the environment variable that selects the kernel variant is `wish`. */
 export async function loadWith(wish: string): Promise<KernelModule> {
   const before = process.env[variable];
   process.env[variable] = wish;

@@ -56,7 +56,7 @@ function planOf(conjunct: Conjunct, emitter: Emitter): ArrayPlan {
   return { conjunct, min, max, alike: prefix, unique };
 }
 
-/** Returns the values of an array of unique items, if they are few and the same at all indices; else null. */
+/** Returns the values of an array of unique items, if they are few and the same for all indices; otherwise null. */
 function uniqueValues(conjunct: Conjunct, prefix: number, emitter: Emitter): readonly unknown[] | null {
   if (prefix > 0 || conjunct.contains.length > 0) return null;
   const values = emitter.values(itemGoal(conjunct, 0));
@@ -103,8 +103,8 @@ class ArrayRules {
   }
 
   /**
-   * Returns one step for each combination of `contains` schemas that the next item may match. Each step leads to a different
-   * rule.
+   * Returns one step for each combination of `contains` schemas that the next item may match. Each
+   * step leads to a different rule.
    */
   #steps({ index, found }: Place): readonly Step[] {
     const { conjunct } = this.#plan;
@@ -152,14 +152,14 @@ interface Step {
   readonly found: readonly number[];
 }
 
-/** Returns up to two steps: for an item that matches the `contains` schema, and for an item that does not. */
+/** Returns up to two steps: one for an item that matches the `contains` schema, one for an item that does not match. */
 function contained({ goal, found }: Step, { item, min, max }: Contains, count: number): Step[] {
   spend(2);
   spendOn(2 * (goal.length + found.length));
   const most = max ?? min;
   const other = { node: item.node, negated: !item.negated };
   const matching: Step[] = count < most ? [{ goal: [...goal, item], found: [...found, count + 1] }] : [];
-  // Without an upper bound, uncounted matches are allowed, so the second step need not exclude them.
+  // Without an upper bound, matches need not be counted, so the second step need not exclude them.
   const rest = max === null ? goal : [...goal, other];
   const isDone = count >= min;
   return max === null && isDone

@@ -1,5 +1,5 @@
 // Counted strings: rules for the text after the opening quote of a string with a length bound. There is one rule for each
-// number of remaining characters. Used by strings.ts, with one instance per schema. Pure.
+// number of remaining characters. Used by strings.ts, with one instance per schema. No side effects.
 //
 // The grammar engine searches its whole vocabulary (about 10 ms) for each position where almost any character may come. So all
 // counts share one rule for such a position, `char`. But `char` does not tell the engine which tokens of several characters
@@ -46,8 +46,8 @@ export class CountedStrings {
   }
 
   /**
-   * Returns the expression for a string of `min` to `max` characters, without its opening quote. Returns null if too many rules
-   * would be needed.
+   * Returns the expression for a string of `min` to `max` characters, without its opening quote. Returns null if
+   * too many rules would be needed.
    */
   rest(min: number, max: number | null): Expression | null {
     if (this.#names.size + (max ?? min) > maxCounts) return null;
@@ -82,7 +82,7 @@ export class CountedStrings {
     const end = left.min === 0 ? [text('"')] : [];
     if (most <= nearChars) return choice(...end, sequence(ascii, next), sequence(other, next));
     if (most < farChars) return choice(...end, sequence(char, next));
-    // Both alternatives match the same texts. With `far`, the engine need not test tokens of several characters.
+    // Both alternatives match the same texts. `far` saves the engine the tests of tokens with several characters.
     return choice(...end, sequence(char, next), sequence(far, this.#after(left, 2, todo)));
   }
 

@@ -1,5 +1,5 @@
 // JSON text: the grammar's spelling of separators with limited white space, strings, the values of an enum, and any JSON value.
-// Separators are written inline, not as rules; ebnf.ts gives the reason. Pure.
+// Separators are written inline, not as rules; ebnf.ts gives the reason. No side effects.
 
 import {
   asciiChars,
@@ -19,8 +19,8 @@ import { choice, type Expression, type Rules, repeat, rule, sequence, sequenceOf
 import type { Spelling } from "../../regex-rules.ts";
 
 /**
- * Text between values: nothing, a blank, or a line feed with indentation. Bounded, so that a model cannot write white space
- * forever.
+ * Text between values: nothing, a blank, or a line feed with indentation. Bounded, so that a model
+ * cannot write white space forever.
  */
 const gap: Expression = choice(
   text(""),
@@ -176,8 +176,8 @@ export class SharedRules {
   }
 }
 
-// An integer has at most 15 digits, because a double represents every such integer exactly. The limit also prevents endless
-// digits.
+// An integer has at most 15 digits, because a double represents every such integer exactly. The
+// limit also prevents endless digits.
 const integerDigits = sequence(
   repeat(text("-"), 0, 1),
   choice(text("0"), sequence(set(charSet([[0x31, 0x39]])), repeat(set(digitChars), 0, 14))),

@@ -1,4 +1,4 @@
-// Number rules: compile bounds and multiples into an automaton over the digits. Pure.
+// Number rules: compile bounds and multiples into an automaton over the digits. No side effects.
 
 import { both, isEmpty, not } from "../../../../../runtime/regex/automaton.ts";
 import { automatonOf } from "../../../../../runtime/regex/determinise.ts";

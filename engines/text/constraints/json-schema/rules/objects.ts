@@ -1,5 +1,5 @@
 // Object rules: the grammar rules of a JSON object. Named keys come in the order of the schema, before all other keys. There is
-// one rule for each next possible key. If properties are counted, each count has separate rules. Pure.
+// one rule for each next possible key. If properties are counted, each count has separate rules. No side effects.
 
 import { accepts, both } from "../../../../../runtime/regex/automaton.ts";
 import { type Automaton, anyText, maxStates } from "../../../../../runtime/regex/states.ts";
@@ -157,7 +157,7 @@ class ObjectRules {
     return rule(name);
   }
 
-  /** Merges counts that need the same rules. 0 stays separate, because no comma precedes the first property. */
+  /** Maps counts that need the same rules to one number. 0 has its own rules, because no comma precedes the first property. */
   #settled(count: number): number {
     return Math.min(count, Math.max(1, this.#min, this.#max ?? 0));
   }
@@ -173,7 +173,8 @@ function countBounds(
 ): { min: number; max: number | null } {
   let min = propertiesMin <= required ? 0 : propertiesMin;
   let max = propertiesMax !== null && (isOpen || named > propertiesMax) ? propertiesMax : null;
-  // The model may write an unnamed key twice, which counts as one property. So the finished text is checked for the minimum.
+  // The model may write the same unnamed key twice, which counts as one property. So the minimum
+  // is checked in the finished text.
   if (min > 1 && isOpen) emitter.checkLater("minProperties");
   if (min > maxCounted) {
     emitter.checkLater("minProperties");

@@ -1,4 +1,4 @@
-// String rules: compile patterns and lengths of strings and object keys into one automaton. Pure.
+// String rules: compile patterns and lengths of strings and object keys into one automaton. No side effects.
 
 import { both, isEmpty, lengths, not, ofLength } from "../../../../../runtime/regex/automaton.ts";
 import { type Automaton, anyText } from "../../../../../runtime/regex/states.ts";
@@ -14,8 +14,8 @@ import { stringSpelling } from "./json-text.ts";
 /** Maximum length bound that the grammar counts. Larger bounds are checked in the finished text. */
 const maxCounted = 1000;
 /**
- * Maximum length bound that is counted if there is also a pattern. The grammar engine then searches its whole vocabulary for
- * each count.
+ * Maximum length bound that is counted in a string with a pattern. For such a string, the grammar engine searches its whole
+ * vocabulary for each count.
  */
 const maxCountedInPattern = 64;
 
@@ -24,8 +24,8 @@ export function stringExpression(conjunct: Conjunct, emitter: Emitter): Expressi
   const excluded = conjunct.excluded.filter((value) => typeof value === "string");
   if (conjunct.patterns.length === 0 && excluded.length === 0) return plainString(conjunct, emitter);
   if (excluded.length > 0) return shapedString(conjunct, excluded, emitter) ?? null;
-  // Strings with equal constraints share one expression, because many fields of a schema have the same pattern, format or
-  // bounds.
+  // Strings with equal constraints share one expression, because many fields of a schema have the
+  // same pattern, format or bounds.
   const patterns = conjunct.patterns.map((pattern) => emitter.shared.automatonKey(pattern));
   const key = `string ${patterns.join()} ${conjunct.lengthMin} ${conjunct.lengthMax}`;
   const made = emitter.shared.once(key, () => shapedString(conjunct, excluded, emitter) ?? never);
@@ -95,7 +95,7 @@ function countedChars(automaton: Automaton, min: number, max: number | null): Au
 
 /**
  * Charges the automaton's wide places (positions where almost any character may come) to the grammar's budget. Places that were
- * charged before cost nothing. Returns false if the budget is exhausted.
+ * already charged cost nothing. Returns false if the budget is exhausted.
  */
 export function affords(automaton: Automaton, emitter: Emitter): boolean {
   const own = emitter.shared.automatonKey(automaton);

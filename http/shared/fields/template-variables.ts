@@ -1,10 +1,10 @@
-// Field chat_template_kwargs: variables for the chat template. Those that set the thinking are fields with a meaning of their
-// own; the others go to the template as they are.
+// Field chat_template_kwargs: variables for the chat template. Variables that configure thinking are translated like the
+// request fields for thinking. All other variables are passed to the template unchanged.
 import { z } from "zod";
-import { misspelt } from "../../runtime/nearest.ts";
-import { isBounded, tooLarge } from "../shared/fields/bounded.ts";
-import { type Conflict, differing } from "../shared/fields/conflicts.ts";
-import { effortField, thinkingSwitches } from "../shared/fields/thinking.ts";
+import { misspelt } from "../../../runtime/nearest.ts";
+import { isBounded, tooLarge } from "./bounded.ts";
+import { type Conflict, differing } from "./conflicts.ts";
+import { type AskedThinking, effortField, thinkingSwitches } from "./thinking.ts";
 
 /** Limits of all variables together. */
 const bounds = { depth: 16, values: 1000 };
@@ -46,20 +46,23 @@ export const templateVariablesField = z
 type TemplateVariables = z.output<typeof templateVariablesField>;
 
 /** Returns the thinking settings among the variables. */
-export function thinkingAmong(variables: TemplateVariables) {
+export function thinkingAmong(variables: TemplateVariables): AskedThinking {
   return { effort: variables?.reasoning_effort, isOn: variables?.enable_thinking ?? variables?.thinking };
 }
 
-/** Returns the other variables as a template argument. */
+/** Returns the variables that do not configure thinking, as a template argument. */
 export function otherVariables(variables: TemplateVariables) {
   const { enable_thinking: _isOn, thinking: _alias, reasoning_effort: _effort, ...others } = variables ?? {};
   return Object.keys(others).length === 0 ? {} : { variables: others };
 }
 
-/** Yields the conflict of the two names of the thinking switch. */
-export function* variableConflicts(variables: TemplateVariables): Iterable<Conflict> {
-  const { thinking, enable_thinking } = variables ?? {};
+/** Yields the conflicts between the variables, and between variables and the request fields for thinking. */
+export function* variableConflicts(variables: TemplateVariables, { effort, isOn }: AskedThinking): Iterable<Conflict> {
+  const { thinking, enable_thinking, reasoning_effort } = variables ?? {};
   yield* differing("chat_template_kwargs.thinking", thinking, "chat_template_kwargs.enable_thinking", enable_thinking);
+  yield* differing("chat_template_kwargs.enable_thinking", enable_thinking, "enable_thinking", isOn);
+  yield* differing("chat_template_kwargs.thinking", thinking, "enable_thinking", isOn);
+  yield* differing("chat_template_kwargs.reasoning_effort", reasoning_effort, "the reasoning effort", effort);
 }
 
 /** Returns why the template cannot have a variable of this name; null: it can. */
