@@ -16,7 +16,6 @@ import {
 import { grammarConflicts, outputGrammar, responseFormat, sentGrammar } from "../shared/fields/grammar-fields.ts";
 import { openAiFields, verbosityField } from "../shared/fields/openai-fields.ts";
 import { limitConflicts, outputLimit } from "../shared/fields/output-limit.ts";
-import { permissionConflicts, permissionField } from "../shared/fields/permission.ts";
 import {
   otherVariables,
   templateVariablesField,
@@ -32,7 +31,8 @@ import {
   thinkingSwitches,
   withThink,
 } from "../shared/fields/thinking.ts";
-import { callConflicts } from "../shared/fields/tool-use.ts";
+import { permissionConflicts, permissionField } from "../shared/fields/tools/permission.ts";
+import { callConflicts } from "../shared/fields/tools/tool-use.ts";
 import type { AskedRequest } from "../shared/translation.ts";
 import { contradiction, endConflicts, openConversation } from "./conversation.ts";
 import { messagesSchema } from "./messages.ts";

@@ -15,8 +15,8 @@ import {
   refusedTools,
   toolName,
   toolSpec,
-} from "../shared/fields/tool-fields.ts";
-import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../shared/fields/tool-use.ts";
+} from "../shared/fields/tools/tool-fields.ts";
+import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../shared/fields/tools/tool-use.ts";
 
 const name = toolName(64);
 const refusedTypes = [...hostedTypes, "namespace"] as const;

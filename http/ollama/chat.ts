@@ -2,8 +2,8 @@
 import { z } from "zod";
 import type { ToolSpec } from "../../engines/generation.ts";
 import { addConflicts } from "../shared/fields/conflicts.ts";
-import { declaration, MAX_TOOLS, toolName, toolSpec } from "../shared/fields/tool-fields.ts";
-import { anyTool, toolConflicts, toolUse } from "../shared/fields/tool-use.ts";
+import { declaration, MAX_TOOLS, toolName, toolSpec } from "../shared/fields/tools/tool-fields.ts";
+import { anyTool, toolConflicts, toolUse } from "../shared/fields/tools/tool-use.ts";
 import { type AskedRequest, askedTranslator } from "../shared/translation.ts";
 import {
   generationConflicts,

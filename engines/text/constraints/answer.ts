@@ -4,7 +4,7 @@ import { ServerError } from "../../../runtime/errors.ts";
 import { parseRegex } from "../../../runtime/regex/parse.ts";
 import { RegexProblem } from "../../../runtime/regex/syntax.ts";
 import type { OutputGrammar } from "../../generation.ts";
-import type { Expression, Rules } from "./ebnf.ts";
+import type { Expression, Rules } from "./ebnf/expressions.ts";
 import { compileGbnfInto, noGbnfText } from "./gbnf.ts";
 import { type Check, schemaCheck } from "./json-schema/check.ts";
 import { compileSchemaInto } from "./json-schema/rules/compile.ts";

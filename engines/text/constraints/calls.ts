@@ -5,6 +5,7 @@ import { ServerError } from "../../../runtime/errors.ts";
 import { charsOf, complement, union } from "../../../runtime/regex/char-set.ts";
 import type { ToolSpec } from "../../generation.ts";
 import type { CallSyntax } from "../parse/tool-format.ts";
+import type { Endings } from "./ebnf/endings.ts";
 import {
   anything,
   choice,
@@ -18,8 +19,7 @@ import {
   sequence,
   set,
   text,
-} from "./ebnf.ts";
-import type { Endings } from "./endings.ts";
+} from "./ebnf/expressions.ts";
 import { type Check, schemaCheck } from "./json-schema/check.ts";
 import { closed } from "./json-schema/closed.ts";
 import { compileObjectsInto, SchemaBudget, type SchemaPart } from "./json-schema/rules/compile.ts";

@@ -5,7 +5,7 @@ import { anyChar } from "../../../runtime/regex/char-set.ts";
 import { maxRepeat, parseRegex } from "../../../runtime/regex/parse.ts";
 import { RegexProblem } from "../../../runtime/regex/syntax.ts";
 import { spend, spendOn } from "../../../runtime/regex/work.ts";
-import { choiceOf, type Expression, type Rules, repeat, rule, sequenceOf, set, text } from "./ebnf.ts";
+import { choiceOf, type Expression, type Rules, repeat, rule, sequenceOf, set, text } from "./ebnf/expressions.ts";
 import { unescaped } from "./escapes.ts";
 import { regexExpression } from "./regex-rules.ts";
 

@@ -5,7 +5,17 @@ import { type Automaton, type Edge, isAnyText, stateOf } from "../../../runtime/
 import { type Regex, type RegexNode, RegexProblem } from "../../../runtime/regex/syntax.ts";
 import { anyTextPlace, type WidePlace, wideRules } from "../../../runtime/regex/wide-edges.ts";
 import { spend } from "../../../runtime/regex/work.ts";
-import { choiceOf, type Expression, empty, type Rules, repeat, rule, sequence, sequenceOf, set } from "./ebnf.ts";
+import {
+  choiceOf,
+  type Expression,
+  empty,
+  type Rules,
+  repeat,
+  rule,
+  sequence,
+  sequenceOf,
+  set,
+} from "./ebnf/expressions.ts";
 
 /** Converts a regular expression that must match a whole text, from its syntax. Anchors are allowed only at its ends. */
 export function regexExpression({ node, ahead }: Regex): Expression {

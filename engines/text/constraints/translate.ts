@@ -7,9 +7,9 @@ import type { GrammarSource } from "../../grammar-source.ts";
 import type { ThinkingTags } from "../parse/tool-format.ts";
 import { compileAnswer } from "./answer.ts";
 import { type CallConstraint, type CallRules, compileCalls } from "./calls.ts";
-import { anything, choice, type Expression, Rules, sequence, text, through } from "./ebnf.ts";
-import { ebnfText } from "./ebnf-text.ts";
-import { Endings } from "./endings.ts";
+import { Endings } from "./ebnf/endings.ts";
+import { anything, choice, type Expression, Rules, sequence, text, through } from "./ebnf/expressions.ts";
+import { ebnfText } from "./ebnf/writer.ts";
 import type { Check } from "./json-schema/check.ts";
 
 const maxRules = 8000;

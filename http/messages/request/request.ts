@@ -20,8 +20,8 @@ import {
 } from "../../shared/fields/fields.ts";
 import { sentGrammar } from "../../shared/fields/grammar-fields.ts";
 import { limitConflicts, outputLimit } from "../../shared/fields/output-limit.ts";
-import { permissionConflicts, permissionField } from "../../shared/fields/permission.ts";
-import { callConflicts } from "../../shared/fields/tool-use.ts";
+import { permissionConflicts, permissionField } from "../../shared/fields/tools/permission.ts";
+import { callConflicts } from "../../shared/fields/tools/tool-use.ts";
 import type { AskedRequest } from "../../shared/translation.ts";
 import { cacheControl, conversationFields } from "./content.ts";
 import { conversation } from "./conversation.ts";

@@ -6,8 +6,13 @@ import { expectedVariant } from "../../issues.ts";
 import { isBounded, tooLarge } from "../../shared/fields/bounded.ts";
 import type { Conflict } from "../../shared/fields/conflicts.ts";
 import { ignored, isEmptyArray, notBuiltYet, notYet, refused, refusedVariants } from "../../shared/fields/fields.ts";
-import { MAX_TOOLS, toolName as nameOfLength, toolDescription, toolSpec } from "../../shared/fields/tool-fields.ts";
-import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../../shared/fields/tool-use.ts";
+import {
+  MAX_TOOLS,
+  toolName as nameOfLength,
+  toolDescription,
+  toolSpec,
+} from "../../shared/fields/tools/tool-fields.ts";
+import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../../shared/fields/tools/tool-use.ts";
 
 /** Tool name. Its maximum length is the largest that any protocol allows. */
 export const toolName = nameOfLength(128);

@@ -33,7 +33,7 @@ import {
   thinkingSwitches,
   withThink,
 } from "../../shared/fields/thinking.ts";
-import { callConflicts } from "../../shared/fields/tool-use.ts";
+import { callConflicts } from "../../shared/fields/tools/tool-use.ts";
 import type { AskedRequest } from "../../shared/translation.ts";
 import { inputSchema } from "./input-items.ts";
 import { textField, textFormat } from "./text-format.ts";

@@ -18,8 +18,8 @@ import {
   toolDescription,
   toolName,
   toolSpec,
-} from "../../shared/fields/tool-fields.ts";
-import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../../shared/fields/tool-use.ts";
+} from "../../shared/fields/tools/tool-fields.ts";
+import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../../shared/fields/tools/tool-use.ts";
 
 /** Separator between namespace and function name. */
 const SEPARATOR = "__";

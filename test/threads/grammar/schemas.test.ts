@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { GrammarEngine } from "../../../engines/decoding/grammar/thread/library.ts";
-import { pruned } from "../../../engines/text/constraints/endings.ts";
+import { pruned } from "../../../engines/text/constraints/ebnf/endings.ts";
 import { schemaCheck } from "../../../engines/text/constraints/json-schema/check.ts";
 import { type CompiledSchema, compileSchema } from "../../../engines/text/constraints/json-schema/rules/compile.ts";
 import { type Translation, translateGrammar } from "../../../engines/text/constraints/translate.ts";

@@ -15,7 +15,7 @@ import {
   sequenceOf,
   set,
   text,
-} from "../ebnf.ts";
+} from "../ebnf/expressions.ts";
 import { compileSchemaInto } from "../json-schema/rules/compile.ts";
 import { regexExpression } from "../regex-rules.ts";
 import { commonTerminals } from "./common.ts";

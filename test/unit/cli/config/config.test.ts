@@ -160,9 +160,18 @@ describe("values", () => {
       [{ "--shutdown-deadline-secs": "2147484" }, /from 0 to 2147483; got 2147484$/],
       [{ "--port": "80x" }, '--port expects a whole number from 0 to 65535; got "80x"'],
       [{ "--max-seqs": "0" }, "--max-seqs expects a whole number from 1 to 4096; got 0"],
-      [{ "--max-num-batched-tokens": "0" }, "--max-num-batched-tokens expects a whole number from 1 to 1048576; got 0"],
-      [{ "--max-num-batched-tokens": "9007199254740991" }, /from 1 to 1048576; got 9007199254740991$/],
-      [{ "--max-prefill-chunk-tokens": "0" }, "--max-prefill-chunk-tokens expects a whole number, at least 1; got 0"],
+      [
+        { "--max-num-batched-tokens": "0" },
+        "--max-num-batched-tokens expects a whole number from 1 to 1048576, such as 8192 or 8K; got 0",
+      ],
+      [
+        { "--max-num-batched-tokens": "9007199254740991" },
+        /from 1 to 1048576, such as 8192 or 8K; got 9007199254740991$/,
+      ],
+      [
+        { "--max-prefill-chunk-tokens": "0" },
+        "--max-prefill-chunk-tokens expects a whole number, at least 1, such as 8192 or 8K; got 0",
+      ],
       [
         { "--max-decode-steps-before-prefill": "1.5" },
         "--max-decode-steps-before-prefill expects a whole number, at least 1; got 1.5",

@@ -23,7 +23,10 @@ describe("nothing is ignored", () => {
   it("of a model's entry, with the line in that entry", () => {
     const second = (line: string) => `command = "serve"${oneModel}[[models]]\nmodel_id = "b"\n${line}\n`;
     const cases: [string, string][] = [
-      ["max_model_len = -1", "troupe.toml:6: max_model_len expects a whole number, at least 1; got -1"],
+      [
+        "max_model_len = -1",
+        "troupe.toml:6: max_model_len expects a whole number, at least 1, such as 8192 or 8K; got -1",
+      ],
       ["modle_id = 1", 'troupe.toml:6: unknown key "modle_id" in [[models]]; did you mean "model_id"?'],
       ["format = 1", "troupe.toml:6: format expects a section [models.format]; got 1"],
       ["[models.format]\nmmproj = 1", "troupe.toml:7: mmproj expects a path of a file; got 1"],

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { pruned } from "../../../../engines/text/constraints/endings.ts";
+import { pruned } from "../../../../engines/text/constraints/ebnf/endings.ts";
 import { schemaCheck } from "../../../../engines/text/constraints/json-schema/check.ts";
 import { type CompiledSchema, compileSchema } from "../../../../engines/text/constraints/json-schema/rules/compile.ts";
 import { ServerError } from "../../../../runtime/errors.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { OutputGrammar } from "../../../../engines/generation.ts";
-import { choice, Rules, repeat, sequence, set, text } from "../../../../engines/text/constraints/ebnf.ts";
-import { ebnfText } from "../../../../engines/text/constraints/ebnf-text.ts";
+import { choice, Rules, repeat, sequence, set, text } from "../../../../engines/text/constraints/ebnf/expressions.ts";
+import { ebnfText } from "../../../../engines/text/constraints/ebnf/writer.ts";
 import { translateGrammar } from "../../../../engines/text/constraints/translate.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { charSet, charsOf } from "../../../../runtime/regex/char-set.ts";
@@ -34,7 +34,20 @@ describe("rules in the grammar engine's EBNF", () => {
   }
 
   it("have characters beyond ASCII in a set as bytes, one byte twice", () => {
-    assert.equal(written(set(charsOf("aé"))), "root ::= ([aa] | ([\\u00c3\\u00c3] [\\u00a9\\u00a9]))");
+    assert.equal(written(set(charsOf("aé"))), "root ::= [aa] | [\\u00c3\\u00c3] [\\u00a9\\u00a9]");
+  });
+
+  it("have options that begin differently, so that the engine does not merge what follows them", () => {
+    const cases: [Parameters<typeof written>[0], string][] = [
+      [choice(text("namea"), text("a123"), text("name123")), 'root ::= "name" tail-1 | "a123"\ntail-1 ::= "a" | "123"'],
+      [
+        choice(text("日"), text("本"), text("é")),
+        'root ::= [\\u00e6\\u00e6] tail-1 | "\\u00e9"\n' +
+          "tail-1 ::= [\\u0097\\u0097] [\\u00a5\\u00a5] | [\\u009c\\u009c] [\\u00ac\\u00ac]",
+      ],
+      [choice(text("a"), text("ab")), 'root ::= "a" tail-1\ntail-1 ::= "" | "b"'],
+    ];
+    for (const [expression, expected] of cases) assert.equal(written(expression), expected);
   });
 
   it("have escapes with a fixed number of digits, so that following digits are not part of them", () => {

@@ -2,7 +2,7 @@
 // is the number of items, the number of matches of each `contains`, and the set of unique values used (if they are few). Pure.
 
 import { spend, spendOn } from "../../../../../runtime/regex/work.ts";
-import { choiceOf, type Expression, rule, sequence, text } from "../../ebnf.ts";
+import { choiceOf, type Expression, rule, sequence, text } from "../../ebnf/expressions.ts";
 import type { Conjunct, Contains, Goal } from "../conjunct.ts";
 import { itemGoal } from "../contradiction.ts";
 import { canonical } from "../values.ts";

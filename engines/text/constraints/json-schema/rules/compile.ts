@@ -4,8 +4,8 @@
 
 import { RegexProblem } from "../../../../../runtime/regex/syntax.ts";
 import { bounded, OutOfTime, spend, spendOn, TooMuchWork } from "../../../../../runtime/regex/work.ts";
-import { choiceOf, type Expression, Rules, rule, text } from "../../ebnf.ts";
-import { ebnfText } from "../../ebnf-text.ts";
+import { choiceOf, type Expression, Rules, rule, text } from "../../ebnf/expressions.ts";
+import { ebnfText } from "../../ebnf/writer.ts";
 import { type Conjunct, type Goal, numberTypes, top, types } from "../conjunct.ts";
 import { SchemaDocument, type SchemaNode, schemaError } from "../document.ts";
 import { matchesGoal } from "../evaluate.ts";

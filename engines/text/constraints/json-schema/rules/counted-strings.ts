@@ -15,7 +15,7 @@
 // - It does not trust a lookahead with a set that contains both ASCII and other characters.
 
 import { asciiChars, charsOf, complement, difference, intersection } from "../../../../../runtime/regex/char-set.ts";
-import { choice, type Expression, type Rules, rule, sequence, set, text } from "../../ebnf.ts";
+import { choice, type Expression, type Rules, rule, sequence, set, text } from "../../ebnf/expressions.ts";
 import { hexDigit, mustEscape } from "./json-text.ts";
 
 /** One more than the maximum length, in characters, of tokens that the engine accepts without tests. */

@@ -1,6 +1,6 @@
 // Emitter: the state that the parts of the schema compiler share, and the interface through which a part requests other rules.
 // compile.ts implements it; the compilers of strings, numbers, arrays and objects use it.
-import type { Expression, Rules } from "../../ebnf.ts";
+import type { Expression, Rules } from "../../ebnf/expressions.ts";
 import type { Conjunct, Goal } from "../conjunct.ts";
 import type { CountedStrings } from "./counted-strings.ts";
 import type { SharedRules } from "./json-text.ts";

@@ -1,5 +1,5 @@
 // JSON text: the grammar's spelling of separators with limited white space, strings, the values of an enum, and any JSON value.
-// Separators are written inline, not as rules; ebnf.ts gives the reason. No side effects.
+// Separators are written inline, not as rules; ebnf/expressions.ts gives the reason. No side effects.
 
 import {
   asciiChars,
@@ -15,7 +15,17 @@ import {
 } from "../../../../../runtime/regex/char-set.ts";
 import type { Automaton } from "../../../../../runtime/regex/states.ts";
 import { spendOn } from "../../../../../runtime/regex/work.ts";
-import { choice, type Expression, type Rules, repeat, rule, sequence, sequenceOf, set, text } from "../../ebnf.ts";
+import {
+  choice,
+  type Expression,
+  type Rules,
+  repeat,
+  rule,
+  sequence,
+  sequenceOf,
+  set,
+  text,
+} from "../../ebnf/expressions.ts";
 import type { Spelling } from "../../regex-rules.ts";
 
 /**

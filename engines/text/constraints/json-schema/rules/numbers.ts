@@ -7,7 +7,7 @@ import type { Automaton } from "../../../../../runtime/regex/states.ts";
 import { RegexProblem } from "../../../../../runtime/regex/syntax.ts";
 import { ofTexts } from "../../../../../runtime/regex/texts.ts";
 import { spend } from "../../../../../runtime/regex/work.ts";
-import type { Expression } from "../../ebnf.ts";
+import type { Expression } from "../../ebnf/expressions.ts";
 import { automatonExpression, plainSpelling } from "../../regex-rules.ts";
 import { type Conjunct, types } from "../conjunct.ts";
 import { between, type Decimal, decimalOf, floorDiv, multiplesOf, unitsOf } from "./decimals.ts";

@@ -4,7 +4,7 @@
 import { accepts, both } from "../../../../../runtime/regex/automaton.ts";
 import { type Automaton, anyText, maxStates } from "../../../../../runtime/regex/states.ts";
 import { spend } from "../../../../../runtime/regex/work.ts";
-import { choice, choiceOf, type Expression, rule, sequence, text } from "../../ebnf.ts";
+import { choice, choiceOf, type Expression, rule, sequence, text } from "../../ebnf/expressions.ts";
 import type { Conjunct, Goal } from "../conjunct.ts";
 import { type KeyClass, keyGoal, otherKeys } from "../object-keys.ts";
 import type { Emitter } from "./emitter.ts";

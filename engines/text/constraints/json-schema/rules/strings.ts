@@ -5,7 +5,7 @@ import { type Automaton, anyText } from "../../../../../runtime/regex/states.ts"
 import { RegexProblem } from "../../../../../runtime/regex/syntax.ts";
 import { ofTexts } from "../../../../../runtime/regex/texts.ts";
 import { widePlaces } from "../../../../../runtime/regex/wide-edges.ts";
-import { type Expression, isNever, never, sequence, text } from "../../ebnf.ts";
+import { type Expression, isNever, never, sequence, text } from "../../ebnf/expressions.ts";
 import { automatonExpression } from "../../regex-rules.ts";
 import { type Conjunct, type Goal, types } from "../conjunct.ts";
 import type { Emitter } from "./emitter.ts";

@@ -1,10 +1,10 @@
 // Tool schemas that the protocols share: names and limits, the declaration of a function, and the tool choice. Also lists the
 // types of hosted tools, which are rejected with an error that names them.
 import { z } from "zod";
-import type { ToolSpec } from "../../../engines/generation.ts";
-import { expected } from "../../issues.ts";
-import { isBounded, tooLarge } from "./bounded.ts";
-import { notYet, refusedVariants } from "./fields.ts";
+import type { ToolSpec } from "../../../../engines/generation.ts";
+import { expected } from "../../../issues.ts";
+import { isBounded, tooLarge } from "../bounded.ts";
+import { notYet, refusedVariants } from "../fields.ts";
 
 export const MAX_TOOLS = 256;
 const MAX_DESCRIPTION_LENGTH = 65_536;

@@ -1,7 +1,7 @@
 // Request field `agent_permission`: whether tools may run on the server. The server has no such tools yet. The value "ask" is
 // rejected without a stream, because the server will ask for approvals in the stream.
 import { z } from "zod";
-import type { Conflict } from "./conflicts.ts";
+import type { Conflict } from "../conflicts.ts";
 
 export const permissionField = z.enum(["auto", "ask", "deny"]).nullish().meta({
   description: "Permission for tools that the server runs. There are none yet, so auto and deny are equivalent.",

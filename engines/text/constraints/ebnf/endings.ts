@@ -1,8 +1,8 @@
 // Endings: finds the expressions of a grammar that match at least one finite text. Removes all other parts, for example a rule
 // that always calls itself. Takes linear time, because each expression is visited once, however often it is used. Pure.
 
-import { spend } from "../../../runtime/regex/work.ts";
-import { type Expression, type Rules, repeat, sequence, sequenceOf } from "./ebnf.ts";
+import { spend } from "../../../../runtime/regex/work.ts";
+import { type Expression, type Rules, repeat, sequence, sequenceOf } from "./expressions.ts";
 
 type Composite = Expression & { readonly kind: "sequence" | "choice" | "repeat" };
 

@@ -1,29 +1,17 @@
 // EBNF text: writes rules in the grammar engine's EBNF. Omits rules and alternatives that match no finite text. Pure.
 //
 // Quirks of the grammar engine:
-// - It reads a range of characters beyond ASCII as a range of bytes. Sets of such characters are written as UTF-8 byte
-//   sequences.
+// - It reads a range of characters beyond ASCII as a range of bytes. See byte-sets.ts.
+// - It merges states that are not equivalent. See factoring.ts.
 // - It reads a set with a single byte as a character. Such a byte is written twice, so that the engine reads it as a byte.
 // - It reads all hexadecimal digits after \x as one escape. Escapes are written with \u or \U, which have a fixed length.
-import { ServerError } from "../../../runtime/errors.ts";
-import {
-  asciiChars,
-  type ByteRanges,
-  type CharSet,
-  difference,
-  intersection,
-  rangesOf,
-  utf8Sequences,
-} from "../../../runtime/regex/char-set.ts";
-import { spend, spendOn } from "../../../runtime/regex/work.ts";
-import { type Expression, isNever, type Rules } from "./ebnf.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { rangesOf } from "../../../../runtime/regex/char-set.ts";
+import { spend, spendOn } from "../../../../runtime/regex/work.ts";
+import { ByteSets } from "./byte-sets.ts";
 import { Endings, pruned } from "./endings.ts";
-
-/**
- * Maximum number of UTF-8 byte sequences in a character set that is written inline. A larger set becomes a
- * rule and is written only once.
- */
-const maxInlineSequences = 2;
+import { type Expression, isNever, type Rules } from "./expressions.ts";
+import { factored } from "./factoring.ts";
 
 /** Maximum number of elements of a grammar, with repetitions expanded as the engine expands them. */
 const maxElements = 50_000;
@@ -48,13 +36,20 @@ export function ebnfText(rules: Rules, root: string, limit = maxElements, ending
   if (elements > limit)
     throw tooLarge(`the grammar has more than ${limit} elements with its repetitions written out; make it smaller`);
   if (characters > maxCharacters) throw tooLong();
-  const writer = new Writer();
-  const lines = [...live].map(([name, expression]) => {
-    const lookahead = rules.lookaheads.get(name);
-    const suffix = lookahead === undefined ? "" : ` (= ${writer.part(lookahead)})`;
-    return `${name} ::= ${writer.body(expression)}${suffix}`;
-  });
-  return [...lines, ...writer.sets].join("\n");
+  const sets = new ByteSets();
+  const written = new Map([...live].map(([name, expression]) => [name, sets.without(expression)]));
+  const lookaheads = new Map([...rules.lookaheads].map(([name, expression]) => [name, sets.without(expression)]));
+  for (const [name, expression] of sets.rules) written.set(name, expression);
+  const lines: string[] = [];
+  let left = maxCharacters;
+  for (const [name, expression] of factored(written)) {
+    const lookahead = lookaheads.get(name);
+    const line = `${name} ::= ${body(expression)}${lookahead === undefined ? "" : ` (= ${part(lookahead)})`}`;
+    left -= line.length;
+    if (left < 0) throw tooLong();
+    lines.push(line);
+  }
+  return lines.join("\n");
 }
 
 function tooLarge(message: string): ServerError {
@@ -122,74 +117,35 @@ class Sizes {
   }
 }
 
-/** Writes expressions as EBNF. Large sets become separate rules, collected in `sets`. */
-class Writer {
-  readonly sets: string[] = [];
-  readonly #names = new Map<string, string>();
-  readonly #written = new Map<CharSet, string>();
-  #left = maxCharacters;
+function body(expression: Expression): string {
+  return expression.kind === "choice" ? expression.options.map(part).join(" | ") : part(expression);
+}
 
-  body(expression: Expression): string {
-    if (expression.kind !== "choice") return this.part(expression);
-    return expression.options.map((option) => this.part(option)).join(" | ");
-  }
-
-  part(expression: Expression): string {
-    spend(0.5);
-    switch (expression.kind) {
-      case "text":
-        return quoted(expression.text);
-      case "set":
-        return this.#set(expression.set);
-      case "rule":
-        return expression.name;
-      case "sequence":
-        return expression.parts.length === 0 ? '""' : expression.parts.map((part) => this.part(part)).join(" ");
-      case "choice":
-        return isNever(expression) ? '""' : `(${this.body(expression)})`;
-      case "repeat":
-        return `${this.#operand(expression.of)}${quantifier(expression.min, expression.max)}`;
-      case "any":
-        return anyText(expression.mark, expression.next);
-    }
-  }
-
-  #operand(expression: Expression): string {
-    const text = this.part(expression);
-    return ["sequence", "repeat"].includes(expression.kind) || text.includes(" ") ? `(${text})` : text;
-  }
-
-  #set(set: CharSet): string {
-    const known = this.#written.get(set);
-    if (known !== undefined) return known;
-    const wide = difference(set, asciiChars);
-    const narrow = intersection(set, asciiChars);
-    const options = narrow.length === 0 ? [] : [byteClass([...rangesOf(narrow)])];
-    if (wide.length > 0) options.push(this.#wideSet(wide));
-    const written = options.length === 1 ? (options[0] as string) : `(${options.join(" | ")})`;
-    this.#written.set(set, written);
-    return written;
-  }
-
-  #wideSet(set: CharSet): string {
-    spend(set.length / 4);
-    const key = set.join();
-    const known = this.#names.get(key);
-    if (known !== undefined) return known;
-    const sequences = utf8Sequences(set);
-    const written = sequences.map(byteSequence).join(" | ");
-    this.#left -= written.length;
-    if (this.#left < 0) throw tooLong();
-    if (sequences.length <= maxInlineSequences) return `(${written})`;
-    const name = `utf8_${this.sets.length}`;
-    this.sets.push(`${name} ::= ${written}`);
-    this.#names.set(key, name);
-    return name;
+function part(expression: Expression): string {
+  spend(0.5);
+  switch (expression.kind) {
+    case "text":
+      return quoted(expression.text);
+    case "bytes":
+      return byteClass([...rangesOf(expression.ranges)]);
+    case "rule":
+      return expression.name;
+    case "sequence":
+      return expression.parts.length === 0 ? '""' : expression.parts.map(part).join(" ");
+    case "choice":
+      return isNever(expression) ? '""' : `(${body(expression)})`;
+    case "repeat":
+      return `${operand(expression.of)}${quantifier(expression.min, expression.max)}`;
+    case "any":
+      return anyText(expression.mark, expression.next);
+    case "set":
+      throw new Error("a set is written as bytes");
   }
 }
 
-function byteSequence(bytes: ByteRanges): string {
-  return bytes.map((range) => byteClass([range])).join(" ");
+function operand(expression: Expression): string {
+  const written = part(expression);
+  return ["sequence", "repeat"].includes(expression.kind) || written.includes(" ") ? `(${written})` : written;
 }
 
 function byteClass(ranges: readonly (readonly [number, number])[]): string {

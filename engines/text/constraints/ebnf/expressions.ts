@@ -1,14 +1,16 @@
-// Grammar rules: named expressions. The translators build them; ebnf-text.ts writes them for the grammar engine. Pure.
+// Grammar rules: named expressions. The translators build them; writer.ts writes them for the grammar engine. Pure.
 //
 // Speed: the engine tests a token only once for each state of a rule if the token ends within the rule. So repeated text should
 // be written as one rule that calls itself at its end (s ::= "\"" | [^"] s). A small rule that is repeated (c* with c ::= [^"])
 // is slow, because the engine tests every token again at each step.
-import type { CharSet } from "../../../runtime/regex/char-set.ts";
-import { spendOn } from "../../../runtime/regex/work.ts";
+import type { CharSet } from "../../../../runtime/regex/char-set.ts";
+import { spendOn } from "../../../../runtime/regex/work.ts";
 
 export type Expression =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "set"; readonly set: CharSet }
+  /** One byte of sorted, disjoint ranges lo, hi, lo, hi, both ends inclusive. byte-sets.ts writes sets as such bytes. */
+  | { readonly kind: "bytes"; readonly ranges: readonly number[] }
   | { readonly kind: "rule"; readonly name: string }
   | { readonly kind: "sequence"; readonly parts: readonly Expression[] }
   | { readonly kind: "choice"; readonly options: readonly Expression[] }

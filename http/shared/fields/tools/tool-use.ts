@@ -1,6 +1,6 @@
 // Tool use of a request in any protocol: which tools may be called, and whether a call is required.
-import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
-import type { Conflict } from "./conflicts.ts";
+import type { ToolSpec, ToolUse } from "../../../../engines/generation.ts";
+import type { Conflict } from "../conflicts.ts";
 
 /** Tool choice of a request. If `names` is null, any tool may be called. Mode `one`: exactly one call, of the named tool. */
 export interface ToolChoice {
