@@ -8,8 +8,17 @@ export type EngineFigures = TrialReport;
 
 export type TrialFigures = Readonly<Record<EngineName, EngineFigures>>;
 
-/** Assumed number of prompt tokens per generated token. It weights prefill against decode when the engine is chosen. */
-const promptTokensPerNewToken = 4;
+/**
+ * Assumed number of prompt tokens that are computed per generated token; those in the prefix cache are not computed. It weights
+ * prefill against decode when the engine is chosen.
+ */
+const promptTokensPerNewToken = 2;
+
+/**
+ * Time of a decode step in a server over that in a trial. llama.cpp's threads spin at barriers, also while one of them waits
+ * for a core on which the server or a client runs; wasm's threads sleep instead. Source: bench/results/choice.md.
+ */
+const servedOverTrial: Readonly<Record<EngineName, number>> = { wasm: 1, llama: 1.25 };
 
 /** Returns the engine with the lower time per generated token. */
 export function quickerEngine(figures: TrialFigures): EngineName {
@@ -21,7 +30,7 @@ export function quickerEngine(figures: TrialFigures): EngineName {
  * time. The decode time is the mean of the times with 1 and with 16 sequences.
  */
 export function timeRatio({ wasm, llama }: Readonly<Record<EngineName, Speeds>>): number {
-  return secondsPerNewToken(wasm) / secondsPerNewToken(llama);
+  return secondsPerNewToken("wasm", wasm) / secondsPerNewToken("llama", llama);
 }
 
 /**
@@ -38,13 +47,13 @@ export function gainByFasterNode({ wasm, llama }: TrialFigures): number {
   const { prompt, sixteenRows } = wasm;
   const { gain } = fasterNode;
   const faster = { ...wasm, prompt: prompt * gain, sixteenRows: sixteenRows === null ? null : sixteenRows * gain };
-  const now = Math.min(secondsPerNewToken(wasm), secondsPerNewToken(llama));
-  return Math.max(1, now / secondsPerNewToken(faster));
+  const now = Math.min(secondsPerNewToken("wasm", wasm), secondsPerNewToken("llama", llama));
+  return Math.max(1, now / secondsPerNewToken("wasm", faster));
 }
 
-function secondsPerNewToken({ prompt, oneRow, sixteenRows }: Speeds): number {
+function secondsPerNewToken(engine: EngineName, { prompt, oneRow, sixteenRows }: Speeds): number {
   const written = oneRow === null || sixteenRows === null ? 0 : (1 / oneRow + 1 / sixteenRows) / 2;
-  return promptTokensPerNewToken / prompt + written;
+  return promptTokensPerNewToken / prompt + servedOverTrial[engine] * written;
 }
 
 /** Formats speeds (tokens/s) for the log: "prompt 812, decode 61, 16 at once 402, weights 139 MiB". */

@@ -5,7 +5,7 @@ import { timeRatio } from "./figures.ts";
 import { listed, type Speeds, speedsOf, type Workload, type Workloads } from "./workloads.ts";
 
 export interface TimedEngine {
-  /** Runs the workload once and returns the milliseconds it took. */
+  /** Runs the workload once and returns the milliseconds of its shortest step. */
   run(workload: Workload): number;
 }
 

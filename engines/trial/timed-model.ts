@@ -30,14 +30,19 @@ export class TimedModel implements TimedEngine {
     return this.#model.card.weightBytes;
   }
 
+  /** Returns the milliseconds of the shortest step. */
   run(workload: Workload): number {
     this.#makeRoom(workload);
     rest();
     // Runs an unmeasured decode step first, because it wakes the engine's threads.
     if (workload.tokensPerRow === 1) this.#step(workload);
-    const startMs = performance.now();
-    for (let step = 0; step < workload.steps; step++) this.#step(workload);
-    return performance.now() - startMs;
+    let shortestMs = Number.POSITIVE_INFINITY;
+    for (let step = 0; step < workload.steps; step++) {
+      const startMs = performance.now();
+      this.#step(workload);
+      shortestMs = Math.min(shortestMs, performance.now() - startMs);
+    }
+    return shortestMs;
   }
 
   /** Empties the slots that have too little room for the workload; a prompt always starts in an empty slot. */

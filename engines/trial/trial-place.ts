@@ -17,19 +17,19 @@ export interface Trial {
   /** Path of the whole model. */
   readonly modelPath: string;
   /** Maximum size of the excerpt's weights in bytes. */
-  readonly excerptBytes: number;
+  readonly excerptWeights: number;
   readonly limits: RoundLimits;
 }
 
 /** Runs the trial. Rejects with the engine's error if an engine cannot load the excerpt. */
 export async function start({ init }: PlaceContext<Trial>): Promise<TrialFigures> {
-  const { spec, modelPath, excerptBytes, limits } = init;
+  const { spec, modelPath, excerptWeights, limits } = init;
   // Removes the folder at exit. If the server ends during the trial, for example by ctrl-c, this process ends too.
   const folder = dirname(spec.path);
   const removeFolder = () => removeIfPossible(folder);
   process.on("exit", removeFolder);
   mkdirSync(folder, { mode: 0o700 });
-  const excerpt = writeExcerpt(modelPath, spec.path, excerptBytes);
+  const excerpt = writeExcerpt(modelPath, spec.path, excerptWeights);
   // The engines' code loads while the excerpt is written.
   const engines = Promise.all([openEngine("wasm"), openEngine("llama")]);
   const [{ share, vocabSize }, [wasmEngine, llamaEngine]] = await Promise.all([excerpt, engines]);

@@ -14,8 +14,11 @@ import type { Trial } from "./trial-place.ts";
 import { trialBatchTokens, trialContext, trialSequences } from "./workloads.ts";
 
 const trialModule = new URL("./trial-place.js", import.meta.url);
-/** Maximum size of the excerpt's weights: larger than the caches of a core, yet quick to read. */
-const excerptBytes = 12 * 2 ** 20;
+/**
+ * Maximum number of weights of the excerpt. A limit in weights, not in bytes, makes the trial equally long for all number
+ * types, and does not let the third-level cache of most machines hold all of the large ones (48 MB as F16).
+ */
+const excerptWeights = 24_000_000;
 /**
  * Durations of the measurement in milliseconds: for engines that differ clearly, and for engines that are about equally
  * fast.
@@ -23,7 +26,7 @@ const excerptBytes = 12 * 2 ** 20;
 const limits = { clearMs: 300, closeMs: 800 } as const;
 /**
  * Time limit of the trial process. It is long because an excerpt has at least one layer, and a layer of a large model
- * can exceed `excerptBytes`.
+ * can exceed `excerptWeights`.
  */
 const trialLimitMs = 20_000;
 const stopMs = 1000;
@@ -76,7 +79,7 @@ async function tryEngines(spec: ModelSpec): Promise<TrialFigures> {
   const folder = join(tmpdir(), `troupe-trial-${randomUUID()}`);
   const removeFolder = () => rm(folder, { recursive: true, force: true }).catch(() => undefined);
   try {
-    const init = { spec: trialSpec(spec, join(folder, "excerpt.gguf")), modelPath: spec.path, excerptBytes, limits };
+    const init = { spec: trialSpec(spec, join(folder, "excerpt.gguf")), modelPath: spec.path, excerptWeights, limits };
     const place = await spawnPlace<Trial, TrialFigures>({
       name: "trial of the engines",
       module: trialModule,

@@ -35,9 +35,9 @@ describe("an excerpt of a model", () => {
   });
   after(() => rmSync(folder, { recursive: true, force: true }));
 
-  const excerptOf = async (path: string, maxBytes: number): Promise<Excerpt & { path: string }> => {
+  const excerptOf = async (path: string, maxWeights: number): Promise<Excerpt & { path: string }> => {
     const target = `${path}.excerpt`;
-    return { ...(await writeExcerpt(path, target, maxBytes)), path: target };
+    return { ...(await writeExcerpt(path, target, maxWeights)), path: target };
   };
 
   /** Asserts that both engines give the same logits for the rows. */
@@ -72,7 +72,7 @@ describe("an excerpt of a model", () => {
   it("has as many layers as fit", async () => {
     const path = join(folder, "layers.gguf");
     await writeTinyModel(path, { seed: 4, layers: 4, tied: false });
-    const half = await excerptOf(path, (await weightBytes(path)) * 0.6);
+    const half = await excerptOf(path, (await weightCount(path)) * 0.6);
     const { fields } = await readTensorTable(half.path);
     assert.equal(fields.get("llama.block_count"), 2);
     assert.ok(half.share > 0.5 && half.share < 0.75, `${half.share}`);
@@ -86,7 +86,7 @@ describe("an excerpt of a model", () => {
     const { path, isReal } = await realModel();
     if (!isReal) return test.skip("the default model cannot be fetched");
     const target = join(folder, "real.gguf");
-    const { share, vocabSize } = await writeExcerpt(path, target, (await weightBytes(path)) * 0.51);
+    const { share, vocabSize } = await writeExcerpt(path, target, (await weightCount(path)) * 0.51);
     const { fields, tensors } = await readTensorTable(target);
     assert.deepEqual([fields.get("llama.block_count"), vocabSize], [15, 24_576]);
     assert.deepEqual(tensors.get("token_embd.weight")?.shape, [576, 24_576]);
@@ -100,9 +100,12 @@ describe("an excerpt of a model", () => {
   });
 });
 
-async function weightBytes(path: string): Promise<number> {
+async function weightCount(path: string): Promise<number> {
   const { tensors } = await readTensorTable(path);
-  return [...tensors.values()].reduce((sum, { bytes }) => sum + bytes, 0);
+  return [...tensors.values()].reduce(
+    (sum, { shape }) => sum + shape.reduce((product, length) => product * length, 1),
+    0,
+  );
 }
 
 describe("a trial of the engines", () => {

@@ -39,13 +39,13 @@ interface KeptTensor extends TensorInfo {
 }
 
 /**
- * Writes an excerpt of the model at `path` to `target`. The excerpt has as many layers as fit into `maxBytes`, but at
- * least one, and the same fraction of the vocabulary. Throws `model_file_invalid` for a damaged file, `unsupported` for
+ * Writes an excerpt of the model at `path` to `target`. The excerpt has as many layers as have `maxWeights` weights
+ * together, but at least one, and the same fraction of the vocabulary. Throws `model_file_invalid` for a damaged file, `unsupported` for
  * a model without layers.
  */
-export async function writeExcerpt(path: string, target: string, maxBytes: number): Promise<Excerpt> {
+export async function writeExcerpt(path: string, target: string, maxWeights: number): Promise<Excerpt> {
   const table = await readTensorTable(path);
-  const cut = chooseCut(path, table, maxBytes);
+  const cut = chooseCut(path, table, maxWeights);
   const tensors = keptTensors(table, cut);
   const [first = path] = table.files;
   const head = await readHeadBytes(first);
@@ -60,25 +60,26 @@ export async function writeExcerpt(path: string, target: string, maxBytes: numbe
   return { share: sumBytes(tensors) / sumBytes([...table.tensors.values()]), vocabSize: cut.keptTokens };
 }
 
-function chooseCut(path: string, { tensors, fields }: TensorTable, maxBytes: number): Cut {
+function chooseCut(path: string, { tensors, fields }: TensorTable, maxWeights: number): Cut {
   const architecture = String(fields.get("general.architecture"));
   const layers = Number(fields.get(`${architecture}.block_count`));
   const tokens = tensors.get("token_embd.weight")?.shape[1];
   if (!(layers >= 1) || tokens === undefined) {
     throw new ServerError("unsupported", `${path} has no layers and token embeddings to take an excerpt of`);
   }
-  const bytesOfLayer = new Float64Array(layers);
-  let otherBytes = 0;
+  const layerWeights = new Float64Array(layers);
+  let otherWeights = 0;
   for (const tensor of tensors.values()) {
     const layer = layerOf(tensor);
-    if (layer === null) otherBytes += tensor.bytes;
-    else bytesOfLayer[layer] = (bytesOfLayer[layer] ?? 0) + tensor.bytes;
+    const weights = tensor.shape.reduce((product, length) => product * length, 1);
+    if (layer === null) otherWeights += weights;
+    else layerWeights[layer] = (layerWeights[layer] ?? 0) + weights;
   }
   let keptLayers = 0;
-  let bytes = 0;
+  let weights = 0;
   while (keptLayers < layers) {
-    bytes += (bytesOfLayer[keptLayers] as number) + otherBytes / layers;
-    if (keptLayers > 0 && bytes > maxBytes) break;
+    weights += (layerWeights[keptLayers] as number) + otherWeights / layers;
+    if (keptLayers > 0 && weights > maxWeights) break;
     keptLayers++;
   }
   const keptTokens = Math.min(tokens, Math.max(leastTokens, Math.round((tokens * keptLayers) / layers)));

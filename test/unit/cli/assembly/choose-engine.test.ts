@@ -158,15 +158,15 @@ describe("auto", () => {
     }
   });
 
-  it("weighs four tokens of a prompt against one that is written", async () => {
+  it("weighs two tokens of a prompt against one that is written, which takes llama longer in a server", async () => {
     const engineFor = async (wasm: EngineFigures, llama: EngineFigures) =>
       (await chosen(host({ trial: { wasm, llama } }).questions)).engine;
-    const readsFast: EngineFigures = { ...slow, prompt: 400 };
-    const writesFast: EngineFigures = { ...slow, oneRow: 20, sixteenRows: 100 };
-    // Four prompt tokens and one output token take 0.01 + 0.06 s on one engine and 0.04 + 0.03 s on the other. The sums are
-    // equal, so a small change of one speed decides the choice.
-    assert.equal(await engineFor({ ...readsFast, prompt: 410 }, writesFast), "wasm");
-    assert.equal(await engineFor({ ...readsFast, prompt: 390 }, writesFast), "llama");
+    const readsFast: EngineFigures = { ...slow, prompt: 200 };
+    const writesFast: EngineFigures = { ...slow, oneRow: 1 / 0.06 };
+    // Two prompt tokens and one output token take 0.01 + 0.06 s on wasm and 0.02 + 1.25 * 0.04 s on llama. The sums are equal,
+    // so a small change of one speed decides the choice.
+    assert.equal(await engineFor({ ...readsFast, prompt: 210 }, writesFast), "wasm");
+    assert.equal(await engineFor({ ...readsFast, prompt: 190 }, writesFast), "llama");
   });
 
   it("advises Node 24 on an older one where it makes a worthwhile difference, with the estimate", async () => {
