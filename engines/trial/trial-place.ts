@@ -16,7 +16,7 @@ export interface Trial {
   readonly spec: ModelSpec;
   /** Path of the whole model. */
   readonly modelPath: string;
-  /** Maximum size of the excerpt's weights in bytes. */
+  /** Maximum number of weights in the excerpt. */
   readonly excerptWeights: number;
   readonly limits: RoundLimits;
 }

@@ -16,9 +16,9 @@ import { trialBatchTokens, trialContext, trialSequences } from "./workloads.ts";
 const trialModule = new URL("./trial-place.js", import.meta.url);
 /**
  * Maximum number of weights of the excerpt. A limit in weights, not in bytes, makes the trial equally long for all number
- * types, and does not let the third-level cache of most machines hold all of the large ones (48 MB as F16).
+ * types, and does not let the third-level cache of most machines hold all of the large ones (40 MB as F16).
  */
-const excerptWeights = 24_000_000;
+const excerptWeights = 20_000_000;
 /**
  * Durations of the measurement in milliseconds: for engines that differ clearly, and for engines that are about equally
  * fast.

@@ -28,7 +28,7 @@ const promptTokens = 64;
 /**
  * Number of texts in the larger batch of an encoder: between 1, as for a single client, and 32, as for many clients.
  */
-const textsTogether = 8;
+const textsTogether = 4;
 /** Maximum number of tokens in a batch. */
 export const trialBatchTokens = textsTogether * promptTokens;
 
