@@ -9,7 +9,7 @@ export interface Result {
   /** File name without extension. */
   readonly name: string;
   readonly title: string;
-  /** How it was measured, in one or two sentences. */
+  /** Describes how the result was measured, in one or two sentences. */
   readonly method: string;
   readonly body: string;
 }

@@ -44,7 +44,7 @@ export interface ToolUse {
   readonly parallel: boolean;
 }
 
-/** Settings that determine how the next token is chosen. Neutral values disable a stage. */
+/** Settings that determine how the next token is chosen. The neutral value of a setting disables its sampling step. */
 export interface Sampling {
   /** 0 = greedy. */
   readonly temperature: number;
@@ -282,10 +282,10 @@ export interface Timeline {
 }
 
 /**
- * Events of a request, in this order: at most one prompt, begin, the events of its choices, then exactly one done or
- * error. An error may come at any time. The events of one choice are (reasoning | text | call)* (refusal)? finish. A
- * call is tool_call, tool_arguments*, and then one of tool_call_end, tool_call_failed and tool_call_cut; calls of the
- * same choice do not overlap.
+ * Events of a request, in this order: at most one `prompt` event, one `begin` event, the events of its choices, then exactly
+ * one `done` or `error` event. An `error` event may come at any time. The events of one choice are (reasoning | text | call)*
+ * (refusal)? finish. A call is tool_call, tool_arguments*, and then one of tool_call_end, tool_call_failed and tool_call_cut;
+ * calls of the same choice do not overlap.
  */
 export type GenerateEvent =
   /** The first token was generated. Sent once, before the events of any choice. */

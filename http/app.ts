@@ -231,7 +231,7 @@ function refuseRoute(exchange: Exchange, methods: ReadonlyMap<string, Route> | u
   exchange.fail(new ServerError("method_not_allowed", message), allowed, format);
 }
 
-/** Returns the error format of a request without a route; undefined: the common one. */
+/** Returns the error format of a request without a route; undefined means the common format. */
 function formatOf({ request }: Exchange, methods: ReadonlyMap<string, Route> | undefined): ErrorFormat | undefined {
   // Clients of the messages protocol expect its error format on every path.
   if (hasVersionHeader(request)) return messagesErrors;

@@ -134,7 +134,7 @@ export class Exchange {
   /** Sends an error response. An error that is not a ServerError is logged, and the client sees the code `internal`. */
   fail(thrown: unknown, headers: ReplyHeaders = {}, format: ErrorFormat = this.#errors): void {
     this.#errors = format;
-    // No response can be sent, because the client has disconnected. The disconnect is also the most likely cause of the error.
+    // If the client has disconnected, no response can be sent. The disconnect is then also the most likely cause of the error.
     if (this.request.signal.aborted) return;
     const error = thrown instanceof ServerError ? toErrorRecord(thrown) : this.unexpected(thrown);
     this.errorCode = error.code;
@@ -161,7 +161,7 @@ export class Exchange {
     return this.#isObserved ? this.#observed(sink) : sink;
   }
 
-  /** Switches the connection to a WebSocket, or sends the error if that is refused. */
+  /** Switches the connection to a WebSocket, or sends the error if the switch is refused. */
   upgrade(): void {
     const refusal = this.#reply.upgrade?.(this.#withCommon({})) ?? null;
     if (refusal !== null) {

@@ -53,8 +53,9 @@ export function parsed<Schema extends z.ZodType>(
 }
 
 /**
- * Returns the error message of an issue whose schema defines none: what was expected and what was received. For unknown fields:
- * the known names of their object, separated by commas.
+ * Returns the error message of an issue whose schema defines none: what was expected and what was received. For an issue about
+ * unknown fields, the message is the list of the known names of the object, separated by commas; describeIssue parses this
+ * list.
  */
 function expectation(issue: RawIssue): string | undefined {
   switch (issue.code) {

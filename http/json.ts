@@ -37,7 +37,7 @@ const SMALL_BODY_BYTES = 256 * 1024;
 type ModelField = "model" | "model_id";
 type NamedModels = Readonly<Partial<Record<ModelField, unknown>>>;
 
-/** Fields that name a model in the JSON body of each request. */
+/** Values of the fields that name a model in a JSON body, by request. */
 const namedModels = new WeakMap<HttpRequest, NamedModels>();
 
 /**

@@ -56,7 +56,10 @@ const missing: readonly MissingEndpoint[] = [
   { path: "/slots", message: "use GET /metrics" },
 ];
 
-/** Returns the error of a path that other servers have, and its format; null if no server is known to have the path. */
+/**
+ * Returns the error for a path that exists on other servers, and the format of the error body; null if no server is known to
+ * have the path.
+ */
 export function unsupportedEndpoint(
   path: string,
   given: ErrorFormat = commonErrors,

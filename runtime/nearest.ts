@@ -19,7 +19,8 @@ export function suggestion(word: string, known: Iterable<string>): string {
 }
 
 /**
- * Minimum length in characters of a compared name. Two different shorter names differ as little as a name and its misspelling.
+ * Minimum length in characters of a compared name. Two different names that are shorter may differ by as few letters as a name
+ * and its misspelling.
  */
 const MIN_NAME_LENGTH = 4;
 /** Minimum length in characters of a name that may have two wrong letters. */

@@ -2,7 +2,7 @@
 import assert from "node:assert";
 import type { ModelStatus } from "../api/inference.ts";
 
-/** Columns: from, to, reason, and the condition (for the document). */
+/** Columns: from, to, reason, and the condition (shown in docs/models.md). */
 const transitions = [
   ["unloaded", "reloading", "start", "the server starts and loads the model"],
   ["unloaded", "reloading", "request", "a request names the model"],
@@ -30,7 +30,7 @@ export function checkTransition(from: ModelStatus, to: ModelStatus, reason: Tran
   assert(isKnown, `a model does not go from ${from} to ${to} by "${reason}"`);
 }
 
-/** Returns all transitions, in the order of the document. */
+/** Returns all transitions, in the order in which docs/models.md lists them. */
 export function transitionRows() {
   return transitions.map(([from, to, reason, when]) => ({ from, to, reason, when }));
 }

@@ -33,7 +33,7 @@ const flashAttentionAuto = -1;
  */
 const cpuChunk = { least: 64, best: 256 } as const;
 const gpuChunk = { least: 32, best: 512 } as const;
-// Created only once, because koffi never frees a type.
+// The type is created only once, because koffi never frees a type.
 const progressCallback = koffi.pointer(koffi.proto("bool", ["float", "void*"]));
 
 export const llamaEngine = {
@@ -43,8 +43,8 @@ export const llamaEngine = {
     const { pointer: model, weightBytes } = openModel(library, spec, onProgress);
     let loaded: NativeModel;
     try {
-      // On a GPU, free memory is measured after the weights are loaded. In main memory it is measured before the load,
-      // because the system drops mapped weights if the KV cache needs room.
+      // On a GPU, free memory is measured after the weights are loaded. On a CPU, free memory is measured before the load,
+      // because the system drops mapped weights from main memory if the KV cache needs room.
       const onCpu = library.backend === "cpu";
       const memory = onCpu ? { freeBytes: freeBeforeBytes, gpuBytes: null } : await library.gpuMemory();
       const found = traitsOf(library.functions, model, spec);
@@ -232,8 +232,8 @@ function modelOf(
     pooling,
     pooledLength,
     wholeSequences: isEncoder,
-    // With streams, prompt rows and decode rows are normally kept in separate steps. Exception: a model that cannot
-    // drop the last tokens of a sequence gets no filler tokens, so prompt rows must fill some of the gaps between
+    // With streams, prompt rows and decode rows are normally kept in separate steps. Exception: a model that cannot drop the
+    // last tokens of a sequence gets no padding tokens (filler tokens), so prompt rows must fill some of the gaps between
     // sequence ids.
     mixesLengths: sizes.mode !== "streams" || !rollsBack,
     chunkTokens: isEncoder ? { least: 1, best: capacity.maxBatchTokens } : chunkOf(library),
@@ -259,8 +259,8 @@ function modelOf(
       ? new UnifiedKv(context, pool)
       : new StreamsKv(context, {
           capacity,
-          // The suffix ", windows" rejects states that older versions saved for sliding-window models. Those states hold all
-          // tokens and would not fit.
+          // The suffix ", windows" changes the name of the layout, so that states saved by older versions for sliding-window
+          // models are rejected. Those states hold all tokens and would not fit.
           layout: `${layout} of ${capacity.maxSequences}${rollsBack ? "" : ", windows"}`,
           truncates: rollsBack,
           bytesPerToken,

@@ -1,5 +1,5 @@
-// Pooled outputs of a model that generates. A pooled output is the sum of the row's hidden states after the output norm
-// (mean), the last token's hidden state, or scores. In such a pass llama.cpp also computes the logits of every token.
+// Pooled outputs of a model that generates. A pooled output is the sum of the row's hidden states after the output norm (mean),
+// the last token's hidden state, or scores. In a pass with pooled outputs, llama.cpp also computes the logits of every token.
 // These passes therefore contain as few tokens as possible, and at most as many as the context has outputs.
 import assert from "node:assert/strict";
 import type { Batch } from "../batch.ts";

@@ -66,7 +66,7 @@ export async function findTrial(spec: ModelSpec, { path, version }: TrialRecordO
     return { figures, isNew: true };
   } catch (error) {
     const { code, message } = toErrorRecord(error);
-    // Other failures are not recorded, because repeating them is cheap and the next start may succeed.
+    // Failures other than a timeout are not recorded, because repeating the trial is cheap and the next start may succeed.
     if (code === "timeout") await keep({ failure: message });
     throw error;
   }
@@ -98,8 +98,8 @@ async function tryEngines(spec: ModelSpec): Promise<TrialFigures> {
 
 /** Returns the spec for the trial. Settings that affect speed are kept; all other values are fixed. */
 function trialSpec({ kvType, blockTokens, pagedKv, threads, mmap }: ModelSpec, path: string): ModelSpec {
-  // The wasm engine distributes a sequence's blocks over its threads and always puts the first block on the first
-  // thread. The number of blocks is therefore rounded up to a multiple of the threads.
+  // The wasm engine distributes a sequence's blocks over its threads and always puts the first block on the first thread. The
+  // number of blocks is therefore rounded up to a multiple of the number of threads.
   const blocks = roundUp(Math.ceil(trialContext / blockTokens), computeThreads(threads));
   return {
     path,

@@ -8,7 +8,7 @@ export type Speeds = Omit<TrialReport, "weightBytes">;
 export interface Workload {
   readonly rows: number;
   readonly tokensPerRow: number;
-  /** Number of steps in a run; the shortest counts. */
+  /** Number of steps in a run. The time of the shortest step is the result of the run. */
   readonly steps: number;
 }
 
@@ -25,9 +25,7 @@ export const trialSequences = 16;
 /** Maximum length of a sequence in tokens: the smallest context that llama.cpp allocates. */
 export const trialContext = 256;
 const promptTokens = 64;
-/**
- * Number of texts in the larger batch of an encoder: between 1, as for a single client, and 32, as for many clients.
- */
+/** Number of texts in the larger batch of an encoder. It is between 1, as for a single client, and 32, as for many clients. */
 const textsTogether = 4;
 /** Maximum number of tokens in a batch. */
 export const trialBatchTokens = textsTogether * promptTokens;

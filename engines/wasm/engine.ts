@@ -152,8 +152,8 @@ function createKv(capacity: Capacity, threads: number, memory: PageMemory, layou
 }
 
 /**
- * Returns the name of the KV page layout. Saved pages can be restored only into a model with the same layout name. The
- * name includes the mixture and the rope for long contexts, because both change the keys and values of the same tokens.
+ * Returns the name of the KV page layout. Saved pages can be restored only into a model with the same layout name. The name
+ * includes the X-LoRA mixture and the rope for long contexts, because both change the keys and values of the same tokens.
  */
 function layoutOf({ kvType, blockTokens, shape }: PartitionPlan, mixing: LoadedMixture | null): string {
   const layout = `wasm pages ${pageVersion}, type ${kvType}, blocks of ${blockTokens}`;
@@ -174,7 +174,7 @@ async function readMixture(
   );
 }
 
-/** Loads the adapters of a mixture, stacked into one adapter. */
+/** Loads the adapters of an X-LoRA mixture, stacked into one adapter. */
 async function loadStacked(
   plan: PartitionPlan,
   memories: readonly KernelMemory[],

@@ -27,7 +27,7 @@ export interface LoadedParts {
   readonly shared: SharedBlocks;
   readonly kv: PagedKv;
   readonly adapters: WasmAdapters | null;
-  /** Null if the model is no mixture (adapters weighted by a classifier). */
+  /** X-LoRA mixture (adapters weighted by a classifier); null if the model is not a mixture. */
   readonly mixture: MixtureParts | null;
   readonly abortFlag: SharedArrayBuffer | null;
 }
@@ -197,8 +197,8 @@ export class WasmModel implements LoadedModel {
 }
 
 /**
- * Returns the model's capabilities. In some mixtures, slots keep their adapter weights after some tokens. Later rows
- * then skip the first pass, so the KV of the first pass has gaps. Sequences of such a mixture cannot be truncated,
+ * Returns the model's capabilities. In some X-LoRA mixtures, slots keep their adapter weights after some number of tokens.
+ * Later rows then skip the first pass, so the KV of the first pass has gaps. Sequences of such a mixture cannot be truncated,
  * copied or saved.
  */
 function capabilitiesOf(

@@ -1,4 +1,4 @@
-// Messages of a chat request: their translation to ChatMessages, and contradictions among them.
+// Messages of a chat request: translation to ChatMessages, and detection of contradictions among the messages.
 import type { ChatMessage, ToolCall } from "../../engines/generation.ts";
 import { continuesLast, withoutEmptyEnd } from "../shared/continuation.ts";
 import type { Conflict } from "../shared/fields/conflicts.ts";
@@ -16,7 +16,7 @@ interface EndFields {
   readonly continue_final_message?: boolean | null | undefined;
 }
 
-/** Returns the messages, and whether the output continues the last one. */
+/** Returns the messages, and whether the output continues the last message. */
 export function openConversation(body: EndFields): {
   readonly messages: readonly ChatMessage[];
   readonly continuesLast?: true;
@@ -27,7 +27,10 @@ export function openConversation(body: EndFields): {
   return continuesLast(messages) ? { messages, continuesLast: true } : { messages: withoutEmptyEnd(messages) };
 }
 
-/** Yields the conflicts between the messages and the fields that say where the prompt ends. */
+/**
+ * Yields the conflicts among `add_generation_prompt`, `continue_final_message` and the messages. The two fields decide whether
+ * the output is a new message or continues the last one.
+ */
 export function* endConflicts(body: EndFields): Iterable<Conflict> {
   const { add_generation_prompt: adds, continue_final_message: continues } = body;
   if (adds === true && continues === true) {
@@ -47,7 +50,7 @@ export function* endConflicts(body: EndFields): Iterable<Conflict> {
   }
 }
 
-/** Returns the first contradiction, with its path in the messages; null if there is none. */
+/** Returns the first contradiction in the messages, with the path of its field; null if there is none. */
 export function contradiction(
   messages: WireMessages,
 ): { readonly path: readonly [message: number, field: string]; readonly message: string } | null {

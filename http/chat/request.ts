@@ -165,7 +165,7 @@ function askedThinking(body: Conflicting): AskedThinking {
   return withThink(sentThinking(body), body.think);
 }
 
-/** Returns the thinking settings of a request without the alias `think`. */
+/** Returns the thinking settings of a request; the alias `think` is not taken into account. */
 function sentThinking({
   enable_thinking,
   reasoning_effort,

@@ -1,4 +1,5 @@
-// POST /v1/chat/completions: body to request, events to body or stream.
+// POST /v1/chat/completions: converts the body to a generation request, and the generation events to a response body or a
+// stream.
 import type { RouteHandler } from "../context.ts";
 import { randomId } from "../shared/answer/ids.ts";
 import { sendAnswer } from "../shared/answer/send-answer.ts";

@@ -1,4 +1,4 @@
-// POST /v1/completions: body to requests, events to body or stream.
+// POST /v1/completions: converts the body to generation requests, and the generation events to a response body or a stream.
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
@@ -38,7 +38,10 @@ export const completions: RouteHandler = async (exchange, context) => {
   await streamEvents(exchange, events, new CompletionStream(head, options), config);
 };
 
-/** Returns the texts before the choices of each prompt; empty without echo. Call it while the model is loaded. */
+/**
+ * Returns one text per prompt: the echoed prompt that precedes each of its choices. The list is empty without `echo`. Call this
+ * function while the model is loaded.
+ */
 function prefixesOf(echoes: Uint8Array, texts: () => ShownTokens): readonly string[] {
   const prompts = JSON.parse(decoder.decode(echoes)) as (string | number[])[];
   return prompts.map((prompt) => (typeof prompt === "string" ? prompt : textOf(prompt, texts())));

@@ -18,7 +18,10 @@ export interface CompletionStreamOptions {
   readonly promptCount: number;
   /** Number of choices of each prompt. */
   readonly choiceCount: number;
-  /** Returns the texts before the choices of each prompt; empty without echo. Called when the model is loaded. */
+  /**
+   * Returns one text per prompt: the echoed prompt that precedes each of its choices. The list is empty without `echo`. Called
+   * when the model is loaded.
+   */
   readonly prefixes: () => readonly string[];
   /** Whether `usage` is sent in an additional chunk without choices. If false, the last chunk of a choice carries it. */
   readonly includesUsage: boolean;

@@ -1,4 +1,4 @@
-// POST /v1/embeddings: body to request, vectors to body.
+// POST /v1/embeddings: converts the body to an embedding request, and the vectors to a response body.
 import type { RouteHandler } from "../context.ts";
 import { sendEmbeddings } from "../shared/answer/send-embeddings.ts";
 import { chosenModel } from "../shared/chosen-model.ts";

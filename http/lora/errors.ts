@@ -1,4 +1,5 @@
-// Error format of the LoRA routes: the common error body, but with only two values of `type` and some other error codes.
+// Error format of the LoRA routes: the common error body, except that `type` has only two values and some error codes have
+// different names.
 import { z } from "zod";
 import { type ErrorCode, type ErrorRecord, errorCodes } from "../../runtime/errors.ts";
 import { statusOf as commonStatusOf, type ErrorFormat } from "../errors.ts";

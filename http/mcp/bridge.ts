@@ -17,7 +17,8 @@ const exposed = { "access-control-expose-headers": "x-request-id, mcp-session-id
 /** Converts a request without its body. */
 export function webRequest({ method, headers, signal }: HttpRequest): Request {
   const taken = [...headers].filter(([name]) => sentHeaders.test(name));
-  // The library accepts a POST only with this content type, but the body has already been checked and parsed.
+  // The MCP library accepts a POST only with these headers. The client's content type need not be passed on, because the body
+  // has already been checked and parsed.
   const kinds: [string, string][] =
     method === "POST"
       ? [

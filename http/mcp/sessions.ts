@@ -59,7 +59,8 @@ export class Session {
   release(): void {
     this.#heldCount--;
     this.#idleTimer.refresh();
-    // The initialize request was rejected, so the client does not know the session id and cannot close the session.
+    // Without a session id, the initialize request was rejected. The client then knows no session id and cannot close the
+    // session.
     if (this.#transport.sessionId === undefined) void this.close();
   }
 

@@ -122,7 +122,10 @@ function pruned(schema: unknown): unknown {
   );
 }
 
-/** Returns a schema without the variant null. If one variant remains, the schema has its keywords. */
+/**
+ * Returns a schema without the variant null. If only one variant of `anyOf` remains, the keywords of this variant replace
+ * `anyOf`.
+ */
 function withoutNull({ anyOf, type, ...rest }: Arguments): object {
   const types = Array.isArray(type) ? type.filter((name) => name !== "null") : [type];
   const typed = type === undefined ? rest : { type: types.length === 1 ? types[0] : types, ...rest };

@@ -155,6 +155,7 @@ const stopReasons = {
   stop: "end_turn",
   length: "max_tokens",
   tool_calls: "tool_use",
-  // A client that cancels receives no response. For other clients, a cancelled generation looks like a normal end.
+  // A client that has cancelled its request receives no response. For other clients, a cancelled generation is reported as a
+  // normal end.
   cancelled: "end_turn",
 } as const satisfies Record<FinishReason, Stop["stop_reason"]>;

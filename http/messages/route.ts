@@ -1,4 +1,5 @@
-// POST /v1/messages and POST /v1/messages/count_tokens: body to request, events to body or stream.
+// POST /v1/messages and POST /v1/messages/count_tokens: convert the body to a generation request, and the generation events to
+// a response body or a stream.
 import type { RouteHandler } from "../context.ts";
 import { randomId } from "../shared/answer/ids.ts";
 import { sendAnswer } from "../shared/answer/send-answer.ts";

@@ -77,7 +77,7 @@ export class MessageStream implements StreamCodec {
         return this.#delta + JSON.stringify(event.text) + DELTA_END;
       case "tool_call_end":
       case "tool_call_cut":
-      // The client has received the call's arguments, and the protocol cannot revoke them.
+      // The block is only closed: the client has already received the call's arguments, and the protocol cannot revoke them.
       case "tool_call_failed":
         return this.#closeBlock();
       case "refusal":

@@ -129,8 +129,8 @@ function note(generation: Generation, events: readonly GenerateEvent[], firstCho
 }
 
 /**
- * Calls `see` for each batch. It is a plain iterator, because an async generator would cost several more microtask turns per
- * batch.
+ * Calls `see` for each batch. The result is a plain iterator, because an async generator would cost several more microtask
+ * turns per batch.
  */
 function noted<T>(batches: AsyncIterable<T>, see: (batch: T) => void): AsyncIterable<T> {
   return {

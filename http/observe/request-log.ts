@@ -126,12 +126,12 @@ function requestBody({ request }: Exchange, kept: Uint8Array): string {
   return isJson ? text.replace(/[\r\n]+/g, " ") : JSON.stringify(text);
 }
 
-/** Returns the values of a stream, in order. */
+/** Returns the JSON values of a streamed response as a JSON array, in order. */
 function streamed({ isStream }: Exchange, answer: string): string {
   return isStream ? payloads(answer) : `[${answer.split("\n").slice(0, -1).map(asJson).join(",")}]`;
 }
 
-/** Returns the data of each complete event of a stream, in order. */
+/** Returns the data of each complete event of a stream as a JSON array, in order. */
 function payloads(stream: string): string {
   const whole = stream.slice(0, stream.lastIndexOf("\n\n") + 1);
   const data = whole.split("\n").flatMap((line) => (line.startsWith("data: ") ? [asJson(line.slice(6))] : []));

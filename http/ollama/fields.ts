@@ -1,5 +1,5 @@
-// Request fields that chat and generate share in the Ollama protocol, and their translation. Options with which Ollama
-// configures the loading of a model are ignored, because the settings of this server configure it.
+// Request fields that chat and generate share in the Ollama protocol, and their translation. Ollama's options for loading a
+// model are ignored, because the settings of this server determine how a model is loaded.
 import { z } from "zod";
 import type { OutputGrammar } from "../../engines/generation.ts";
 import { expected } from "../issues.ts";

@@ -1,5 +1,5 @@
-// POST /api/chat and POST /api/generate: body to request, events to body or lines. A request without a prompt loads or unloads
-// the model.
+// POST /api/chat and POST /api/generate: convert the body to a generation request, and the generation events to a response body
+// or to lines of JSON. A request without a prompt loads or unloads the model.
 import type { ModelManagement } from "../../actors/api/model-management.ts";
 import { fromErrorRecord } from "../../runtime/errors.ts";
 import type { Context, RouteHandler } from "../context.ts";

@@ -1,5 +1,5 @@
-// API document (OpenAPI 3.1): combines the route table and the operations of the protocols, and adds no facts. Used by GET
-// /api-doc/openapi.json and by protocols.ts, which writes docs/protocols.md.
+// API document (OpenAPI 3.1): combines the route table and the operations of the protocols, and contains no other facts. Used
+// by GET /api-doc/openapi.json and by protocols.ts, which writes docs/protocols.md.
 import { z } from "zod";
 import { createDocument, type oas31, type ZodOpenApiObject, type ZodOpenApiOperationObject } from "zod-openapi";
 import type { Content, Operation, Tag } from "../operation.ts";
@@ -12,7 +12,7 @@ import { openBodies } from "./open-bodies.ts";
 /** Version of the API; GET /v1/system/info reports the version of the server. */
 const API_VERSION = "0.9.5";
 
-/** What the schema of a stream describes, by content type. */
+/** Part of a stream that the stream's schema describes, by content type. */
 const streamUnits: Readonly<Record<string, string>> = {
   "text/event-stream": "the data of each event",
   "application/x-ndjson": "each line",

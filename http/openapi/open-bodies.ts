@@ -1,5 +1,5 @@
-// Open bodies: removes `additionalProperties: false` from the schemas of request bodies whose unknown fields are ignored. The zod
-// schemas are strict, because unknown fields are found with them. Schemas of responses stay closed.
+// Open bodies: removes `additionalProperties: false` from the schemas of request bodies whose unknown fields are ignored. The
+// zod schemas remain strict, because a strict schema detects unknown fields. Schemas of responses stay closed.
 
 import type { oas31 } from "zod-openapi";
 import type { DescribedRoute } from "../route.ts";

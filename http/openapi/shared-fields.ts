@@ -4,7 +4,7 @@ import type { Field } from "./fields.ts";
 type Fields = readonly Field[];
 
 export class SharedFields {
-  /** Each top-level field together with its nested fields. The key is the JSON of their descriptions. */
+  /** Each shared top-level field together with its nested fields. The key is the JSON of their descriptions. */
   readonly #groups = new Map<string, Fields>();
 
   constructor(bodies: readonly Fields[]) {

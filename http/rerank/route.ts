@@ -1,4 +1,4 @@
-// POST /v1/rerank and POST /rerank: body to request, scores to body.
+// POST /v1/rerank and POST /rerank: convert the body to a request for scores, and the scores to a response body.
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
 import { jsonHeaders } from "../exchange.ts";

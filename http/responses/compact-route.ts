@@ -50,7 +50,7 @@ export const compactConversation: RouteHandler = async (exchange, context) => {
 
 /**
  * Returns the token limit of a summary: one token per byte of the conversation. Without this limit, a weak model that repeats
- * itself could make a short conversation long.
+ * itself could write a long summary of a short conversation.
  */
 function summaryTokens(items: readonly ItemTexts[]): number {
   return items.reduce((sum, { texts }) => Math.min(sum + texts.byteLength, MAX_SUMMARY_TOKENS), 0);

@@ -1,5 +1,6 @@
-// POST /v1/responses: body to request, events to a resource or a stream. A background response is generated whether or not its
-// client waits. A request may also be a message of a WebSocket connection; its response is always streamed.
+// POST /v1/responses: converts the body to a generation request, and the generation events to a response resource or a stream.
+// A background response is generated whether or not its client waits. A request may also arrive as a message of a WebSocket
+// connection; the response to such a request is always streamed.
 import { randomBytes } from "node:crypto";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";

@@ -21,7 +21,10 @@ import { ResponseSaver } from "./stored/response-saver.ts";
 /** Maximum bytes of the requests of all running background responses. Each request counts until its response has ended. */
 export const MAX_BACKGROUND_BYTES = 256 * 2 ** 20;
 
-/** Maximum attempts to read a stored response that changes between lookup and read; a response changes once or twice. */
+/**
+ * Maximum attempts to read a stored response. An attempt fails if the response changes between lookup and read. A response
+ * changes only once or twice.
+ */
 const MAX_TRIES = 4;
 
 export interface ResponsesOptions {
@@ -205,7 +208,8 @@ export class Responses implements RunOwner {
   async history(id: string): Promise<readonly ItemTexts[]> {
     if (!isResponseId(id)) throw missingPrevious(unknownResponse(id));
     await this.saver.settled(id);
-    // The ids are collected before the read, because the store may return a response as running that ends during the read.
+    // The ids are collected before the store is read. If a response ends during the read, the store may still return it as
+    // running.
     const generated = new Set([...this.#running.keys(), ...this.saver.pendingIds()]);
     const turns = await this.#options.store.history(id).catch((error) => {
       throw error instanceof ServerError && error.code === "not_found" ? missingPrevious(error) : error;

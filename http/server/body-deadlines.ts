@@ -1,5 +1,5 @@
-// Deadlines of request bodies: a body must be complete in time and must not stall. One timer checks all bodies, so a body that
-// arrives together with the request's head costs no timer.
+// Deadlines of request bodies: a body must be complete in time and must not stall. One timer checks all bodies. A body that
+// arrives together with the request's head therefore needs no timer of its own.
 import { ServerError } from "../../runtime/errors.ts";
 
 /** A body stalls if fewer than LEAST_BYTES bytes arrive within STILL_LIMIT_MS. */
@@ -14,7 +14,7 @@ export type OnLate = (refusal: ServerError) => void;
 export class ArrivingBody {
   readonly startedAt = performance.now();
   readonly onLate: OnLate;
-  /** Time in ms at which the last LEAST_BYTES bytes were complete. */
+  /** Time in ms at which the last complete group of LEAST_BYTES bytes had arrived; until then, the start of the body. */
   movedAt = this.startedAt;
   #bytesSince = 0;
 

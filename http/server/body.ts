@@ -10,8 +10,8 @@ const CLIENT_SHARE = 1 / 2;
 
 const EMPTY = new Uint8Array(0);
 /**
- * Number of chunks that are joined into one buffer. A client may send one byte per chunk, and each separate chunk costs about
- * 200 bytes more.
+ * Number of separate chunks after which they are joined into one buffer. A client may send one byte per chunk, and each
+ * separate chunk costs about 200 bytes in addition to its data.
  */
 const LOOSE_CHUNKS = 1024;
 

@@ -39,7 +39,7 @@ export interface HttpRequest {
 
 export type ReplyHeaders = Readonly<Record<string, string>>;
 
-/** Switches a connection to a WebSocket; `headers` are added to the response. Returns the reason if that is refused. */
+/** Switches a connection to a WebSocket; `headers` are added to the response. Returns an error if the switch is refused. */
 export type Upgrade = (headers: ReplyHeaders) => ServerError | null;
 
 /** Reply to a request. After the client has disconnected or the response has ended, every call does nothing. */

@@ -1,5 +1,6 @@
-// Accepted body: validates the body of an inference request. Fields that the schema does not know are removed and reported.
-// They are rejected if the setting `unknown_fields` is "refuse", or if the name looks like a misspelt name of a known field.
+// Accepted body: validates the body of an inference request. A field that the schema does not know is rejected if the setting
+// `unknown_fields` is "refuse", or if its name looks like a misspelt name of a known field. Otherwise, the field is removed and
+// reported.
 import type { z } from "zod";
 import { misspelt } from "../../runtime/nearest.ts";
 import { describeIssue, type Issue, located, parsed, unknownFieldError } from "../issues.ts";

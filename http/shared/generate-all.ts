@@ -117,7 +117,10 @@ async function arrival(at: number, batches: AsyncIterator<Batch>): Promise<Arriv
   return { at, batches, result: await batches.next() };
 }
 
-/** Returns a function that creates the callback of each part. When all callbacks have been called, calls `onAll` once. */
+/**
+ * Returns a function that creates a callback for each part. When the callbacks of all `count` parts have been called, `onAll`
+ * is called once.
+ */
 export function countdown(count: number, onAll: () => void): (part: number) => () => void {
   const called = new Set<number>();
   return (part) => () => {

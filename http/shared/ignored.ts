@@ -1,5 +1,5 @@
 // Ignored fields: logs, once per field and process, that a request set a field without effect. The metadata of the schemas
-// marks these fields; unknown fields are among them.
+// marks known fields that are ignored. Unknown fields also count as ignored.
 import { z } from "zod";
 import type { Log } from "../observe/log.ts";
 
@@ -12,11 +12,14 @@ export interface IgnoredField {
   readonly description: string | null;
 }
 
-/** Calls `found` for each ignored field that a valid value sets. Built once per schema. */
+/** Search function of a schema: calls `found` for each ignored field that a valid value sets. It is built once per schema. */
 type Search = (value: unknown, found: (field: IgnoredField) => void) => void;
 
 const searches = new WeakMap<Schema, Search>();
-/** Messages already logged, by logger. Messages about known fields are constants in the schemas. */
+/**
+ * Messages already logged, by logger. MAX_TOLD limits only messages about unknown fields, because the known fields are a fixed
+ * set.
+ */
 const toldBy = new WeakMap<Log, Set<string>>();
 /** Maximum number of messages per logger; further unknown fields are not logged, because clients choose their names. */
 const MAX_TOLD = 1000;

@@ -26,7 +26,7 @@ export async function readRequest<T extends Translation>(
   checkContentType(request, takesUntyped);
   const input: TranslationInput = { parameters, unknownFields };
   const message = { client: clientOf(request), protocol: translator.name, body: ownMemory(body), parameters: input };
-  // The bytes stay counted in the body budget, because the text worker holds the body and the route later holds its
+  // The bytes of the body stay counted in the body budget, because the text worker holds the body and the route later holds its
   // translation.
   request.releaseBody(body.byteLength);
   const letGo = request.holdBody();

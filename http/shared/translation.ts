@@ -20,7 +20,7 @@ export interface Translation {
   readonly ignored: readonly IgnoredField[];
 }
 
-/** Input of a text worker that translates a body, in addition to the body. */
+/** Input that a text worker needs to translate a body, in addition to the body. */
 export interface TranslationInput {
   readonly parameters: unknown;
   readonly unknownFields: UnknownFields;

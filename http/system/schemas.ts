@@ -98,7 +98,8 @@ export function wireSystemInfo({ host, physicalCores, devices, build, hubCache, 
       git_revision: build.gitRevision ?? "unknown",
       cuda: build.cuda,
       metal: build.metal,
-      // Libraries in the API contract that this server does not use. It uses its own kernels or those of llama.cpp.
+      // Libraries that the API contract lists but this server does not use. The server uses its own kernels or those of
+      // llama.cpp.
       ...({
         cudnn: false,
         flash_attn: false,

@@ -1,5 +1,5 @@
 // Stream ends with credit-based flow control: a writer, and a reader with a buffer. stream.ts creates them and sends their
-// messages. At most twice the window of items is in transit or buffered.
+// messages. At most twice `window` items are in transit or buffered.
 import assert from "node:assert";
 import { ServerError } from "../errors.ts";
 

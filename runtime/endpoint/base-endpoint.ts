@@ -17,8 +17,8 @@ export type Explain = (loss: PeerExit, isFailure: boolean) => Promise<PeerExit>;
 export interface EndpointOptions {
   readonly peer: string;
   /**
-   * Set by the code that started the peer, because the operating system tells this code how the peer ended.
-   * `exit` resolves with the result.
+   * Determines how the peer ended; `exit` resolves with the result. Set by the code that started the peer, because the
+   * operating system tells this code how the peer ended.
    */
   readonly explain?: Explain;
 }

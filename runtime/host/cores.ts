@@ -1,5 +1,6 @@
 // CPU cores for compute threads. Hardware threads of one core share its arithmetic units, so one compute thread per core is
-// fastest. If a container has a CPU quota, additional threads would only wait. Reads Linux files, without native code.
+// fastest. If a container has a CPU quota, more threads than the quota allows would only wait. The facts are read from Linux
+// files, without native code.
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
@@ -95,7 +96,7 @@ export function numaNodes(read: (path: string) => string | null): readonly numbe
 
 /** Returns the number of cores of these hardware threads; null: unknown. `read` returns null for a missing file. */
 export function countCores(read: (path: string) => string | null, threads = allowedThreads(read)): number | null {
-  // Hardware threads of one core list the same siblings.
+  // All hardware threads of a core report the same list of siblings.
   const cores = new Set(threads.flatMap((cpu) => read(topologyOf(cpu))?.trim() ?? []));
   return cores.size === 0 ? null : cores.size;
 }

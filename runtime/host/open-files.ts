@@ -25,7 +25,7 @@ export function openFileCount(): number {
   return sizeOfLinux() || entryCount();
 }
 
-/** Returns the size of the folder, which is the number of open files on newer Linux and 0 on older Linux. */
+/** Returns the size of the folder /proc/self/fd, which is the number of open files on newer Linux and 0 on older Linux. */
 function sizeOfLinux(): number {
   try {
     return statSync(ofLinux).size;

@@ -6,7 +6,7 @@ import { createRequire } from "node:module";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** Folder of package.json: a checkout, or `node_modules/troupe` of another project. */
+/** Folder of troupe's package.json: a checkout, or `node_modules/troupe` of another project. */
 const ownFolder = fileURLToPath(new URL("../../../", import.meta.url)).replace(/[\\/]$/, "");
 const require = createRequire(import.meta.url);
 

@@ -41,7 +41,7 @@ export interface BuildFacts {
  * Estimates for a model on one engine, measured in a trial. Speeds are in tokens/s; null for an encoder, which does not decode.
  */
 export interface TrialReport {
-  /** Prefill speed: prompt tokens of one sequence. For an encoder: tokens of texts. */
+  /** Prefill speed of one sequence, in prompt tokens/s. For an encoder: tokens/s of the encoded texts. */
   readonly prompt: number;
   /** Decode speed of one sequence. */
   readonly oneRow: number | null;

@@ -7,7 +7,7 @@ const secretName =
   /^(?:(?:proxy-)?authorization|(?:set-)?cookie|tokensource|(?:(?!(?:bos|eos|pad|unk|stop)_).*[_-])?(?:token|secret|password|passphrase|passwd|api[_-]?key|(?:access|private|secret)[_-]?key))$/i;
 const secretCamelName = /[a-z](?:Token|Secret|Password|Passphrase|ApiKey|AccessKey|PrivateKey)$/;
 
-// Inside a JSON string, each quote is preceded by backslashes, and white space may be written as \n, \r and \t.
+// In JSON inside a JSON string, each quote is preceded by backslashes, and white space may be written as \n, \r and \t.
 const gap = String.raw`[\s\\nrt]*`;
 const key = new RegExp(String.raw`(?<!\\)(\\*)"([\w-]{1,64})\1"${gap}:`, "g");
 const keyPlace = new RegExp(`[{,]${gap}$`);

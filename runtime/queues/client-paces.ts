@@ -16,7 +16,10 @@ const trustAfterMs = 2000;
 const trustAgainMs = 10_000;
 /** Time in ms for which a worker is kept free for trusted clients, after one of them has finished a task. */
 const presentForMs = 10_000;
-/** A client is long-trusted if its trusted time is at least this fraction of the longest trusted time of a recent client. */
+/**
+ * A client is long-trusted if it has been trusted for at least this fraction of the longest time for which a recent client has
+ * been trusted.
+ */
 const longTrustShare = 0.5;
 const maxRemembered = 1024;
 

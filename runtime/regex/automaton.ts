@@ -16,7 +16,7 @@ import {
 } from "./states.ts";
 import { spend, spendOn } from "./work.ts";
 
-/** Returns the automaton of the texts that match both. */
+/** Returns the automaton of the texts that match both automata. */
 export function both(a: Automaton, b: Automaton): Automaton {
   if (a === anyText) return b;
   if (b === anyText) return a;
@@ -51,7 +51,8 @@ class Ranges {
 }
 
 /**
- * Returns the common characters of each pair of edges, one from each state. Merges the two sorted lists of ranges in one pass.
+ * Returns the characters that two edges have in common, for each pair of edges with one edge from each state. Merges the two
+ * sorted lists of ranges in one pass.
  */
 function commonEdges(a: State, b: State, left: Int32Array, right: Int32Array) {
   spend((left.length + right.length) / 8);
@@ -75,7 +76,7 @@ function commonEdges(a: State, b: State, left: Int32Array, right: Int32Array) {
   });
 }
 
-/** Returns the automaton of the texts that do not match. */
+/** Returns the automaton of the texts that do not match the given automaton. */
 export function not(automaton: Automaton): Automaton {
   const sink = automaton.length;
   const states = automaton.map(({ accepts, edges }) => {
@@ -116,8 +117,8 @@ export function isEmpty(automaton: Automaton): boolean {
 }
 
 /**
- * Returns the lengths of the shortest and the longest text that match. max is Infinity if there is no longest one. The
- * automaton must be minimal.
+ * Returns the lengths of the shortest and the longest text that match the automaton. max is Infinity if there is no longest
+ * one. The automaton must be minimal.
  */
 export function lengths(automaton: Automaton): { min: number; max: number } {
   let min = Number.POSITIVE_INFINITY;

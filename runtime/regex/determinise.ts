@@ -69,8 +69,8 @@ function* stepsFrom(states: readonly number[], nfa: Nfa): Iterable<Step> {
 }
 
 /**
- * Returns the targets of all edges of the states, by the number of the edge's character set. Many
- * edges of a pattern share a set.
+ * Returns the targets of all edges of the states, grouped by the number of the edge's character set. Many edges of a pattern
+ * share a set.
  */
 function targetsBySet(states: readonly number[], nfa: Nfa): ReadonlyMap<number, readonly number[]> {
   const targets = new Map<number, number[]>();

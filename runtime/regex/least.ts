@@ -15,7 +15,7 @@ export function least(automaton: Automaton): Automaton {
 }
 
 /**
- * Removes states that are not reachable or cannot reach acceptance. The remaining states are numbered in the
+ * Removes states that are not reachable or from which no accepting state is reachable. The remaining states are numbered in the
  * order in which they are reached.
  */
 function trimmed(automaton: Automaton): Automaton {
@@ -185,7 +185,7 @@ class Partition {
       for (const at of states) this.#swap(this.#places[at] as number, place++);
       cuts.push(place);
     }
-    // The remaining states lead to none of the moved states. They form one more part.
+    // The remaining states have no edge to a state whose part has just changed. They form one more part.
     if (place < end) cuts.push(end);
     const pieces = cuts.slice(1).map((to, i) => ({ from: cuts[i] as number, to }));
     pieces.sort((one, other) => other.to - other.from - (one.to - one.from));

@@ -282,8 +282,8 @@ class Parser {
   #folded(set: CharSet): CharSet {
     const both = bothCases(set);
     if (both !== null) return both;
-    // A set that is too large for bothCases() is assumed to contain both cases of all its non-Latin letters. For Latin letters,
-    // the other case is added.
+    // A set that is too large for bothCases() is assumed to contain both cases of all its non-Latin letters. So the other case
+    // is added only for its Latin letters.
     return union(set, bothCases(intersection(set, latinChars)) ?? noChar);
   }
 

@@ -1,4 +1,5 @@
-// Syntax trees of regular expressions: made by parse.ts, read by determinise.ts and by the rules of a grammar. Pure.
+// Syntax trees of regular expressions: made by parse.ts, converted to automata by determinise.ts and to grammar rules by
+// engines/text/constraints/regex-rules.ts. Pure.
 import type { CharSet } from "./char-set.ts";
 
 export type RegexNode =

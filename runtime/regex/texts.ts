@@ -1,5 +1,5 @@
-// Minimal automaton of a list of texts. The texts are sorted, so all texts through a state are adjacent. A state is finished
-// when everything after it is known. Linear in the number of characters. No side effects.
+// Minimal automaton of a list of texts. The texts are sorted, so all texts that pass through a state are adjacent. A state is
+// finished when no later text can pass through it. Linear in the number of characters. No side effects.
 
 import { charOf } from "./char-set.ts";
 import { type Automaton, type Edge, explore, noText, type State, stateOf } from "./states.ts";

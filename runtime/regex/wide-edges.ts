@@ -34,7 +34,7 @@ export function widePlaces(automaton: Automaton): readonly WidePlace[] {
   return [...places.values()];
 }
 
-/** Returns the wide edges that become rules: edges to any text, and edges that several states share. */
+/** Returns the wide edges that become rules: edges to a state that accepts any text, and edges that several states share. */
 export function wideRules(automaton: Automaton): ReadonlyMap<Edge, WidePlace> {
   const found = new Map<Edge, WidePlace>();
   const counts = new Map<string, number>();

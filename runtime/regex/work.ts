@@ -12,7 +12,7 @@ export class OutOfTime extends TooMuchWork {}
  * Usual schemas take up to 40,000.
  */
 export const unitsOfTranslation = 200_000;
-/** Number of characters that count as one unit; also the number of elements that are copied or scanned in plain loops. */
+/** Number of characters, or of elements copied or scanned in plain loops, that count as one unit. */
 const elementsOfUnit = 16;
 /** Time limit of one translation in ms. The unit limit ends it earlier, unless the machine is overloaded. */
 const maxMs = 4000;

@@ -10,7 +10,7 @@ export interface Counted {
   /** Time at which the entry was added, in milliseconds since 1970. */
   readonly born: number;
   readonly bytes: number;
-  /** Milliseconds since 1970; null: never. */
+  /** Time of expiry in milliseconds since 1970; null: the entry never expires. */
   readonly expiresAt: number | null;
 }
 
@@ -23,7 +23,7 @@ export interface Totals {
 export interface EntryRow {
   readonly key: string;
   readonly by: "born" | "expiresAt";
-  /** The time in the row. It differs from the entry's time if the row is stray (left without a matching entry). */
+  /** Time in the row's key. If the entry does not exist or has a different time, the row is stray. */
   readonly at: number;
   /** The share; null if the row does not belong to a share. */
   readonly share: string | null;
@@ -107,8 +107,8 @@ export class Ledger {
   }
 
   /**
-   * Removes a row whose entry does not exist. Does not change the counts, because the row may not have been counted. Only if
-   * the share has no more rows, sets its counts to 0.
+   * Removes a row whose entry does not exist. Does not change the counts, because the row may not have been counted. If the
+   * share has no more rows, however, its counts are set to 0.
    */
   removeRow({ key, by, at, share }: EntryRow): void {
     if (share === null) {

@@ -1,6 +1,6 @@
-// Parts of a store's entries, kept in chunks so that a slice reads only what it needs. A large part is written in advance, in
-// several transactions, so that the thread can do other work between them. The transaction that writes the entry then only
-// marks the part as used.
+// Parts of a store's entries, kept in chunks so that reading a slice of a part loads only the chunks that it needs. A large
+// part is written in advance, in several transactions, so that the thread can do other work between them. The transaction that
+// writes the entry then only marks the part as used.
 import assert from "node:assert";
 import { randomInt } from "node:crypto";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -21,8 +21,8 @@ const MOST_UNCLAIMED = 256;
 
 const nextIdKey: TableKey = ["next"];
 /**
- * Limit of the first part id of a new store, which is random. Tables in memory are empty after a restart, and old part ids of a
- * reader must not match new parts.
+ * Upper bound of the first part id of a new store, which is chosen at random. Tables in memory are empty after a restart, and
+ * part ids that a reader still has from before the restart must not match new parts.
  */
 const FIRST_IDS = 2 ** 40;
 

@@ -243,8 +243,8 @@ export class TableStore<Head> implements Store<Head> {
       const row = this.#nextToGo(spared);
       if (row === null) return false;
       const kept = this.#find(row.key);
-      // A row without a matching entry was left by another version of the server. It must be removed, because otherwise it
-      // would always be the next row.
+      // A row without a matching entry was left by another version of the server. It must be removed, because otherwise
+      // `#nextToGo` would always return it again.
       if (kept === null || kept[row.by] !== row.at) this.#ledger.removeRow(row);
       else this.#remove(row.key);
     }
@@ -264,7 +264,10 @@ export class TableStore<Head> implements Store<Head> {
     return isOver ? this.#ledger.oldestOfMost(entries > maxEntries ? "entries" : "bytes", spared) : null;
   }
 
-  /** Returns a time: entries that had expired or were too old at this time are removed now. */
+  /**
+   * Returns the time at which entries are judged for removal: entries that had expired or were too old at this time are removed
+   * now.
+   */
   #staleAt(): number {
     return this.#now() - this.#openedAt < STALE_MS ? Number.NEGATIVE_INFINITY : this.#now() - STALE_MS;
   }

@@ -62,7 +62,10 @@ export class WriteQueue {
   }
 }
 
-/** Applies a change. Returns the ServerError that rejected it; null if it was made. Other errors abort the transaction. */
+/**
+ * Applies a change. Returns the ServerError that rejected the change; null if the change was made. Other errors abort the
+ * transaction.
+ */
 function refusalOf(apply: () => void): ServerError | null {
   try {
     apply();

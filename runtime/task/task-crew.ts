@@ -34,7 +34,7 @@ export interface TaskCrewHooks extends Pick<TaskWorkerHooks, "onFree" | "onResul
 
 interface Shared {
   readonly value: unknown;
-  /** Result of the first worker that loads the value. */
+  /** Promise for the result of the first worker that loads the value. */
   readonly first: Promise<unknown>;
   /** True if a worker has loaded the value within `quickMs`. */
   isQuick: boolean;

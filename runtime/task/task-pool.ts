@@ -1,7 +1,7 @@
 // Task pool: worker threads, each of which runs one task at a time. Clients take turns. A task is quick until it has run for
-// `quickMs`. Then its worker permanently becomes a slow worker, and a spare worker replaces it. At `limitMs`, or at the heap
-// limit, a task is ended together with its thread. So a task delays other clients by at most `quickMs`. A task with a large
-// input starts in the slow lane.
+// `quickMs`. Then its worker permanently becomes a slow worker, and a spare worker replaces it. So a task delays other clients
+// by at most `quickMs`. At `limitMs`, or at the heap limit, a task is ended together with its thread. A task with a large input
+// starts in the slow lane.
 //
 // There are `quickWorkers` quick workers, one spare worker (two while there are slow tasks) and at most `slowWorkers` slow
 // workers. After a slow task, the client's next tasks wait in the slow lane for a while. A client is trusted if all its tasks
@@ -19,8 +19,8 @@ import type { TaskWorker } from "./task-worker.ts";
 /** Maximum input size in bytes of a task that starts in the quick lane. Tasks with a larger input start in the slow lane. */
 const maxQuickBytes = 8 * 2 ** 20;
 /**
- * A task whose input was transferred may continue as a slow task if fewer than this number run, even if `slowWorkers` is lower.
- * Such a task cannot be restarted later, so it would otherwise be rejected.
+ * A task whose input was transferred may continue as a slow task if fewer slow tasks than this number run, even if
+ * `slowWorkers` is lower. Such a task cannot be restarted later, so it would otherwise be rejected.
  */
 const maxSlow = 2;
 /** Ratio of a task's wall-clock limit to its processor-time limit. */
@@ -219,7 +219,10 @@ export class TaskPool {
     return false;
   }
 
-  /** Starts a task that was taken from a lane. Returns false if there is no task, or if the task has to wait for its worker. */
+  /**
+   * Starts a task that was taken from a lane. Returns false if there is no task, or if the task has to wait for a worker that
+   * has its shared value.
+   */
   #startNext(task: Task | undefined, workers: readonly TaskWorker[], isSlow: boolean): boolean {
     if (task === undefined) return false;
     const { needs } = task;

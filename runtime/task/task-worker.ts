@@ -58,7 +58,7 @@ export class TaskWorker {
   #sharedBytes = 0;
   #hasTask = false;
   #isSlow = false;
-  /** The operating system's number of the worker's thread; null: unknown. */
+  /** Thread id of the worker in the operating system; null: unknown. */
   #number: number | null = null;
   #hasEnded = false;
 

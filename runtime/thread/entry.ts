@@ -47,7 +47,8 @@ export class PlaceEntry {
       else if (command.kind === "ping") this.#report({ kind: "pong" });
       else void this.#stop(0, { kind: "stopped" });
     });
-    // The "Monitor" event keeps the default behaviour: the stack is written to stderr, and the thread or process ends.
+    // A listener of "uncaughtExceptionMonitor" keeps the default behaviour: the stack is written to stderr, and the thread or
+    // process ends.
     process.on("uncaughtExceptionMonitor", (error) => this.#report({ kind: "crashing", error: toErrorRecord(error) }));
     // Exit when the spawner is gone, because nothing else uses the place.
     endpoint.exit.then(() => process.exit(this.#exitCode));

@@ -25,7 +25,10 @@ export interface PlaceOptions<Init> {
   readonly init: Init;
   readonly kind: PlaceKind;
   readonly startTimeoutMs: number;
-  /** Time in ms: after its start, the place is killed if its event loop blocks for this long. Absent: never. */
+  /**
+   * Maximum time in ms for which the place's event loop may block after the start. If it blocks longer, the place is killed.
+   * Absent: no limit.
+   */
   readonly answersWithinMs?: number;
   /** Maximum size of the JavaScript heap in MiB; only for a thread. */
   readonly heapMiB?: number;
@@ -149,8 +152,8 @@ class PlaceHost<Init> {
   }
 
   /**
-   * Kills the place if its event loop blocks. Unanswered pings are counted and the time is not measured, because this thread
-   * may have been blocked itself.
+   * Kills the place if its event loop blocks. Counts unanswered pings instead of measuring time, because this thread may have
+   * been blocked itself.
    */
   watch(limitMs: number): void {
     const timer = setInterval(() => {

@@ -1,5 +1,5 @@
 // Operating system threads of this process: their processor time, which does not depend on the load of the machine, and their
-// priority. Linux only; on other systems, a thread has no number.
+// priority. Linux only; on other systems, thread ids are unknown.
 import { readFileSync, readlinkSync } from "node:fs";
 import { getPriority, setPriority } from "node:os";
 
@@ -7,7 +7,7 @@ import { getPriority, setPriority } from "node:os";
 const niceness = 5;
 const mostNice = 19;
 
-/** Returns the operating system's number of the calling thread; null: unknown. */
+/** Returns the operating system's thread id of the calling thread; null: unknown. */
 export function threadNumber(): number | null {
   try {
     return Number(readlinkSync("/proc/thread-self").split("/").at(-1));

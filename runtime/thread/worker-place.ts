@@ -27,7 +27,7 @@ export function startThread(options: HostOptions): Host {
     gone: untilGone(worker, options.onOutput),
     kill: () => void worker.terminate(),
     dial: async () => {
-      // Checked first, because a port that is sent to an ended thread never closes.
+      // The endpoint is checked first, because a port that is sent to an ended thread never closes.
       if (endpoint.isLost) throw goneError(options.name, await endpoint.exit);
       const { port1, port2 } = new MessageChannel();
       endpoint.send(dialChannel, { port: port2 } satisfies DialPort, [port2]);

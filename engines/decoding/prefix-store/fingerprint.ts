@@ -5,7 +5,10 @@ import { createHash } from "node:crypto";
 import { type FileHandle, open } from "node:fs/promises";
 import { shardPaths } from "../../files/gguf/shards.ts";
 
-/** Bytes read at the start of each file. They contain the metadata and the table of tensors, except for large vocabularies. */
+/**
+ * Number of bytes read at the start of each file. They contain the metadata and the table of tensors, unless the vocabulary is
+ * large.
+ */
 const headBytes = 4 * 2 ** 20;
 /** Number of samples per file. There is at least one for every layer, because models may differ in one layer only. */
 const sampleCount = 128;

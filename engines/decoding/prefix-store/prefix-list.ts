@@ -55,8 +55,8 @@ export class PrefixList {
   }
 
   /**
-   * Returns the prefix with the longest common beginning; null if no token is in common. If two are equally long, returns the
-   * prefix with the smaller file.
+   * Returns the prefix that has the longest common beginning with `key`; null if no prefix has a token in common with it. If
+   * two are equally long, returns the prefix with the smaller file.
    */
   longest(key: PrefixKey): { readonly prefix: ListedPrefix; readonly length: number } | null {
     const at = this.#placeOf(key);

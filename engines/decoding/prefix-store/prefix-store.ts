@@ -65,8 +65,8 @@ export class PrefixStore {
   }
 
   /**
-   * Returns the file with the longest common beginning of at least 64 tokens; null: none. The common
-   * beginning may include all of `tokens`.
+   * Returns the file whose tokens have the longest common beginning with `tokens`; null if that beginning is shorter than 64
+   * tokens. The common beginning may include all of `tokens`.
    */
   find(adapter: string, tokens: Int32Array): StoredPrefix | null {
     const found = this.#list.longest({ adapter, tokens });
@@ -82,7 +82,8 @@ export class PrefixStore {
   read({ name }: StoredPrefix): Promise<PrefixContent | null> {
     const underWay = this.#reading.get(name);
     if (underWay !== undefined) return underWay;
-    // Only one read at a time, because each result is as large as the KV of a sequence, and is imported between two steps.
+    // Reads run one at a time, because each result takes as much memory as the KV of a sequence until it is imported between
+    // two steps.
     const reading = this.#lastRead.then(() => this.#read(name)).finally(() => this.#reading.delete(name));
     this.#reading.set(name, reading);
     this.#lastRead = reading.then(() => undefined);
@@ -101,7 +102,8 @@ export class PrefixStore {
 
   /**
    * Queues a prefix to be written, if wants() returns true for it. The store owns `bytes` from now on. If too many writes are
-   * pending, the oldest are dropped. To store all prefixes before the process ends, await flush() after each put().
+   * pending, the oldest are dropped. A caller that needs all prefixes to be stored before the process ends must await flush()
+   * after each put().
    */
   put(adapter: string, tokens: Int32Array, bytes: Uint8Array): void {
     if (!this.wants(adapter, tokens)) return;

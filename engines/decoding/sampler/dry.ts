@@ -62,8 +62,8 @@ export class DryPenalty {
   }
 
   /**
-   * Finds all repetitions with the Z algorithm over the tokens in reverse order. matches[i]: number of last tokens that the
-   * sequence has in common with the sequence without its last i tokens. [left, right): the match that extends furthest back.
+   * Finds all repetitions with the Z algorithm over the tokens in reverse order. matches[i]: length of the longest common
+   * suffix of the sequence and of the sequence without its last i tokens. [left, right): the match that extends furthest back.
    * Inside this range, comparisons start from earlier results.
    */
   #findRepetitions(): void {

@@ -139,7 +139,7 @@ export class Sampler {
     this.#kernel.restrict();
   }
 
-  /** Writes the logprobs of the likeliest tokens; call it before the row is edited. Returns the log-sum of the row. */
+  /** Writes the logprobs of the likeliest tokens; call it before the row is edited. Returns the log-sum-exp of the row. */
   #measure(limit: number): number {
     const { topIds, topLogits } = this.#kernel;
     const found = this.#logprobs;

@@ -23,7 +23,7 @@ export interface BannedTokens {
   readonly until: number;
 }
 
-/** Start data of a sampling state. `choice` is the index among the choices of the request. */
+/** Data from which a sampling state is created. `choice` is the index among the choices of the request. */
 interface SequenceStart {
   readonly sampling: Sampling;
   readonly choice: number;

@@ -26,7 +26,7 @@ const assumedSwitchMs = 8;
 const smoothing = 0.2;
 /**
  * Weight of each quantum in the mean step time. With a small weight, adapters with longer steps get almost the same number of
- * steps. Chosen by hand.
+ * steps as other adapters. Chosen by hand.
  */
 const meanSmoothing = 0.05;
 
@@ -36,7 +36,7 @@ export class AdapterRotation {
   switches = 0;
   /** Number of adapters with runnable sequences when the current adapter was chosen; at least 1. */
   count = 1;
-  /** By adapter: number of its most recent quantum, counted over all adapters. */
+  /** By adapter: the number of its most recent quantum. Quanta are numbered in order, over all adapters. */
   readonly #lastTurn = new Map<number, number>();
   #turns = 0;
   #steps = 0;

@@ -11,8 +11,8 @@ import type { Sequence } from "./sequence.ts";
  */
 const headroomTokens = 64;
 /**
- * Maximum share of a swapped sequence's tokens to compute again. If no more is needed, the sequence shares the KV of other
- * sequences and does not swap in its own. Chosen by hand.
+ * Maximum share of the tokens of a swapped-out sequence that may be computed again. If sharing the KV of other sequences leaves
+ * no more than this share to compute, the sequence shares their KV and does not swap in its own. Chosen by hand.
  */
 const mostComputedAgain = 1 / 8;
 /**

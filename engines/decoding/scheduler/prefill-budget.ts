@@ -11,7 +11,7 @@ import type { StepTimeModel } from "./step-time-model.ts";
  */
 const loneRestFactor = 2;
 /**
- * Maximum time for which decodes are held back, in steps of `maxStepMs`. It is large enough that 32 prompts that arrive
+ * Maximum time for which decodes are held back, as a multiple of `maxStepMs`. It is large enough that 32 prompts that arrive
  * together start to decode together. Chosen by hand.
  */
 const longestHoldSteps = 32;
@@ -90,11 +90,11 @@ export class PrefillBudget<S extends Sequence> {
   /**
    * Returns whether the next step contains only prompts although some sequences could decode. If many prompts arrive together,
    * a step with few decodes costs a pass over the weights and yields few tokens. Decodes are held back if the prompts do not
-   * fit into a step with them. They are held back until all prompts have been fed, including prompts that arrive later. So
-   * sequences that finish their prefill first wait for the other sequences. Decodes are held back for at most `maxStepMs` per
-   * prompt (counted at the beginning), times the share of prompts among the runnable sequences. So many decodes do not wait for
-   * a few prompts, and no decode waits for a single long prompt. While adapters take turns, decodes are never held back,
-   * because they have just waited for the other adapters.
+   * fit into a step with them. They are held back until all prompts have been fed, including prompts that arrive later.
+   * Sequences that finish their prefill early therefore wait for the other sequences. Decodes are held back for at most
+   * `maxStepMs` per prompt (counted at the beginning), times the share of prompts among the runnable sequences. This limit
+   * prevents a large number of decodes from waiting for a few prompts, and any decode from waiting for a single long prompt.
+   * While adapters take turns, decodes are never held back, because they have just waited for the other adapters.
    */
   holdsDecodes(decodes: number, prompts: readonly S[]): boolean {
     const count = this.#rotation?.isShared ? 0 : prompts.length;

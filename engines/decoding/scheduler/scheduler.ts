@@ -492,8 +492,8 @@ export class Scheduler<S extends Sequence> {
     return true;
   }
 
-  // Preemption: a sequence loses its slot because other sequences need KV memory, its client reads too
-  // slowly, or a client has fewer slots.
+  // Preemption: a sequence loses its slot because other sequences need KV memory, because its client reads too slowly, or
+  // because another client that waits has fewer slots.
 
   /**
    * Reserves room for `tokens` tokens. If memory is short, evicts cached prefixes, then preempts less important

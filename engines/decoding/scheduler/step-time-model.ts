@@ -4,9 +4,9 @@
 import type { StepTarget } from "./limits.ts";
 
 /**
- * Factor by which each new step reduces the weight of earlier steps. At 0.92, the least-squares fit covers some
- * dozen steps. In the scheduler benchmark with decode times of five engines, all factors from 0.9 to 0.98 yield as
- * many tokens as exact step times.
+ * Factor by which each new step reduces the weight of earlier steps. At 0.92, the least-squares fit covers some dozen steps. In
+ * the scheduler benchmark with decode times of five engines, estimates with any factor from 0.9 to 0.98 yield as many tokens as
+ * exact step times do.
  */
 const memory = 0.92;
 /**
@@ -27,7 +27,7 @@ const fasterWeight = 0.5;
 const assumedShare = 0.25;
 /** Weight of the assumed cost of a token in the least-squares fit, per measured step. Unit: squared tokens. */
 const assumptionWeight = 3e-3;
-/** Decay of the largest measured step size: it halves in some 34 steps. Chosen by hand. */
+/** Factor by which each step reduces the largest measured step size: the size halves in some 34 steps. Chosen by hand. */
 const sizeMemory = 0.98;
 /** Maximum time of a step of a sequence that runs without others, in multiples of `maxStepMs`. Chosen by hand. */
 const longestLoneSteps = 4;

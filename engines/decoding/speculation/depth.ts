@@ -7,11 +7,17 @@ export interface DraftSource {
   chance(position: number): number;
 }
 
-/** Minimum ratio of the expected rate to that of plain decoding. It is above 1, because estimates may be wrong. */
+/**
+ * Minimum ratio of the expected token rate with drafts to the rate of plain decoding. The ratio is above 1, because estimates
+ * may be wrong.
+ */
 const worthwhile = 1.1;
 /** Minimum chance that a drafted token will be used. Tokens with a lower chance are not drafted. */
 const leastGain = 0.02;
-/** Maximum ratio of the decode tokens of a step to those of measured steps, because the time of larger steps is unknown. */
+/**
+ * Maximum ratio of the decode tokens of a step to those of measured steps. The ratio is limited, because the time of larger
+ * steps is unknown.
+ */
 const growth = 2;
 
 interface DepthLimits {

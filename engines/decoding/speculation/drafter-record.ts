@@ -4,7 +4,8 @@ import { Acceptance, SharedAcceptance } from "./acceptance.ts";
 import type { DraftSource } from "./depth.ts";
 
 /**
- * Assumed chance of each position before any attempt, if all tokens before it are right. Later positions have the last value.
+ * Assumed chance, before any attempt, that the token at each position is right if all tokens before it are right. Later
+ * positions have the last value.
  */
 const priors = [0.7, 0.7, 0.7, 0.7, 0.65, 0.65, 0.6, 0.6];
 

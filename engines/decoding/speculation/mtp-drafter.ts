@@ -5,7 +5,7 @@ import type { Sequence } from "../scheduler/sequence.ts";
 import { StepTimeModel } from "../scheduler/step-time-model.ts";
 import type { Drafter } from "./drafter.ts";
 
-/** Picks the token after a sequence and the draft so far, from row `row` of the heads' logits; -1: none. */
+/** Picks the token that follows a sequence and its draft so far, from row `row` of the heads' logits; -1: none. */
 export type ChooseDraft = (sequence: Sequence, logits: Float32Array, row: number) => number;
 
 export interface MtpDrafterOptions {

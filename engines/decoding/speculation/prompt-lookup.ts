@@ -1,6 +1,6 @@
-// Prompt lookup: drafts from the earlier tokens of the same sequence. If its last tokens also occur earlier in the sequence,
-// the tokens after that earlier place may come next. Prompt lookup costs next to nothing, so it predicts every token, even if
-// no draft is used. It learns from each prediction how reliable it is. Used by Speculation. It runs no model.
+// Prompt lookup: drafts from the earlier tokens of the same sequence. If the last tokens of the sequence also occur earlier in
+// it, the tokens after the earlier occurrence may come next. Prompt lookup costs next to nothing, so it predicts every token,
+// even if no draft is used. It learns from each prediction how reliable it is. Used by Speculation. It runs no model.
 import type { Sequence } from "../scheduler/sequence.ts";
 import { Acceptance, SharedAcceptance } from "./acceptance.ts";
 import { TokenIndex } from "./token-index.ts";
@@ -14,8 +14,8 @@ const priors = [0.3, 0.45, 0.6, 0.7, 0.78, 0.85, 0.9, 0.94, 0.96];
 /** Maximum number of tokens that are compared to find the length of a new match. Longer matches are not more reliable. */
 const longestMatch = 40;
 /**
- * Minimum number of equal tokens of a copy that may continue after a difference, shortly after that place in the earlier text.
- * This is typical of a text that is repeated with edits.
+ * Minimum number of tokens of an interrupted copy whose continuation is searched for. A text that is repeated with edits
+ * typically continues shortly after the position in the earlier text at which the copy ended.
  */
 const copyLength = 8;
 /**
@@ -38,8 +38,8 @@ export class PromptLookup {
   /** Number of tokens before the cursor that equal the last tokens of the sequence. */
   #matched = 0;
   /**
-   * Position in the earlier text at which a long copy ended (0: none), and the position in the sequence up to which the end of
-   * the interruption is searched.
+   * Position in the earlier text at which a long copy ended (0: none), and the position in the sequence at which the search for
+   * the continuation of the copy ends.
    */
   #brokenAt = 0;
   #resumeUntil = 0;

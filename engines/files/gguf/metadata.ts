@@ -10,7 +10,7 @@ export interface TokenizerMetadata {
   readonly model: string;
   /** Pre-tokenizer of a "gpt2" vocabulary. */
   readonly pre: string | null;
-  /** Text of each token by token id, in the file's spelling. */
+  /** Text of each token by token id, as the file stores it. */
   readonly tokens: readonly string[];
   /** Kind of each token (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte), or null: all normal. */
   readonly types: readonly number[] | null;
@@ -34,7 +34,7 @@ export interface TokenizerMetadata {
   /** Null in `addBos`, `addEos` or `addSpacePrefix` means the default of the tokenizer. */
   readonly addBos: boolean | null;
   readonly addEos: boolean | null;
-  /** Whether two texts are separated by a further token; null or absent: the default of the tokenizer. */
+  /** Whether a separator token follows the end token between two texts; null or absent: the default of the tokenizer. */
   readonly addSeparator?: boolean | null;
   readonly addSpacePrefix: boolean | null;
   /**

@@ -31,7 +31,7 @@ const lock = new TurnLock(1, memory);
 port.on("message", (path: string) => {
   readAhead(path);
   const adapter = load(path);
-  // Replies only after load() has released the lock, because the receiver may rely on a free lock.
+  // The thread replies only after load() has released the lock, because the receiver may assume that the lock is free.
   port.postMessage((adapter ? koffi.address(adapter) : 0n) satisfies AdapterAnswer);
 });
 

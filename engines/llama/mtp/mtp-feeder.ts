@@ -16,7 +16,7 @@ export interface HeadsParts {
   readonly prediction: PredictionFunctions;
   /** Whether the MTP heads read the model's KV cache instead of having their own. */
   readonly sharesMemory: boolean;
-  /** Whether the MTP weights come from a separate file. They are then a model of their own, which must be freed. */
+  /** Whether the MTP weights come from a separate file. The weights are then a separate model, which must be freed. */
   readonly ownsModel: boolean;
   /** Number of floats in a hidden state. */
   readonly width: number;
@@ -40,7 +40,10 @@ interface Pairs {
 export class HeadsFeeder {
   /** Tokens of the next MTP pass. */
   readonly batch: StatesBatch;
-  /** 1: tokens of a trail, which are fed only as context, also get an output in their pass. 0: they get none. */
+  /**
+   * 1: the tokens of a trail (mtp-trail.ts) also get an output in their MTP pass, although they are fed only as context. 0:
+   * they get no output.
+   */
   fedOutput = 0;
   readonly #parts: HeadsParts;
   readonly #trails: readonly Trail[];

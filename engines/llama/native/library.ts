@@ -48,7 +48,7 @@ const logLinesKept = 64;
 /** Log level DEBUG of ggml; it gives one line per tensor. */
 const debugLevel = 1;
 const keptHeapBytes = 32 * 1024 * 1024;
-// Created only once, because koffi never frees a type.
+// The type is created only once, because koffi never frees a type.
 const logCallback = koffi.pointer(koffi.proto("void", ["int32", "str", "void*"]));
 
 const open = new Map<boolean, Promise<LlamaLibrary>>();

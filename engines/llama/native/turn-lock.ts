@@ -40,14 +40,15 @@ export class TurnLock {
 
   release(): void {
     Atomics.store(this.#words, this.#own, 0);
-    // The other side waits until this word changes. If its wait has not started yet, the change prevents the wait.
+    // The other side waits until the word `waitingSide` changes. If its wait has not started yet, this change prevents the
+    // wait.
     Atomics.store(this.#words, waitingSide, this.#own);
     Atomics.notify(this.#words, waitingSide);
   }
 
   /**
-   * Requests the lock. If both sides request the lock, the later one (this side) must wait. The other side may already
-   * be waiting for this change of the word, so it is notified.
+   * Requests the lock. If both sides request the lock, the later one (this side) must wait. The other side may already be
+   * waiting for a change of the word `waitingSide`, so it is notified.
    */
   #ask(): void {
     Atomics.store(this.#words, this.#own, 1);

@@ -48,9 +48,9 @@ function withoutAnchors(node: RegexNode): RegexNode {
   return { kind: "sequence", parts };
 }
 
-/** How generated text spells characters (for example, escaped in a JSON string), and the text after the last character. */
+/** How generated text represents characters (for example, escaped in a JSON string), and the text after the last character. */
 export interface Spelling {
-  /** Returns one expression for each way to spell a character of `set`. */
+  /** Returns one expression for each way to represent a character of `set`. */
   chars(set: CharSet): readonly Expression[];
   readonly end: Expression;
 }

@@ -32,7 +32,7 @@ export class MarkedParser implements OutputParser {
   /** First characters of the marks, by mode. */
   private readonly starts: { readonly content: readonly string[]; readonly reasoning: readonly string[] };
   private syntax: Wait<void> | null = null;
-  /** True if only white space has come since the start of the output or since the last marked part. */
+  /** True if all text since the start of the output, or since the last marked part, is white space. */
   private isFirst: boolean;
   /** True while white space is dropped, because it follows a mark. */
   private dropsSpace = false;

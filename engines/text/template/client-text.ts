@@ -9,8 +9,8 @@ const maxDepth = 100;
 
 type Guard = (text: string) => string;
 
-// These roles stay unchanged, because templates compose control tokens from them ("<|" + role +
-// "|>"). Any other role is user text.
+// Roles that stay unchanged, because templates compose control tokens from them ("<|" + role + "|>"). Any other role is user
+// text.
 const knownRoles = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
 
 /**
@@ -76,8 +76,8 @@ export function* clientTexts(messages: readonly ParsedMessage[], tools: readonly
 }
 
 /**
- * Returns client values for variables of a template. Plain words in `words` stay unchanged, because the
- * template compares variables with them.
+ * Returns the client's template variables with their text guarded (see user-text.ts). Plain words in `words` stay unchanged,
+ * because the template compares variables with them.
  */
 export function guardVariables(
   variables: Readonly<Record<string, unknown>>,
@@ -89,8 +89,8 @@ export function guardVariables(
 }
 
 /**
- * Returns the plain words among the texts of a template's source. Returns no words if a control token has a plain word as its
- * name, because the words of a text could then join to this name.
+ * Returns the string literals of a template's source that are plain words. Returns no words if a control token's name is a
+ * plain word, because unguarded words could join and form this name.
  */
 export function comparedWords(source: string, controlNames: readonly string[]): ReadonlySet<string> {
   if (controlNames.some((name) => /^[\w-]+$/.test(name))) return new Set();

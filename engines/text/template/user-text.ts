@@ -1,7 +1,7 @@
 // User text guard: prevents user text from becoming control tokens when a chat template inserts it into a prompt. Before
 // rendering, a marker character is inserted into every control token name in user text. The marker occurs in no other text. The
 // encoder splits the prompt at control token names and then removes the markers. Many templates remove words from a text, for
-// example "/think". The texts around a removed word could join to a name, so markers are inserted there too.
+// example "/think". The texts before and after a removed word could then form a name, so markers are inserted there too.
 import { ServerError } from "../../../runtime/errors.ts";
 
 interface ControlNames {
@@ -28,8 +28,8 @@ export class UserTextGuard {
   /** Words that the template may remove from a text, or at which it may split a text. */
   private readonly removed: readonly string[];
   /**
-   * Proper prefixes of names and of removed words. Removed words matter, because the texts around a removed word
-   * could join to another removed word.
+   * Proper prefixes of names and of removed words. Removed words matter, because the texts before and after a removed word
+   * could together form another removed word.
    */
   private readonly partial = new Set<string>();
   /** All names and removed words. */
@@ -74,8 +74,8 @@ export class UserTextGuard {
 
   /**
    * Inserts a marker before a removed word if the text before the word ends with a prefix of a name or of another removed word.
-   * The marker stays when the template removes the word. So the texts around the word cannot join to a name, whatever the order
-   * in which words are removed.
+   * The marker stays when the template removes the word. So the texts before and after the word cannot form a name, whatever
+   * the order in which words are removed.
    */
   private guardRemovals(text: string, marker: string): string {
     const cuts = new Set<number>();

@@ -1,16 +1,16 @@
-// Byte alphabet: spells bytes as visible characters, as byte-level BPE vocabularies do. Printable Latin-1 characters spell
-// themselves. The characters from U+0100 spell the other 68 bytes, in order. Pure tables.
+// Byte alphabet: represents bytes as visible characters, as byte-level BPE vocabularies do. Printable Latin-1 characters
+// represent themselves. The characters from U+0100 represent the other 68 bytes, in order. Pure tables.
 
 const noByte = -1;
 let nextInvisible = 0x100;
 
-/** The character of each byte. */
+/** The character that represents each byte. */
 export const byteSpellings: readonly string[] = Array.from({ length: 256 }, (_, byte) => {
   const isVisible = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
   return String.fromCharCode(isVisible ? byte : nextInvisible++);
 });
 
-/** Byte by character code; `noByte` if the character spells no byte. */
+/** Byte by character code; `noByte` if the character represents no byte. */
 const byteOfCode = new Int16Array(nextInvisible).fill(noByte);
 for (const [byte, spelling] of byteSpellings.entries()) byteOfCode[spelling.charCodeAt(0)] = byte;
 
@@ -25,8 +25,8 @@ export function spellBytes(text: string): string {
 }
 
 /**
- * Writes the bytes that `spelled` spells to `target` and returns the end of the written bytes. A character outside the alphabet
- * is written as its own UTF-8.
+ * Writes the bytes that `spelled` represents to `target` and returns the end of the written bytes. A character outside the
+ * alphabet is written as its own UTF-8.
  */
 export function writeSpelledBytes(spelled: string, target: Buffer, start: number): number {
   let end = start;

@@ -65,8 +65,9 @@ export class FixedTokens {
   #places(text: string): Place[] {
     if (!this.#mayHave(text)) return [];
     const units = Buffer.from(text, "utf16le");
-    // Candidate start positions, by token index. A position first belongs to the longest token that matches there. If this
-    // token overlaps a token that was already found, the position moves to the list of the longest token that fits.
+    // Candidate start positions, by token index. A position is first in the list of the longest token that matches there. If
+    // this token overlaps a token that was already found, the position moves to the list of the longest matching token without
+    // an overlap.
     const waiting: (number[] | undefined)[] = new Array(this.#tokens.length);
     const offer = (at: number, limit: number): void => {
       const index = this.#longest(units, at, limit);
@@ -120,7 +121,7 @@ export class FixedTokens {
   }
 }
 
-/** Returns the number of consecutive free positions from `start`, at most up to `end`. */
+/** Returns the number of consecutive positions from `start`, at most up to `end`, that no found token covers. */
 function freeFrom(taken: Uint8Array, start: number, end: number): number {
   let at = start;
   while (at < end && taken[at] === 0) at++;

@@ -5,8 +5,8 @@ import { spaceSymbol } from "./encoding/encoders.ts";
 import { byteOfToken, type TokenKind } from "./token-kinds.ts";
 
 /**
- * How a normal token's name spells its bytes: one character per byte ("bytes"), or the text itself with
- * U+2581 for a space ("spaces").
+ * How a normal token's name encodes its bytes: one character per byte ("bytes"), or the text itself with U+2581 for a space
+ * ("spaces").
  */
 export type Spelling = "bytes" | "spaces";
 
@@ -80,8 +80,8 @@ export function piecesOf(names: readonly string[], kinds: readonly TokenKind[], 
 }
 
 /**
- * Returns the length of the longest piece in bytes. Names of control tokens count too, because a control token in a prompt
- * replaces its whole name.
+ * Returns the length of the longest piece in bytes. Names of control tokens count too, because the text of a prompt contains
+ * the whole name of each control token.
  */
 export function longestPiece({ ends }: Pieces, names: readonly string[]): number {
   let longest = 1;

@@ -7,7 +7,10 @@ import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
 export type TokenKind =
   /** Text, produced by encoding. */
   | "normal"
-  /** Part of the prompt's structure: encoded only if the template contains its name. It has no text when generated. */
+  /**
+   * Part of the prompt's structure: encoding produces it only where the template contains its name. It has no text when
+   * generated.
+   */
   | "control"
   /** Like "control" in a prompt, but shown as text when generated. */
   | "shown-control"
@@ -46,7 +49,10 @@ export interface InfillTokens {
   readonly middle: number;
 }
 
-/** Returns the infill tokens that the file names or that have a known name; null if one is missing. */
+/**
+ * Returns the infill tokens. A token is specified by the model file or found by a known name. Returns null if a token is
+ * missing.
+ */
 export function infillTokens(tokenizer: TokenizerMetadata): InfillTokens | null {
   const { tokens, infillPrefixId, infillSuffixId, infillMiddleId } = tokenizer;
   const find = (id: number | null | undefined, names: readonly string[]) =>

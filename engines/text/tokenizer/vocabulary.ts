@@ -22,7 +22,7 @@ export interface PromptText {
 export interface Vocabulary extends TabledVocabulary {
   readonly bosToken: number | null;
   readonly eosToken: number | null;
-  /** Token added after a complete text; null: none. */
+  /** Token at the end of a text or pair that encodeWhole() or encodePair() returns; null: none. */
   readonly closingToken: number | null;
   /** Tokens of an infill prompt; null: the model cannot fill gaps in a text. */
   readonly infillTokens: InfillTokens | null;
@@ -40,9 +40,12 @@ export interface Vocabulary extends TabledVocabulary {
   encodeCompletion(text: string): Int32Array;
   /** Like `encodeCompletion`, but adds the closing token at the end. Used for embeddings. */
   encodeWhole(text: string): Int32Array;
-  /** Returns the prompt for the text of a gap between two texts. */
+  /** Returns a prompt for which the model generates the text between `before` and `after`. */
   encodeInfill(tokens: InfillTokens, before: string, after: string): Int32Array;
-  /** Encodes two texts as an encoder compares them, with a separator between them. Requires `closingToken`. */
+  /**
+   * Encodes two texts as one sequence, with a separator between them, for an encoder that scores the pair. Requires
+   * `closingToken`.
+   */
   encodePair(first: string, second: string): Int32Array;
   /**
    * Encodes a rendered template. Names of control tokens become these tokens, except in user text. `addsBos` (default: true):
@@ -51,7 +54,7 @@ export interface Vocabulary extends TabledVocabulary {
   encodePrompt(prompt: PromptText, addsBos?: boolean): Int32Array;
   /** Returns the tokens whose bytes contain the bytes of `text`. */
   tokensContaining(text: string): Int32Array;
-  /** Returns the names of the control tokens that `text` spells. */
+  /** Returns the names of the control tokens that occur in `text`. */
   controlNamesIn(text: string): string[];
 }
 
@@ -113,7 +116,7 @@ class GgufVocabulary implements Vocabulary {
   readonly userDefinedTokens: readonly number[];
   readonly longestPieceBytes: number;
   readonly addsSpacePrefix: boolean;
-  /** Tokens between two texts that are compared. */
+  /** Tokens that encodePair() inserts between the two texts. */
   private readonly separators: readonly number[];
   private readonly names: readonly string[];
   private readonly kinds: readonly TokenKind[];

@@ -13,7 +13,7 @@ export interface GraphEnds {
    */
   readonly positions: Matrix | null;
   readonly tokenType: Matrix | null;
-  /** Norm applied to the sum of the embedding and the rows of these tables; null = none. */
+  /** Norm applied to the sum of the embedding and the rows of `positions` and `tokenType`; null = none. */
   readonly embeddingNorm: Norm | null;
   /** Norm of the last layer's hidden states; null = none. */
   readonly outputNorm: Norm | null;

@@ -48,8 +48,8 @@ export function readPooling(
   if (kind === undefined) throw keys.unsupported("pooling_type", "0 to 4");
   if (kind === "rank") return readScoring(architecture, width, keys, tensors);
   if (architecture.scoring) for (const name of headNames) tensors.leaveOut(name);
-  // With causal attention, the first token attends to no other token. Its hidden state does not depend on the rest of
-  // the text, so the model has no pooled outputs.
+  // Pooling kind cls uses the first token. With causal attention, the first token attends to no other token. Its hidden state
+  // does not depend on the rest of the text, so the model has no pooled outputs.
   const isBlind = kind === "cls" && !architecture.isEncoder;
   return { kind: isBlind ? null : kind, length: isBlind ? 0 : width, head: null };
 }

@@ -17,12 +17,12 @@ export function threadPieces(divided: DividedGraph, thread: number): Piece[] {
   return [...shared, ...undivided].flatMap((share) => share?.pieces ?? []);
 }
 
-/** Returns the parts of a mixture's classifier that a thread holds. */
+/** Returns the parts of the classifier of an X-LoRA mixture that a thread holds. */
 export function classifierPieces({ classifier }: DividedGraph, thread: number): Piece[] {
   return classifier.flatMap((shares) => (shares[thread] as Share).pieces);
 }
 
-/** Returns all matrices of the graph and of a mixture's classifier. */
+/** Returns all matrices of the graph and of the classifier of an X-LoRA mixture. */
 export function matrices({ graph, mixture }: PartitionPlan): Matrix[] {
   const { embedding, positions, tokenType, output, layers, pooling } = graph;
   const ends = [embedding, positions, tokenType, output, pooling.head?.dense, pooling.head?.output];

@@ -16,7 +16,10 @@ export function sumOfLanes(x: v128): f32 {
   return f32x4.extract_lane(pairs, 0) + f32x4.extract_lane(pairs, 1);
 }
 
-/** Returns the largest lane in all lanes. A scalar max would be a branch, which is mispredicted half of the time. */
+/**
+ * Returns a vector in which every lane has the value of the largest lane. A scalar max would be a branch, which is mispredicted
+ * half of the time.
+ */
 // @ts-ignore: decorator
 @inline
 export function largestLane(x: v128): v128 {

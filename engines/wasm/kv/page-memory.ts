@@ -53,8 +53,8 @@ export class PageMemory {
   }
 
   /**
-   * Calls `visit` for every layer of every page. Bytes `from` to `to` of the thread's memory are at `offset` in the
-   * whole content.
+   * Calls `visit` for every layer of every page. Bytes `from` to `to` of `memory`, the memory of the page's thread, are at
+   * `offset` in the content that read() returns.
    */
   #forEachPart(pages: Int32Array, visit: (memory: Uint8Array, offset: number, from: number, to: number) => void): void {
     let offset = 0;

@@ -1,6 +1,6 @@
-// Mixture weights on one compute thread: the weight of each adapter for each token. The weights are computed from the
-// classifier's outputs. This thread's products with A of the stacked adapter are multiplied by the weights, and then by
-// B. All threads compute the same weights.
+// Adapter weights of an X-LoRA mixture on one compute thread: the weight of each adapter for each token. The weights are
+// computed from the classifier's outputs. This thread's products with A of the stacked adapter are multiplied by the weights,
+// and then by B. All threads compute the same weights.
 import { stackedRanks } from "../adapters/file.ts";
 import { layOutAdapter, type SiteLayout } from "../adapters/layout.ts";
 import type { AdapterSite } from "../adapters/sites.ts";
@@ -98,9 +98,9 @@ export class MixtureWeights {
   }
 
   /**
-   * Multiplies the results of A at a site by the adapter weights. The results have `count` rows, from `reduced` on,
-   * `width` floats apart. All rows of a mixture use the stacked adapter. Therefore row i belongs to token i of the
-   * pass; at the output matrix, to output token i.
+   * Multiplies the results of A at a site by the adapter weights. The results have `count` rows, from `reduced` on, `width`
+   * floats apart. All rows of a mixture use the stacked adapter. Therefore row i belongs to token i of the pass. At the output
+   * matrix, row i belongs to output token i.
    */
   apply(site: number, reduced: number, count: number, width: number): void {
     const weightOf = this.#weightOf[site] as Int32Array;

@@ -4,8 +4,8 @@
 import type { Hyperparameters } from "../graph/shape.ts";
 
 /**
- * Maximum number of scratch rows for the inner states of the experts; a single token may exceed it. The limit is small,
- * because an expert is computed most efficiently for a few tokens.
+ * Maximum number of scratch rows for the inner states of the experts. If a single token needs more rows, the number is higher.
+ * The limit is small, because an expert is computed most efficiently for a few tokens.
  */
 const mostRows = 1024;
 
@@ -14,7 +14,9 @@ export function expertTokens({ experts }: Pick<Hyperparameters, "experts">, pass
   return experts === null ? 0 : Math.max(1, Math.min(passTokens, Math.floor(mostRows / experts.used)));
 }
 
-/** Returns the number of rows for these tokens: one row for each pair of a token and a chosen expert. */
+/**
+ * Returns the number of rows for the tokens that are routed at a time: one row for each pair of a token and a chosen expert.
+ */
 export function expertRows(shape: Pick<Hyperparameters, "experts">, passTokens: number): number {
   return expertTokens(shape, passTokens) * (shape.experts?.used ?? 0);
 }

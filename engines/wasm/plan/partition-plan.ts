@@ -25,13 +25,13 @@ export interface PartitionPlan {
   readonly blocksPerSequence: number;
   /** Maximum rank of a LoRA adapter; 0 = no adapters. */
   readonly adapterRank: number;
-  /** Parameters of the mixture (adapters weighted by a classifier); null if the model has none. */
+  /** Parameters of the X-LoRA mixture (adapters weighted by a classifier); null if the model is not a mixture. */
   readonly mixture: Mixture | null;
 }
 
 /**
- * Returns the number of layers in the KV cache. For a mixture, this is twice the number of layers: the layers of its
- * first pass are stored after the model's layers. An encoder reuses one layer, because its keys and values are
+ * Returns the number of layers in the KV cache. For an X-LoRA mixture, this is twice the number of the model's layers: the
+ * layers of the first pass are stored after the model's layers. An encoder reuses one layer, because its keys and values are
  * discarded after their layer.
  */
 export function kvLayers({ graph, shape, mixture }: Pick<PartitionPlan, "graph" | "shape" | "mixture">): number {
@@ -162,7 +162,7 @@ export interface DividedGraph {
   readonly outputSite: number;
   /** Scoring head. Only the leader (thread 0) has its weights; null = none. */
   readonly scoring: { readonly dense: Share | null; readonly output: Share | null };
-  /** Layers of a mixture's classifier; empty if the model is no mixture. */
+  /** Layers of the classifier of an X-LoRA mixture; empty if the model is not a mixture. */
   readonly classifier: readonly (readonly Share[])[];
 }
 

@@ -7,9 +7,9 @@ import type { PartitionPlan } from "./partition-plan.ts";
  *
  * adapter: address of the row's adapter, the same in the memories of all threads; 0 = base model.
  *
- * kept (mixtures only): 1 + number of the slot whose kept adapter weights the row uses; 0 = none.
+ * kept (X-LoRA mixtures only): 1 + number of the slot whose kept adapter weights the row uses; 0 = none.
  *
- * keeps (mixtures only): 1 + number of the slot that keeps the adapter weights of the row's last token; 0 = none.
+ * keeps (X-LoRA mixtures only): 1 + number of the slot that keeps the adapter weights of the row's last token; 0 = none.
  */
 export const rowField = {
   firstToken: 0,
@@ -91,7 +91,7 @@ export class PassDescriptor {
     this.#header[header.firstLogits] = row;
   }
 
-  /** Whether this is a mixture's first pass, which ends with the classifier instead of logits. */
+  /** Whether this is the first pass of an X-LoRA mixture. It ends with the classifier instead of logits. */
   get isFirstPass(): boolean {
     return this.#header[header.isFirstPass] === 1;
   }

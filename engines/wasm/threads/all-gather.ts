@@ -28,7 +28,10 @@ export class AllGather {
     this.#buffer = new Uint8Array(gatherBuffer);
   }
 
-  /** Exchanges slabs: each thread receives the first bytesOf(thread) bytes of every other thread's slab. */
+  /**
+   * Exchanges slabs. This thread sends the first bytesOf(own index) bytes of its slab. It receives the first bytesOf(t) bytes
+   * of the slab of every other thread t.
+   */
   slabs(bytesOf: (thread: number) => number): void {
     const { index, size } = this.#group;
     if (size === 1) return;

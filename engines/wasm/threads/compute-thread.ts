@@ -41,7 +41,7 @@ export class ComputeThread {
   readonly memory: KernelMemory;
   readonly #bytes: Uint8Array;
   readonly #floats: Float32Array;
-  /** Rotation tables, one per rope. */
+  /** Rotation tables of the rotary position embedding (RoPE), one per `Rope` of the model. */
   readonly #rotations: readonly Float32Array[];
   readonly #allGather: AllGather;
   readonly #norms: ThreadNorms;
@@ -49,12 +49,14 @@ export class ComputeThread {
   readonly #kv: ThreadKv;
   /** Runs the adapters' part of a pass; null if the model takes no adapters. */
   readonly #adapters: AdapterPass | null;
-  /** Parts that run the mixture (adapters weighted by a classifier); null if the model has none. */
+  /**
+   * Classifier of an X-LoRA mixture, and the adapter weights made from its outputs; null if the model is not an X-LoRA mixture.
+   */
   readonly #mixture: { readonly classifier: Classifier; readonly weights: MixtureWeights } | null;
   readonly #parts: StepParts;
   readonly #attention: AttentionBlock;
   readonly #feedForward: FeedForward;
-  /** Runs experts steps; null if the model has no experts. */
+  /** Runs the mixture-of-experts steps; null if the model has no experts. */
   readonly #experts: Experts | null;
   /** Adds the table rows of position and token type to the embedding; null if the model has no such tables. */
   readonly #tables: EmbeddingTables | null;
@@ -215,7 +217,7 @@ export class ComputeThread {
     this.#tables?.add(n);
   }
 
-  /** Computes the adapter weights of every token, at the end of a mixture's first pass. */
+  /** Computes the adapter weights of every token, at the end of the first pass of an X-LoRA mixture. */
   #classify(n: number): void {
     if (!this.#mixture) return;
     const { classifier, weights } = this.#mixture;

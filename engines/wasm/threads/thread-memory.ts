@@ -52,7 +52,7 @@ export interface ThreadMemory {
   /** Input rows of one expert; 0 if the model has no experts. */
   readonly gathered: number;
   readonly logits: number;
-  /** Rotation tables: one per rope, `rotationBytes` apart. */
+  /** Rotation tables of the rotary position embedding (RoPE): one per `Rope` of the model, `rotationBytes` apart. */
   readonly rotation: number;
   readonly rotationBytes: number;
   /** Page list that attend() reads: pairs of a page's address and the position of its first token. */

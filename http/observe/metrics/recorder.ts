@@ -50,8 +50,8 @@ export class HttpMetrics implements ExchangeObserver {
   }
 
   /**
-   * Counts the requests in flight at each scrape, since the model of a request is known only after its start. A series without
-   * requests stays with the value 0.
+   * Counts the requests in flight at each scrape, because the model of a request is known only after its start. A series that
+   * has no more requests remains, with the value 0.
    */
   #countInFlight(): Iterable<{ readonly labels: RequestLabels; readonly count: number }> {
     for (const series of this.#inFlight.values()) series.count = 0;

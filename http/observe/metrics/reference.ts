@@ -7,7 +7,7 @@ import { engineRegistry } from "./engine-registry.ts";
 import { processRegistry } from "./process-registry.ts";
 import { requestMetrics } from "./request-metrics.ts";
 
-/** What a registry knows about a metric, in addition to the type that prom-client declares. */
+/** Properties of a metric in a registry, in addition to those that prom-client's type declares. */
 interface RegisteredMetric {
   readonly name: string;
   readonly help: string;

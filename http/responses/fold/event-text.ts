@@ -82,7 +82,10 @@ export class EventText implements ResponseEvents {
     return chunks;
   }
 
-  /** Returns the short events that follow the last long event or the last call. */
+  /**
+   * Returns the short events that were added since the last long event or since the last call of this method, whichever is
+   * later.
+   */
   #takeText(): TextChunk {
     const chunk = new TextChunk(this.#first, this.#text);
     this.#first = this.#nextSequence;

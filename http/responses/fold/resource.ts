@@ -24,7 +24,7 @@ export interface ResponseHead {
    * response's JSON.
    */
   readonly settings: Uint8Array;
-  /** Functions of namespaces. The key is the name that the model sees. */
+  /** Functions that belong to a namespace, by the name that the model sees. */
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
 }
 
@@ -45,7 +45,10 @@ export function settingsText(body: ResponseRequestBody): Uint8Array {
   return encoder.encode(`,${JSON.stringify(responseSettings(body)).slice(1)}`);
 }
 
-/** Adds the values of the fields that have defaults per model, as the generation uses them. Returns `ResponseHead.settings`. */
+/**
+ * Adds the fields whose defaults depend on the model, with the values that the generation uses. Returns
+ * `ResponseHead.settings`.
+ */
 export function echoedSettings(
   settings: Uint8Array,
   { sampling, maxTokens }: Pick<GenerateRequest, "sampling" | "maxTokens">,

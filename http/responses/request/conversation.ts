@@ -116,7 +116,7 @@ class MessageList {
 
   /**
    * Returns the message to which reasoning or text is added. This is a new message if the current assistant message already has
-   * text or calls, because reasoning and text precede calls.
+   * complete text, or has calls, because reasoning and text precede calls in a message.
    */
   #unsaid(): AssistantMessage {
     const message = this.#assistant;

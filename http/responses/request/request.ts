@@ -219,8 +219,8 @@ export function askedRequest(
 }
 
 /**
- * Returns whether the output continues the last item of the input: a message of the assistant with text. A stored response is
- * not continued in this way: a new message follows it.
+ * Returns whether the output continues the last item of the input. This is the case if the item is a message of the assistant
+ * with text. A stored response is not continued in this way: a new message follows it.
  */
 export function continuesInput({ input }: Pick<ResponseRequestBody, "input">): boolean {
   const last = Array.isArray(input) ? input.at(-1) : undefined;

@@ -1,5 +1,5 @@
-// Summary request: asks the model to summarise a conversation. The conversation becomes one text, because chat templates
-// accept only some orders of roles, and need the tools of tool messages.
+// Summary request: asks the model to summarise a conversation. The conversation becomes one text, for two reasons: chat
+// templates accept only some orders of roles, and tool messages would need the tools that they refer to.
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 import type { ChatMessage } from "../../../engines/generation.ts";
 import { wholeConversation } from "./conversation.ts";
@@ -9,7 +9,10 @@ const TASK =
   "Summarise the conversation above, so that another assistant can continue it from your summary alone. Keep the goals of the " +
   "user, decisions, facts, names, numbers, results of tools and open tasks. Write only the summary.";
 
-/** Text that only the JSON of an item with instructions contains. In a JSON string, the quotes of this text are escaped. */
+/**
+ * Text that identifies an item with instructions: it occurs only in the JSON of such items. The content of another item cannot
+ * contain it, because the quotes within a JSON string are escaped.
+ */
 const roleMarks = ['"role":"system"', '"role":"developer"'];
 
 /** Returns the messages of a summary request. Throws invalid_value if there is nothing to summarise. */

@@ -23,7 +23,10 @@ import {
 import { summaryConversation } from "./summary.ts";
 import { type FunctionName, namespacedNames } from "./tools.ts";
 
-/** Messages of a complete conversation: as it is, or as the request for its summary. */
+/**
+ * Functions that build the messages of a request from a complete conversation: for the conversation itself, or for a request to
+ * summarise it.
+ */
 export const messagesOf = { conversation: wholeConversation, summary: summaryConversation };
 
 export type ConversationForm = keyof typeof messagesOf;

@@ -30,7 +30,7 @@ interface WholeRequest {
   readonly input: ItemTexts;
 }
 
-/** Part of a translation from which the conversation of a request is composed. */
+/** Part of a translation that is needed to build the conversation of a request. */
 type Composable = Pick<ResponseTranslation, "asked" | "input" | "isWhole" | "form"> & {
   readonly facts: { readonly previousId: string | null };
 };

@@ -12,7 +12,7 @@ const RETRY_MS = 1000;
 /** Maximum number of long responses that are saved at the same time. */
 const LONG_SAVES = 2;
 /**
- * Maximum bytes of all responses that wait to be saved. One client may use half of these bytes, which equals
+ * Maximum bytes of all responses that wait to be saved. One client may use half of these bytes; this half equals
  * MAX_BACKGROUND_BYTES.
  */
 const MAX_WAITING_BYTES = 512 * 2 ** 20;

@@ -11,7 +11,10 @@ const CLIENT_GONE = 499;
 const encoder = new TextEncoder();
 
 export class FetchReply implements EdgeReply, StreamSink {
-  /** Resolves to status 499 if the client disconnects early. Nobody reads this response, but the program logs no error. */
+  /**
+   * Response to the request. If the client disconnects early, the promise resolves to a response with status 499. Nobody reads
+   * this response, but without it the program would log an error.
+   */
   readonly response: Promise<Response>;
   closesConnection = false;
   onDone: () => void = () => {};
@@ -51,7 +54,7 @@ export class FetchReply implements EdgeReply, StreamSink {
     const bytes = typeof body === "string" ? encoder.encode(body) : body;
     const hasNoBody = status === 204 || this.#method === "HEAD";
     const length = status === 204 ? {} : { "content-length": `${bytes.length}` };
-    // A copy, because the body may share memory with the server's own data.
+    // The bytes are copied, because the body may share memory with the server's own data.
     const content = hasNoBody ? null : new Uint8Array(bytes);
     this.#resolve(new Response(content, { status, headers: { ...headers, ...length } }));
     this.#finish();
@@ -94,7 +97,7 @@ export class FetchReply implements EdgeReply, StreamSink {
     this.#finish();
   }
 
-  /** Ends the response so that its reader sees that it is incomplete. */
+  /** Ends the response with an error, so that its reader sees that the response is incomplete. */
   abort(): void {
     if (this.#isDone) return;
     this.#body?.error(new Error("the response was interrupted"));

@@ -17,7 +17,7 @@ export class FetchRequest extends EdgeRequest {
     this.path = queryAt < 0 ? url : url.slice(0, queryAt);
     this.query = queryAt < 0 ? "" : url.slice(queryAt + 1);
     for (const [name, value] of headers) this.addHeader(name, value);
-    // A request that did not come over a socket may lack the headers that HTTP/1.1 requires.
+    // A request that did not come over a socket may lack the headers that HTTP/1.1 requires. They are added here.
     if (!this.headers.has("host")) this.addHeader("host", new URL(whole).host);
     if (body !== null && !this.headers.has("content-length")) this.addHeader("transfer-encoding", "chunked");
     this.signal = signal;

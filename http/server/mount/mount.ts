@@ -15,7 +15,7 @@ export interface MountOptions extends BodyLimits {
   readonly basePath: string;
 }
 
-/** Request of node:http after a framework; a body parser may have set `body`. */
+/** Request of node:http that a framework has passed on. A body parser of the framework may have set `body`. */
 type ParsedRequest = IncomingMessage & { readonly body?: unknown };
 
 export class Mount {

@@ -36,7 +36,7 @@ export function requestOfUnknownMethod(error: ParserError, socket: Socket): Inco
   return request;
 }
 
-/** Creates a response on a connection that node's parser has left. The connection closes after the response. */
+/** Creates a response on a connection that node's parser no longer handles. The connection closes after the response. */
 export function lastResponse(request: IncomingMessage, socket: Socket): ServerResponse {
   const response = new ServerResponse(request);
   response.assignSocket(socket);

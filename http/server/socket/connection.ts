@@ -14,7 +14,7 @@ export interface SocketConnection {
   /** Resolves when sending may continue or the connection has closed. */
   drained(): Promise<void>;
   ping(): void;
-  /** Closes the connection after the frames that were sent. `code`: a close code of RFC 6455. */
+  /** Closes the connection after the frames that were already passed to `send`. `code`: a close code of RFC 6455. */
   close(code: number, reason: string): void;
   /** Closes the connection at once. */
   destroy(): void;

@@ -5,7 +5,9 @@ import type { Frame } from "./connection.ts";
 const EVENT_END = "\n\n";
 const DATA = "data: ";
 const DONE = "data: [DONE]";
-/** Minimum characters of a part. An event that is longer is sent in parts, so that it is never held as one string. */
+/**
+ * Number of held characters at which an incomplete event is sent as a part, so that a long event is never held as one string.
+ */
 const PART_LENGTH = 2 ** 16;
 
 export class EventFrames {
@@ -41,7 +43,10 @@ export class EventFrames {
     this.#isOpen = false;
   }
 
-  /** Returns the held text as a part. A line break at its end stays held, because it may begin the end of the event. */
+  /**
+   * Returns the held text as a part. A line break at its end stays held, because it may be the first of the two line breaks
+   * that end an event.
+   */
   #cut(frames: Frame[]): void {
     const length = this.#held.length - (this.#held.endsWith("\n") ? 1 : 0);
     const part = this.#held.slice(0, length);

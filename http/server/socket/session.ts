@@ -1,5 +1,5 @@
-// Socket session: serves one WebSocket connection. Each message becomes a POST request of the path that was opened, and its reply
-// becomes messages. One request runs at a time. The session enforces the limits on idle time and lifetime.
+// Socket session: serves one WebSocket connection. Each message becomes a POST request to the path of the handshake, and the
+// reply to the request becomes messages. One request runs at a time. The session enforces the limits on idle time and lifetime.
 import { ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import { errorBody, statusOf } from "../../errors.ts";
 import { type BodyIntake, EdgeRequest } from "../body-intake.ts";
@@ -12,7 +12,7 @@ import { errorMessage, SocketReply } from "./socket-reply.ts";
 /** Interval of pings in ms: shorter than the idle limits of proxies, which are 60 s or more. */
 const PING_EVERY_MS = 20_000;
 
-/** Headers of the handshake that do not concern the requests sent as messages. */
+/** Headers of the handshake that are not copied to the requests that arrive as messages. */
 const handshakeHeaders = new Set(["connection", "upgrade", "x-request-id"]);
 
 /** What a session needs from its server. */
@@ -110,7 +110,8 @@ export class SocketSession implements SocketListener {
 
   #refuse(error: ServerError): void {
     const text = errorMessage(statusOf(error.code), errorBody(toErrorRecord(error)));
-    // A client that sends messages but reads no replies would fill the memory with them.
+    // If the client reads too slowly, the connection is destroyed. Otherwise, replies would fill the memory when a client sends
+    // messages but reads no replies.
     if (!this.#connection.send([{ text, part: "whole" }])) this.#connection.destroy();
   }
 

@@ -17,7 +17,7 @@ const CLOSE_MS = 1000;
 const handshakeKey = /^[+/0-9A-Za-z]{22}==$/;
 const VERSION = "13";
 
-/** Whether the headers of a GET request ask for a WebSocket connection. A request with a body cannot. */
+/** Whether the headers of a GET request ask for a WebSocket connection. A request with a body is never a handshake. */
 export function isHandshake(headers: ReadonlyMap<string, string>): boolean {
   if (bringsBody(headers)) return false;
   const protocol = headers.get("upgrade")?.toLowerCase();

@@ -17,7 +17,7 @@ export class SocketReply implements EdgeReply, StreamSink {
   readonly #aborter = new AbortController();
   readonly #frames = new EventFrames();
   #isDone = false;
-  /** Unknown fields of the request, until the first event has been sent with them. */
+  /** Unknown fields of the request that the first event must still report; null if there are none or the event was sent. */
   #ignored: string | null = null;
 
   constructor(connection: SocketConnection, inFlight: InFlight, onEnd: () => void) {
@@ -39,7 +39,8 @@ export class SocketReply implements EdgeReply, StreamSink {
   send(status: number, _headers: ReplyHeaders, body: string | Uint8Array): void {
     if (this.#isDone) return;
     const text = errorMessage(status, textOf(body));
-    // A client that sends messages but reads no replies would fill the memory with them.
+    // If the client reads too slowly, the connection is destroyed. Otherwise, replies would fill the memory when a client sends
+    // messages but reads no replies.
     if (this.#connection.send([{ text, part: "whole" }])) this.end();
     else this.abort();
   }
@@ -55,7 +56,7 @@ export class SocketReply implements EdgeReply, StreamSink {
     return frames.length === 0 || this.#connection.send(frames);
   }
 
-  /** Adds the unknown fields of the request to its first event, because a message has no headers. */
+  /** Adds the unknown fields of the request to the first event of the reply, because a message has no headers. */
   #withIgnored(frames: readonly Frame[]): readonly Frame[] {
     const [first, ...others] = frames;
     if (this.#ignored === null || first === undefined) return frames;

@@ -7,7 +7,10 @@ import { listenFailure } from "../listen-failure.ts";
 import type { Native, NativeApp } from "./native.ts";
 
 const CHECK_EVERY_MS = 200;
-/** Attempts to reopen a free port, because another process may take the port between two calls. */
+/**
+ * Maximum attempts to close and reopen the listening socket on a port that the system chose. An attempt fails if another
+ * process takes the port between the two calls.
+ */
 const TRIES_OF_FREE_PORT = 5;
 
 export interface ListenGateOptions {

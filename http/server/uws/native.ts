@@ -17,7 +17,9 @@ export interface NativeResponse {
   onData(handler: (chunk: ArrayBuffer, isLast: boolean) => void): NativeResponse;
   getRemoteAddressAsText(): ArrayBuffer;
   onWritable(handler: (offset: number) => boolean): NativeResponse;
-  /** Completes a WebSocket handshake. Calls `open` of the behavior before it returns. The response must not be used after. */
+  /**
+   * Completes a WebSocket handshake. Calls `open` of the behavior before it returns. The response must not be used afterwards.
+   */
   upgrade(userData: object, key: string, protocol: string, extensions: string, context: object): void;
 }
 

@@ -50,7 +50,8 @@ export class UwsReply implements EdgeReply, StreamSink {
     if (this.#isDone) return;
     this.#response.cork(() => {
       this.#writeHead(status, headers);
-      // HEAD sends no content-length, because in older releases endWithoutBody(length) leaves the response unfinished.
+      // A response to HEAD has no content-length, because in older uWS releases endWithoutBody(length) leaves the response
+      // unfinished.
       if (this.closesConnection && this.#isHead) this.#response.end("", true);
       else if (this.#isHead || status === 204) this.#response.endWithoutBody();
       else this.#response.end(body, this.closesConnection || this.#inFlight.isClosing);
@@ -113,7 +114,7 @@ export class UwsReply implements EdgeReply, StreamSink {
     if (!this.#isDone) this.#response.close();
   }
 
-  /** Responds to a WebSocket handshake; `upgrade` completes it. The native response must not be used after. */
+  /** Responds to a WebSocket handshake; `upgrade` completes it. The native response must not be used afterwards. */
   switchProtocol(headers: ReplyHeaders, upgrade: () => void): void {
     if (this.#isDone) return;
     this.#response.cork(() => {

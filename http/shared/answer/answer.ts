@@ -8,7 +8,9 @@ import type { AnswerLease } from "./answer-memory.ts";
 import { PIECE_LENGTH } from "./json-pieces.ts";
 import { TokenJson } from "./logprobs.ts";
 
-/** Part of a choice. The text of a call is its arguments: JSON as the model wrote it, cut by the token limit if `isCut`. */
+/**
+ * Part of a choice. For a call, `text` is the JSON of the arguments as the model wrote it. `isCut`: the token limit cut it off.
+ */
 export type AnswerPart =
   | { readonly kind: "reasoning" | "text"; text: string }
   | { readonly kind: "call"; readonly id: string; readonly name: string; text: string; isCut: boolean };
@@ -19,7 +21,7 @@ export interface Answer {
   readonly prompt: LogprobList;
   /** Serialiser of the tokens; null if there are no logprobs. */
   readonly tokens: TokenJson | null;
-  /** Whether the JSON text is too long to be written at once. */
+  /** Whether the JSON text of the answer may be too long to be written at once. */
   readonly isLong: boolean;
   readonly usage: Usage;
   /** Version of the adapter that was used; null without an adapter. */

@@ -41,7 +41,7 @@ export function* gathered(fragments: Iterable<string>): Generator<string> {
   if (piece !== "") yield piece;
 }
 
-/** Encodes a text as UTF-8, with a turn of the event loop after every piece. Throws invalid_value above `maxBytes`. */
+/** Encodes a text as UTF-8, and yields to the event loop after every piece. Throws invalid_value above `maxBytes`. */
 export async function utf8Of(pieces: Iterable<string>, maxBytes: number): Promise<Uint8Array> {
   const parts: Buffer[] = [];
   let length = 0;

@@ -46,7 +46,7 @@ export function wireUsage(usage: Usage): WireUsage {
   };
 }
 
-/** Returns the usage of two generations of one request, which may have run at the same time. */
+/** Returns the total usage of two generations of one request, which may have run at the same time. */
 export function addedUsage(one: Usage, other: Usage): Usage {
   const startedAt = Math.min(one.timeline.startedAt, other.timeline.startedAt);
   const endedAt = Math.max(one.timeline.endedAt, other.timeline.endedAt);

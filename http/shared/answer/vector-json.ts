@@ -10,7 +10,7 @@ export function* numberFragments(vector: Float32Array): Generator<string> {
   yield "]";
 }
 
-/** Yields the parts of a vector that are serialised at once, with their numbers. */
+/** Yields the parts of a vector that are serialised at once, each with its index. */
 export function* slices(vector: Float32Array): Generator<readonly [index: number, some: Float32Array]> {
   for (let at = 0; at < vector.length; at += FLOATS_AT_ONCE) {
     yield [at / FLOATS_AT_ONCE, vector.subarray(at, at + FLOATS_AT_ONCE)];

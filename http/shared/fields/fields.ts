@@ -20,7 +20,7 @@ const MAX_BREAKERS = 64;
 const MAX_BIASED_TOKENS = 4096;
 /** Maximum repetition penalty. A larger penalty overflows a logit to minus infinity, which bans the token. */
 const MAX_REPETITION_PENALTY = 100;
-/** Part of the description of fields with defaults per model. */
+/** Text in the descriptions of fields whose default depends on the model. */
 const byModel = "Default: the model's, see `defaults` in GET /v1/models";
 const defaultBreakers = ["\n", ":", '"', "*"];
 

@@ -56,7 +56,10 @@ export const grammarField = z
   .preprocess((sent) => (typeof sent === "string" ? textGrammar(sent) : sent), typedGrammar.nullish())
   .meta({ description: "Grammar of the whole output; excludes response_format. Text is a GBNF or Lark grammar." });
 
-/** Detects the format of a grammar sent as text, as for llama.cpp and vLLM. Only GBNF contains `::=` outside strings. */
+/**
+ * Detects whether a grammar sent as text, which llama.cpp and vLLM also accept, is GBNF or Lark. Only GBNF contains `::=`
+ * outside strings.
+ */
 function textGrammar(value: string): { type: "gbnf" | "lark"; value: string } {
   return { type: /^\s*[\w-]+\s*::=/m.test(value) ? "gbnf" : "lark", value };
 }

@@ -12,7 +12,7 @@ export const effortField = effortSchema
   .nullish()
   .meta({ description: "Reasoning effort, for models that support it; `none` is `off`, `max` is `xhigh`." });
 
-/** Fields that several protocols have to switch thinking on or off. */
+/** Request fields that switch thinking on or off; several protocols share them. */
 export const thinkingSwitches = {
   enable_thinking: z
     .boolean()
@@ -28,7 +28,7 @@ export const thinkingSwitches = {
 
 type Think = z.output<typeof thinkingSwitches.think>;
 
-/** Returns the thinking settings of a request; the alias `think` is used for a setting that is not sent. */
+/** Returns the thinking settings of a request. A setting that the request does not send is taken from the alias `think`. */
 export function withThink({ effort, isOn }: AskedThinking, think: Think): AskedThinking {
   return {
     effort: effort ?? (typeof think === "string" ? think : undefined),
@@ -67,7 +67,7 @@ export function isContradictory({ effort, isOn }: AskedThinking): boolean {
   return known !== undefined && typeof isOn === "boolean" && isOn !== (known !== "off");
 }
 
-/** Returns the effort name that templates use, because some efforts have two names. */
+/** Returns the name of an effort that templates use. Some efforts have two names in requests. */
 export function knownEffort(effort: Effort | null | undefined): Effort | undefined {
   if (effort === "none") return "off";
   return effort === "max" ? "xhigh" : (effort ?? undefined);

@@ -1,5 +1,5 @@
-// Slot shares: counts the slots of each client and decides when a slot passes from one client to another. Callers pass in the
-// time; this class reads no clock.
+// Slot shares: counts the slots of each client and decides when a slot passes from one client to another. The sequence that is
+// owed another client's slot is called the claimant. Callers pass in the time; this class reads no clock.
 import { mattersLess, type Sequence } from "../sequence.ts";
 
 /** Maximum number of slots that pass between clients in one share period, however many clients wait. Chosen by hand. */
@@ -9,9 +9,9 @@ const looksPerPeriod = 64;
 /** Waiting time of a client without any slot, as a part of the share period. Chosen by hand. */
 const firstSlotPart = 1 / 32;
 /**
- * Minimum time for which a client waits before a sequence loses its slot and its KV, as a multiple of the time to
- * compute this KV again. The next such loss is possible only after the same time. So at most a ninth of the time
- * is spent on repeated prefills.
+ * Minimum time for which a client waits before a sequence loses its slot and its KV, as a multiple of the time to compute this
+ * KV again. After such a loss, the same time must pass before the next one. So at most a ninth of the time is spent on repeated
+ * prefills.
  */
 const waitPerLoss = 8;
 
@@ -52,8 +52,8 @@ export class SlotShares<S extends Sequence> {
   #nextLossMs = 0;
 
   /**
-   * `periodMs`: share period; 0 = slots never pass between clients. `lossMs`: time to compute again the KV of
-   * a sequence that cannot be kept.
+   * `periodMs`: share period; 0 = slots never pass between clients. `lossMs`: time to compute the KV of a sequence again if
+   * this KV cannot be kept.
    */
   constructor(periodMs: number, lossMs: (sequence: S) => number) {
     this.#periodMs = periodMs > 0 ? periodMs : Infinity;

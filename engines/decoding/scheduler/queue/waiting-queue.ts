@@ -208,8 +208,8 @@ function byRequest<S extends Sequence>(sequences: readonly S[]): Map<SequenceReq
 }
 
 /**
- * Whether a sequence may lose its place in the queue: it has not had a slot yet, or has had none since a
- * preemption because of a slow client.
+ * Whether a sequence may lose its place in the queue: it has never had a slot, or it was preempted because of a slow client and
+ * has had no slot since then.
  */
 function mayBeDisplaced({ order, wasPreempted }: Sequence): boolean {
   return order === 0 || wasPreempted;

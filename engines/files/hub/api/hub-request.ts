@@ -183,7 +183,8 @@ function failureOf(error: unknown, watch: Watch, way = ""): Error {
   if (error instanceof ServerError || error instanceof TemporaryFailure) return error;
   if (watch.isSilent) return new TemporaryFailure("it stayed silent for too long", { cause: error });
   if (watch.signal.aborted) return cancelled(error);
-  // The message of fetch is only "fetch failed" or "terminated"; the first of its causes contains the reason.
+  // The message of an error from fetch is only "fetch failed" or "terminated". The original error, at the end of the chain of
+  // causes, contains the reason.
   let cause = error;
   while (cause instanceof Error && cause.cause instanceof Error) cause = cause.cause;
   const code = cause instanceof Error && "code" in cause ? cause.code : undefined;

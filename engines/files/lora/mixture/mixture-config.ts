@@ -21,7 +21,7 @@ const configType = z.object({
     z
       .record(z.string(), z.unknown())
       .transform((byName) => Object.keys(byName))
-      // Numeric names are rejected, because the keys of an object do not keep their order.
+      // Numeric names are rejected, because JavaScript does not keep the order of numeric object keys.
       .pipe(mixtureNames.refine((names) => !names.some((name) => /^\d+$/.test(name)))),
   ]),
   layerwise_scalings: z.boolean().default(false),

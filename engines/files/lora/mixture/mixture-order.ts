@@ -72,8 +72,8 @@ export interface LayerFacts {
 }
 
 /**
- * Converts the layers of an order file from layers by module to layers by matrix. `path` is the path of the order file.
- * Throws `config_invalid`.
+ * Converts the layers of an order file, whose keys are modules, to layers whose keys are matrices. `path` is the path of the
+ * order file. Throws `config_invalid`.
  */
 export function layersAsSaid(
   path: string,

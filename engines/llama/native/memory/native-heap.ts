@@ -15,6 +15,6 @@ export async function limitNativeHeap(keptBytes: number): Promise<void> {
     const { default: koffi } = await import("koffi");
     koffi.load("libc.so.6").func("int mallopt(int, int)")(trimThreshold, keptBytes);
   } catch {
-    // Ignored: the C library is not glibc, or koffi is missing. The heap then keeps its default behaviour.
+    // The error is ignored: the C library is not glibc, or koffi is missing. The heap then keeps its default behaviour.
   }
 }

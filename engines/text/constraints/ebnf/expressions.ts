@@ -9,7 +9,10 @@ import { spendOn } from "../../../../runtime/regex/work.ts";
 export type Expression =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "set"; readonly set: CharSet }
-  /** One byte of sorted, disjoint ranges lo, hi, lo, hi, both ends inclusive. byte-sets.ts writes sets as such bytes. */
+  /**
+   * One byte from a set, which is given as sorted, disjoint ranges [lo, hi, lo, hi, …] with both ends inclusive. byte-sets.ts
+   * converts character sets to such byte sets.
+   */
   | { readonly kind: "bytes"; readonly ranges: readonly number[] }
   | { readonly kind: "rule"; readonly name: string }
   | { readonly kind: "sequence"; readonly parts: readonly Expression[] }

@@ -10,7 +10,10 @@ import { choiceOf, type Expression, repeat, rule, sequenceOf, text } from "./exp
 type Parts = readonly Expression[];
 type Composite = Expression & { readonly kind: "sequence" | "choice" | "repeat" };
 
-/** Returns equivalent rules. The expressions contain no sets. The names of the rules that are added contain a hyphen. */
+/**
+ * Returns equivalent rules. The expressions must contain no character sets. The names of the rules that are added contain a
+ * hyphen.
+ */
 export function factored(rules: ReadonlyMap<string, Expression>): ReadonlyMap<string, Expression> {
   return new Factoring(rules).run();
 }
@@ -39,7 +42,7 @@ class Factoring {
     return rule(name);
   }
 
-  /** Defines a rule, to be rewritten later, so that tails of tails do not exhaust the call stack. */
+  /** Defines a rule that is rewritten later, not recursively, so that deeply nested tails do not exhaust the call stack. */
   #add(prefix: string, expression: Expression): Expression {
     spend(1);
     return expression.kind === "rule" ? expression : this.#define(`${prefix}-${this.#given.size}`, expression);
@@ -83,7 +86,7 @@ class Factoring {
     return head === undefined ? "" : head.kind === "text" ? byteKey(utf8(head.text)[0] as number) : this.#partKey(head);
   }
 
-  /** Returns the same key for equal parts. Texts have one key for each byte. */
+  /** Returns the same key for equal parts. Not used for texts, which have one key for each byte. */
   #partKey(part: Expression): string {
     if (part.kind === "rule") return `rule ${part.name}`;
     if (part.kind === "bytes") {
@@ -126,8 +129,9 @@ class Factoring {
   }
 
   /**
-   * The engine replaces a rule at the start of an option by the options of that rule. Where these could begin like another
-   * option, or like what follows, the rule is set apart.
+   * The engine replaces a rule at the start of an option by the options of that rule. This is prevented with `#apart` if the
+   * rule can begin with the same byte as another option. It is also prevented if the rule can be empty and the parts after it
+   * can begin with the same byte as the rule.
    */
   #guarded(options: readonly Parts[]): readonly Parts[] {
     if (options.every(([head]) => isNeverReplaced(head))) return options;
@@ -163,22 +167,22 @@ function starLast(parts: Parts): Parts {
   return [...parts.slice(1, count), star, ...parts.slice(count)];
 }
 
-/** True for a part that is not a rule to the engine, or a rule that can be empty. */
+/** True for a part that the engine does not treat as a rule (text, bytes, any text), and for a repetition that can be empty. */
 function isNeverReplaced(part: Expression | undefined): boolean {
   if (part === undefined || part.kind === "repeat") return part === undefined || part.min === 0;
   return part.kind === "text" || part.kind === "bytes" || part.kind === "any";
 }
 
-/** First byte of the texts that an expression matches. */
+/** Set of possible first bytes of the texts that an expression matches. */
 interface Beginning {
   /** Sorted, disjoint ranges lo, hi, lo, hi, both ends inclusive. */
   readonly bytes: readonly number[];
   readonly canBeEmpty: boolean;
 }
 
-/** Stands for a rule whose beginning depends on itself, or on too many others. */
+/** Result for a rule whose first bytes depend on the rule itself, or on a chain of too many other rules. */
 const unknown: Beginning = { bytes: [0, 0xff], canBeEmpty: true };
-/** Maximum number of rules that are followed from one rule to another. */
+/** Maximum number of nested rules and expressions that are examined to find first bytes. */
 const maxDepth = 100;
 
 /** Finds the first bytes of expressions. May find too many, never too few. */
@@ -263,7 +267,10 @@ function utf8(value: string): Uint8Array {
   return utf8Encoder.encode(value);
 }
 
-/** Splits parts after `count` bytes of text or other parts. A character that is split becomes bytes. */
+/**
+ * Splits a sequence of parts in two after `count` units. A unit is one byte of a text, or one part of another kind. A character
+ * that is split becomes bytes.
+ */
 function split(parts: Parts, count: number): [Parts, Parts] {
   let left = count;
   for (const [i, part] of parts.entries()) {
@@ -285,7 +292,7 @@ function split(parts: Parts, count: number): [Parts, Parts] {
   return [parts, []];
 }
 
-/** Returns text, and single bytes at its ends for the characters that are not complete. */
+/** Converts bytes to a text part. An incomplete character at the start or end becomes single bytes. */
 function textOfBytes(encoded: Uint8Array): Parts {
   let from = 0;
   while (from < encoded.length && isContinuation(encoded[from] as number)) from++;

@@ -1,5 +1,5 @@
-// llguidance grammars: a JSON object with a list of grammars, the first of which is the start, or Lark text with extensions.
-// Fields that cannot be translated are rejected by name. Called by translate.ts. No side effects.
+// llguidance grammars: a JSON object with a list of grammars, the first of which is the start, or Lark text with extensions. A
+// field that cannot be translated is rejected with an error that names the field. Called by translate.ts. No side effects.
 import { ServerError } from "../../../../runtime/errors.ts";
 
 export type LlguidanceGrammar =

@@ -1,5 +1,5 @@
-// Lark parser: turns tokens into definitions. Constructs that a grammar cannot express (priorities, templates, %declare) are
-// rejected by name. Nesting is bounded. No side effects.
+// Lark parser: turns tokens into definitions. A construct that a grammar cannot express (priorities, templates, %declare) is
+// rejected with an error that names the construct. Nesting is bounded. No side effects.
 import { spend } from "../../../../runtime/regex/work.ts";
 import { unescaped } from "../escapes.ts";
 import { larkError } from "./problem.ts";

@@ -50,8 +50,8 @@ const syntax: CallSyntax = {
   trigger: ` ${toTool}`,
   open: ` ${toTool}`,
   between: null,
-  // The closing text is empty, because the mark that ends a call also ends the output. This mark is a control token, which
-  // a grammar cannot spell as text.
+  // The closing text is empty, because the mark that ends a call also ends the output. This mark is a control token, which a
+  // grammar cannot express as text.
   close: "",
   before: (name) => `${name} <|constrain|>json${message}`,
   after: () => "",

@@ -1,5 +1,5 @@
-// Encoding plan: the encoder of a vocabulary, the way its tokens spell bytes and spaces, and the tokens added at the start and
-// end of a text. Supports the tokenizer names of model files with llama.cpp's defaults for each; rejects other names.
+// Encoding plan: the encoder of a vocabulary, the way its tokens represent bytes and spaces, and the tokens added at the start
+// and end of a text. Supports the tokenizer names of model files with llama.cpp's defaults for each; rejects other names.
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../../files/gguf/metadata.ts";
 import type { Spelling } from "../pieces.ts";
@@ -88,7 +88,7 @@ function planWordPiece(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]
     spelling: "spaces",
     addsSpacePrefix: false,
     isLossy: true,
-    // Always true, because llama.cpp ignores add_bos_token in a "bert" vocabulary.
+    // `addsBos` is always true, because llama.cpp ignores add_bos_token in a "bert" vocabulary.
     addsBos: true,
     bos: tokenizer.bosId ?? known(101, tokenizer),
     closing: tokenizer.separatorId ?? known(102, tokenizer),

@@ -2,7 +2,10 @@
 // The cuts equal those of llama.cpp's tokenizer, which the llama.cpp engine uses. Pure data; word-rules.ts does the cutting.
 import { compileRule, inThrees, type Rule } from "./word-rules.ts";
 
-/** Kind of symbols that are merged: byte spellings, characters with U+2581 for a space, or unchanged characters. */
+/**
+ * Kind of symbols that are merged: characters that represent bytes (byte-alphabet.ts), characters with U+2581 for a space, or
+ * unchanged characters.
+ */
 type Symbols = "bytes" | "spaces" | "characters";
 
 export interface PreTokenizer {

@@ -1,5 +1,5 @@
-// Text normalizer of "t5" vocabularies: applies the file's characters map and writes spaces as U+2581. It also adds a leading
-// space or merges runs of spaces if the file requires it. Works on bytes, as llama.cpp does.
+// Text normalizer of "t5" vocabularies: applies the character map of the model file and writes spaces as U+2581. It also adds a
+// leading space or merges runs of spaces if the model file requires it. Works on bytes, as llama.cpp does.
 import { absent, ByteTrie } from "../byte-trie.ts";
 import type { CharactersMap } from "./characters-map.ts";
 import { spaceSymbol } from "./encoders.ts";
@@ -9,7 +9,9 @@ export type Normalizer = (text: Uint8Array) => Uint8Array;
 
 interface NormalizerRules {
   readonly map: CharactersMap | null;
-  /** Token texts that normalization keeps: text that begins with one of them is not replaced. */
+  /**
+   * Token texts that normalization does not change. Text that matches only the beginning of one of them is not changed either.
+   */
   readonly kept: readonly string[];
   readonly addsSpacePrefix: boolean;
   readonly removesExtraSpaces: boolean;
@@ -65,7 +67,7 @@ function sharedBytes(trie: ByteTrie, text: Uint8Array, start: number): number {
   return end - start;
 }
 
-/** Output buffer that writes spaces as the file requires. */
+/** Output buffer that writes spaces as the model file requires. */
 class SpacedText {
   #bytes: Uint8Array;
   #length = 0;

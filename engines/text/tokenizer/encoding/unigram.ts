@@ -6,7 +6,7 @@ import type { TokenKind } from "../token-kinds.ts";
 import type { Encoder } from "./encoders.ts";
 import { characterBytes, type Normalizer } from "./unigram-text.ts";
 
-/** Score of an unknown character, as a distance below the lowest score of any piece. */
+/** Difference between the lowest score of any piece and the score of an unknown character. */
 const unknownPenalty = 10;
 
 interface UnigramPieces {

@@ -1,5 +1,6 @@
-// WordPiece encoder ("bert" vocabularies): simplifies text, cuts it into words, and cuts each word into its longest pieces from
-// left to right, by llama.cpp's rules. Created by encoding-plan.ts. Encoding loses case, accents and spaces.
+// WordPiece encoder ("bert" vocabularies): normalizes text (lower case, accents), cuts it into words, and cuts each word into
+// its longest pieces from left to right, by llama.cpp's rules. Created by encoding-plan.ts. Encoding loses case, accents and
+// spaces.
 import { absent, ByteTrie } from "../byte-trie.ts";
 import { type Encoder, spaceSymbol } from "./encoders.ts";
 import { laterCharacters } from "./later-characters.ts";
@@ -9,7 +10,7 @@ import { singleCharacters } from "./single-characters.ts";
 interface WordPieceRules {
   readonly lowersCase: boolean;
   readonly stripsAccents: boolean;
-  /** Token for a word that cannot be spelled with pieces. */
+  /** Token for a word that cannot be cut into pieces. */
   readonly unknown: number;
 }
 
@@ -17,7 +18,7 @@ const unseen = String.raw`[\ufffd[[\p{Cc}\p{Cf}\p{Co}]--[\t-\r\u0085${laterChara
 const marks = String.raw`[\p{M}--[${laterCharacters}]]`;
 
 const spaces = String.raw`\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000`;
-// U+2B820 to U+2B91F are omitted, because llama.cpp omits them too.
+// Ideographs, each of which is a word of its own. U+2B820 to U+2B91F are omitted, because llama.cpp omits them too.
 const ideographs = String.raw`\u4e00-\u9fff\u3400-\u4dbf\u{20000}-\u{2a6df}\u{2a700}-\u{2b81f}\u{2b920}-\u{2ceaf}\uf900-\ufaff\u{2f800}-\u{2fa1f}`;
 const alone = String.raw`[\p{P}$+<=>^${"`"}\|~${ideographs}]--[${laterCharacters}]`;
 const words = new RegExp(`[${alone}]|[^${spaces}[${alone}]]+`, "gv");

@@ -94,7 +94,7 @@ function mergeHead(partial: usize, partBytes: usize, parts: i32, valueBytes: usi
   let sum: f32 = 0;
   for (let part = partial; part < end; part += partBytes) {
     const weight = f32x4.extract_lane(weightOf(f32x4.splat(load<f32>(part + valueBytes) - peak)), 0);
-    // Stores the weight of this thread's record in the padding of the record.
+    // Stores the weight of the record in the record's padding.
     store<f32>(part + valueBytes, weight, 8);
     sum += weight * load<f32>(part + valueBytes, 4);
   }

@@ -33,11 +33,12 @@ export function resultOf(rows: usize, r: i32): usize {
 }
 
 /**
- * Computes c[r][j] = sum over i < depth of a[r][i] * b[i][j], for `count` rows r (1 to 4 rows) and the columns j of
- * `vectors` vectors. If `fresh` is false, the previous c[r][j] times the row's scale is added. If `fresh` is true, up
- * to 32 floats of each c[r] may be overwritten, even beyond `vectors`. If `fresh` is true and T is i8, the sum is
- * multiplied by scales[j], and the previous c[r][j] is added. aOffset is added to the address of each row of `a`,
- * cOffset to the address of each row of `c`; both are in bytes.
+ * Multiplies `count` rows of `a` (1 to 4 rows) by the columns j of `vectors` vectors of `b`. aOffset is added to the address of
+ * each row of `a`, cOffset to the address of each row of `c`; both are in bytes. If `fresh` is true, up to 32 floats of each
+ * c[r] may be overwritten, even beyond `vectors`. With sum = sum over i < depth of a[r][i] * b[i][j], the new c[r][j] is:
+ * - If `fresh` is false: sum + the row's scale * the previous c[r][j].
+ * - If `fresh` is true and T is not i8: sum.
+ * - If `fresh` is true and T is i8: sum * scales[j] + the previous c[r][j].
  */
 export function multiplyRows<T>(
   count: i32, fresh: bool, rows: usize, aOffset: usize, cOffset: usize, depth: usize, b: usize, eightBytes: usize,

@@ -66,7 +66,7 @@ export function opaque(products: i32, bits: i32, any: usize): v128 {
   return opaqueVector(products, i32x4.splat(bits), any);
 }
 
-/** Returns the parameter `mask` of part(). */
+/** Returns the parameter `mask` of part(): the mask that extracts nibbles. */
 // @ts-expect-error: decorator
 @inline
 export function partMask(type: i32, products: i32, any: usize): v128 {

@@ -29,7 +29,7 @@ function fileBlockBytes(type: i32): i32 {
   return fileScaleBytes(type) + quantBytes(type);
 }
 
-/** Returns the size in bytes of a block's scale in the file, plus those of its min if the type has mins. */
+/** Returns the size in bytes of a block's scale in the file. If the type has mins, the size includes the block's min. */
 // @ts-expect-error: decorator
 @inline
 function fileScaleBytes(type: i32): i32 {
@@ -45,7 +45,8 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
     const group = (firstRow + row) / ROWS;
     const left = count - row;
     if (left > 0) {
-      // If the group has fewer than four rows, its first row is packed in place of each missing row, and then cleared.
+      // If the group has fewer than four rows, its first row is packed in place of each missing row. The copies are cleared
+      // afterwards.
       const from = source + <usize>row * rowBytes;
       const one = left > 1 ? rowBytes : 0, two = left > 2 ? rowBytes * 2 : 0, three = left > 3 ? rowBytes * 3 : 0;
       const finite = type == Q8_0

@@ -66,7 +66,7 @@ export function hasSuperBlocks(type: i32): bool {
 @inline
 export function superProducts(type: i32): i32 {
   const products = productsFor(Q4_0);
-  // NARROW needs operands of 7 bits, but the signed levels of this codebook need 8.
+  // NARROW needs operands of 7 bits, but the signed levels of IQ4_XS need 8 bits.
   return type == IQ4_XS && products == NARROW ? PAIRS : products;
 }
 

@@ -1,5 +1,5 @@
 // Request field `agent_permission`: whether tools may run on the server. The server has no such tools yet. The value "ask" is
-// rejected without a stream, because the server will ask for approvals in the stream.
+// rejected if the response is not streamed, because the server will ask for approvals in the stream.
 import { z } from "zod";
 import type { Conflict } from "../conflicts.ts";
 

@@ -2,16 +2,16 @@
 // number of remaining characters. Used by strings.ts, with one instance per schema. No side effects.
 //
 // The grammar engine searches its whole vocabulary (about 10 ms) for each position where almost any character may come. So all
-// counts share one rule for such a position, `char`. But `char` does not tell the engine which tokens of several characters
-// fit, so it would test these tokens one by one at each step.
+// counts share one rule for such a position, `char`. But the rule `char` does not tell the engine which tokens of several
+// characters fit, so the engine would test these tokens one by one at each step.
 //
-// The rule `far` avoids these tests. It is an alternative to `char` while more characters remain than a token has. Its
-// lookahead states that more characters follow. The engine trusts the lookahead of a rule that is used once, so it accepts the
-// tokens in `far` without tests. If few characters remain, each count has its own rule. This is cheap, because few tokens are
-// that short.
+// The rule `far` avoids these tests. It is an alternative to `char`, used while more characters may remain than a token has.
+// The lookahead of `far` states that more characters follow. The engine trusts the lookahead of a rule that is used once, so
+// the engine accepts the tokens in `far` without tests. If few characters remain, each count has its own rule. This is cheap,
+// because few tokens are that short.
 //
 // Quirks of the grammar engine:
-// - It inlines a rule that calls no other rule at its first use, but `far` must stay a rule.
+// - It inlines a rule that calls no other rule at the first use of the rule, but `far` must stay a rule.
 // - It does not trust a lookahead with a set that contains both ASCII and other characters.
 
 import { asciiChars, charsOf, complement, difference, intersection } from "../../../../../runtime/regex/char-set.ts";
@@ -82,7 +82,7 @@ export class CountedStrings {
     const end = left.min === 0 ? [text('"')] : [];
     if (most <= nearChars) return choice(...end, sequence(ascii, next), sequence(other, next));
     if (most < farChars) return choice(...end, sequence(char, next));
-    // Both alternatives match the same texts. `far` saves the engine the tests of tokens with several characters.
+    // Both alternatives match the same texts. With `far`, the engine need not test tokens with several characters.
     return choice(...end, sequence(char, next), sequence(far, this.#after(left, 2, todo)));
   }
 

@@ -1,5 +1,5 @@
-// JSON text: the grammar's spelling of separators with limited white space, strings, the values of an enum, and any JSON value.
-// Separators are written inline, not as rules; ebnf/expressions.ts gives the reason. No side effects.
+// JSON text: the grammar expressions for the parts of JSON text: separators with limited white space, strings, the values of an
+// enum, and any JSON value. Separators are written inline, not as rules; ebnf/expressions.ts gives the reason. No side effects.
 
 import {
   asciiChars,
@@ -29,8 +29,8 @@ import {
 import type { Spelling } from "../../regex-rules.ts";
 
 /**
- * Text between values: nothing, a blank, or a line feed with indentation. Bounded, so that a model
- * cannot write white space forever.
+ * Text between values: nothing, a blank, or a line feed with indentation. The length is bounded, so that a model cannot write
+ * white space forever.
  */
 const gap: Expression = choice(
   text(""),
@@ -57,7 +57,7 @@ export const hexDigit = set(
   ),
 );
 
-/** Spelling of the content and the closing quote of a JSON string. Each character has exactly one spelling. */
+/** Encoding of the content and the closing quote of a JSON string. Each character has exactly one encoding. */
 export const stringSpelling: Spelling = {
   chars(chars: CharSet): readonly Expression[] {
     const escaped = intersection(chars, mustEscape);
@@ -106,12 +106,12 @@ export class SharedRules {
     this.#rules = rules;
   }
 
-  /** Returns any string, in any valid spelling. */
+  /** Returns the expression for any JSON string, with any valid escapes. */
   string(): Expression {
     return this.#shared("string", () => sequence(text('"'), this.stringRest()));
   }
 
-  /** Returns the text of any string after its opening quote. */
+  /** Returns the expression for the text of any string after its opening quote. */
   stringRest(): Expression {
     return this.#shared("string_rest", () => {
       const rest = rule("string_rest");

@@ -63,7 +63,8 @@ function rangeOf({ lower, upper, multiples }: Conjunct, isInteger: boolean): Ran
   const wanted = decimals.reduce((most, decimal) => Math.max(most, decimal?.places ?? 0), 0);
   const least = multiples.length > 0 ? 0 : usualPlaces;
   const places = isInteger ? 0 : Math.min(maxPlaces, Math.max(least, wanted));
-  // Multiples have fewer digits. With more digits, floating-point division cannot tell a multiple of 0.01 from its neighbours.
+  // Multiples are limited to fewer digits, because with more digits, floating-point division cannot tell a multiple of 0.01
+  // from its neighbours.
   const digits = !isInteger && multiples.length > 0 ? maxMultipleDigits : maxDigits;
   const most = 10n ** BigInt(digits) - 1n;
   const low = inward(bounds[0], lower?.exclusive ?? false, places, 1n);
