@@ -1,0 +1,129 @@
+// Agents: the interface that http/ uses to run requests whose tools the server runs. The agent loop (actors/agent-loop)
+// implements it. A run is a sequence of rounds; each round is one generation and the tool calls that it asked for.
+import type { GenerateEvent, GenerateRequest, ToolCall } from "../../engines/generation.ts";
+import type { StoredFile } from "./files.ts";
+
+/** Built-in tools that a request may use. */
+export type ToolGroup = "code_execution" | "shell";
+
+export type Permission = "auto" | "ask" | "deny";
+
+/** Maximum number of rounds of a run if neither the server nor the request sets one, and the largest number they may set. */
+export const maxToolRounds = 256;
+
+/** Tool types of progress events. */
+export type ToolType = "code_execution" | "web_search" | "shell" | "custom";
+
+/** A file that the request wants the model to produce. */
+export interface RequestedFile {
+  readonly name: string;
+  readonly format: string | null;
+  readonly description: string | null;
+}
+
+/** A file that the conversation contains: uploaded before, or sent with the request. `message`: index of its message. */
+export type InputFile = { readonly message: number } & (
+  | { readonly id: string }
+  | { readonly name: string; readonly content: Uint8Array }
+  | { readonly url: string; readonly name: string | null }
+);
+
+/** What a request asks of the agent loop. */
+export interface AgentOptions {
+  readonly groups: readonly ToolGroup[];
+  /** Permission that the request asks for; null: the server's. A request can only tighten it. */
+  readonly permission: Permission | null;
+  /** null: the server's limit. */
+  readonly maxRounds: number | null;
+  readonly sessionId: string | null;
+  /** Digest of each message of the conversation (messageDigest). */
+  readonly digests: readonly string[];
+  readonly requestedFiles: readonly RequestedFile[];
+  readonly inputFiles: readonly InputFile[];
+  /** Field that names the tool choice's server tool; null: the choice names none. The first round must call it. */
+  readonly forcedTool: string | null;
+  /** Whether the response is streamed, so that the user can be asked for approvals. */
+  readonly isStreamed: boolean;
+}
+
+export interface ApprovalRequest {
+  readonly type: "agentic_tool_approval_required";
+  readonly approval_id: string;
+  readonly session_id: string;
+  readonly round: number;
+  readonly tool: {
+    readonly source: "built_in" | "user" | "mcp" | "external";
+    readonly kind: "code_execution" | "web_search" | "shell" | "file" | "custom" | "external";
+    readonly label: string;
+  };
+  readonly arguments: unknown;
+}
+
+/** Record of a call in a response (`agentic_tool_calls`). */
+export interface ToolCallRecord {
+  readonly round: number;
+  readonly name: string;
+  readonly arguments: string;
+  readonly result_content: string;
+  readonly result_images_base64?: readonly string[];
+  readonly file_ids?: readonly string[];
+}
+
+/**
+ * Events of a run. The events of a generation keep their order and meaning, except that calls of server tools are not among
+ * them, that `begin` and `done` come once, and that `finish` comes once: when the last round ends. `done` has the usage of all
+ * rounds together.
+ */
+export type AgentEvent =
+  | GenerateEvent
+  /** First event of a run. */
+  | { readonly type: "session"; readonly id: string }
+  /**
+   * A server tool is about to run (`calling`) or has ended (`complete`). `call`: the call as the model made it; `data` has the
+   * fields of the progress event.
+   */
+  | {
+      readonly type: "tool_progress";
+      readonly phase: "calling" | "complete";
+      readonly round: number;
+      readonly call: ToolCall;
+      readonly toolType: ToolType;
+      readonly data: Readonly<Record<string, unknown>>;
+      /** Record of the call, with `complete`. */
+      readonly record: ToolCallRecord | null;
+    }
+  | { readonly type: "approval"; readonly request: ApprovalRequest }
+  /** `inline`: the content, if it is at most maxInlineBytes long: text, or base64 of binary content. */
+  | { readonly type: "file"; readonly file: StoredFile; readonly inline: InlineContent | null };
+
+export interface InlineContent {
+  readonly text?: string;
+  readonly data_base64?: string;
+}
+
+export type ApprovalDecision = {
+  readonly decision: "approve" | "deny";
+  readonly message: string | null;
+  readonly rememberForSession: boolean;
+};
+
+export type ApprovalStatus = "resolved" | "queued" | "not_found";
+
+export interface Agents {
+  /** Tools that the server's settings enable. */
+  readonly groups: readonly ToolGroup[];
+  /**
+   * Runs a request. Like Inference.generate: iterating yields batches of events, aborting the signal ends the run and its
+   * running tools at once, and failures arrive as one final `error` event.
+   */
+  run(
+    request: GenerateRequest,
+    agent: AgentOptions,
+    signal: AbortSignal,
+    onPrepared?: () => void,
+  ): AsyncIterable<readonly AgentEvent[]>;
+  /** Answers an approval. `queued`: the run does not wait for it yet. */
+  decide(id: string, decision: ApprovalDecision): ApprovalStatus;
+  /** Returns the approvals that the runs of a session wait for. */
+  pending(sessionId: string): readonly ApprovalRequest[];
+}

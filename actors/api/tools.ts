@@ -1,0 +1,58 @@
+// Built-in tools: the interface between the agent loop and the tools thread (actors/tools), which runs code and shell commands
+// in the sandbox. A session has one work folder and at most one Python process.
+import type { FileToStore } from "./files.ts";
+
+/** Tools that the tools thread runs. */
+export type SandboxedTool = "execute_python" | "reset_python_session" | "shell" | "surface_outputs";
+
+export interface ToolRun {
+  /** Id of the call, unique among all running calls. */
+  readonly id: string;
+  readonly session: string;
+  readonly client: string;
+  /** Run, round and number of the request in its session; ids of produced files contain them. */
+  readonly run: string;
+  readonly round: number;
+  readonly turn: number;
+  /** Number of files that the run has already produced in this round. */
+  readonly firstFile: number;
+  readonly tool: SandboxedTool;
+  /** Arguments as JSON text, as the model wrote it. It may be invalid. */
+  readonly arguments: string;
+  /** Names of files that the request expects (`files[]`); those that exist after the call are surfaced under these names. */
+  readonly expected: readonly { readonly name: string; readonly format: string | null }[];
+}
+
+/** Outcome of a tool call. It never throws for what the model or the tool did wrong: that is a result. */
+export interface ToolOutcome {
+  readonly status: "success" | "error" | "timeout" | "cancelled";
+  /** Result for the model: JSON text. At most `maxResultBytes` of the settings; longer texts are cut, and say so. */
+  readonly content: string;
+  /** Fields of the progress event's `data`, for example stdout and exit_code; spec: Tool progress event data. */
+  readonly data: Readonly<Record<string, unknown>>;
+  /** Base64 of PNG images. */
+  readonly images: readonly string[];
+  /** Base64 of PNG frames of videos. */
+  readonly videoFrames: readonly string[];
+  /** Files to store: the staged copies of created files, and failures for expected files that are missing. */
+  readonly files: readonly FileToStore[];
+}
+
+/** A file to copy into a session's work folder, read-only for the caller. */
+export interface FileToMount {
+  /** File name within the work folder: no folders. */
+  readonly name: string;
+  /** Path of the content. */
+  readonly path: string;
+}
+
+export interface Tools {
+  /** Runs a call. Calls of one session run one after another if they share its Python process; shell commands run in parallel. */
+  run(call: ToolRun): Promise<ToolOutcome>;
+  /** Ends a running call at once: its processes are killed. Its outcome is `cancelled`. */
+  cancel(message: { readonly id: string }): void;
+  /** Copies files into the work folder of a session. A file that exists already is replaced. */
+  mount(message: { readonly session: string; readonly files: readonly FileToMount[] }): Promise<void>;
+  /** Ends the processes of a session and removes its work folder. */
+  closeSession(message: { readonly session: string }): Promise<void>;
+}
