@@ -155,6 +155,23 @@ export interface SealedContent {
   readonly demand: string | null;
 }
 
+/** Changes to the chat of a request. They are applied when its content is opened. */
+export interface PromptChanges {
+  /**
+   * Messages to replace, in ascending order: `remove` messages from index `at` of the request's chat. If `at` is the number of
+   * messages, the new messages are added at the end.
+   */
+  readonly splices: readonly {
+    readonly at: number;
+    readonly remove: number;
+    readonly messages: readonly ChatMessage[];
+  }[];
+  /** Texts to add to the end of messages: index in the request's chat, and text. */
+  readonly notes: readonly { readonly at: number; readonly text: string }[];
+  /** true: no tool call is required, even if the request requires one. */
+  readonly callsAreOptional: boolean;
+}
+
 /** A request whose content has been parsed. */
 export type OpenRequest = GenerateRequest & RequestContent;
 
@@ -179,6 +196,8 @@ export interface GenerateRequest {
   readonly tools: ToolUse | null;
   /** Number of alternatives reported for each prompt token (0..20); null: no logprobs of the prompt. */
   readonly promptLogprobs: number | null;
+  /** Changes to the chat; absent: none. */
+  readonly changes?: PromptChanges;
   /** Maximum number of reasoning tokens, after which the final answer is forced to begin; null: no limit. */
   readonly reasoningBudget: number | null;
   readonly stop: readonly string[];

@@ -1,7 +1,13 @@
 // Sealed content: the prompt, grammar and tools of a request, serialised to bytes, which move between threads without a copy.
 import { createHash } from "node:crypto";
 import { deserialize, serialize } from "node:v8";
-import type { GenerateRequest, RequestContent, SealedContent } from "../../engines/generation.ts";
+import type {
+  ChatMessage,
+  GenerateRequest,
+  PromptChanges,
+  RequestContent,
+  SealedContent,
+} from "../../engines/generation.ts";
 import type { Transferable } from "../../runtime/endpoint/endpoint.ts";
 
 export function sealContent({ prompt, grammar, tools }: RequestContent): SealedContent {
@@ -20,6 +26,51 @@ export function demandOf({ grammar, tools }: Pick<RequestContent, "grammar" | "t
 
 export function openContent({ bytes }: SealedContent): RequestContent {
   return deserialize(bytes) as RequestContent;
+}
+
+/** Applies changes to the content of a request. Content other than a chat has no messages to change. */
+export function changedContent(
+  content: RequestContent,
+  { splices, notes, callsAreOptional }: PromptChanges,
+): RequestContent {
+  const { prompt, tools } = content;
+  return {
+    ...content,
+    prompt:
+      prompt.kind === "chat"
+        ? { ...prompt, messages: splicedMessages(noted(prompt.messages, notes), splices) }
+        : prompt,
+    tools: tools !== null && callsAreOptional ? { ...tools, required: false } : tools,
+  };
+}
+
+/** Returns the messages of a chat after its splices. */
+export function splicedMessages(
+  messages: readonly ChatMessage[],
+  splices: PromptChanges["splices"],
+): readonly ChatMessage[] {
+  const changed: ChatMessage[] = [];
+  let at = 0;
+  for (const splice of splices) {
+    changed.push(...messages.slice(at, splice.at), ...splice.messages);
+    at = splice.at + splice.remove;
+  }
+  changed.push(...messages.slice(at));
+  return changed;
+}
+
+function noted(messages: readonly ChatMessage[], notes: PromptChanges["notes"]): readonly ChatMessage[] {
+  if (notes.length === 0) return messages;
+  const changed = [...messages];
+  for (const { at, text } of notes) {
+    const message = changed[at];
+    if (message !== undefined) changed[at] = { ...message, content: joined(message.content, text) };
+  }
+  return changed;
+}
+
+function joined(content: string, text: string): string {
+  return content === "" ? text : `${content}\n\n${text}`;
 }
 
 /** Returns the buffers to transfer when a request is sent to another thread: its sealed content. */

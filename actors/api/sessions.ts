@@ -1,6 +1,6 @@
 // Sessions: the interface that http/ and the agent loop use to keep what a conversation did on the server: the messages between
 // the client's messages (tool calls and their results), and the files. The state thread implements it.
-import type { ChatMessage } from "../../engines/generation.ts";
+import type { ChatMessage, GenerateRequest, PromptChanges } from "../../engines/generation.ts";
 
 export const sessionLimits = {
   /** Maximum number of sessions; the least recently used ones are removed. */
@@ -15,8 +15,8 @@ export const sessionLimits = {
 export interface SessionMessage {
   readonly message: ChatMessage;
   /**
-   * Digest of the client's message to which this message belongs (messageDigest). Consecutive messages with the same number in
-   * `visible` are one message for the client: for example the calls, results and texts of one response.
+   * Index of the client's message to which this message belongs. Consecutive messages with the same index are one message for
+   * the client: for example the calls, results and texts of one response.
    */
   readonly visible: number;
 }
@@ -38,6 +38,28 @@ export interface Session {
   readonly approvesAll: boolean;
 }
 
+/** State of a session after a request, or during it. The state thread builds the messages from it. */
+export interface SessionUpdate {
+  readonly id: string;
+  readonly client: string;
+  readonly turns: number;
+  /** Digests of the client's messages, and of the assistant's visible message if the request is complete. */
+  readonly digests: readonly string[];
+  /** Chat of the request as the client sent it. The bytes of sealed content are transferred. */
+  readonly prompt: GenerateRequest["prompt"];
+  /** Changes to that chat: the messages of earlier requests that the client does not see. */
+  readonly splices: PromptChanges["splices"];
+  /** Messages that the request has added after the chat. They belong to one visible message. */
+  readonly added: readonly ChatMessage[];
+  /** Images, videos and ids of files that the request has added. */
+  readonly images: readonly string[];
+  readonly videos: readonly SessionVideo[];
+  readonly files: readonly string[];
+  readonly approvesAll: boolean;
+  /** Session whose images, videos and files are kept; null: none. It is the session with this id, or the one it branches from. */
+  readonly basedOn: string | null;
+}
+
 export interface SessionVideo {
   readonly fps: number;
   readonly frames: readonly string[];
@@ -45,15 +67,33 @@ export interface SessionVideo {
   readonly sampled_indices: readonly number[];
 }
 
+/** What the agent loop needs of a session: everything but the images and videos. */
+export type SessionHead = Pick<Session, "id" | "turns" | "digests" | "files" | "approvesAll">;
+
+/** A session that begins a conversation. */
+export interface MatchedSession {
+  readonly head: SessionHead;
+  /** Number of the client's first messages that are the session's. */
+  readonly common: number;
+  /** Replacements of those messages by the messages that the client does not see. */
+  readonly splices: PromptChanges["splices"];
+}
+
 export interface Sessions {
   /** Returns a session and marks it as used; null: unknown or expired. */
   find(id: string): Promise<Session | null>;
   /**
-   * Returns the session whose conversation begins the given one, with at least two messages in common; the longest if several
-   * do; null: none. `client`: only sessions of this client.
+   * Returns the session with which a conversation continues, and marks it as used: the session with the id, or without an id
+   * the session of this client with the longest common beginning, of at least two messages; null: none.
    */
-  match(request: { readonly client: string; readonly digests: readonly string[] }): Promise<Session | null>;
-  /** Stores a session, replacing one with the same id. Resolves when it is durable. Throws storage_unavailable, invalid_value. */
+  match(request: {
+    readonly client: string;
+    readonly id: string | null;
+    readonly digests: readonly string[];
+  }): Promise<MatchedSession | null>;
+  /** Stores the state after a request. Resolves when it is durable. Throws storage_unavailable, invalid_value. */
+  update(update: SessionUpdate): Promise<void>;
+  /** Stores an imported session, replacing one with the same id. Throws the errors of `update`. */
   put(request: { readonly client: string; readonly session: Session }): Promise<void>;
   /** Returns whether the session existed. */
   delete(id: string): Promise<boolean>;

@@ -11,7 +11,7 @@ import { createVocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 import type { TaskHandlers, TaskOutput } from "../../runtime/task/task.ts";
 import type { BodyToTranslate, BodyTranslators, TranslatedBody } from "../api/body-translators.ts";
 import type { ConvertedTokens, EmbedInputs, ModelFileFacts, TokenSource } from "../api/inference.ts";
-import { openContent } from "../api/sealed-content.ts";
+import { changedContent, openContent } from "../api/sealed-content.ts";
 import type { ModelFiles } from "../messages.ts";
 import { ChatTemplates } from "./chat-templates.ts";
 import { convertedTokens } from "./convert-tokens.ts";
@@ -93,9 +93,9 @@ export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): T
   }
 
   function opened(request: GenerateRequest): OpenRequest {
-    const { prompt } = request;
-    if (prompt.kind !== "sealed") return { ...request, prompt };
-    return { ...request, ...openContent(prompt) };
+    const { prompt, grammar, tools, changes } = request;
+    const content = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
+    return { ...request, ...(changes === undefined ? content : changedContent(content, changes)) };
   }
 
   const handlers: Handlers = {

@@ -1,0 +1,16 @@
+// Digest of a message: identifies a message of a conversation as the client sees it, so that a session can be matched with the
+// messages of a later request without comparing their texts.
+import { createHash } from "node:crypto";
+import type { ChatMessage } from "../../engines/generation.ts";
+
+/** Fields of a message that clients send back unchanged. Reasoning and names are not among them. */
+export type VisibleMessage = Pick<ChatMessage, "role" | "content" | "toolCalls" | "toolCallId">;
+
+/** Returns the digest of a message: 16 hex digits. */
+export function messageDigest({ role, content, toolCalls = [], toolCallId }: VisibleMessage): string {
+  const calls = toolCalls.map(({ id, name, arguments: args }) => [id, name, args]);
+  return createHash("sha256")
+    .update(JSON.stringify([role, content, calls, toolCallId ?? null]))
+    .digest("hex")
+    .slice(0, 16);
+}
