@@ -1,8 +1,10 @@
 // Body of a text completion.
+
+import { addedUsage } from "../../engines/usage.ts";
 import { generationFields } from "../shared/answer/adapter-generation.ts";
 import type { Answer, AnswerChoice } from "../shared/answer/answer.ts";
 import { textFragments, writtenLater } from "../shared/answer/json-pieces.ts";
-import { addedUsage, wireFinishReason, wireUsage } from "../shared/answer/usage.ts";
+import { wireFinishReason, wireUsage } from "../shared/answer/usage.ts";
 import { LegacyLogprobs } from "./logprobs.ts";
 import type { WireCompletion, WireCompletionChoice } from "./schemas.ts";
 

@@ -14,8 +14,8 @@ import type {
 } from "../../actors/api/inference.ts";
 import type { FinishReason, GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
+import { addedUsage } from "../../engines/usage.ts";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
-import { addedUsage } from "../shared/answer/usage.ts";
 
 /** Outcome of one inference request. */
 export interface Generation {

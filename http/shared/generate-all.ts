@@ -1,7 +1,7 @@
 // Several generations of one request: runs the requests a few at a time. Used for a list of prompts.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
-import { addedUsage } from "./answer/usage.ts";
+import { addedUsage } from "../../engines/usage.ts";
 
 /** Maximum number of generations of one request that wait or run at the same time. */
 export const PROMPTS_AT_ONCE = 8;

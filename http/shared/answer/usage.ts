@@ -46,29 +46,6 @@ export function wireUsage(usage: Usage): WireUsage {
   };
 }
 
-/** Returns the total usage of two generations of one request, which may have run at the same time. */
-export function addedUsage(one: Usage, other: Usage): Usage {
-  const startedAt = Math.min(one.timeline.startedAt, other.timeline.startedAt);
-  const endedAt = Math.max(one.timeline.endedAt, other.timeline.endedAt);
-  const totalSeconds = Math.max(one.totalSeconds, other.totalSeconds, (endedAt - startedAt) / 1000);
-  return {
-    promptTokens: one.promptTokens + other.promptTokens,
-    cachedTokens: one.cachedTokens + other.cachedTokens,
-    completionTokens: one.completionTokens + other.completionTokens,
-    reasoningTokens: one.reasoningTokens + other.reasoningTokens,
-    promptSeconds: Math.min(one.promptSeconds + other.promptSeconds, totalSeconds),
-    completionSeconds: Math.min(one.completionSeconds + other.completionSeconds, totalSeconds),
-    totalSeconds,
-    timeline: {
-      startedAt,
-      queuedAt: Math.min(one.timeline.queuedAt, other.timeline.queuedAt),
-      scheduledAt: Math.min(one.timeline.scheduledAt, other.timeline.scheduledAt),
-      firstTokenAt: Math.min(one.timeline.firstTokenAt, other.timeline.firstTokenAt),
-      endedAt,
-    },
-  };
-}
-
 // Tokens per second. If a coarse clock measured 0 seconds, the rate is 0, because JSON has no Infinity.
 function rate(count: number, seconds: number): number {
   return seconds > 0 ? count / seconds : 0;

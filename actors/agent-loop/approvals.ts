@@ -1,0 +1,99 @@
+// Approvals: the calls of all runs that wait for a user's decision. A decision may come over any connection, also before the run
+// waits for it. A call without a decision is denied after five minutes (spec: Approval states).
+import { randomUUID } from "node:crypto";
+import type { Clock } from "../../runtime/clock.ts";
+import type { ApprovalDecision, ApprovalRequest, ApprovalStatus } from "../api/agents.ts";
+
+/** Milliseconds after which a call without a decision is denied. */
+export const approvalTimeoutMs = 5 * 60_000;
+
+/** How a call may go on: it runs, or `denial` is the text that the model gets as its result. */
+export type Verdict =
+  | { readonly isApproved: true; readonly remembers: boolean }
+  | { readonly isApproved: false; readonly denial: string };
+
+interface Waiting {
+  readonly request: ApprovalRequest;
+  /** Decision that came before the run waited; null: none. */
+  early: Verdict | null;
+  /** Ends the wait; null: the run does not wait yet. */
+  settle: ((verdict: Verdict) => void) | null;
+}
+
+export class Approvals {
+  readonly #clock: Clock;
+  readonly #waiting = new Map<string, Waiting>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Registers a call that needs a decision, and returns its request with a new id. `wait` or `drop` must follow. */
+  open(request: Omit<ApprovalRequest, "type" | "approval_id">): ApprovalRequest {
+    const opened: ApprovalRequest = {
+      type: "agentic_tool_approval_required",
+      approval_id: `appr_${randomUUID().replaceAll("-", "")}`,
+      ...request,
+    };
+    this.#waiting.set(opened.approval_id, { request: opened, early: null, settle: null });
+    return opened;
+  }
+
+  /** Waits for the decision. After the time limit, or when the signal is aborted, the call is denied. */
+  async wait({ approval_id: id, tool }: ApprovalRequest, signal: AbortSignal): Promise<Verdict> {
+    const waiting = this.#waiting.get(id);
+    if (waiting === undefined) return timedOut;
+    if (waiting.early !== null || signal.aborted) {
+      this.#waiting.delete(id);
+      return waiting.early ?? cancelled(tool.label);
+    }
+    return await new Promise<Verdict>((resolve) => {
+      const settle = (verdict: Verdict): void => {
+        stopTimer();
+        signal.removeEventListener("abort", abort);
+        this.#waiting.delete(id);
+        resolve(verdict);
+      };
+      const abort = (): void => settle(cancelled(tool.label));
+      const stopTimer = this.#clock.setTimeout(() => settle(timedOut), approvalTimeoutMs);
+      signal.addEventListener("abort", abort, { once: true });
+      waiting.settle = settle;
+    });
+  }
+
+  /** Forgets a call whose run has ended without waiting. */
+  drop({ approval_id: id }: ApprovalRequest): void {
+    this.#waiting.delete(id);
+  }
+
+  decide(id: string, decision: ApprovalDecision): ApprovalStatus {
+    const waiting = this.#waiting.get(id);
+    // The first decision counts. An id that has been answered is not known any more.
+    if (waiting === undefined || waiting.early !== null) return "not_found";
+    const verdict = verdictOf(decision, waiting.request.tool.label);
+    if (waiting.settle !== null) {
+      waiting.settle(verdict);
+      return "resolved";
+    }
+    waiting.early = verdict;
+    return "queued";
+  }
+
+  /** Returns the calls of a session that have no decision yet. */
+  pending(session: string): readonly ApprovalRequest[] {
+    return [...this.#waiting.values()]
+      .filter(({ request, early }) => request.session_id === session && early === null)
+      .map(({ request }) => request);
+  }
+}
+
+const timedOut: Verdict = { isApproved: false, denial: "Approval timed out." };
+
+function cancelled(label: string): Verdict {
+  return { isApproved: false, denial: `${label} was not run: the request was cancelled.` };
+}
+
+function verdictOf({ decision, message, rememberForSession }: ApprovalDecision, label: string): Verdict {
+  if (decision === "approve") return { isApproved: true, remembers: rememberForSession };
+  return { isApproved: false, denial: message ?? `${label} was denied by the user.` };
+}

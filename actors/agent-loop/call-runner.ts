@@ -1,0 +1,285 @@
+// Call runner: runs one call of a server tool: asks for approval, runs the tool, and stores the files that it made. Whatever goes
+// wrong in a tool is the call's result for the model; it never ends the run.
+import { readFile } from "node:fs/promises";
+import type { ToolCall } from "../../engines/generation.ts";
+import { toErrorRecord } from "../../runtime/errors.ts";
+import type {
+  AgentEvent,
+  ApprovalRequest,
+  InlineContent,
+  Permission,
+  RequestedFile,
+  ToolCallRecord,
+  ToolType,
+} from "../api/agents.ts";
+import { type Files, type FileToStore, fileLimits, type StoredFile } from "../api/files.ts";
+import type { ToolOutcome, Tools } from "../api/tools.ts";
+import { type BuiltInTool, builtInNamed } from "../tools/schemas.ts";
+import type { Approvals, Verdict } from "./approvals.ts";
+import type { Dispatch } from "./dispatch.ts";
+import { listFiles, readFileText } from "./file-tools.ts";
+
+/** What all calls of a run share. */
+export interface RunContext {
+  readonly run: string;
+  readonly session: string;
+  readonly client: string;
+  /** Number of the request in its session, counted from 0. */
+  readonly turn: number;
+  readonly permission: Permission;
+  readonly requestedFiles: readonly RequestedFile[];
+  readonly signal: AbortSignal;
+  readonly emit: (event: AgentEvent) => void;
+  /** Whether the user has approved all further actions of the session. */
+  readonly approvals: { all: boolean };
+  /** Ids of the session's files. */
+  readonly files: string[];
+  /** Called when the call's result is known, before its `complete` event. */
+  readonly onResult: (result: CallResult) => Promise<void>;
+}
+
+export interface CallResult {
+  readonly call: ToolCall;
+  readonly content: string;
+  readonly images: readonly string[];
+}
+
+export interface CallServices {
+  readonly tools: Tools;
+  readonly files: Files;
+  readonly approvals: Approvals;
+  /** null: no dispatch URL is configured. */
+  readonly dispatch: Dispatch | null;
+}
+
+/** A tool of the server as a call sees it. */
+interface CalledTool {
+  readonly type: ToolType;
+  readonly about: ApprovalRequest["tool"];
+  run(): Promise<Ran>;
+}
+
+type Ran = Pick<ToolOutcome, "content" | "data" | "images" | "videoFrames" | "files" | "status">;
+
+export class CallRunner {
+  readonly #services: CallServices;
+  readonly #context: RunContext;
+  readonly #round: number;
+  /** Number of files that the round has produced. */
+  #fileCount = 0;
+
+  constructor(services: CallServices, context: RunContext, round: number) {
+    this.#services = services;
+    this.#context = context;
+    this.#round = round;
+  }
+
+  /** Runs all calls of a round in parallel. Returns their results in the order of the calls. Rejects if the run cannot go on. */
+  async runAll(calls: readonly ToolCall[]): Promise<readonly CallResult[]> {
+    const { permission, approvals } = this.#context;
+    const asked = calls.map((call) => {
+      const tool = this.#tool(call);
+      const asks = permission === "ask" && !approvals.all;
+      return { call, tool, approval: asks ? this.#ask(call, tool) : null };
+    });
+    return await Promise.all(asked.map(({ call, tool, approval }) => this.#run(call, tool, approval)));
+  }
+
+  #ask({ arguments: text }: ToolCall, { about }: CalledTool): ApprovalRequest {
+    const request = this.#services.approvals.open({
+      session_id: this.#context.session,
+      round: this.#round,
+      tool: about,
+      arguments: parsed(text),
+    });
+    this.#context.emit({ type: "approval", request });
+    return request;
+  }
+
+  async #run(call: ToolCall, tool: CalledTool, approval: ApprovalRequest | null): Promise<CallResult> {
+    const verdict = await this.#verdict(tool, approval);
+    if (!verdict.isApproved) return await this.#end(call, tool, denied(verdict.denial), []);
+    if (verdict.remembers) this.#context.approvals.all = true;
+    this.#progress(call, tool, "calling", callingData(tool.type, parsed(call.arguments)), null);
+    const ran = await tool.run();
+    return await this.#end(call, tool, ran, await this.#store(ran.files));
+  }
+
+  async #verdict({ about }: CalledTool, approval: ApprovalRequest | null): Promise<Verdict> {
+    if (this.#context.permission === "deny") {
+      return { isApproved: false, denial: `${about.label} was denied by policy.` };
+    }
+    if (approval === null) return { isApproved: true, remembers: false };
+    // The client may answer as soon as it has read the event. The wait begins when the event has been passed on.
+    await new Promise<void>((resolve) => setImmediate(resolve));
+    return await this.#services.approvals.wait(approval, this.#context.signal);
+  }
+
+  async #end(call: ToolCall, tool: CalledTool, ran: Ran, files: readonly StoredFile[]): Promise<CallResult> {
+    const content = withFiles(ran.content, files);
+    const record: ToolCallRecord = {
+      round: this.#round,
+      name: call.name,
+      arguments: call.arguments,
+      result_content: content,
+      ...(ran.images.length === 0 ? {} : { result_images_base64: ran.images }),
+      ...(files.length === 0 ? {} : { file_ids: files.map(({ id }) => id) }),
+    };
+    const result = { call, content, images: ran.images };
+    await this.#context.onResult(result);
+    this.#progress(call, tool, "complete", { ...ran.data, ...media(ran) }, record);
+    return result;
+  }
+
+  #progress(
+    call: ToolCall,
+    { type }: CalledTool,
+    phase: "calling" | "complete",
+    data: Readonly<Record<string, unknown>>,
+    record: ToolCallRecord | null,
+  ): void {
+    this.#context.emit({
+      type: "tool_progress",
+      phase,
+      round: this.#round,
+      call: { id: call.id, name: call.name, arguments: call.arguments },
+      toolType: type,
+      data: { tool_type: type, ...data },
+      record,
+    });
+  }
+
+  /** Stores the files of a call and announces each of them when it is stored. */
+  async #store(files: readonly FileToStore[]): Promise<readonly StoredFile[]> {
+    const stored: StoredFile[] = [];
+    for (const file of files) {
+      const added = await this.#services.files.add(file);
+      stored.push(added);
+      this.#context.files.push(added.id);
+      this.#context.emit({ type: "file", file: added, inline: await this.#inline(added) });
+    }
+    return stored;
+  }
+
+  async #inline(file: StoredFile): Promise<InlineContent | null> {
+    if (file.failure !== null || file.bytes > fileLimits.maxInlineBytes) return null;
+    const content = await this.#services.files.content(file.id);
+    if (content?.kind !== "content") return null;
+    const bytes = await readFile(content.path).catch(() => null);
+    if (bytes === null) return null;
+    return file.isText ? { text: bytes.toString("utf8") } : { data_base64: bytes.toString("base64") };
+  }
+
+  #tool(call: ToolCall): CalledTool {
+    const built = builtInNamed(call.name);
+    if (built === undefined) return this.#customTool(call);
+    const { type, kind, label } = built;
+    return { type, about: { source: "built_in", kind, label }, run: () => this.#runBuiltIn(call, built) };
+  }
+
+  #customTool(call: ToolCall): CalledTool {
+    const { dispatch } = this.#services;
+    return {
+      type: "custom",
+      about: { source: "user", kind: "custom", label: call.name },
+      run: async () => {
+        const content = dispatch === null ? notRun(call.name) : await dispatch(call, this.#context.signal);
+        return { ...nothingMade, status: "success", content, data: { arguments: parsed(call.arguments), content } };
+      },
+    };
+  }
+
+  async #runBuiltIn(call: ToolCall, { name, sandboxed }: BuiltInTool): Promise<Ran> {
+    const { files, tools } = this.#services;
+    const { session, client, run, turn, requestedFiles, signal } = this.#context;
+    if (sandboxed === null) {
+      const text = name === "list_files" ? await listFiles(files, session) : await readFileText(files, call.arguments);
+      return {
+        ...nothingMade,
+        status: "success",
+        content: text,
+        data: { arguments: parsed(call.arguments), content: text },
+      };
+    }
+    const id = `${run}/${this.#round}/${call.id}`;
+    const cancel = (): void => tools.cancel({ id });
+    signal.addEventListener("abort", cancel, { once: true });
+    try {
+      const outcome = await tools.run({
+        id,
+        session,
+        client,
+        run,
+        round: this.#round,
+        turn,
+        firstFile: this.#fileCount,
+        tool: sandboxed,
+        arguments: call.arguments,
+        expected: requestedFiles.map(({ name: expected, format }) => ({ name: expected, format })),
+      });
+      this.#fileCount += outcome.files.length;
+      return outcome;
+    } catch (error) {
+      // The tools thread has ended, or refuses work. The model learns it and the run goes on.
+      const { message } = toErrorRecord(error);
+      const content = JSON.stringify({ status: "error", exception: message });
+      return { ...nothingMade, status: "error", content, data: { exception: message } };
+    } finally {
+      signal.removeEventListener("abort", cancel);
+    }
+  }
+}
+
+const nothingMade = { images: [], videoFrames: [], files: [] } as const;
+
+function denied(message: string): Ran {
+  return { ...nothingMade, status: "error", content: message, data: { status: "denied", content: message } };
+}
+
+function notRun(name: string): string {
+  return JSON.stringify({ error: "no tool of this name runs on the server", tool: name, status: "failed" });
+}
+
+/** Parses the arguments of a call. Arguments that are not JSON stay text. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Fields of the progress event when a call begins: what is about to run. */
+function callingData(type: ToolType, args: unknown): Readonly<Record<string, unknown>> {
+  const fields = typeof args === "object" && args !== null ? (args as Readonly<Record<string, unknown>>) : {};
+  if (type === "code_execution") return { code: fields.code ?? null };
+  if (type === "shell") return { commands: fields.commands ?? [] };
+  return { arguments: args };
+}
+
+function media({ images, videoFrames }: Ran): Readonly<Record<string, unknown>> {
+  return {
+    ...(images.length === 0 ? {} : { images_base64: images }),
+    ...(videoFrames.length === 0 ? {} : { video_frames_base64: videoFrames, video_frame_count: videoFrames.length }),
+  };
+}
+
+/** Adds the created files to a result: the model sees their metadata and the beginning of their text. */
+function withFiles(content: string, files: readonly StoredFile[]): string {
+  if (files.length === 0) return content;
+  const listed = files.map(({ id, name, bytes, format, preview, isText, failure }) => ({
+    id,
+    name,
+    ...(failure === null ? { bytes, format, ...(isText ? { preview: firstBytes(preview ?? "") } : {}) } : failure),
+  }));
+  const result = parsed(content);
+  const fields = typeof result === "object" && result !== null ? result : { content: result };
+  return JSON.stringify({ ...fields, files: listed });
+}
+
+/** Returns the beginning of a text, at most outputPreviewBytes bytes of UTF-8, without a cut character. */
+function firstBytes(text: string): string {
+  const bytes = Buffer.from(text, "utf8");
+  if (bytes.length <= fileLimits.outputPreviewBytes) return text;
+  return new TextDecoder().decode(bytes.subarray(0, fileLimits.outputPreviewBytes), { stream: true });
+}

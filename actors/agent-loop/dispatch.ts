@@ -1,0 +1,107 @@
+// Dispatch of custom tools: the server POSTs a call to the URL of the setting tool_dispatch_url and takes the reply as the call's
+// result. A failure is a result too, so that the model can react to it.
+import { createHmac } from "node:crypto";
+import type { ToolCall } from "../../engines/generation.ts";
+import type { Clock } from "../../runtime/clock.ts";
+
+export interface DispatchSettings {
+  readonly url: string;
+  /** Time limit of one attempt in milliseconds. */
+  readonly timeoutMs: number;
+  /** Key of the signature header; null: requests are not signed. */
+  readonly secret: string | null;
+}
+
+/** Runs a custom tool. Returns its result as text for the model. Never rejects. */
+export type Dispatch = (call: ToolCall, signal: AbortSignal) => Promise<string>;
+
+/** Number of attempts. An attempt is repeated if no reply came, or one with a status that asks for it. */
+const maxAttempts = 3;
+const retryDelayMs = 250;
+const maxReplyBytes = 1024 * 1024;
+const retriedStatuses: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
+
+export function createDispatch(settings: DispatchSettings, clock: Clock): Dispatch {
+  return async (call, signal) => {
+    const body = JSON.stringify({ name: call.name, arguments: argumentsOf(call.arguments) });
+    for (let attempt = 1; ; attempt++) {
+      const reply = await attempted(settings, body, call.id, signal);
+      if (!reply.mayRetry || attempt === maxAttempts || signal.aborted) return resultOf(call.name, reply);
+      await new Promise<void>((resolve) => void clock.setTimeout(resolve, retryDelayMs * 2 ** (attempt - 1)));
+    }
+  };
+}
+
+type Reply =
+  | { readonly isOk: true; readonly text: string; readonly mayRetry: false }
+  | { readonly isOk: false; readonly error: string; readonly mayRetry: boolean };
+
+async function attempted(
+  { url, timeoutMs, secret }: DispatchSettings,
+  body: string,
+  callId: string,
+  signal: AbortSignal,
+): Promise<Reply> {
+  const seconds = Math.floor(Date.now() / 1000);
+  const headers: Record<string, string> = {
+    "content-type": "application/json",
+    // The same for all attempts of a call, so that the receiver can recognise a repeated one.
+    "idempotency-key": callId,
+    ...(secret === null ? {} : { "x-troupe-signature": signature(secret, seconds, body) }),
+  };
+  try {
+    const limit = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
+    const response = await fetch(url, { method: "POST", headers, body, signal: limit, redirect: "error" });
+    const text = await bounded(response);
+    if (text === null) return failed(`the reply is larger than ${maxReplyBytes} bytes`, false);
+    if (response.ok) return { isOk: true, text, mayRetry: false };
+    return failed(`status ${response.status}: ${text.slice(0, 1000)}`, retriedStatuses.has(response.status));
+  } catch (error) {
+    if (signal.aborted) return failed("the request was cancelled", false);
+    const isLate = error instanceof Error && error.name === "TimeoutError";
+    return failed(isLate ? `no reply within ${timeoutMs} ms` : `no connection: ${causeOf(error)}`, !isLate);
+  }
+}
+
+/** Signature of a body: `t=<Unix seconds>,v1=<HMAC-SHA256 of "<seconds>.<body>" in hex>`. */
+export function signature(secret: string, seconds: number, body: string): string {
+  return `t=${seconds},v1=${createHmac("sha256", secret).update(`${seconds}.${body}`).digest("hex")}`;
+}
+
+/** Reads a body; null: it is too large. */
+async function bounded(response: Response): Promise<string | null> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of response.body ?? []) {
+    size += chunk.byteLength;
+    if (size > maxReplyBytes) return null;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}
+
+function failed(error: string, mayRetry: boolean): Reply {
+  return { isOk: false, error, mayRetry };
+}
+
+function causeOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause instanceof Error ? error.cause.message : error.message;
+}
+
+/** The contract's reply is {"content": text} or a bare string; other JSON is passed on as it is. */
+function resultOf(tool: string, reply: Reply): string {
+  if (!reply.isOk) return JSON.stringify({ error: reply.error, tool, status: "failed" });
+  const value = argumentsOf(reply.text);
+  if (typeof value === "string") return value;
+  const content = typeof value === "object" && value !== null ? (value as { content?: unknown }).content : undefined;
+  return typeof content === "string" ? content : reply.text;
+}
+
+function argumentsOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}

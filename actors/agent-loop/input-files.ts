@@ -1,0 +1,108 @@
+// Input files of a run: files in the conversation. Contents that came with the request are stored, all files are copied into the
+// work folder of the session, and the prompt gets a note for each of them: its metadata and the beginning of its text.
+import { createHash, randomUUID } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { PromptChanges } from "../../engines/generation.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { InputFile } from "../api/agents.ts";
+import { type Files, fileLimits, type StoredFile } from "../api/files.ts";
+import type { FileToMount } from "../api/tools.ts";
+
+/** Fetches the bytes of a file URL. Throws a ServerError. */
+export type FetchFile = (
+  url: string,
+  signal: AbortSignal,
+) => Promise<{ readonly name: string; readonly content: Uint8Array }>;
+
+export interface InputRun {
+  readonly client: string;
+  readonly session: string;
+  readonly turn: number;
+  readonly signal: AbortSignal;
+}
+
+export interface PreparedFiles {
+  readonly notes: PromptChanges["notes"];
+  readonly mounts: readonly FileToMount[];
+  readonly ids: readonly string[];
+}
+
+/** Stores and describes the files. Throws invalid_value if one is unknown or cannot be used. */
+export async function prepareFiles(
+  inputs: readonly InputFile[],
+  files: Files,
+  fetchFile: FetchFile,
+  run: InputRun,
+): Promise<PreparedFiles> {
+  const notes: { at: number; text: string }[] = [];
+  const mounts: FileToMount[] = [];
+  const ids: string[] = [];
+  let left: number = fileLimits.requestPreviewCharacters;
+  for (const input of inputs) {
+    const file = await storedFile(input, files, fetchFile, run);
+    const found = await files.content(file.id);
+    if (found?.kind !== "content") throw unknownFile(file.id);
+    const preview =
+      file.preview === null ? null : file.preview.slice(0, Math.min(fileLimits.inputPreviewCharacters, left));
+    left -= preview?.length ?? 0;
+    notes.push({ at: input.message, text: noteOf(file, preview) });
+    mounts.push({ name: file.name, path: found.path });
+    if (!ids.includes(file.id)) ids.push(file.id);
+  }
+  return { notes, mounts, ids };
+}
+
+async function storedFile(input: InputFile, files: Files, fetchFile: FetchFile, run: InputRun): Promise<StoredFile> {
+  if ("id" in input) {
+    const file = await files.find(input.id);
+    if (file === null) throw unknownFile(input.id);
+    if (file.failure === null) return file;
+    throw new ServerError("invalid_value", `file "${input.id}" was not produced: ${file.failure.message}`, {
+      param: "file_id",
+    });
+  }
+  const { name, content } = "url" in input ? await fetched(input, fetchFile, run.signal) : input;
+  // The id is a digest of the file. A file that a client sends again with each request is stored once, and the prompt does not
+  // change.
+  const id = `file-${createHash("sha256").update(`${run.client}\0${name}\0`).update(content).digest("hex").slice(0, 32)}`;
+  const known = await files.find(id);
+  if (known !== null) return known;
+  const staged = `input-${randomUUID()}`;
+  await writeFile(join(files.stagingFolder, staged), content, { flag: "wx", mode: 0o600 });
+  return await files.add({
+    id,
+    name,
+    format: null,
+    purpose: "user_data",
+    source: { tool: "request", round: 0, turn: run.turn },
+    session: run.session,
+    client: run.client,
+    staged,
+    failure: null,
+  });
+}
+
+async function fetched(
+  { url, name }: Extract<InputFile, { readonly url: string }>,
+  fetchFile: FetchFile,
+  signal: AbortSignal,
+): Promise<{ readonly name: string; readonly content: Uint8Array }> {
+  const file = await fetchFile(url, signal);
+  return { name: name ?? file.name, content: file.content };
+}
+
+function unknownFile(id: string): ServerError {
+  return new ServerError(
+    "invalid_value",
+    `expected the id of a stored file, got "${id}"; it may have expired: upload it again`,
+    {
+      param: "file_id",
+    },
+  );
+}
+
+function noteOf({ id, name, mimeType, bytes }: StoredFile, preview: string | null): string {
+  const head = `[File ${JSON.stringify(name)}, id ${id}, ${mimeType}, ${bytes} bytes]`;
+  return preview === null || preview === "" ? head : `${head}\n${preview}`;
+}

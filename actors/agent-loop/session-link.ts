@@ -1,0 +1,123 @@
+// Session link: the session of one run: what earlier requests left on the server, and the state to store after each result, so
+// that a restarted server continues from the last event that was sent.
+import { randomUUID } from "node:crypto";
+import type { ChatMessage, GenerateRequest, PromptChanges, SealedContent } from "../../engines/generation.ts";
+import type { AgentOptions } from "../api/agents.ts";
+import { messageDigest } from "../api/message-digest.ts";
+import type { SessionHead, Sessions, SessionUpdate } from "../api/sessions.ts";
+
+type Prompt = GenerateRequest["prompt"];
+
+interface Linked {
+  readonly id: string;
+  readonly head: SessionHead | null;
+  readonly splices: PromptChanges["splices"];
+  /** Session whose images and files are kept. */
+  readonly basedOn: string | null;
+}
+
+export class SessionLink {
+  readonly #sessions: Sessions;
+  readonly #request: GenerateRequest;
+  readonly #digests: readonly string[];
+  readonly #linked: Linked;
+  /** Messages that the run has added to the chat. */
+  readonly #added: ChatMessage[] = [];
+  readonly #images: string[] = [];
+  readonly files: string[] = [];
+  readonly approvals: { all: boolean };
+  #saving: Promise<void> = Promise.resolve();
+
+  private constructor(sessions: Sessions, request: GenerateRequest, digests: readonly string[], linked: Linked) {
+    this.#sessions = sessions;
+    this.#request = request;
+    this.#digests = digests;
+    this.#linked = linked;
+    this.approvals = { all: linked.head?.approvesAll ?? false };
+  }
+
+  /** Finds the session with which the request continues, or begins a new one. */
+  static async open(sessions: Sessions, request: GenerateRequest, agent: AgentOptions): Promise<SessionLink> {
+    const { client } = request;
+    const { sessionId, digests } = agent;
+    const found = await sessions.match({ client, id: sessionId, digests });
+    return new SessionLink(sessions, request, digests, linkOf(found, sessionId));
+  }
+
+  get id(): string {
+    return this.#linked.id;
+  }
+
+  /** Number of requests of the session before this one. */
+  get turn(): number {
+    return this.#linked.head?.turns ?? 0;
+  }
+
+  /** Changes to the request's chat before the first round, in addition to `notes`. */
+  changes(notes: PromptChanges["notes"], isFirstRound: boolean): PromptChanges {
+    const end = { at: this.#digests.length, remove: 0, messages: [...this.#added] };
+    const { splices } = this.#linked;
+    return { splices: isFirstRound ? splices : [...splices, end], notes, callsAreOptional: !isFirstRound };
+  }
+
+  /** Returns the request's prompt for one more use. Sealed content is copied, because its bytes are transferred. */
+  get prompt(): Prompt {
+    const { prompt } = this.#request;
+    return prompt.kind === "sealed" ? copied(prompt) : prompt;
+  }
+
+  /** Adds messages after the chat. */
+  add(...messages: readonly ChatMessage[]): void {
+    this.#added.push(...messages);
+  }
+
+  addImages(images: readonly string[]): void {
+    this.#images.push(...images);
+  }
+
+  /**
+   * Stores the state so far; resolves when it is durable. `results`: results of the current round that are known. `visible`: the
+   * assistant's message as the client has it, if the run is complete.
+   */
+  save(results: readonly ChatMessage[], visible: ChatMessage | null): Promise<void> {
+    const added = [...this.#added, ...results];
+    const digests = visible === null ? this.#digests : [...this.#digests, messageDigest(visible)];
+    const { id, basedOn } = this.#linked;
+    const update = (): SessionUpdate => ({
+      id,
+      client: this.#request.client,
+      turns: this.turn + 1,
+      digests,
+      prompt: this.prompt,
+      splices: this.#linked.splices,
+      added,
+      images: [...this.#images],
+      videos: [],
+      files: [...this.files],
+      approvesAll: this.approvals.all,
+      basedOn,
+    });
+    // Updates are sent one after another, so that an older state never replaces a newer one.
+    const saved = this.#saving.then(() => this.#sessions.update(update()));
+    this.#saving = saved.catch(() => {});
+    return saved;
+  }
+}
+
+function linkOf(found: Awaited<ReturnType<Sessions["match"]>>, asked: string | null): Linked {
+  if (found === null) return { id: asked ?? newId(), head: null, splices: [], basedOn: null };
+  const { head, common, splices } = found;
+  // Without an id in the request, a conversation that leaves the session's conversation is a branch with an id of its own.
+  const isBranch = asked === null && common < head.digests.length;
+  // The user's approval of all actions holds for the conversation in which it was given.
+  const kept = isBranch ? { ...head, approvesAll: false } : head;
+  return { id: isBranch ? newId() : head.id, head: kept, splices, basedOn: head.id };
+}
+
+function newId(): string {
+  return `sess_${randomUUID().replaceAll("-", "")}`;
+}
+
+function copied(content: SealedContent): SealedContent {
+  return { ...content, bytes: content.bytes.slice() };
+}
