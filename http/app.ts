@@ -1,5 +1,6 @@
 // App: routes each request to its handler. It handles CORS preflights, unknown paths, wrong methods and draining itself, and
 // turns every error into an error response. Created by the composition root; an HTTP front end (or a test) calls `handle`.
+import type { Agents } from "../actors/api/agents.ts";
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelManagement } from "../actors/api/model-management.ts";
@@ -37,6 +38,8 @@ export interface AppOptions {
   readonly models?: ModelManagement;
   /** LoRA adapters of the models; default null: no model accepts adapters. */
   readonly lora?: LoraAdapters | null;
+  /** Agent loop; default null: the server runs no tools. */
+  readonly agents?: Agents | null;
   /** API keys. Each request needs one of them; default: no request needs a key. */
   readonly apiKeys?: ApiKeys | null;
   readonly log: Log;
@@ -121,6 +124,7 @@ export function createApp({
     system = bareInspector(),
     models = unmanaged(inference),
     lora = null,
+    agents = null,
     maxAnswerBytes,
   } = rest;
   const store = storedResponses ?? new ResponseStore(new TableStore(new MemoryTables(), memoryLimits));
@@ -128,7 +132,7 @@ export function createApp({
   const metrics = config.disableMetrics ? null : new HttpMetrics(inference);
   const answerMemory = new AnswerMemory(maxAnswerBytes);
   const tokenTexts = (model: string) => inference.tokenTexts(model);
-  const shared = { models, lora, config, log, answerMemory, tokenTexts, responses, metrics, system };
+  const shared = { models, lora, agents, config, log, answerMemory, tokenTexts, responses, metrics, system };
   const context: Context = { inference, ...shared };
   const table = new RouteTable([...routes.filter((route) => isServed(route, config)), ...extraRoutes]);
   const accessLog = config.accessLog ? [new AccessLog(log)] : [];
@@ -204,7 +208,8 @@ function runHandler(route: Route, exchange: Exchange, context: Context, onEvents
     exchange.finish();
   };
   try {
-    const observed = { ...context, inference: new InstrumentedInference(context.inference, exchange, onEvents) };
+    const inference = new InstrumentedInference(context.inference, context.agents, exchange, onEvents);
+    const observed = { ...context, inference, agents: inference.agents };
     const pending = route.handler(exchange, observed);
     if (pending === undefined) exchange.finish();
     else pending.then(() => exchange.finish(), failed);

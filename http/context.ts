@@ -1,5 +1,6 @@
 // Context: what a route handler receives in addition to its request: models, model management, and the settings of the HTTP
 // server.
+import type { Agents } from "../actors/api/agents.ts";
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelManagement } from "../actors/api/model-management.ts";
@@ -48,6 +49,8 @@ export interface Context {
   readonly models: ModelManagement;
   /** null if no model accepts adapters. */
   readonly lora: LoraAdapters | null;
+  /** Runs requests whose tools the server runs; null: the server runs no tools, and keeps no sessions and files. */
+  readonly agents: Agents | null;
   readonly config: HttpConfig;
   readonly log: Log;
   /** Like `inference.tokenTexts`, but the result holds no reference to a request, so it may outlive the request. */

@@ -1,17 +1,18 @@
 // Event streaming: sends the events of a generation as server-sent events, or in the stream format of the protocol, with
 // keep-alive texts, back pressure and errors. The protocol's codec creates the text.
-import type { GenerateEvent } from "../engines/generation.ts";
+import type { AgentEvent } from "../actors/api/agents.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import { type Exchange, eventStreamHeaders } from "./exchange.ts";
 import type { ReplyHeaders, StreamSink } from "./server/edge.ts";
 import { drained, writePiece } from "./server/write-piece.ts";
 
-export interface StreamCodec {
+/** Encoder of the events of a stream. `Event`: the events that may occur. */
+export interface StreamCodec<Event = AgentEvent> {
   /**
    * Returns the text of one batch of events; "" if there is nothing to send yet. A long text is returned in pieces. All pieces
    * are consumed before the next batch.
    */
-  encode(events: readonly GenerateEvent[]): string | Iterable<string>;
+  encode(events: readonly Event[]): string | Iterable<string>;
   /** Returns the text that ends a stream if an error occurs after its start. */
   fail(error: ErrorRecord): string | Iterable<string>;
   /** Whether the text that ends the stream has been returned. */
@@ -31,10 +32,10 @@ export interface StreamLimits {
  * Sends a stream. Nothing is sent before the first event, so that an error of the engine can be thrown and gets its own HTTP
  * status. If no event comes within `keepAliveMs`, the stream begins with a comment line.
  */
-export async function streamEvents(
+export async function streamEvents<Event extends { readonly type: string } & AgentEvent>(
   exchange: Exchange,
-  events: AsyncIterable<readonly GenerateEvent[]>,
-  codec: StreamCodec,
+  events: AsyncIterable<readonly Event[]>,
+  codec: StreamCodec<Event>,
   limits: StreamLimits,
 ): Promise<void> {
   const writer = new SseWriter(exchange, codec, limits);

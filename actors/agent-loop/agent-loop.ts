@@ -54,6 +54,7 @@ const maxCallsPerRound = 64;
 
 export class AgentLoop implements Agents {
   readonly groups: readonly ToolGroup[];
+  readonly dispatches: boolean;
   readonly #options: AgentLoopOptions;
   readonly #approvals: Approvals;
   readonly #dispatch: Dispatch | null;
@@ -62,6 +63,7 @@ export class AgentLoop implements Agents {
     const { settings, clock } = options;
     this.#options = options;
     this.groups = settings.groups;
+    this.dispatches = settings.dispatch !== null;
     this.#approvals = new Approvals(clock);
     this.#dispatch = settings.dispatch === null ? null : createDispatch(settings.dispatch, clock);
   }

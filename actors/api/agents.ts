@@ -40,8 +40,6 @@ export interface AgentOptions {
   readonly digests: readonly string[];
   readonly requestedFiles: readonly RequestedFile[];
   readonly inputFiles: readonly InputFile[];
-  /** Field that names the tool choice's server tool; null: the choice names none. The first round must call it. */
-  readonly forcedTool: string | null;
   /** Whether the response is streamed, so that the user can be asked for approvals. */
   readonly isStreamed: boolean;
 }
@@ -112,6 +110,8 @@ export type ApprovalStatus = "resolved" | "queued" | "not_found";
 export interface Agents {
   /** Tools that the server's settings enable. */
   readonly groups: readonly ToolGroup[];
+  /** Whether the server sends calls of the clients' function tools to a URL (tool_dispatch_url). */
+  readonly dispatches: boolean;
   /**
    * Runs a request. Like Inference.generate: iterating yields batches of events, aborting the signal ends the run and its
    * running tools at once, and failures arrive as one final `error` event.

@@ -1,5 +1,7 @@
 // Messages of a chat request: translation to ChatMessages, and detection of contradictions among the messages.
+import type { InputFile } from "../../actors/api/agents.ts";
 import type { ChatMessage, ToolCall } from "../../engines/generation.ts";
+import { inputFile } from "../shared/agent/file-part.ts";
 import { continuesLast, withoutEmptyEnd } from "../shared/continuation.ts";
 import type { Conflict } from "../shared/fields/conflicts.ts";
 import type { WireMessage, WireMessages } from "./messages.ts";
@@ -98,5 +100,19 @@ function toolCall(call: NonNullable<Assistant["tool_calls"]>[number]): ToolCall 
 
 function text(content: WireMessage["content"]): string {
   if (typeof content === "string") return content;
-  return (content ?? []).map((part) => (part.type === "text" ? part.text : part.refusal)).join("\n");
+  const texts = (content ?? []).flatMap((part) => {
+    if (part.type === "file") return [];
+    return [part.type === "text" ? part.text : part.refusal];
+  });
+  return texts.join("\n");
+}
+
+/** Returns the files in the messages. Throws invalid_value if the content of one cannot be decoded. */
+export function inputFiles(messages: WireMessages): readonly InputFile[] {
+  if (typeof messages === "string") return [];
+  return messages.flatMap(({ content }, i) =>
+    (typeof content === "string" ? [] : (content ?? [])).flatMap((part, k) =>
+      part.type === "file" ? [inputFile(part.file, i, `messages.${i}.content.${k}.file.file_data`)] : [],
+    ),
+  );
 }

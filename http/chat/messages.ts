@@ -2,6 +2,7 @@
 // unsupported parts, roles and calls are rejected with an error that names them. conversation.ts translates the messages.
 import { z } from "zod";
 import { expected, expectedVariant } from "../issues.ts";
+import { fileFields, filePartProblem } from "../shared/agent/file-part.ts";
 import {
   ignored,
   isEmptyArray,
@@ -22,9 +23,8 @@ const media = {
   audio_url: "audio",
   input_audio: "audio",
   video_url: "video",
-  file: "files",
 } as const;
-const mediaTypes = ["image_url", "audio_url", "input_audio", "video_url", "file"] as const;
+const mediaTypes = ["image_url", "audio_url", "input_audio", "video_url"] as const;
 const roles = ["system", "developer", "user", "assistant", "tool"];
 
 const TOOLS_INSTEAD = 'functions are deprecated; send tools, tool_calls and messages of role "tool"';
@@ -42,8 +42,19 @@ const mediaPart = refusedVariants(
   (type) => `${notYet(`a content part of type "${type}"`)}: its models take text, not ${media[type]}`,
 );
 
+const filePart = z.strictObject({
+  type: z.literal("file"),
+  file: z.strictObject(fileFields).superRefine((file, context) => {
+    const problem = filePartProblem(file);
+    if (problem !== null) context.addIssue({ code: "custom", message: problem });
+  }),
+});
+
 const part = z.discriminatedUnion("type", [textPart, mediaPart], {
   error: expectedVariant("a content part", "type", ["text", ...mediaTypes]),
+});
+const userPart = z.discriminatedUnion("type", [textPart, filePart, mediaPart], {
+  error: expectedVariant("a content part", "type", ["text", "file", ...mediaTypes]),
 });
 const assistantPart = z.discriminatedUnion("type", [textPart, refusalPart, mediaPart], {
   error: expectedVariant("a content part", "type", ["text", "refusal", ...mediaTypes]),
@@ -51,6 +62,7 @@ const assistantPart = z.discriminatedUnion("type", [textPart, refusalPart, media
 
 const contentError = { error: expected("a string or an array of content parts") };
 const content = z.union([z.string(), z.array(part)], contentError);
+const userContent = z.union([z.string(), z.array(userPart)], contentError);
 const assistantContent = z.union([z.string(), z.array(assistantPart)], contentError);
 
 const name = z.string().max(MAX_NAME_LENGTH).nullish();
@@ -113,7 +125,7 @@ const message = z.discriminatedUnion(
   [
     z.strictObject({ role: z.literal("system"), content, name }),
     z.strictObject({ role: z.literal("developer"), content, name }),
-    z.strictObject({ role: z.literal("user"), content, name }),
+    z.strictObject({ role: z.literal("user"), content: userContent, name }),
     assistant,
     tool,
     functionResult,

@@ -2,6 +2,7 @@
 import { z } from "zod";
 import { commonErrors } from "../errors.ts";
 import { modelErrors, type Operation, streamContent } from "../operation.ts";
+import { approvalRequestSchema, fileObjectSchema, progressSchema } from "../shared/agent/wire.ts";
 import { chatRequestSchema } from "./request.ts";
 import { chatChunkSchema, chatCompletionSchema } from "./schemas.ts";
 
@@ -19,8 +20,8 @@ export const chatOperation: Operation = {
         description: "The completion, unless stream is true",
       },
       streamContent(
-        z.union([chatChunkSchema, commonErrors.schema]),
-        "With stream: true, chunks as unnamed events, then `data: [DONE]`. A failure after the first chunk is an event with the error envelope, then `[DONE]`.",
+        z.union([chatChunkSchema, commonErrors.schema, progressSchema, approvalRequestSchema, fileObjectSchema]),
+        "With stream: true, chunks as unnamed events, then `data: [DONE]`. A failure after the first chunk is an event with the error envelope, then `[DONE]`. With server tools also the events `agentic_tool_call_progress`, `agentic_tool_approval_required` and `file_produced`.",
       ),
     ],
   },

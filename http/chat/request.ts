@@ -1,6 +1,20 @@
 // Request of POST /v1/chat/completions: its schema and its translation to a GenerateRequest. Ignored fields and fields that are
 // not implemented yet are listed by name.
 import { z } from "zod";
+import type { AgentOptions, InputFile } from "../../actors/api/agents.ts";
+import type { ToolSpec } from "../../engines/generation.ts";
+import {
+  type AgentFields,
+  agentFields,
+  agentGroups,
+  agentOptions,
+  checkRun,
+  type NamedGroups,
+  namedGroups,
+  namedSpecs,
+  type OfferedTools,
+  specsOf,
+} from "../shared/agent/request-fields.ts";
 import { addConflicts, type Conflict, differing } from "../shared/fields/conflicts.ts";
 import {
   commonFields,
@@ -32,11 +46,12 @@ import {
   withThink,
 } from "../shared/fields/thinking.ts";
 import { permissionConflicts, permissionField } from "../shared/fields/tools/permission.ts";
+import { filesOfTool, serverToolGroups, sessionOfContainer } from "../shared/fields/tools/tool-fields.ts";
 import { callConflicts } from "../shared/fields/tools/tool-use.ts";
 import type { AskedRequest } from "../shared/translation.ts";
-import { contradiction, endConflicts, openConversation } from "./conversation.ts";
+import { contradiction, conversation, endConflicts, inputFiles, openConversation } from "./conversation.ts";
 import { messagesSchema } from "./messages.ts";
-import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
+import { hasFunctions, requestedToolConflicts, requestedTools, serverToolsOf, toolFields } from "./tools.ts";
 
 const limitNames = ["max_tokens", "max_completion_tokens", "n_predict"] as const;
 
@@ -90,11 +105,9 @@ export const chatRequestSchema = z
     functions: refused(TOOLS_INSTEAD, isEmptyArray),
     function_call: refused(TOOLS_INSTEAD, (value) => value === "none" || value === "auto"),
     web_search_options: notBuiltYet("web search"),
-    enable_shell: notBuiltYet("the shell tool", (value) => value === false),
-    session_id: notBuiltYet("keeping a session"),
+    ...agentFields,
     audio: notBuiltYet("an answer in audio"),
     modalities: notBuiltYet("an answer in another form than text", isTextOnly),
-    agent_permission: permissionField,
     code_execution_permission: permissionField.meta({ description: "Alias of agent_permission." }),
     ...ignoredFields,
   })
@@ -109,8 +122,32 @@ export const chatRequestSchema = z
 
 export type ChatRequestBody = z.output<typeof chatRequestSchema>;
 
-/** Converts a request body to the request that all protocols share. */
-export function askedRequest(body: ChatRequestBody): AskedRequest {
+/**
+ * Converts a request body to the request that all protocols share, and the options of the agent loop. `offered`: what the server
+ * offers; null: it has no agent loop. Throws `unsupported` if the body needs a feature that the server does not offer.
+ */
+export function askedRun(
+  body: ChatRequestBody,
+  offered: OfferedTools | null,
+): { readonly asked: AskedRequest; readonly agent: AgentOptions | null } {
+  const messages = conversation(body.messages);
+  const inputs = [...inputFiles(body.messages), ...toolFiles(body, messages.length - 1)];
+  const needs = {
+    named: featuresOf(body),
+    fields: sentAgentFields(body),
+    hasFiles: inputs.length > 0,
+    hasFunctions: hasFunctions(body),
+  };
+  const groups = agentGroups(needs, offered);
+  const asked = askedRequest(body, specsOf(groups ?? []));
+  if (groups === null) return { asked, agent: null };
+  checkRun(asked);
+  const isStreamed = body.stream ?? false;
+  return { asked, agent: agentOptions(sentAgentFields(body), { groups, inputFiles: inputs, messages, isStreamed }) };
+}
+
+/** Converts a request body to the request that all protocols share. `serverTools`: tools of the server to offer to the model. */
+export function askedRequest(body: ChatRequestBody, serverTools: readonly ToolSpec[] = []): AskedRequest {
   return {
     prompt: {
       kind: "chat",
@@ -125,7 +162,7 @@ export function askedRequest(body: ChatRequestBody): AskedRequest {
     candidates: body.n ?? 1,
     priority: body.priority ?? 0,
     grammar: outputGrammar(body),
-    tools: requestedTools(body),
+    tools: requestedTools(body, serverTools),
     promptLogprobs: null,
     reasoningBudget: body.reasoning_budget ?? null,
     stop: stopStrings(body.stop),
@@ -140,8 +177,9 @@ type Conflicting = Omit<ChatRequestBody, "messages">;
 
 function* conflicts(body: Conflicting): Iterable<Conflict> {
   yield* grammarConflicts(body);
-  yield* requestedToolConflicts(body);
-  yield* callConflicts(requestedTools(body), { ...body, grammar: sentGrammar(body) });
+  const added = namedSpecs(featuresOf(body));
+  yield* requestedToolConflicts(body, added);
+  yield* callConflicts(requestedTools(body, added), { ...body, grammar: sentGrammar(body) });
   yield* samplingConflicts(body);
   yield* contradictedNames(body);
   if (typeof body.top_logprobs === "number" && body.logprobs !== true) yield ["top_logprobs", "needs logprobs: true"];
@@ -150,6 +188,31 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
     yield ["reasoning_effort", `"${thinking.effort}" contradicts enable_thinking: ${thinking.isOn}`];
   }
   yield* permissionConflicts(body.agent_permission ?? body.code_execution_permission, body.stream);
+}
+
+/** Returns the features that the request names. */
+function featuresOf(body: Conflicting): NamedGroups {
+  return namedGroups(
+    body,
+    serverToolsOf(body).map(({ type }) => serverToolGroups[type]),
+  );
+}
+
+/** Returns the fields of the agent loop, with aliases and the session of a named container. */
+function sentAgentFields(body: Conflicting): AgentFields {
+  const containers = serverToolsOf(body).flatMap((tool) =>
+    tool.type === "code_interpreter" && typeof tool.container === "string" ? [sessionOfContainer(tool.container)] : [],
+  );
+  return {
+    ...body,
+    agent_permission: body.agent_permission ?? body.code_execution_permission,
+    session_id: body.session_id ?? containers[0],
+  };
+}
+
+/** Returns the files that server tools name, as files of the last message. */
+function toolFiles(body: Conflicting, message: number): readonly InputFile[] {
+  return serverToolsOf(body).flatMap((tool) => filesOfTool(tool).map((id) => ({ message, id })));
 }
 
 /** Yields the conflicts between fields and their aliases. */

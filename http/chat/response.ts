@@ -1,5 +1,6 @@
 // Body of a chat completion that is not streamed, and its logprobs.
 import type { LogprobList } from "../../engines/logprobs.ts";
+import { agentFieldsOf } from "../shared/agent/wire.ts";
 import { generationFields } from "../shared/answer/adapter-generation.ts";
 import type { Answer, AnswerChoice } from "../shared/answer/answer.ts";
 import { type TokenJson, wireTokenLogprobs } from "../shared/answer/logprobs.ts";
@@ -30,6 +31,7 @@ export function chatCompletion(head: CompletionHead, answer: Answer, wantsLogpro
     })),
     usage: wireUsage(answer.usage),
     ...generationFields(answer.adapterGeneration),
+    ...agentFieldsOf(answer.run),
   };
 }
 

@@ -1,6 +1,7 @@
 // Response schemas of chat completions: the complete body, and the chunks of a stream. The API document and the types of
 // response.ts are derived from them; stream.ts writes chunks that match them.
 import { z } from "zod";
+import { agentAnswerFields } from "../shared/agent/wire.ts";
 import { adapterGeneration } from "../shared/answer/adapter-generation.ts";
 import { tokenLogprobSchema } from "../shared/answer/logprobs.ts";
 import { finishReasonSchema, usageSchema } from "../shared/answer/usage.ts";
@@ -50,6 +51,7 @@ export const chatCompletionSchema = z
     object: z.literal("chat.completion"),
     choices: z.array(completionChoice).min(1),
     usage: usageSchema,
+    ...agentAnswerFields,
   })
   .meta({ id: "ChatCompletion" });
 
@@ -85,6 +87,7 @@ export const chatChunkSchema = z
     choices: z
       .array(chunkChoice)
       .meta({ description: "One choice; none in the usage chunk of stream_options.include_usage." }),
+    session_id: agentAnswerFields.session_id,
     usage: usageSchema
       .nullable()
       .optional()

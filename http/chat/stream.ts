@@ -1,11 +1,13 @@
 // Chat stream: encodes generation events as the server-sent chunks of a chat completion. Its only state is the position in the
 // stream. Hot path (one call per decode step and stream): constant text is built once, so only the generated text is encoded.
 
+import type { AgentEvent } from "../../actors/api/agents.ts";
 import type { FinishReason, GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { LogprobRecords } from "../../engines/logprobs.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import { errorBody } from "../errors.ts";
+import { extensionText } from "../shared/agent/wire.ts";
 import { generationFields } from "../shared/answer/adapter-generation.ts";
 import { arrayFragments, gathered } from "../shared/answer/json-pieces.ts";
 import { hasLongLogprobs, TokenJson } from "../shared/answer/logprobs.ts";
@@ -54,6 +56,8 @@ export class ChatStream implements StreamCodec {
   #unfinishedCount: number;
   /** Final chunk of the last choice, not yet closed because the usage is added to it. */
   #lastChunk = "";
+  /** Session of the run, as a field of the last chunk; "": the request does not use the agent loop. */
+  #session = "";
   #isEnded = false;
 
   constructor(head: CompletionHead, { choiceCount, includeUsage, texts }: ChatStreamOptions) {
@@ -68,7 +72,7 @@ export class ChatStream implements StreamCodec {
     return this.#isEnded;
   }
 
-  encode(events: readonly GenerateEvent[]): string | Iterable<string> {
+  encode(events: readonly AgentEvent[]): string | Iterable<string> {
     if (hasLongLogprobs(events)) return gathered(this.#fragments(this.#json(), events));
     let out = "";
     for (const event of events) out += this.#chunk(event);
@@ -80,7 +84,7 @@ export class ChatStream implements StreamCodec {
     return `${this.#closeLastChunk("")}data: ${errorBody(error)}\n\n${DONE}`;
   }
 
-  *#fragments(tokens: TokenJson, events: readonly GenerateEvent[]): Generator<string> {
+  *#fragments(tokens: TokenJson, events: readonly AgentEvent[]): Generator<string> {
     for (const event of events) {
       if (event.type !== "text" || event.logprobs === undefined) yield this.#chunk(event);
       else yield* this.#longDelta(tokens, event, event.logprobs);
@@ -88,7 +92,7 @@ export class ChatStream implements StreamCodec {
   }
 
   /** Encodes an event. Returns "" if the event has no output, or if its output is sent with a later event. */
-  #chunk(event: GenerateEvent): string {
+  #chunk(event: AgentEvent): string {
     switch (event.type) {
       case "begin":
         if (event.adapterGeneration !== undefined) this.#frame(this.#choices.length, event.adapterGeneration);
@@ -115,6 +119,13 @@ export class ChatStream implements StreamCodec {
         return this.#done(event.usage);
       case "error":
         return this.fail(event.error);
+      case "session":
+        this.#session = `,"session_id":${JSON.stringify(event.id)}`;
+        return "";
+      case "tool_progress":
+      case "approval":
+      case "file":
+        return extensionText(event);
       default:
         return event satisfies never;
     }
@@ -189,7 +200,7 @@ export class ChatStream implements StreamCodec {
 
   #done(usage: Usage): string {
     this.#isEnded = true;
-    const wire = `,"usage":${JSON.stringify(wireUsage(usage))}`;
+    const wire = `,"usage":${JSON.stringify(wireUsage(usage))}${this.#session}`;
     if (!this.#includeUsage && this.#lastChunk !== "") return this.#closeLastChunk(wire) + DONE;
     return `${this.#closeLastChunk("")}${this.#usageBefore()}]${wire}}\n\n${DONE}`;
   }

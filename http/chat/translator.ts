@@ -1,8 +1,8 @@
 // Translates the body of POST /v1/chat/completions to a generation request.
-import { askedTranslator } from "../shared/translation.ts";
-import { askedRequest, chatRequestSchema } from "./request.ts";
+import { runTranslator } from "../shared/translation.ts";
+import { askedRun, chatRequestSchema } from "./request.ts";
 
-export const chatTranslator = askedTranslator(
+export const chatTranslator = runTranslator(
   "chat",
   chatRequestSchema,
   (body) => ({
@@ -12,5 +12,5 @@ export const chatTranslator = askedTranslator(
     includesUsage: body.stream_options?.include_usage ?? false,
     wantsLogprobs: body.logprobs ?? false,
   }),
-  askedRequest,
+  askedRun,
 );

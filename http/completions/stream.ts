@@ -29,7 +29,7 @@ export interface CompletionStreamOptions {
   readonly texts: () => ShownTokens;
 }
 
-export class CompletionStream implements StreamCodec {
+export class CompletionStream implements StreamCodec<GenerateEvent> {
   readonly #completion: CompletionHead;
   readonly #options: CompletionStreamOptions;
   #prefixes: readonly string[] | null = null;

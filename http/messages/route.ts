@@ -18,7 +18,7 @@ export const messages: RouteHandler = async (exchange, context) => {
   const request = { ...asked, ...originOf(exchange, model, facts.isStreamed) };
   const head = { id: randomId("msg", "_"), model: model.id };
   if (!facts.isStreamed) {
-    await sendAnswer(exchange, context, request, 0, (answer) => wholeMessage(head, answer));
+    await sendAnswer(exchange, context, { request, agent: null }, 0, (answer) => wholeMessage(head, answer));
     return;
   }
   const events = inference.generate(request, exchange.request.signal, () => exchange.request.releaseBody());

@@ -1,6 +1,7 @@
 // Instrumented inference: wraps Inference for one request. It observes the events of a generation and records the outcome in
 // the exchange, so the protocol code does not have to report it. Created by the app.
 
+import type { AgentEvent, AgentOptions, Agents } from "../../actors/api/agents.ts";
 import type { BodyToTranslate } from "../../actors/api/body-translators.ts";
 import type { EngineMetric } from "../../actors/api/engine-metric.ts";
 import type {
@@ -32,19 +33,22 @@ export interface GenerationHolder {
 }
 
 /** Receives each batch of events. Must not throw. */
-export type OnEvents = (events: readonly GenerateEvent[]) => void;
+export type OnEvents = (events: readonly AgentEvent[]) => void;
 
 export class InstrumentedInference implements Inference {
   readonly #inner: Inference;
   readonly #holder: GenerationHolder;
   readonly #onEvents: OnEvents | undefined;
+  /** The agent loop, observed like the inference; null: there is none. */
+  readonly agents: Agents | null;
   /** Number of choices of the generations so far. A request with several prompts has several generations. */
   #choiceCount = 0;
 
-  constructor(inner: Inference, holder: GenerationHolder, onEvents?: OnEvents) {
+  constructor(inner: Inference, agents: Agents | null, holder: GenerationHolder, onEvents?: OnEvents) {
     this.#inner = inner;
     this.#holder = holder;
     this.#onEvents = onEvents;
+    this.agents = agents === null ? null : this.#observedAgents(agents);
   }
 
   faults(): readonly string[] {
@@ -84,15 +88,32 @@ export class InstrumentedInference implements Inference {
     signal: AbortSignal,
     onPrepared?: () => void,
   ): AsyncIterable<readonly GenerateEvent[]> {
-    const { prompt } = request;
+    return this.#observed(request, this.#inner.generate(request, signal, onPrepared));
+  }
+
+  #observedAgents(agents: Agents): Agents {
+    return {
+      groups: agents.groups,
+      dispatches: agents.dispatches,
+      run: (request: GenerateRequest, agent: AgentOptions, signal: AbortSignal, onPrepared?: () => void) =>
+        this.#observed(request, agents.run(request, agent, signal, onPrepared)),
+      decide: (id, decision) => agents.decide(id, decision),
+      pending: (sessionId) => agents.pending(sessionId),
+    };
+  }
+
+  #observed<Event extends AgentEvent>(
+    { prompt, choices }: GenerateRequest,
+    batches: AsyncIterable<readonly Event[]>,
+  ): AsyncIterable<readonly Event[]> {
     const isChat = prompt.kind === "chat" || (prompt.kind === "sealed" && prompt.isChat);
     const firstChoice = this.#choiceCount;
-    this.#choiceCount += request.choices;
+    this.#choiceCount += choices;
     const earlier = firstChoice === 0 ? null : this.#holder.generation;
     const generation = earlier ?? this.#begin(isChat ? "chat" : "text_completion");
     // The callback must not reference `this`, because a background response outlives its exchange.
     const onEvents = this.#onEvents;
-    return noted(this.#inner.generate(request, signal, onPrepared), (events) => {
+    return noted(batches, (events) => {
       note(generation, events, firstChoice);
       onEvents?.(events);
     });
@@ -117,7 +138,7 @@ export class InstrumentedInference implements Inference {
   }
 }
 
-function note(generation: Generation, events: readonly GenerateEvent[], firstChoice: number): void {
+function note(generation: Generation, events: readonly AgentEvent[], firstChoice: number): void {
   for (const event of events) {
     if (event.type === "finish") generation.finishReasons[firstChoice + event.choice] = event.reason;
     else if (event.type === "error") generation.error = event.error;

@@ -39,7 +39,9 @@ async function answer(
   const request = { ...asked, ...originOf(exchange, chosen, facts.isStreamed) };
   const { receivedAt, id: requestId } = exchange;
   if (!facts.isStreamed) {
-    await sendAnswer(exchange, context, request, 0, (whole) => wholeBody(model, shape, whole, receivedAt));
+    await sendAnswer(exchange, context, { request, agent: null }, 0, (whole) =>
+      wholeBody(model, shape, whole, receivedAt),
+    );
     return;
   }
   const events = inference.generate(request, exchange.request.signal, () => exchange.request.releaseBody());

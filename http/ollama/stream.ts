@@ -23,7 +23,7 @@ export interface LineStreamOptions {
   readonly texts: () => ShownTokens;
 }
 
-export class LineStream implements StreamCodec {
+export class LineStream implements StreamCodec<GenerateEvent> {
   readonly headers = lineStreamHeaders;
   readonly #options: LineStreamOptions;
   #isEnded = false;

@@ -2,10 +2,12 @@
 // and runs on the main thread or on a text worker. The text worker serialises (seals) the prompt, the grammar and the tools, so
 // that threads can pass them on as bytes.
 import type { z } from "zod";
+import type { AgentOptions } from "../../actors/api/agents.ts";
 import { movedWith, sealContent } from "../../actors/api/sealed-content.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import type { TaskOutput } from "../../runtime/task/task.ts";
 import { acceptedBody } from "./accepted-body.ts";
+import type { OfferedTools } from "./agent/request-fields.ts";
 import type { IgnoredField } from "./ignored.ts";
 import type { Origin } from "./origin.ts";
 import type { UnknownFields } from "./unknown-fields.ts";
@@ -40,6 +42,12 @@ export interface AskedTranslation<Facts> extends Translation {
   readonly asked: AskedRequest;
 }
 
+/** Translation of a request that may use the agent loop. */
+export interface RunTranslation<Facts> extends AskedTranslation<Facts> {
+  /** Options of the agent loop; null: the request does not use it. */
+  readonly agent: AgentOptions | null;
+}
+
 /** Creates the translator of a route with this body schema. */
 export function askedTranslator<Schema extends z.ZodObject, Facts>(
   name: string,
@@ -47,16 +55,30 @@ export function askedTranslator<Schema extends z.ZodObject, Facts>(
   factsOf: (body: z.output<Schema>) => Facts & { readonly model: Translation["model"] },
   askedOf: (body: z.output<Schema>) => AskedRequest,
 ): BodyTranslator<AskedTranslation<Facts>> {
+  return runTranslator(name, schema, factsOf, (body) => ({ asked: askedOf(body), agent: null }));
+}
+
+/** Creates the translator of a route whose requests may use the agent loop. Its parameter is OfferedTools or null. */
+export function runTranslator<Schema extends z.ZodObject, Facts>(
+  name: string,
+  schema: Schema,
+  factsOf: (body: z.output<Schema>) => Facts & { readonly model: Translation["model"] },
+  runOf: (body: z.output<Schema>, offered: OfferedTools | null) => Pick<RunTranslation<Facts>, "asked" | "agent">,
+): BodyTranslator<RunTranslation<Facts>> {
   return {
     name,
-    translate(value, _parameters, unknownFields) {
+    translate(value, parameters, unknownFields) {
       const { body, ignored } = acceptedBody(schema, value, unknownFields);
       const facts = factsOf(body);
-      return { model: facts.model, ignored, facts, asked: askedOf(body) };
+      return { model: facts.model, ignored, facts, ...runOf(body, parameters as OfferedTools | null) };
     },
     pack(translated) {
       const asked = sealed(translated.asked);
-      return { value: { ...translated, asked }, transfer: movedWith(asked) };
+      const contents = (translated.agent?.inputFiles ?? []).flatMap((file) =>
+        "content" in file ? [file.content] : [],
+      );
+      const transfer = [...movedWith(asked), ...contents.map(({ buffer }) => buffer as ArrayBuffer)];
+      return { value: { ...translated, asked }, transfer };
     },
   };
 }

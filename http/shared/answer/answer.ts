@@ -1,19 +1,25 @@
 // Answer: collects the events of a generation into one complete result, from which non-streaming routes build their bodies.
 
+import type { AgentEvent, ToolCallRecord } from "../../../actors/api/agents.ts";
 import type { FinishReason, GenerateEvent, ToolCall, Usage } from "../../../engines/generation.ts";
 import { LogprobList, type LogprobRecords } from "../../../engines/logprobs.ts";
 import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
+import { type RunRecord, type WireFile, wireFile } from "../agent/wire.ts";
 import type { AnswerLease } from "./answer-memory.ts";
 import { PIECE_LENGTH } from "./json-pieces.ts";
 import { TokenJson } from "./logprobs.ts";
 
 /**
  * Part of a choice. For a call, `text` is the JSON of the arguments as the model wrote it. `isCut`: the token limit cut it off.
+ * `server_call`: a call that the server ran; its length counts its result.
  */
 export type AnswerPart =
   | { readonly kind: "reasoning" | "text"; text: string }
-  | { readonly kind: "call"; readonly id: string; readonly name: string; text: string; isCut: boolean };
+  | { readonly kind: "call"; readonly id: string; readonly name: string; text: string; isCut: boolean }
+  | { readonly kind: "server_call"; readonly progress: ProgressEvent; readonly text: string };
+
+type ProgressEvent = Extract<AgentEvent, { readonly type: "tool_progress" }>;
 
 export interface Answer {
   readonly choices: readonly AnswerChoice[];
@@ -26,6 +32,8 @@ export interface Answer {
   readonly usage: Usage;
   /** Version of the adapter that was used; null without an adapter. */
   readonly adapterGeneration: string | null;
+  /** What the agent loop did; null: the request did not use it. */
+  readonly run: RunRecord | null;
 }
 
 export interface CollectOptions {
@@ -39,7 +47,7 @@ export interface CollectOptions {
 
 /** Collects a generation. Throws the error that ends the generation, or queue_full if its logprobs exceed the memory limit. */
 export async function collectAnswer(
-  events: AsyncIterable<readonly GenerateEvent[]>,
+  events: AsyncIterable<readonly AgentEvent[]>,
   options: CollectOptions,
 ): Promise<Answer> {
   const collected = new CollectedAnswer(options);
@@ -61,22 +69,31 @@ class CollectedAnswer {
   readonly #prompt = new LogprobList();
   #tokens: TokenJson | null = null;
   #adapterGeneration: string | null = null;
+  #session: string | null = null;
+  readonly #calls: ToolCallRecord[] = [];
+  readonly #files: WireFile[] = [];
+  /** Number of characters of the records and files. */
+  #recordLength = 0;
 
   constructor(options: CollectOptions) {
     this.#options = options;
     this.#choices = Array.from({ length: options.choiceCount }, () => new AnswerChoice());
   }
 
-  take(event: Exclude<GenerateEvent, { readonly type: "done" | "error" }>): void {
+  take(event: Exclude<AgentEvent, { readonly type: "done" | "error" }>): void {
     if ("logprobs" in event) this.#hold(event.logprobs);
-    if (event.type === "prompt") this.#prompt.add(event.logprobs);
+    if (event.type === "session") this.#session = event.id;
+    else if (event.type === "tool_progress") this.#ran(event);
+    else if (event.type === "file") this.#produced(wireFile(event.file, event.inline));
+    else if (event.type === "approval") return;
+    else if (event.type === "prompt") this.#prompt.add(event.logprobs);
     else if (event.type === "begin") this.#adapterGeneration = event.adapterGeneration ?? null;
     else this.#choices[event.choice]?.take(event);
   }
 
   answer(usage: Usage): Answer {
     const { prefixLength } = this.#options;
-    const length = this.#choices.reduce((sum, choice) => sum + prefixLength + choice.length, 0);
+    const length = this.#choices.reduce((sum, choice) => sum + prefixLength + choice.length, this.#recordLength);
     return {
       choices: this.#choices,
       prompt: this.#prompt,
@@ -84,7 +101,26 @@ class CollectedAnswer {
       isLong: this.#tokens !== null || length > PIECE_LENGTH,
       usage,
       adapterGeneration: this.#adapterGeneration,
+      run: this.#session === null ? null : { sessionId: this.#session, calls: this.#calls, files: this.#files },
     };
+  }
+
+  #ran(event: ProgressEvent): void {
+    const { record } = event;
+    if (record === null) return;
+    this.#choices[0]?.ran(event, record);
+    this.#calls.push(record);
+    const images = record.result_images_base64 ?? [];
+    const length = [record.arguments, record.result_content, ...images].reduce((sum, text) => sum + text.length, 0);
+    this.#recordLength += length;
+    this.#options.lease.add(length);
+  }
+
+  #produced(file: WireFile): void {
+    this.#files.push(file);
+    const length = (file.text ?? file.data_base64 ?? "").length;
+    this.#recordLength += length;
+    this.#options.lease.add(length);
   }
 
   #hold({ floats }: LogprobRecords): void {
@@ -120,6 +156,11 @@ export class AnswerChoice {
   /** Number of characters of text, reasoning and tool calls. */
   get length(): number {
     return this.parts.reduce((sum, { text }) => sum + text.length, 0);
+  }
+
+  /** Adds a call that the server has run. */
+  ran(progress: ProgressEvent, record: ToolCallRecord): void {
+    this.parts.push({ kind: "server_call", progress, text: record.result_content });
   }
 
   take(event: ChoiceEvent): void {
@@ -161,7 +202,7 @@ export class AnswerChoice {
   }
 
   /** Adds text to the last part if it has this kind, otherwise to a new part. The text is empty if an event has only logprobs. */
-  #add(kind: AnswerPart["kind"], text: string): void {
+  #add(kind: Exclude<AnswerPart["kind"], "server_call">, text: string): void {
     const last = this.parts.at(-1);
     if (last?.kind === kind) last.text += text;
     else if (kind !== "call" && text !== "") this.parts.push({ kind, text });

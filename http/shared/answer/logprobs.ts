@@ -1,6 +1,6 @@
 // Token logprobs as JSON in the form of OpenAI's protocols. Hot path with logprobs: a stream writes one entry per token.
 import { z } from "zod";
-import type { GenerateEvent } from "../../../engines/generation.ts";
+import type { AgentEvent } from "../../../actors/api/agents.ts";
 import { type LogprobList, type LogprobRecords, recordHead, recordLength } from "../../../engines/logprobs.ts";
 import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";
 import { arrayFragments, PIECE_LENGTH, writtenLater } from "./json-pieces.ts";
@@ -30,7 +30,7 @@ export function jsonLength({ floats }: LogprobRecords): number {
 }
 
 /** Checks whether the logprobs of a batch are too long to be serialised at once. */
-export function hasLongLogprobs(events: readonly GenerateEvent[]): boolean {
+export function hasLongLogprobs(events: readonly AgentEvent[]): boolean {
   let length = 0;
   for (const event of events) if (event.type === "text" && event.logprobs) length += jsonLength(event.logprobs);
   return length > PIECE_LENGTH;

@@ -2,6 +2,7 @@
 import type { GenerateRequest } from "../../../engines/generation.ts";
 import type { Context } from "../../context.ts";
 import { type Exchange, jsonHeaders } from "../../exchange.ts";
+import { type RunRequest, startRun } from "../agent/start-run.ts";
 import { countdown, PROMPTS_AT_ONCE } from "../generate-all.ts";
 import { type Answer, collectAnswer } from "./answer.ts";
 import { jsonPieces } from "./json-pieces.ts";
@@ -14,38 +15,51 @@ import { sendPieces } from "./pieces.ts";
 export async function sendAnswer(
   exchange: Exchange,
   context: Context,
-  request: GenerateRequest,
+  run: RunRequest,
   prefixLength: number,
   bodyOf: (answer: Answer) => object,
 ): Promise<void> {
-  await sendAnswers(exchange, context, [request], prefixLength, ([answer]) => bodyOf(answer as Answer));
+  await sendRuns(exchange, context, [run], prefixLength, ([answer]) => bodyOf(answer as Answer));
 }
 
 /** Sends the complete results of several generations on one model as one body. The first error ends all generations. */
 export async function sendAnswers(
   exchange: Exchange,
-  { inference, answerMemory, config }: Context,
+  context: Context,
   requests: readonly GenerateRequest[],
   prefixLength: number,
   bodyOf: (answers: readonly Answer[]) => object,
 ): Promise<void> {
+  const runs = requests.map((request) => ({ request, agent: null }));
+  await sendRuns(exchange, context, runs, prefixLength, bodyOf);
+}
+
+async function sendRuns(
+  exchange: Exchange,
+  context: Context,
+  runs: readonly RunRequest[],
+  prefixLength: number,
+  bodyOf: (answers: readonly Answer[]) => object,
+): Promise<void> {
+  const { inference, answerMemory, config } = context;
   const { signal } = exchange.request;
   const stop = new AbortController();
-  const lease = answerMemory.lease(requests[0]?.client ?? "");
-  const prepared = countdown(requests.length, () => exchange.request.releaseBody());
+  const lease = answerMemory.lease(runs[0]?.request.client ?? "");
+  const prepared = countdown(runs.length, () => exchange.request.releaseBody());
   const answers: Answer[] = [];
   let next = 0;
   const work = async (): Promise<void> => {
-    for (let at = next++; at < requests.length; at = next++) {
-      const request = requests[at] as GenerateRequest;
-      const isAborted = requests.length === 1 ? signal : AbortSignal.any([signal, stop.signal]);
-      const events = inference.generate(request, isAborted, prepared(at));
+    for (let at = next++; at < runs.length; at = next++) {
+      const run = runs[at] as RunRequest;
+      const { request } = run;
+      const isAborted = runs.length === 1 ? signal : AbortSignal.any([signal, stop.signal]);
+      const events = startRun(context, run, isAborted, prepared(at));
       const texts = () => inference.tokenTexts(request.model);
       answers[at] = await collectAnswer(events, { choiceCount: request.choices, prefixLength, texts, lease });
     }
   };
   try {
-    await Promise.all(Array.from({ length: Math.min(requests.length, PROMPTS_AT_ONCE) }, work));
+    await Promise.all(Array.from({ length: Math.min(runs.length, PROMPTS_AT_ONCE) }, work));
     const body = bodyOf(answers);
     if (answers.some(({ isLong }) => isLong)) await sendPieces(exchange, jsonHeaders, jsonPieces(body), config);
     else exchange.json(200, body);

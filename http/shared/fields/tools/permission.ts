@@ -1,10 +1,11 @@
-// Request field `agent_permission`: whether tools may run on the server. The server has no such tools yet. The value "ask" is
-// rejected if the response is not streamed, because the server will ask for approvals in the stream.
+// Request field `agent_permission`: whether tools may run on the server. The value "ask" is rejected if the response is not
+// streamed, because the server asks for approvals in the stream.
 import { z } from "zod";
 import type { Conflict } from "../conflicts.ts";
 
 export const permissionField = z.enum(["auto", "ask", "deny"]).nullish().meta({
-  description: "Permission for tools that the server runs. There are none yet, so auto and deny are equivalent.",
+  description:
+    "Permission for tools that the server runs: run them, ask for approval in the stream, or refuse them. A request can only tighten the server's setting.",
 });
 
 const ASK_NEEDS_STREAM =

@@ -1,10 +1,12 @@
 // Tool schemas that the protocols share: names and limits, the declaration of a function, and the tool choice. Also lists the
-// types of hosted tools, which are rejected with an error that names them.
+// types of hosted tools: those that this server runs, and those that it rejects with an error that names them.
 import { z } from "zod";
+import type { ToolGroup } from "../../../../actors/api/agents.ts";
 import type { ToolSpec } from "../../../../engines/generation.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
 import { expected } from "../../../issues.ts";
 import { isBounded, tooLarge } from "../bounded.ts";
-import { notYet, refusedVariants } from "../fields.ts";
+import { ignored, isEmptyArray, notBuiltYet, notYet, refusedVariants } from "../fields.ts";
 
 export const MAX_TOOLS = 256;
 const MAX_DESCRIPTION_LENGTH = 65_536;
@@ -37,15 +39,85 @@ export function toolSpec(name: string, { description, parameters, strict }: Decl
   return { name, description: description ?? null, parameters: parameters ?? null, strict: strict ?? false };
 }
 
-/** Tool types of OpenAI that are neither functions nor namespaces. */
+const MAX_CONTAINER_FILES = 64;
+const MAX_ID_LENGTH = 256;
+const fileIds = z.array(z.string().min(1).max(MAX_ID_LENGTH)).max(MAX_CONTAINER_FILES);
+
+/** Tool that runs Python code on the server. */
+export const codeInterpreterTool = z.strictObject({
+  type: z.literal("code_interpreter"),
+  container: z
+    .union(
+      [
+        z.strictObject({
+          type: z.literal("auto"),
+          file_ids: fileIds.nullish().meta({ description: "Stored files to copy into the working directory." }),
+          memory_limit: ignored(z.string(), "the setting max_memory_mb limits the memory"),
+          network_policy: notBuiltYet("a network policy of a request"),
+        }),
+        z.string().max(MAX_ID_LENGTH).meta({ description: "Id of an earlier response's container." }),
+      ],
+      { error: expected('{"type": "auto"} or the id of a container') },
+    )
+    .nullish(),
+});
+
+/** Tool that runs shell commands on the server. */
+export const shellTool = z.strictObject({
+  type: z.literal("shell"),
+  environment: z
+    .strictObject({
+      type: z.enum(["container_auto", "auto"]),
+      file_ids: fileIds.nullish().meta({ description: "Stored files to copy into the working directory." }),
+      memory_limit: ignored(z.string(), "the setting max_memory_mb limits the memory"),
+      skills: notBuiltYet("a skill", isEmptyArray),
+      network_policy: notBuiltYet("a network policy of a request"),
+    })
+    .nullish(),
+});
+
+export type ServerTool = z.output<typeof codeInterpreterTool> | z.output<typeof shellTool>;
+
+/** Tool types that the server runs, and their features. */
+export const serverToolGroups = { code_interpreter: "code_execution", shell: "shell" } as const satisfies Record<
+  ServerTool["type"],
+  ToolGroup
+>;
+
+/** Names of the functions that a choice of a server tool stands for. */
+export const serverToolNames = {
+  code_interpreter: "service_execute_python",
+  shell: "service_shell",
+} as const satisfies Record<ServerTool["type"], string>;
+
+/** Choice of a tool that the server runs. */
+export const serverChoice = z.strictObject({ type: z.enum(["code_interpreter", "shell"]) });
+
+/** Returns the ids of the files that server tools name. */
+export function filesOfTool(tool: ServerTool): readonly string[] {
+  const environment = tool.type === "shell" ? tool.environment : tool.container;
+  return typeof environment === "object" ? (environment?.file_ids ?? []) : [];
+}
+
+/** Returns the session of a container. Throws not_found for an id of another form. */
+export function sessionOfContainer(id: string): string {
+  const session = id.startsWith(containerPrefix) ? id.slice(containerPrefix.length) : "";
+  if (/^[A-Za-z0-9_-]{1,128}$/.test(session)) return session;
+  throw new ServerError("not_found", `no container has the id ${JSON.stringify(id.slice(0, 200))}`, {
+    param: "container",
+  });
+}
+
+/** Prefix of container ids. The rest of the id is the id of the session. */
+export const containerPrefix = "cntr_";
+
+/** Tool types of OpenAI that this server does not run. */
 export const hostedTypes = [
   "web_search",
   "web_search_2025_08_26",
   "web_search_preview",
   "web_search_preview_2025_03_11",
   "file_search",
-  "code_interpreter",
-  "shell",
   "local_shell",
   "apply_patch",
   "custom",

@@ -1,0 +1,194 @@
+// Request fields of the agent loop, which the protocols share: features, limits, permission, session and requested files; and
+// their translation to AgentOptions.
+import { z } from "zod";
+import { type AgentOptions, type InputFile, maxToolRounds, type ToolGroup } from "../../../actors/api/agents.ts";
+import { messageDigest } from "../../../actors/api/message-digest.ts";
+import { checkedFileName } from "../../../actors/files/file-name.ts";
+import { toolsOf } from "../../../actors/tools/schemas.ts";
+import type { ChatMessage, ToolSpec } from "../../../engines/generation.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import { expected } from "../../issues.ts";
+import { permissionField } from "../fields/tools/permission.ts";
+import type { AskedRequest } from "../translation.ts";
+
+const MAX_REQUESTED_FILES = 64;
+const MAX_TEXT_LENGTH = 4096;
+
+export const sessionId = z
+  .string()
+  .regex(/^[A-Za-z0-9_-]{1,128}$/, { error: expected("an id of 1 to 128 letters, digits, underscores and hyphens") });
+
+const requestedFile = z.strictObject({
+  name: z
+    .string()
+    .refine(isFileName, { error: expected("a file name, with folders of the working directory if any") })
+    .meta({ description: "Name of the file in the working directory of the tools." }),
+  format: z.string().max(64).nullish().meta({ description: "Format; by default the extension of the name." }),
+  description: z.string().max(MAX_TEXT_LENGTH).nullish().meta({ description: "What the file is to contain." }),
+});
+
+/** Fields of all protocols. */
+export const agentFields = {
+  agent_permission: permissionField,
+  max_tool_rounds: z
+    .int()
+    .min(0)
+    .max(maxToolRounds)
+    .nullish()
+    .meta({ description: "Maximum number of rounds of server tools. Default: the setting max_tool_rounds." }),
+  session_id: sessionId.nullish().meta({
+    description: "Session of an earlier response. Its tools' state, files and messages are kept for this request.",
+  }),
+  files: z
+    .array(requestedFile)
+    .max(MAX_REQUESTED_FILES)
+    .nullish()
+    .meta({ description: "Files that the model is to produce with server tools." }),
+  enable_code_execution: z
+    .boolean()
+    .nullish()
+    .meta({ description: "Offer Python code execution on the server; needs the setting enable_code_execution." }),
+  enable_shell: z
+    .boolean()
+    .nullish()
+    .meta({ description: "Offer shell commands on the server; needs the setting enable_shell." }),
+} as const;
+
+export type AgentFields = z.output<z.ZodObject<typeof agentFields>>;
+
+/** What the server offers, as a parameter of the translation of bodies. */
+export interface OfferedTools {
+  readonly groups: readonly ToolGroup[];
+  /** Whether the server runs the client's function tools (tool_dispatch_url). */
+  readonly dispatches: boolean;
+}
+
+/** Features that a request names: with its fields, or with tools of these types. */
+export interface NamedGroups {
+  readonly code_execution: boolean | null;
+  readonly shell: boolean | null;
+}
+
+export function namedGroups(
+  { enable_code_execution: code, enable_shell: shell }: AgentFields,
+  hosted: readonly ToolGroup[],
+): NamedGroups {
+  return {
+    code_execution: hosted.includes("code_execution") ? true : (code ?? null),
+    shell: hosted.includes("shell") ? true : (shell ?? null),
+  };
+}
+
+/** Specs of the tools that a request names explicitly. */
+export function namedSpecs(named: NamedGroups): readonly ToolSpec[] {
+  return specsOf(groupNames.filter((group) => named[group] === true));
+}
+
+const groupNames = ["code_execution", "shell"] as const satisfies readonly ToolGroup[];
+const settings = { code_execution: "enable_code_execution", shell: "enable_shell" } as const;
+
+/** What of a request decides whether it uses the agent loop. */
+export interface AgentNeeds {
+  readonly named: NamedGroups;
+  readonly fields: AgentFields;
+  readonly hasFiles: boolean;
+  /** Whether the request has function tools. */
+  readonly hasFunctions: boolean;
+}
+
+/**
+ * Returns the features of a request that uses the agent loop: those that it names, or else all that the server offers. null: the
+ * request does not use the loop. Throws `unsupported` for what the server does not offer.
+ */
+export function agentGroups(
+  { named, fields, hasFiles, hasFunctions }: AgentNeeds,
+  offered: OfferedTools | null,
+): readonly ToolGroup[] | null {
+  for (const group of groupNames) {
+    if (named[group] === true && !(offered?.groups.includes(group) ?? false)) throw notEnabled(group);
+  }
+  const { agent_permission, max_tool_rounds, session_id } = fields;
+  if (offered === null) {
+    if (hasFiles || isGiven(session_id)) throw noAgents(hasFiles ? "files in messages" : "session_id");
+    return null;
+  }
+  const wanted = groupNames.filter((group) => named[group] === true);
+  if (wanted.length > 0) return wanted;
+  const wantsTools = isGiven(agent_permission) || isGiven(max_tool_rounds) || (fields.files?.length ?? 0) > 0;
+  const available = offered.groups.filter((group) => named[group] !== false);
+  if (isGiven(session_id) || hasFiles || (wantsTools && available.length > 0)) return available;
+  if ((fields.files?.length ?? 0) > 0) throw noWriter();
+  return offered.dispatches && hasFunctions ? [] : null;
+}
+
+function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}
+
+function notEnabled(group: ToolGroup): ServerError {
+  const what = group === "shell" ? "the shell tool" : "code execution";
+  const message = `${what} is not enabled on this server; the setting ${settings[group]} enables it`;
+  return new ServerError("unsupported", message, { param: settings[group] });
+}
+
+function noAgents(what: string): ServerError {
+  return new ServerError("unsupported", `${what} cannot be used: this server keeps no files and sessions`);
+}
+
+function noWriter(): ServerError {
+  const message = "files needs a server tool that writes them: code execution or the shell, which are not enabled";
+  return new ServerError("invalid_value", message, { param: "files" });
+}
+
+export function specsOf(groups: readonly ToolGroup[]): readonly ToolSpec[] {
+  return toolsOf(groups).map(({ spec }) => spec);
+}
+
+export interface AskedAgent {
+  readonly groups: readonly ToolGroup[];
+  readonly inputFiles: readonly InputFile[];
+  readonly messages: readonly ChatMessage[];
+  readonly isStreamed: boolean;
+}
+
+/** Builds the options of the agent loop. Throws invalid_value if files are requested and no tool can make them. */
+export function agentOptions(fields: AgentFields, asked: AskedAgent): AgentOptions {
+  const { groups, inputFiles, messages, isStreamed } = asked;
+  const requestedFiles = (fields.files ?? []).map(({ name, format, description }) => ({
+    name: checkedFileName(name, true),
+    format: format ?? null,
+    description: description ?? null,
+  }));
+  if (requestedFiles.length > 0 && groups.length === 0) throw noWriter();
+  return {
+    groups,
+    permission: fields.agent_permission ?? null,
+    maxRounds: fields.max_tool_rounds ?? null,
+    sessionId: fields.session_id ?? null,
+    digests: messages.map(messageDigest),
+    requestedFiles,
+    inputFiles,
+    isStreamed,
+  };
+}
+
+/** Throws invalid_value if the request has a part that the agent loop cannot do. */
+export function checkRun({ prompt, choices }: Pick<AskedRequest, "prompt" | "choices">): void {
+  if (choices > 1) {
+    throw new ServerError("invalid_value", `expected 1 choice with server tools, sessions or files; got ${choices}`, {
+      param: "n",
+    });
+  }
+  if (prompt.kind !== "chat" || prompt.continuesLast !== true) return;
+  const message = "server tools, sessions and files cannot continue an assistant message; send a user message after it";
+  throw new ServerError("invalid_value", message, { param: "messages" });
+}
+
+function isFileName(name: string): boolean {
+  try {
+    checkedFileName(name, true);
+    return true;
+  } catch {
+    return false;
+  }
+}

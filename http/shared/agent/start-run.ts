@@ -1,0 +1,26 @@
+// Starts the generation of a request: with the agent loop if the request uses it, else directly.
+import type { AgentEvent, AgentOptions } from "../../../actors/api/agents.ts";
+import type { GenerateRequest } from "../../../engines/generation.ts";
+import type { Context } from "../../context.ts";
+import type { OfferedTools } from "./request-fields.ts";
+
+/** A request together with its options for the agent loop; null: it does not use the loop. */
+export interface RunRequest {
+  readonly request: GenerateRequest;
+  readonly agent: AgentOptions | null;
+}
+
+export function startRun(
+  { inference, agents }: Pick<Context, "inference" | "agents">,
+  { request, agent }: RunRequest,
+  signal: AbortSignal,
+  onPrepared?: () => void,
+): AsyncIterable<readonly AgentEvent[]> {
+  if (agent === null || agents === null) return inference.generate(request, signal, onPrepared);
+  return agents.run(request, agent, signal, onPrepared);
+}
+
+/** Returns what the server offers, for the translation of a body. */
+export function offeredBy({ agents }: Pick<Context, "agents">): OfferedTools | null {
+  return agents === null ? null : { groups: agents.groups, dispatches: agents.dispatches };
+}
