@@ -1,0 +1,112 @@
+// Rig for tests of the agent loop: a loop over scripted generations and tools.
+import { AgentLoop, type AgentSettings } from "../../../../actors/agent-loop/agent-loop.ts";
+import type { AgentEvent, AgentOptions } from "../../../../actors/api/agents.ts";
+import { messageDigest } from "../../../../actors/api/message-digest.ts";
+import { builtInTools } from "../../../../actors/tools/schemas.ts";
+import type { ChatMessage, GenerateEvent, GenerateRequest } from "../../../../engines/generation.ts";
+import { greedySampling, requestDefaults } from "../../../../engines/generation.ts";
+import { FakeFiles, FakeSessions, FakeTools } from "../../../fixtures/fakes/fake-agent-parts.ts";
+import { FakeClock } from "../../../fixtures/fakes/fake-clock.ts";
+import { begin, done, FakeInference, finish, text, toolCall } from "../../../fixtures/fakes/fake-inference.ts";
+
+/** What the model writes in one round: a text, or calls of tools with JSON arguments. */
+export type Turn = string | readonly (readonly [name: string, args: object])[];
+
+export interface Rig {
+  readonly loop: AgentLoop;
+  readonly inference: FakeInference;
+  readonly tools: FakeTools;
+  readonly files: FakeFiles;
+  readonly sessions: FakeSessions;
+  readonly clock: FakeClock;
+}
+
+const settings: AgentSettings = {
+  groups: ["code_execution", "shell"],
+  permission: "auto",
+  maxRounds: 256,
+  dispatch: null,
+};
+
+/** Creates a rig whose model writes the turns one after another, and then "end". */
+export function createRig(turns: readonly Turn[], given: Partial<AgentSettings> = {}): Rig {
+  let at = 0;
+  const inference = new FakeInference(() => [batchOf(turns[at++] ?? "end", at)]);
+  const tools = new FakeTools();
+  const files = new FakeFiles();
+  const sessions = new FakeSessions();
+  const clock = new FakeClock();
+  const fetchFile = () => Promise.reject(new Error("no URL is fetched in this test"));
+  const loop = new AgentLoop({
+    settings: { ...settings, ...given },
+    inference,
+    tools,
+    files,
+    sessions,
+    fetchFile,
+    clock,
+  });
+  return { loop, inference, tools, files, sessions, clock };
+}
+
+function batchOf(turn: Turn, round: number): readonly GenerateEvent[] {
+  if (typeof turn === "string") return [begin(), text(turn), finish(), done];
+  const calls = turn.flatMap(([name, args], i) =>
+    toolCall(name, [JSON.stringify(args)], i).map((event) =>
+      event.type === "tool_call" ? { ...event, id: `call_${round}_${i}` } : event,
+    ),
+  );
+  return [begin(), ...calls, finish("tool_calls"), done];
+}
+
+const question: readonly ChatMessage[] = [{ role: "user", content: "what is 2 + 2?" }];
+
+export function requestOf(messages: readonly ChatMessage[] = question): GenerateRequest {
+  return {
+    ...requestDefaults,
+    model: "tiny",
+    client: "someone",
+    prompt: { kind: "chat", messages, templateArguments: {} },
+    sampling: greedySampling,
+    tools: { specs: builtInTools.map(({ spec }) => spec), required: false, parallel: true },
+  };
+}
+
+export function optionsOf(
+  given: Partial<AgentOptions> = {},
+  messages: readonly ChatMessage[] = question,
+): AgentOptions {
+  return {
+    groups: ["code_execution", "shell"],
+    permission: null,
+    maxRounds: null,
+    sessionId: null,
+    digests: messages.map(messageDigest),
+    requestedFiles: [],
+    inputFiles: [],
+    isStreamed: true,
+    ...given,
+  };
+}
+
+/** Runs a request to its end. `onEvent` sees each event when it comes. */
+export async function ran(
+  { loop }: Rig,
+  given: Partial<AgentOptions> = {},
+  onEvent: (event: AgentEvent) => void = () => {},
+  signal: AbortSignal = new AbortController().signal,
+): Promise<readonly AgentEvent[]> {
+  const events: AgentEvent[] = [];
+  for await (const batch of loop.run(requestOf(), optionsOf(given), signal)) {
+    for (const event of batch) {
+      events.push(event);
+      onEvent(event);
+    }
+  }
+  return events;
+}
+
+/** Returns the messages that a round of the run saw. */
+export function changesOf({ inference }: Rig, round: number) {
+  return inference.runs[round]?.request.changes;
+}
