@@ -143,6 +143,7 @@ export class AgentLoop implements Agents {
         const reason: FinishReason = isLast && called.length > 0 ? "length" : finish.reason;
         await session.save([], answer.message);
         yield [
+          ...(isLast && called.length > 0 && !isCut ? [{ type: "rounds_reached" } as const] : []),
           { ...finish, reason },
           { type: "done", usage: answer.usage ?? round.usage },
         ];

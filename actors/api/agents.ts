@@ -91,6 +91,8 @@ export type AgentEvent =
       readonly record: ToolCallRecord | null;
     }
   | { readonly type: "approval"; readonly request: ApprovalRequest }
+  /** The model called server tools after the last round that may run them. `finish` follows, with the reason `length`. */
+  | { readonly type: "rounds_reached" }
   /** `inline`: the content, if it is at most maxInlineBytes long: text, or base64 of binary content. */
   | { readonly type: "file"; readonly file: StoredFile; readonly inline: InlineContent | null };
 

@@ -98,6 +98,7 @@ export class ChatStream implements StreamCodec {
         if (event.adapterGeneration !== undefined) this.#frame(this.#choices.length, event.adapterGeneration);
         return "";
       case "prompt":
+      case "rounds_reached":
       case "tool_call_end":
       case "tool_call_cut":
       case "tool_call_failed": // the arguments of the call have been sent already

@@ -2,9 +2,13 @@
 
 import assert from "node:assert/strict";
 import { z } from "zod";
+import { sessionLimits } from "../../actors/api/sessions.ts";
 import type { FinishReason } from "../../engines/generation.ts";
+import { agentAnswerFields, agentFieldsOf } from "../shared/agent/wire.ts";
 import type { Answer, AnswerChoice, AnswerPart } from "../shared/answer/answer.ts";
+import { containerPrefix } from "../shared/fields/tools/tool-fields.ts";
 import { readCutObject } from "./cut-object.ts";
+import { resultBlock, serverBlockSchemas, useBlock } from "./server-blocks.ts";
 
 /** Fields that the body and the first stream event of a message share. */
 export interface MessageHead {
@@ -26,6 +30,7 @@ export const contentBlockSchema = z.discriminatedUnion("type", [
     input: z.unknown(),
     caller: z.strictObject({ type: z.literal("direct") }),
   }),
+  ...serverBlockSchemas,
 ]);
 
 const tokenCount = z.int().min(0);
@@ -40,7 +45,7 @@ const usageSchema = z.strictObject({
 });
 
 const stopSchema = {
-  stop_reason: z.enum(["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal"]).nullable(),
+  stop_reason: z.enum(["end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal"]).nullable(),
   stop_sequence: z.string().nullable(),
   stop_details: z
     .strictObject({ type: z.literal("refusal"), category: z.null(), explanation: z.string() })
@@ -50,7 +55,10 @@ const stopSchema = {
     }),
 } as const;
 
-const container = z.null();
+const container = z
+  .strictObject({ id: z.string(), expires_at: z.string() })
+  .nullable()
+  .meta({ description: "Container of the server's tools: the session of the request. null: the request has none." });
 
 export const messageSchema = z.strictObject({
   id: z.string(),
@@ -67,12 +75,14 @@ export const messageSchema = z.strictObject({
     service_tier: z.literal("standard"),
     speed: z.null(),
   }),
+  ...agentAnswerFields,
 });
 
 export const messageDeltaSchema = z.strictObject({
   type: z.literal("message_delta"),
   delta: z.strictObject({ ...stopSchema, container }),
   usage: usageSchema,
+  session_id: agentAnswerFields.session_id,
 });
 
 type ContentBlock = z.output<typeof contentBlockSchema>;
@@ -88,16 +98,27 @@ export interface TokenCounts {
 }
 
 /** End of a generation: why it ended, and its stop string. */
-export type Ending = Pick<AnswerChoice, "finishReason" | "stopString" | "refusal">;
+export type Ending = Pick<AnswerChoice, "finishReason" | "stopString" | "refusal"> & {
+  /** Whether the run reached its limit of tool rounds. */
+  readonly isLimited: boolean;
+};
 
 /** Builds the response body of a generation with one choice. */
-export function wholeMessage(head: MessageHead, { choices, usage }: Answer): object {
+export function wholeMessage(head: MessageHead, { choices, usage, run }: Answer): object {
   const [choice] = choices;
   assert(choice);
-  return message(head, choice.parts.map(contentBlock), wireStop(choice), usage);
+  const { finishReason, stopString, refusal } = choice;
+  const stop = wireStop({ finishReason, stopString, refusal, isLimited: run?.isLimited ?? false });
+  const whole = message(head, choice.parts.flatMap(contentBlocks), stop, usage, run?.sessionId ?? null);
+  return { ...whole, ...agentFieldsOf(run) };
 }
 
-function contentBlock(part: AnswerPart): ContentBlock {
+function contentBlocks(part: AnswerPart): readonly ContentBlock[] {
+  if (part.kind !== "server_call") return [contentBlock(part)];
+  return [useBlock(part.progress), resultBlock(part.progress)].filter((block) => block !== null);
+}
+
+function contentBlock(part: Exclude<AnswerPart, { readonly kind: "server_call" }>): ContentBlock {
   const { kind, text } = part;
   if (kind === "call") {
     const input: unknown = part.isCut ? readCutObject(text) : JSON.parse(text);
@@ -106,7 +127,19 @@ function contentBlock(part: AnswerPart): ContentBlock {
   return kind === "text" ? { type: "text", text } : { type: "thinking", thinking: text, signature: "" };
 }
 
-export function message(head: MessageHead, content: readonly ContentBlock[], stop: Stop, counts: TokenCounts): object {
+/** Returns the container of a session; null: the request has no session. */
+export function wireContainer(session: string | null): z.output<typeof container> {
+  if (session === null) return null;
+  return { id: containerPrefix + session, expires_at: new Date(Date.now() + sessionLimits.idleMs).toISOString() };
+}
+
+export function message(
+  head: MessageHead,
+  content: readonly ContentBlock[],
+  stop: Stop,
+  counts: TokenCounts,
+  session: string | null,
+): object {
   return {
     id: head.id,
     type: "message",
@@ -114,7 +147,7 @@ export function message(head: MessageHead, content: readonly ContentBlock[], sto
     model: head.model,
     content,
     ...stop,
-    container: null,
+    container: wireContainer(session),
     diagnostics: null,
     usage: {
       ...wireUsage(counts),
@@ -140,11 +173,12 @@ export function wireUsage({ promptTokens, cachedTokens, completionTokens, reason
 /** Stop fields of a message that is still being generated. */
 export const notStopped: Stop = { stop_reason: null, stop_sequence: null, stop_details: null };
 
-export function wireStop({ finishReason, stopString, refusal }: Ending): Stop {
+export function wireStop({ finishReason, stopString, refusal, isLimited }: Ending): Stop {
   if (refusal !== null) {
     const stop_details = { type: "refusal", category: null, explanation: refusal } as const;
     return { stop_reason: "refusal", stop_sequence: null, stop_details };
   }
+  if (isLimited) return { ...notStopped, stop_reason: "pause_turn" };
   // Tool calls take precedence over a stop string, because the client has to run them.
   if (stopString !== null && finishReason !== "tool_calls")
     return { ...notStopped, stop_reason: "stop_sequence", stop_sequence: stopString };

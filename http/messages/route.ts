@@ -1,6 +1,7 @@
 // POST /v1/messages and POST /v1/messages/count_tokens: convert the body to a generation request, and the generation events to
 // a response body or a stream.
 import type { RouteHandler } from "../context.ts";
+import { offeredBy, startRun } from "../shared/agent/start-run.ts";
 import { randomId } from "../shared/answer/ids.ts";
 import { sendAnswer } from "../shared/answer/send-answer.ts";
 import { chosenModel } from "../shared/chosen-model.ts";
@@ -13,21 +14,22 @@ import { MessageStream } from "./stream.ts";
 
 export const messages: RouteHandler = async (exchange, context) => {
   const { inference, config } = context;
-  const { facts, asked } = await readRequest(exchange, context, messagesTranslator);
+  const { facts, asked, agent } = await readRequest(exchange, context, messagesTranslator, offeredBy(context));
   const model = chosenModel(exchange, inference, facts);
   const request = { ...asked, ...originOf(exchange, model, facts.isStreamed) };
   const head = { id: randomId("msg", "_"), model: model.id };
   if (!facts.isStreamed) {
-    await sendAnswer(exchange, context, { request, agent: null }, 0, (answer) => wholeMessage(head, answer));
+    await sendAnswer(exchange, context, { request, agent }, 0, (answer) => wholeMessage(head, answer));
     return;
   }
-  const events = inference.generate(request, exchange.request.signal, () => exchange.request.releaseBody());
+  const { signal } = exchange.request;
+  const events = startRun(context, { request, agent }, signal, () => exchange.request.releaseBody());
   await streamEvents(exchange, events, new MessageStream(head, exchange.id), config);
 };
 
 export const countTokens: RouteHandler = async (exchange, context) => {
   const { inference } = context;
-  const { facts, asked } = await readRequest(exchange, context, countTranslator);
+  const { facts, asked } = await readRequest(exchange, context, countTranslator, offeredBy(context));
   const model = chosenModel(exchange, inference, facts);
   const request = { ...asked, ...originOf(exchange, model, false) };
   const inputTokens = await inference.countTokens(request, exchange.request.signal);

@@ -1,10 +1,13 @@
 // Message stream: encodes generation events as named server-sent events. Its only state is the position in the stream. Hot
 // path (one call per decode step and stream): constant text is built once per block, so only the generated text is encoded.
-import type { GenerateEvent, Usage } from "../../engines/generation.ts";
+import type { AgentEvent } from "../../actors/api/agents.ts";
+import type { Usage } from "../../engines/generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
+import { extensionText } from "../shared/agent/wire.ts";
 import type { StreamCodec } from "../sse.ts";
 import { messagesErrors } from "./errors.ts";
-import { type Ending, type MessageHead, message, notStopped, wireStop, wireUsage } from "./response.ts";
+import { type Ending, type MessageHead, message, notStopped, wireContainer, wireStop, wireUsage } from "./response.ts";
+import { resultBlock, useBlock } from "./server-blocks.ts";
 
 const PING = 'event: ping\ndata: {"type":"ping"}\n\n';
 const MESSAGE_STOP = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
@@ -12,6 +15,7 @@ const MESSAGE_STOP = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
 const EMPTY_SIGNATURE = '"signature_delta","signature":""}}\n\n';
 const DELTA_END = "}}\n\n";
 
+type ProgressEvent = Extract<AgentEvent, { readonly type: "tool_progress" }>;
 type BlockKind = "thinking" | "text" | "tool_use";
 
 const deltaTypes: Readonly<Record<BlockKind, string>> = {
@@ -25,7 +29,16 @@ export class MessageStream implements StreamCodec {
   readonly #requestId: string;
   #hasBegun = false;
   #isEnded = false;
-  readonly #ending: Ending = { finishReason: "stop", stopString: null, refusal: null };
+  readonly #ending: { -readonly [Field in keyof Ending]: Ending[Field] } = {
+    finishReason: "stop",
+    stopString: null,
+    refusal: null,
+    isLimited: false,
+  };
+  /** Session of the run; null: the request does not use the agent loop. */
+  #session: string | null = null;
+  /** Ids of the server calls whose blocks have been sent. */
+  readonly #announced = new Set<string>();
   /** Kind of the content block in progress, and the constant text before each of its deltas. */
   #open: BlockKind | null = null;
   #delta = "";
@@ -48,10 +61,10 @@ export class MessageStream implements StreamCodec {
     return this.#hasBegun ? PING : ": keep-alive\n\n";
   }
 
-  encode(events: readonly GenerateEvent[]): string {
+  encode(events: readonly AgentEvent[]): string {
     let out = "";
     for (const event of events) {
-      if (!this.#hasBegun && event.type !== "error") out += this.#start(event);
+      if (!this.#hasBegun && event.type !== "error" && event.type !== "session") out += this.#start(event);
       out += this.#encodeOne(event);
     }
     return out;
@@ -62,8 +75,19 @@ export class MessageStream implements StreamCodec {
     return `event: error\ndata: ${messagesErrors.body(error, this.#requestId)}\n\n`;
   }
 
-  #encodeOne(event: GenerateEvent): string {
+  #encodeOne(event: AgentEvent): string {
     switch (event.type) {
+      case "session":
+        this.#session = event.id;
+        return "";
+      case "tool_progress":
+        return this.#progress(event) + extensionText(event);
+      case "approval":
+      case "file":
+        return extensionText(event);
+      case "rounds_reached":
+        this.#ending.isLimited = true;
+        return "";
       case "begin":
       case "prompt":
         return "";
@@ -97,11 +121,31 @@ export class MessageStream implements StreamCodec {
     }
   }
 
-  #start(event: GenerateEvent): string {
+  /** Sends the block of a call when it begins, and the block of its result when it ends. */
+  #progress(event: ProgressEvent): string {
+    const { id } = event.call;
+    const use = this.#announced.has(id) ? null : useBlock(event);
+    this.#announced.add(id);
+    const announced = use === null ? "" : this.#wholeBlock({ ...use, input: {} }, use.input);
+    const result = event.phase === "complete" ? resultBlock(event) : null;
+    return announced + (result === null ? "" : this.#wholeBlock(result, null));
+  }
+
+  /** Sends a block at once. `input`: sent as its delta; null: the block has none. */
+  #wholeBlock(block: object, input: object | null): string {
+    const opened = this.#openBlock("tool_use", JSON.stringify(block));
+    const delta = input === null ? "" : this.#delta + JSON.stringify(JSON.stringify(input)) + DELTA_END;
+    return opened + delta + this.#closeBlock();
+  }
+
+  #start(event: AgentEvent): string {
     this.#hasBegun = true;
     const { promptTokens, cachedTokens } = event.type === "begin" ? event : { promptTokens: 0, cachedTokens: 0 };
     const counts = { promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0 };
-    const data = JSON.stringify({ type: "message_start", message: message(this.#head, [], notStopped, counts) });
+    const data = JSON.stringify({
+      type: "message_start",
+      message: message(this.#head, [], notStopped, counts, this.#session),
+    });
     return `event: message_start\ndata: ${data}\n\n${PING}`;
   }
 
@@ -133,8 +177,9 @@ export class MessageStream implements StreamCodec {
     this.#isEnded = true;
     const data = JSON.stringify({
       type: "message_delta",
-      delta: { ...wireStop(this.#ending), container: null },
+      delta: { ...wireStop(this.#ending), container: wireContainer(this.#session) },
       usage: wireUsage(usage),
+      ...(this.#session === null ? {} : { session_id: this.#session }),
     });
     return `${this.#closeBlock()}event: message_delta\ndata: ${data}\n\n${MESSAGE_STOP}`;
   }

@@ -32,19 +32,42 @@ const toolUseBlock = z.strictObject({
   caller: ignored(z.looseObject({ type: z.string() }), "only the model calls tools"),
 });
 
-const refusedTypes = [
-  "image",
-  "document",
-  "search_result",
-  "tool_reference",
-  "browser_state",
-  "container_upload",
-] as const;
+const refusedTypes = ["image", "search_result", "tool_reference", "browser_state"] as const;
 const refusedBlock = refusedVariants(
   refusedTypes,
   (type) =>
     `${notYet(`a content block of type "${type}"`)}: its models take text only; send its content as a block of type "text"`,
 );
+
+const uploadBlock = z.strictObject({
+  type: z.literal("container_upload"),
+  file_id: z.string().min(1).max(MAX_ID_LENGTH),
+  cache_control: cacheControl,
+});
+
+const documentSource = z.discriminatedUnion(
+  "type",
+  [
+    z.strictObject({
+      type: z.literal("base64"),
+      media_type: z.string().max(MAX_ID_LENGTH),
+      data: z.string().meta({ description: "Content in base64." }),
+    }),
+    z.strictObject({ type: z.literal("text"), media_type: z.literal("text/plain").nullish(), data: z.string() }),
+    z.strictObject({ type: z.literal("file"), file_id: z.string().min(1).max(MAX_ID_LENGTH) }),
+    refusedVariants(["url", "content"], (type) => notYet(`a document with a source of type "${type}"`)),
+  ],
+  { error: expectedVariant("a document source", "type", ["base64", "text", "file"]) },
+);
+
+const documentBlock = z.strictObject({
+  type: z.literal("document"),
+  source: documentSource,
+  title: z.string().max(MAX_ID_LENGTH).nullish().meta({ description: "File name of the document." }),
+  context: ignored(z.string(), "the prompt contains the document's metadata and the beginning of its text"),
+  citations: ignored(z.unknown(), "answers have no citations"),
+  cache_control: cacheControl,
+});
 
 function content<const Blocks extends readonly [z.core.$ZodTypeDiscriminable, ...z.core.$ZodTypeDiscriminable[]]>(
   blocks: Blocks,
@@ -91,7 +114,11 @@ const message = z.discriminatedUnion(
   [
     z.strictObject({
       role: z.literal("user"),
-      content: content([textBlock, toolResultBlock, refusedBlock], ["text", "tool_result"], 1),
+      content: content(
+        [textBlock, toolResultBlock, documentBlock, uploadBlock, refusedBlock],
+        ["text", "tool_result", "document", "container_upload"],
+        1,
+      ),
     }),
     z.strictObject({
       role: z.literal("assistant"),
@@ -113,5 +140,6 @@ export const conversationFields = {
 export type WireMessage = z.output<typeof message>;
 export type WireText = z.output<typeof textContent>;
 export type ToolResult = z.output<typeof toolResultBlock>;
+export type FileBlock = z.output<typeof documentBlock> | z.output<typeof uploadBlock>;
 export type AssistantContent = Extract<WireMessage, { readonly role: "assistant" }>["content"];
 export type UserContent = Extract<WireMessage, { readonly role: "user" }>["content"];

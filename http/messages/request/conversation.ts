@@ -1,8 +1,11 @@
 // Conversation of a messages request. Consecutive messages of one role are merged, every tool result becomes a separate
 // message, and every tool call needs a result. Throws ServerError with the path of the invalid message.
+import type { InputFile } from "../../../actors/api/agents.ts";
+import { checkedFileName } from "../../../actors/files/file-name.ts";
 import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
-import type { AssistantContent, ToolResult, UserContent, WireMessage, WireText } from "./content.ts";
+import { inputFile } from "../../shared/agent/file-part.ts";
+import type { AssistantContent, FileBlock, ToolResult, UserContent, WireMessage, WireText } from "./content.ts";
 
 /** Text before a tool result with `is_error`, because chat templates have no error field. */
 const FAILED = "The tool failed: ";
@@ -16,7 +19,13 @@ interface Draft {
   readonly toolCallId?: string;
 }
 
-export function conversation(system: WireText | null | undefined, messages: readonly WireMessage[]): ChatMessage[] {
+/** A conversation, and the files in it. */
+export interface Conversation {
+  readonly messages: readonly ChatMessage[];
+  readonly files: readonly InputFile[];
+}
+
+export function conversation(system: WireText | null | undefined, messages: readonly WireMessage[]): Conversation {
   const drafts = new Drafts();
   const told = joined(system ?? "");
   if (told !== "") drafts.say("system", told, "system");
@@ -26,11 +35,12 @@ export function conversation(system: WireText | null | undefined, messages: read
     else if (message.role === "system") drafts.say("system", joined(message.content), at);
     else drafts.hear(message.content, at);
   }
-  return drafts.finish();
+  return { messages: drafts.finish(), files: drafts.files };
 }
 
 class Drafts {
   readonly #drafts: Draft[] = [];
+  readonly files: InputFile[] = [];
   /** Names of the tool calls without a result, by call id. Only the last assistant message can have such calls. */
   readonly #open = new Map<string, string>();
 
@@ -48,9 +58,19 @@ class Drafts {
       return;
     }
     // Results come first, wherever they are in the message, because models expect them directly after their calls.
-    for (const [i, block] of content.entries()) if (block.type !== "text") this.#take(block, `${at}.content[${i}]`);
-    for (const [i, block] of content.entries())
+    for (const [i, block] of content.entries()) {
+      if (block.type === "tool_result") this.#take(block, `${at}.content[${i}]`);
+    }
+    for (const [i, block] of content.entries()) {
       if (block.type === "text") this.say("user", block.text, `${at}.content[${i}]`);
+      else if (block.type !== "tool_result") this.#attach(block, `${at}.content[${i}]`);
+    }
+  }
+
+  /** Adds a file to the user's message, which may have no text. */
+  #attach(block: FileBlock, at: string): void {
+    if (this.#drafts.at(-1)?.role !== "user") this.say("user", "", at);
+    this.files.push(fileOf(block, this.#drafts.length - 1, at));
   }
 
   answer(content: AssistantContent, at: string): void {
@@ -103,6 +123,21 @@ class Drafts {
       throw invalid("invalid_value", at, message);
     }
   }
+}
+
+function fileOf(block: FileBlock, message: number, at: string): InputFile {
+  if (block.type === "container_upload") return { message, id: block.file_id };
+  const { source, title } = block;
+  if (source.type === "file") return { message, id: source.file_id };
+  if (source.type === "text") {
+    return { message, name: nameOf(title, "document.txt"), content: new TextEncoder().encode(source.data) };
+  }
+  const filename = nameOf(title, source.media_type === "application/pdf" ? "document.pdf" : "document");
+  return inputFile({ filename, file_data: source.data }, message, `${at}.source.data`);
+}
+
+function nameOf(title: string | null | undefined, usual: string): string {
+  return checkedFileName(title ?? usual, false);
 }
 
 function joined(content: WireText): string {

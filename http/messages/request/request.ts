@@ -1,8 +1,21 @@
 // Requests of POST /v1/messages and POST /v1/messages/count_tokens: their schemas and translation to a GenerateRequest. Ignored
 // fields and fields that are not implemented yet are listed by name.
 import { z } from "zod";
-import { requestDefaults } from "../../../engines/generation.ts";
-import { expectedVariant } from "../../issues.ts";
+import type { AgentOptions } from "../../../actors/api/agents.ts";
+import { type ChatMessage, requestDefaults, type ToolSpec } from "../../../engines/generation.ts";
+import { expected, expectedVariant } from "../../issues.ts";
+import {
+  type AgentFields,
+  agentFields,
+  agentGroups,
+  agentOptions,
+  checkRun,
+  type NamedGroups,
+  namedGroups,
+  namedSpecs,
+  type OfferedTools,
+  specsOf,
+} from "../../shared/agent/request-fields.ts";
 import { continuesLast, withoutEmptyEnd } from "../../shared/continuation.ts";
 import { addConflicts, type Conflict } from "../../shared/fields/conflicts.ts";
 import {
@@ -20,15 +33,17 @@ import {
 } from "../../shared/fields/fields.ts";
 import { sentGrammar } from "../../shared/fields/grammar-fields.ts";
 import { limitConflicts, outputLimit } from "../../shared/fields/output-limit.ts";
-import { permissionConflicts, permissionField } from "../../shared/fields/tools/permission.ts";
+import { permissionConflicts } from "../../shared/fields/tools/permission.ts";
+import { sessionOfContainer } from "../../shared/fields/tools/tool-fields.ts";
 import { callConflicts } from "../../shared/fields/tools/tool-use.ts";
 import type { AskedRequest } from "../../shared/translation.ts";
 import { cacheControl, conversationFields } from "./content.ts";
 import { conversation } from "./conversation.ts";
 import { demandedGrammar, outputConflicts, outputFields } from "./output.ts";
 import { templateArguments, thinkingBudget, thinkingConflicts, thinkingFields } from "./thinking.ts";
-import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
+import { codeExecutionOf, hasClientTools, requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
 
+const MAX_CONTAINER_ID = 256;
 const limitNames = ["max_tokens", "max_completion_tokens", "n_predict"] as const;
 
 const ELSEWHERE = "responses of this protocol have no logprobs; use POST /v1/chat/completions";
@@ -65,20 +80,29 @@ const ignoredFields = {
 } as const;
 
 const refusedFields = {
-  container: notBuiltYet("running code in a container", isEmptyContainer),
   mcp_servers: notBuiltYet("using MCP servers", isEmptyArray),
   compaction: notBuiltYet("compacting a conversation"),
   thread: refused("the server keeps no threads; send the whole conversation without this field"),
   fallbacks: notBuiltYet("falling back to another model", isEmptyArray),
   web_search_options: notBuiltYet("web search"),
-  enable_code_execution: notBuiltYet("code execution", (value) => value === false),
-  max_tool_rounds: notBuiltYet("a limit of tool rounds"),
-  session_id: notBuiltYet("keeping a session"),
-  files: notBuiltYet("asking for files", isEmptyArray),
   adapter: refused("the model field selects an adapter; send the id of a model with it, as listed by GET /v1/models"),
   logprobs: refused(ELSEWHERE, (value) => value === false),
   top_logprobs: refused(ELSEWHERE, (value) => value === 0),
 } as const;
+
+const containerField = z
+  .union(
+    [
+      z.string().max(MAX_CONTAINER_ID),
+      z.strictObject({
+        id: z.string().max(MAX_CONTAINER_ID).nullish(),
+        skills: notBuiltYet("a skill", isEmptyArray),
+      }),
+    ],
+    { error: expected("the id of a container, or an object with the id") },
+  )
+  .nullish()
+  .meta({ description: "Container of an earlier response, whose files and state the server's tools use." });
 
 const { max_tokens, ...sharedFields } = z
   .strictObject(commonFields)
@@ -94,7 +118,8 @@ const countedFields = {
     .meta({ description: "Strings that end the output; the output does not contain them." }),
   ...outputFields,
   context_management: z.strictObject({ edits: z.array(contextEdit).nullish() }).nullish(),
-  agent_permission: permissionField,
+  ...agentFields,
+  container: containerField,
   ...refusedFields,
   ...ignoredFields,
 } as const;
@@ -117,12 +142,37 @@ export const messagesRequestSchema = z
 type CountRequestBody = z.output<typeof countRequestSchema>;
 type MessagesRequestBody = z.output<typeof messagesRequestSchema>;
 
-/** Converts a request body to the request that all protocols share. Throws if the messages are not a valid conversation. */
-export function askedRequest(
+/**
+ * Converts a request body to the request that all protocols share, and the options of the agent loop. `offered`: what the server
+ * offers; null: it has no agent loop. Throws if the messages are not a valid conversation, and `unsupported` if the body needs a
+ * feature that the server does not offer.
+ */
+export function askedRun(
+  body: CountRequestBody & {
+    readonly max_tokens?: number | null | undefined;
+    readonly stream?: boolean | null | undefined;
+  },
+  offered: OfferedTools | null,
+): { readonly asked: AskedRequest; readonly agent: AgentOptions | null } {
+  const { messages, files } = conversation(body.system, body.messages);
+  const fields = sentAgentFields(body);
+  const needs = { named: featuresOf(body), fields, hasFiles: files.length > 0, hasFunctions: hasClientTools(body) };
+  const named = agentGroups(needs, offered);
+  const addsShell = codeExecutionOf(body).shell && body.enable_shell !== false && offered?.groups.includes("shell");
+  const groups = addsShell && named !== null ? [...new Set([...named, "shell" as const])] : named;
+  const asked = askedRequest(body, messages, specsOf(groups ?? []));
+  if (groups === null) return { asked, agent: null };
+  checkRun(asked);
+  const isStreamed = body.stream ?? false;
+  return { asked, agent: agentOptions(fields, { groups, inputFiles: files, messages, isStreamed }) };
+}
+
+function askedRequest(
   body: CountRequestBody & { readonly max_tokens?: number | null | undefined },
+  messages: readonly ChatMessage[],
+  serverTools: readonly ToolSpec[],
 ): AskedRequest {
   const { adapter: _chosen, series: _series, receivedAt: _time, ...defaults } = requestDefaults;
-  const messages = conversation(body.system, body.messages);
   return {
     ...defaults,
     prompt: {
@@ -134,7 +184,7 @@ export function askedRequest(
     sampling: samplingOf(body, null),
     priority: body.priority ?? 0,
     grammar: demandedGrammar(body),
-    tools: requestedTools(body),
+    tools: requestedTools(body, serverTools),
     reasoningBudget: thinkingBudget(body),
     stop: body.stop_sequences ?? [],
     ignoreEos: body.ignore_eos ?? false,
@@ -147,10 +197,11 @@ export function askedRequest(
 type Conflicting = Omit<CountRequestBody, "messages" | "system">;
 
 function* conflicts(body: Conflicting): Iterable<Conflict> {
-  yield* requestedToolConflicts(body);
+  const added = namedSpecs(featuresOf(body));
+  yield* requestedToolConflicts(body, added);
   yield* outputConflicts(body);
   yield* thinkingConflicts(body);
-  const use = requestedTools(body);
+  const use = requestedTools(body, added);
   yield* callConflicts(use, { ...body, grammar: sentGrammar(body) });
   yield* limitConflicts<(typeof limitNames)[number]>(body, limitNames);
   yield* samplingConflicts(body);
@@ -164,20 +215,22 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
   }
 }
 
+/** Returns the features that the request names. */
+function featuresOf(body: Pick<Conflicting, "tools" | "enable_code_execution" | "enable_shell">): NamedGroups {
+  return namedGroups(body, codeExecutionOf(body).code ? ["code_execution"] : []);
+}
+
+/** Returns the fields of the agent loop, with the session of a named container. */
+function sentAgentFields(body: Conflicting): AgentFields {
+  const { container } = body;
+  const id = typeof container === "string" ? container : container?.id;
+  return { ...body, session_id: body.session_id ?? (typeof id === "string" ? sessionOfContainer(id) : undefined) };
+}
+
 function* answerConflicts(body: Omit<MessagesRequestBody, "messages" | "system">): Iterable<Conflict> {
   yield* permissionConflicts(body.agent_permission, body.stream);
   const budget = thinkingBudget(body);
   if (budget !== null && typeof body.max_tokens === "number" && budget >= body.max_tokens) {
     yield ["thinking.budget_tokens", `expected fewer tokens than max_tokens ${body.max_tokens}, got ${budget}`];
   }
-}
-
-/** Checks whether every value in the object is null or an empty array. */
-function isEmptyContainer(value: unknown): boolean {
-  return (
-    typeof value === "object" &&
-    value !== null &&
-    !Array.isArray(value) &&
-    Object.values(value).every((inner) => inner === null || isEmptyArray(inner))
-  );
 }

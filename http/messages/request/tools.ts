@@ -9,6 +9,7 @@ import { ignored, isEmptyArray, notBuiltYet, notYet, refused, refusedVariants } 
 import {
   MAX_TOOLS,
   toolName as nameOfLength,
+  serverToolNames,
   toolDescription,
   toolSpec,
 } from "../../shared/fields/tools/tool-fields.ts";
@@ -25,10 +26,6 @@ const serverTools = [
   "web_fetch_20260209",
   "web_fetch_20260309",
   "web_fetch_20260318",
-  "code_execution_20250522",
-  "code_execution_20250825",
-  "code_execution_20260120",
-  "code_execution_20260521",
   "bash_20241022",
   "bash_20250124",
   "text_editor_20241022",
@@ -48,6 +45,23 @@ const serverTools = [
   "advisor_20260301",
   "mcp_toolset",
 ] as const;
+
+/** Versions of the code execution tool. The first one has Python only, the others also a shell. */
+const codeTools = [
+  "code_execution_20250522",
+  "code_execution_20250825",
+  "code_execution_20260120",
+  "code_execution_20260521",
+] as const;
+
+const codeTool = z.strictObject({
+  type: z.enum(codeTools),
+  name: z.literal("code_execution"),
+  cache_control: ignored(z.looseObject({ type: z.string() }), "the prefix cache is automatic"),
+  allowed_callers: refused("only the model calls tools here", isDirectCaller),
+  defer_loading: notBuiltYet("loading tools later", (value) => value === false),
+  strict: ignored(z.boolean(), "the arguments are always checked"),
+});
 
 const serverTool = refusedVariants(
   serverTools,
@@ -70,8 +84,8 @@ const clientTool = z.strictObject({
   allowed_callers: refused("only the model calls tools here", isDirectCaller),
 });
 
-const tool = z.discriminatedUnion("type", [clientTool, serverTool], {
-  error: expectedVariant("a tool", "type", ["custom"]),
+const tool = z.discriminatedUnion("type", [clientTool, codeTool, serverTool], {
+  error: expectedVariant("a tool", "type", ["custom", ...codeTools]),
 });
 
 const disableParallel = {
@@ -97,7 +111,7 @@ export const toolFields = {
     .array(tool)
     .max(MAX_TOOLS)
     .nullish()
-    .meta({ description: "Tools that the model may call and the client runs." }),
+    .meta({ description: "Tools that the client runs, and code execution, which the server runs." }),
   tool_choice: choice.nullish().meta({
     description:
       "Which tools may or must be called; a grammar enforces a required call, and exactly one call of a named tool.",
@@ -107,19 +121,42 @@ export const toolFields = {
 
 type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
 
-/** Returns the tools of the request; null if no tool may be called. */
-export function requestedTools({ tools, tool_choice: wanted }: ToolFields): ToolUse | null {
+/** Returns the tools of the request and the server's tools `added`; null if no tool may be called. */
+export function requestedTools({ tools, tool_choice: wanted }: ToolFields, added: readonly ToolSpec[]): ToolUse | null {
   const isSingle =
     wanted !== null && wanted !== undefined && wanted.type !== "none" && wanted.disable_parallel_tool_use;
-  return toolUse(specsOf(tools), choiceOf(wanted), isSingle !== true);
+  return toolUse([...specsOf(tools), ...added], choiceOf(wanted), isSingle !== true);
 }
 
-export function requestedToolConflicts(fields: ToolFields): Iterable<Conflict> {
-  return toolConflicts(specsOf(fields.tools), choiceOf(fields.tool_choice));
+export function requestedToolConflicts(fields: ToolFields, added: readonly ToolSpec[]): Iterable<Conflict> {
+  return toolConflicts([...specsOf(fields.tools), ...added], choiceOf(fields.tool_choice));
+}
+
+/** Returns what the code execution tools of the request ask for. */
+export function codeExecutionOf({ tools }: Pick<ToolFields, "tools">): {
+  readonly code: boolean;
+  readonly shell: boolean;
+} {
+  const types = (tools ?? []).flatMap((tool) => (isCodeTool(tool) ? [tool.type] : []));
+  return { code: types.length > 0, shell: types.some((type) => type !== "code_execution_20250522") };
+}
+
+/** Returns whether the request has tools that the client runs. */
+export function hasClientTools({ tools }: Pick<ToolFields, "tools">): boolean {
+  return (tools ?? []).some((tool) => !isCodeTool(tool));
+}
+
+type Tool = z.output<typeof tool>;
+type CodeTool = z.output<typeof codeTool>;
+
+function isCodeTool(tool: Tool): tool is CodeTool {
+  return tool.name === "code_execution" && "type" in tool && codeTools.some((type) => type === tool.type);
 }
 
 function specsOf(tools: ToolFields["tools"]): readonly ToolSpec[] {
-  return (tools ?? []).map((tool) => toolSpec(tool.name, { ...tool, parameters: tool.input_schema }));
+  return (tools ?? []).flatMap((tool) =>
+    isCodeTool(tool) ? [] : [toolSpec(tool.name, { ...tool, parameters: tool.input_schema })],
+  );
 }
 
 function choiceOf(wanted: ToolFields["tool_choice"]): ToolChoice {
@@ -129,7 +166,10 @@ function choiceOf(wanted: ToolFields["tool_choice"]): ToolChoice {
     case "any":
       return { mode: "required", names: null };
     case "tool":
-      return { mode: "one", names: [wanted.name] };
+      return {
+        mode: "one",
+        names: [wanted.name === "code_execution" ? serverToolNames.code_interpreter : wanted.name],
+      };
     default:
       return anyTool;
   }

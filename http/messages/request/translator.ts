@@ -1,17 +1,17 @@
 // Translates the bodies of POST /v1/messages and POST /v1/messages/count_tokens to generation requests.
-import { askedTranslator } from "../../shared/translation.ts";
-import { askedRequest, countRequestSchema, messagesRequestSchema } from "./request.ts";
+import { runTranslator } from "../../shared/translation.ts";
+import { askedRun, countRequestSchema, messagesRequestSchema } from "./request.ts";
 
-export const messagesTranslator = askedTranslator(
+export const messagesTranslator = runTranslator(
   "messages",
   messagesRequestSchema,
   (body) => ({ model: body.model, isStreamed: body.stream ?? false }),
-  askedRequest,
+  askedRun,
 );
 
-export const countTranslator = askedTranslator(
+export const countTranslator = runTranslator(
   "count_tokens",
   countRequestSchema,
   (body) => ({ model: body.model }),
-  askedRequest,
+  askedRun,
 );

@@ -70,6 +70,8 @@ export interface RunRecord {
   readonly sessionId: string;
   readonly calls: readonly ToolCallRecord[];
   readonly files: readonly WireFile[];
+  /** Whether the run ended because it reached its limit of rounds. */
+  readonly isLimited: boolean;
 }
 
 /** Maximum number of files in the body of a response; the file store has all of them. */

@@ -70,6 +70,7 @@ class CollectedAnswer {
   #tokens: TokenJson | null = null;
   #adapterGeneration: string | null = null;
   #session: string | null = null;
+  #isLimited = false;
   readonly #calls: ToolCallRecord[] = [];
   readonly #files: WireFile[] = [];
   /** Number of characters of the records and files. */
@@ -85,6 +86,7 @@ class CollectedAnswer {
     if (event.type === "session") this.#session = event.id;
     else if (event.type === "tool_progress") this.#ran(event);
     else if (event.type === "file") this.#produced(wireFile(event.file, event.inline));
+    else if (event.type === "rounds_reached") this.#isLimited = true;
     else if (event.type === "approval") return;
     else if (event.type === "prompt") this.#prompt.add(event.logprobs);
     else if (event.type === "begin") this.#adapterGeneration = event.adapterGeneration ?? null;
@@ -101,8 +103,13 @@ class CollectedAnswer {
       isLong: this.#tokens !== null || length > PIECE_LENGTH,
       usage,
       adapterGeneration: this.#adapterGeneration,
-      run: this.#session === null ? null : { sessionId: this.#session, calls: this.#calls, files: this.#files },
+      run: this.#run,
     };
+  }
+
+  get #run(): RunRecord | null {
+    if (this.#session === null) return null;
+    return { sessionId: this.#session, calls: this.#calls, files: this.#files, isLimited: this.#isLimited };
   }
 
   #ran(event: ProgressEvent): void {

@@ -14,6 +14,9 @@ interface VendorsMessage extends Omit<Anthropic.Message, "content"> {
   readonly content: readonly (
     | Anthropic.ThinkingBlock
     | Anthropic.ToolUseBlock
+    | Anthropic.ServerToolUseBlock
+    | Anthropic.CodeExecutionToolResultBlock
+    | Anthropic.BashCodeExecutionToolResultBlock
     | Omit<Anthropic.TextBlock, "citations">
   )[];
 }
