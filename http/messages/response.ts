@@ -56,7 +56,7 @@ const stopSchema = {
 } as const;
 
 const container = z
-  .strictObject({ id: z.string(), expires_at: z.string() })
+  .strictObject({ id: z.string(), expires_at: z.string(), skills: z.null() })
   .nullable()
   .meta({ description: "Container of the server's tools: the session of the request. null: the request has none." });
 
@@ -130,7 +130,7 @@ function contentBlock(part: Exclude<AnswerPart, { readonly kind: "server_call" }
 /** Returns the container of a session; null: the request has no session. */
 export function wireContainer(session: string | null): z.output<typeof container> {
   if (session === null) return null;
-  return { id: containerPrefix + session, expires_at: new Date(Date.now() + sessionLimits.idleMs).toISOString() };
+  return { id: containerPrefix + session, expires_at: new Date(Date.now() + sessionLimits.idleMs).toISOString(), skills: null };
 }
 
 export function message(

@@ -5,25 +5,23 @@ import type { AgentEvent } from "../../actors/api/agents.ts";
 
 type ProgressEvent = Extract<AgentEvent, { readonly type: "tool_progress" }>;
 
-const error = (type: string) =>
-  z.strictObject({
-    type: z.literal(`${type}_tool_result_error`),
+function result<const Kind extends string>(kind: Kind) {
+  const error = z.strictObject({
+    type: z.literal(`${kind}_tool_result_error`),
     error_code: z.enum(["unavailable", "execution_time_exceeded"]),
   });
-
-function result<const Kind extends string>(kind: Kind) {
   const output = z.strictObject({ type: z.literal(`${kind}_output`), file_id: z.string() });
   const content = z.strictObject({
     type: z.literal(`${kind}_result`),
     stdout: z.string(),
     stderr: z.string(),
     return_code: z.int(),
-    content: z.array(output).readonly(),
+    content: z.array(output),
   });
   return z.strictObject({
     type: z.literal(`${kind}_tool_result`),
     tool_use_id: z.string(),
-    content: z.union([content, error(kind)]),
+    content: z.union([content, error]),
   });
 }
 

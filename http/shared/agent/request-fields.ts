@@ -5,11 +5,10 @@ import { type AgentOptions, type InputFile, maxToolRounds, type ToolGroup } from
 import { messageDigest } from "../../../actors/api/message-digest.ts";
 import { checkedFileName } from "../../../actors/files/file-name.ts";
 import { toolsOf } from "../../../actors/tools/schemas.ts";
-import type { ChatMessage, ToolSpec } from "../../../engines/generation.ts";
+import type { ChatMessage, GenerateRequest, ToolSpec } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { expected } from "../../issues.ts";
 import { permissionField } from "../fields/tools/permission.ts";
-import type { AskedRequest } from "../translation.ts";
 
 const MAX_REQUESTED_FILES = 64;
 const MAX_TEXT_LENGTH = 4096;
@@ -109,7 +108,9 @@ export function agentGroups(
   }
   const { agent_permission, max_tool_rounds, session_id } = fields;
   if (offered === null) {
-    if (hasFiles || isGiven(session_id)) throw noAgents(hasFiles ? "files in messages" : "session_id");
+    if (hasFiles) throw noAgents("a file in a message", "messages");
+    if (isGiven(session_id)) throw noAgents("session_id", "session_id");
+    if ((fields.files?.length ?? 0) > 0) throw noWriter();
     return null;
   }
   const wanted = groupNames.filter((group) => named[group] === true);
@@ -131,8 +132,8 @@ function notEnabled(group: ToolGroup): ServerError {
   return new ServerError("unsupported", message, { param: settings[group] });
 }
 
-function noAgents(what: string): ServerError {
-  return new ServerError("unsupported", `${what} cannot be used: this server keeps no files and sessions`);
+function noAgents(what: string, param: string): ServerError {
+  return new ServerError("unsupported", `${what} cannot be used: this server keeps no files and sessions`, { param });
 }
 
 function noWriter(): ServerError {
@@ -173,7 +174,7 @@ export function agentOptions(fields: AgentFields, asked: AskedAgent): AgentOptio
 }
 
 /** Throws invalid_value if the request has a part that the agent loop cannot do. */
-export function checkRun({ prompt, choices }: Pick<AskedRequest, "prompt" | "choices">): void {
+export function checkRun({ prompt, choices }: Pick<GenerateRequest, "prompt" | "choices">): void {
   if (choices > 1) {
     throw new ServerError("invalid_value", `expected 1 choice with server tools, sessions or files; got ${choices}`, {
       param: "n",

@@ -5,8 +5,8 @@ import { afterEach, describe, it } from "node:test";
 import { approvalTimeoutMs } from "../../../../actors/agent-loop/approvals.ts";
 import type { AgentEvent } from "../../../../actors/api/agents.ts";
 import type { ToolOutcome } from "../../../../actors/api/tools.ts";
-import { outcome } from "../../../fixtures/fakes/fake-agent-parts.ts";
 import { failure } from "../../../fixtures/fakes/fake-inference.ts";
+import { outcome } from "./parts.ts";
 import { changesOf, createRig, optionsOf, type Rig, ran, requestOf, type Turn } from "./rig.ts";
 
 const python = "service_execute_python";

@@ -5,9 +5,9 @@ import { messageDigest } from "../../../../actors/api/message-digest.ts";
 import { builtInTools } from "../../../../actors/tools/schemas.ts";
 import type { ChatMessage, GenerateEvent, GenerateRequest } from "../../../../engines/generation.ts";
 import { greedySampling, requestDefaults } from "../../../../engines/generation.ts";
-import { FakeFiles, FakeSessions, FakeTools } from "../../../fixtures/fakes/fake-agent-parts.ts";
 import { FakeClock } from "../../../fixtures/fakes/fake-clock.ts";
 import { begin, done, FakeInference, finish, text, toolCall } from "../../../fixtures/fakes/fake-inference.ts";
+import { FakeFiles, FakeSessions, FakeTools } from "./parts.ts";
 
 /** What the model writes in one round: a text, or calls of tools with JSON arguments. */
 export type Turn = string | readonly (readonly [name: string, args: object])[];

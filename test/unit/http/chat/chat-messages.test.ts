@@ -116,7 +116,8 @@ describe("chat messages", () => {
     ["an image", part({ type: "image_url", image_url: { url: "x" } }), "messages[1].content[1]", /text, not images/],
     ["audio", part({ type: "input_audio", input_audio: {} }), "messages[1].content[1]", /text, not audio/],
     ["a video", part({ type: "video_url", video_url: { url: "x" } }), "messages[1].content[1]", /text, not video/],
-    ["a file", part({ type: "file", file: { file_id: "x" } }), "messages[1].content[1]", /text, not files/],
+    ["a file on a server without files", part({ type: "file", file: { file_id: "x" } }), "messages", /keeps no files/],
+    ["an empty file", part({ type: "file", file: {} }), "messages[1].content[1].file", /either file_id/],
     [
       "a refusal of the user's",
       part({ type: "refusal", refusal: "no" }),

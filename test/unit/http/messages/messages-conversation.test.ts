@@ -136,7 +136,7 @@ describe("the conversation of a messages request", () => {
       ]),
       [
         "messages[2].content[0].content[0]",
-        "messages[0].content[0]",
+        "messages[0].content[0].source.type",
         "messages[0].content[0].type",
         "messages[0].role",
         "system[0]",

@@ -189,7 +189,7 @@ describe("the other fields of a messages request", () => {
       ["web_search_options", { web_search_options: {} }],
       ["enable_code_execution", { enable_code_execution: true }],
       ["files", { files: [{ name: "a.csv" }] }],
-      ["max_tool_rounds", { max_tool_rounds: 3 }],
+      ["max_tool_rounds", { max_tool_rounds: 257 }],
       ["agent_permission", { agent_permission: "ask" }],
       ["logprobs", { logprobs: true }],
       ["temperature", { temperature: 2.1 }],
