@@ -182,7 +182,7 @@ describe("the other fields of a messages request", () => {
 
   it("are refused by name if unsupported, out of range or unknown", async () => {
     const bodies: readonly (readonly [string, object])[] = [
-      ["container", { container: { skills: [{ type: "custom", skill_id: "a" }] } }],
+      ["container.skills", { container: { skills: [{ type: "custom", skill_id: "a" }] } }],
       ["mcp_servers", { mcp_servers: [{ type: "url", url: "https://a.example", name: "a" }] }],
       ["context_management.edits[0]", { context_management: { edits: [{ type: "compact_20260112" }] } }],
       ["session_id", { session_id: "s" }],
