@@ -344,10 +344,18 @@ export interface TextTaskSettings {
   readonly heapMiB: number;
 }
 
-/** Start parameters of the state thread. Its actor has the protocol StoredResponses. */
+/** Start parameters of the state thread. Its actors have the protocols StoredResponses, Files and Sessions. */
 export interface StatePlaceInit {
   /** Folder of the stored data, created if it is missing; null: all data is kept in memory. */
   readonly folder: string | null;
   readonly mailboxLimit: number;
   readonly responses: StoreLimits;
+  /** Maximum size of the contents of all files in bytes. */
+  readonly maxFileContentBytes: number;
+}
+
+/** Result of the start of the state thread. */
+export interface StatePlaceReady {
+  /** Folder for the bytes of files that are about to be stored: Files.stagingFolder. */
+  readonly stagingFolder: string;
 }

@@ -1,15 +1,17 @@
 // State client: the main thread's client of the state thread. Starts the thread, restarts it whenever it ends, and passes
 // requests from http/ to the actors of that thread.
-import type { MessageOf } from "../../runtime/actor/behaviour.ts";
-import type { Ref } from "../../runtime/actor/ref.ts";
+import type { MessageOf, Protocol } from "../../runtime/actor/behaviour.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
+import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Logger } from "../../runtime/log/log.ts";
 import type { RemovedStore } from "../../runtime/store/earlier-store.ts";
 import { type Place, spawnPlace } from "../../runtime/thread/place.ts";
+import type { Files } from "../api/files.ts";
+import type { Sessions } from "../api/sessions.ts";
 import type { StoredResponses } from "../api/stored-responses.ts";
-import type { StatePlaceInit } from "../messages.ts";
+import type { StatePlaceInit, StatePlaceReady } from "../messages.ts";
 import { stateModule } from "../placement.ts";
 
 const startTimeoutMs = 30_000;
@@ -29,22 +31,48 @@ export interface StateFrontOptions {
   readonly minBackoffMs?: number;
 }
 
-export class StateClient implements StoredResponses {
-  readonly add = this.#asks("add");
-  readonly update = this.#asks("update");
-  readonly find = this.#asks("find");
-  readonly delete = this.#asks("delete");
-  readonly slice = this.#asks("slice");
-  readonly page = this.#asks("page");
-  readonly item = this.#asks("item");
-  readonly history = this.#asks("history");
+/** Protocol of the actor `files`. */
+type FileProtocol = Omit<Files, "stagingFolder">;
+
+export class StateClient {
+  readonly responses: StoredResponses;
+  readonly files: Files;
+  readonly sessions: Sessions;
   readonly #options: StateFrontOptions;
   readonly #system = new ActorSystem("front");
   #supervisor: Supervisor | null = null;
-  #responses: Ref<StoredResponses> | null = null;
+  #endpoint: Endpoint | null = null;
+  #stagingFolder: string | null = null;
 
   constructor(options: StateFrontOptions) {
     this.#options = options;
+    const stored = this.#asker<StoredResponses>("responses");
+    this.responses = {
+      add: stored("add"),
+      update: stored("update"),
+      find: stored("find"),
+      delete: stored("delete"),
+      slice: stored("slice"),
+      page: stored("page"),
+      item: stored("item"),
+      history: stored("history"),
+    };
+    const file = this.#asker<FileProtocol>("files");
+    this.files = this.#withStaging({
+      add: file("add"),
+      list: file("list"),
+      find: file("find"),
+      content: file("content"),
+      delete: file("delete"),
+    });
+    const session = this.#asker<Sessions>("sessions");
+    this.sessions = {
+      find: session("find"),
+      match: session("match"),
+      update: session("update"),
+      put: session("put"),
+      delete: session("delete"),
+    };
   }
 
   /** Starts the thread. A failed start is not retried: rejects, with config_invalid if the folder cannot be used. */
@@ -52,17 +80,18 @@ export class StateClient implements StoredResponses {
     const { log, minBackoffMs = restartPolicy.minBackoffMs } = this.#options;
     let wasUp = false;
     await new Promise<void>((resolve, reject) => {
-      this.#supervisor = supervise<null>({
+      this.#supervisor = supervise<StatePlaceReady>({
         name: "state",
         start: (signal) => this.#spawn(signal, wasUp),
         policy: { ...restartPolicy, minBackoffMs },
         onUp: (place) => {
-          this.#responses = this.#system.ref<StoredResponses>("responses", place.endpoint);
+          this.#endpoint = place.endpoint;
+          this.#stagingFolder = place.ready.stagingFolder;
           wasUp = true;
           resolve();
         },
         onDown: (exit, next) => {
-          this.#responses = null;
+          this.#endpoint = null;
           // A failed first start is not logged here, because start() rejects with its error.
           if (exit.orderly || !wasUp) return;
           log.error(
@@ -75,7 +104,7 @@ export class StateClient implements StoredResponses {
     });
   }
 
-  async #spawn(signal: AbortSignal, isRestart: boolean): Promise<Place<null>> {
+  async #spawn(signal: AbortSignal, isRestart: boolean): Promise<Place<StatePlaceReady>> {
     const { init, log } = this.#options;
     const onProgress = (removed: unknown): void =>
       log.warn(removed as RemovedStore, "stored responses of an earlier version cannot be read, and were removed");
@@ -94,13 +123,30 @@ export class StateClient implements StoredResponses {
     await this.#system.stop();
   }
 
-  /** Returns a method that sends its argument to the actor. */
-  #asks<K extends keyof StoredResponses>(method: K) {
-    return async (message: MessageOf<StoredResponses, K>) => await this.#actor().ask(method, message);
+  /** Returns a function that makes methods: each sends its argument to the actor. */
+  #asker<P extends Protocol<P>>(actor: string) {
+    return <K extends keyof P & string>(method: K) =>
+      async (message: MessageOf<P, K>) => {
+        if (this.#endpoint === null) throw unreachable();
+        return await this.#system.ref<P>(actor, this.#endpoint).ask(method, message);
+      };
   }
 
-  #actor(): Ref<StoredResponses> {
-    if (this.#responses !== null) return this.#responses;
-    throw new ServerError("peer_gone", "stored responses cannot be reached now; try again soon");
+  /** Adds the staging folder, which is known when the thread has started. */
+  #withStaging(methods: FileProtocol): Files {
+    const staging = (): string => {
+      if (this.#stagingFolder === null) throw unreachable();
+      return this.#stagingFolder;
+    };
+    return {
+      ...methods,
+      get stagingFolder() {
+        return staging();
+      },
+    };
   }
+}
+
+function unreachable(): ServerError {
+  return new ServerError("peer_gone", "stored responses, files and sessions cannot be reached now; try again soon");
 }

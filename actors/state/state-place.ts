@@ -1,5 +1,7 @@
 // State place: the module of the state thread, which runs the actors whose data outlives a request. Each actor has a store with
 // a name. All stores share one LMDB environment, or the memory of the thread.
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
@@ -9,9 +11,14 @@ import { LmdbTables } from "../../runtime/store/lmdb-tables.ts";
 import { MemoryTables } from "../../runtime/store/memory-tables.ts";
 import { Stores } from "../../runtime/store/stores.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
+import { type Files, fileLimits, type StoredFile } from "../api/files.ts";
+import { type Sessions, sessionLimits } from "../api/sessions.ts";
 import type { StoredResponses, Turn } from "../api/stored-responses.ts";
-import type { StatePlaceInit } from "../messages.ts";
+import type { StatePlaceInit, StatePlaceReady } from "../messages.ts";
+import { FileContents } from "./file-contents.ts";
+import { FileStore } from "./file-store.ts";
 import { type KeptHead, ResponseStore } from "./response-store.ts";
+import { type KeptSession, SessionStore } from "./session-store.ts";
 
 const SWEEP_MS = 10 * 60_000;
 /** Folder of the LMDB environment. Its name is kept for servers with existing data, although it contains not only responses. */
@@ -19,20 +26,59 @@ const folderName = "stored-responses";
 /** Name of the store whose tables have no name prefix. */
 const firstStore = "responses";
 
+/** Protocol of the actor `files`. */
+type FileProtocol = Omit<Files, "stagingFolder">;
+
+const fileStoreLimits = {
+  maxEntries: fileLimits.maxFiles,
+  // The metadata of a file is small; the contents have their own limit.
+  maxBytes: 256 * 2 ** 20,
+  maxEntryBytes: 2 ** 20,
+  maxAgeMs: fileLimits.lifetimeMs,
+};
+
+const sessionStoreLimits = {
+  // The session store itself removes the least recently used session above the limit.
+  maxEntries: 2 * sessionLimits.maxSessions,
+  maxBytes: 2 ** 30,
+  maxEntryBytes: sessionLimits.maxSessionBytes,
+  maxAgeMs: 365 * 24 * 3_600_000,
+};
+
 /** Starts the thread. Reports the store of an earlier release if it was removed. */
-export async function start(place: PlaceContext<StatePlaceInit>): Promise<null> {
-  const { folder, responses, mailboxLimit } = place.init;
+export async function start(place: PlaceContext<StatePlaceInit>): Promise<StatePlaceReady> {
+  const { folder, responses, mailboxLimit, maxFileContentBytes } = place.init;
   const tables = folder === null ? new MemoryTables() : new LmdbTables(join(folder, folderName));
   const state = new Stores(tables, firstStore);
   const responseStore = new ResponseStore(state.store<KeptHead>("responses", responses));
   place.system.spawn<StoredResponses>("responses", behaviourOf(responseStore), { mailboxLimit });
+  const contents = new FileContents(join(folder ?? (await temporaryFolder(place)), "files"));
+  await contents.open();
+  const fileStore = new FileStore({
+    store: state.store<StoredFile>("files", fileStoreLimits),
+    contents,
+    maxContentBytes: maxFileContentBytes,
+    extractText: async () => null,
+  });
+  place.system.spawn<FileProtocol>("files", filesBehaviour(fileStore), { mailboxLimit });
+  const sessionStore = new SessionStore(state.store<KeptSession>("sessions", sessionStoreLimits));
+  place.system.spawn<Sessions>("sessions", sessionsBehaviour(sessionStore), { mailboxLimit });
   const removed = folder === null ? null : await tryToRemoveEarlier(join(folder, "responses"));
   if (removed !== null) place.progress(removed);
   // A failed sweep is repeated after the next interval.
-  const sweep = (): void => void responseStore.sweep().catch(() => {});
+  const sweep = (): void => {
+    for (const store of [responseStore, fileStore, sessionStore]) void store.sweep().catch(() => {});
+  };
   sweep();
   setInterval(sweep, SWEEP_MS).unref();
-  return null;
+  return { stagingFolder: contents.stagingFolder };
+}
+
+/** Creates a folder for the contents of files if the state is in memory. It is removed when the thread stops. */
+async function temporaryFolder(place: PlaceContext<StatePlaceInit>): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "troupe-files-"));
+  place.onStop(() => rm(folder, { recursive: true, force: true }));
+  return folder;
 }
 
 /** Removes the store of an earlier release. null: nothing was removed. A failed removal is retried at the next start. */
@@ -68,4 +114,26 @@ function behaviourOf(store: ResponseStore): Behaviour<StoredResponses> {
 function moved(turns: readonly Turn[]): Moved<readonly Turn[]> {
   const buffers = turns.flatMap(({ items: { texts, ends } }) => [texts.buffer, ends.buffer]);
   return new Moved(turns, buffers as ArrayBuffer[]);
+}
+
+function filesBehaviour(store: FileStore): Behaviour<FileProtocol> {
+  return {
+    add: (file) => new DeferredReply(store.add(file)),
+    list: (request) => store.list(request),
+    find: (id) => store.find(id),
+    content: (id) => new DeferredReply(store.content(id)),
+    delete: (id) => new DeferredReply(store.delete(id)),
+    onStop: () => store.onStop(),
+  };
+}
+
+function sessionsBehaviour(store: SessionStore): Behaviour<Sessions> {
+  return {
+    find: (id) => new DeferredReply(store.find(id)),
+    match: (request) => new DeferredReply(store.match(request)),
+    update: (update) => new DeferredReply(store.update(update)),
+    put: (request) => new DeferredReply(store.put(request)),
+    delete: (id) => new DeferredReply(store.delete(id)),
+    onStop: () => store.onStop(),
+  };
 }

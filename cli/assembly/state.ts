@@ -1,8 +1,11 @@
 // Server state: opens the storage that the settings name, a folder or memory. If no folder is configured and the default folder
 // cannot be used, the state is kept in memory.
 import { isAbsolute, join, resolve } from "node:path";
+import type { Files } from "../../actors/api/files.ts";
+import type { Sessions } from "../../actors/api/sessions.ts";
 import { maxStoredBytes, type StoredResponses } from "../../actors/api/stored-responses.ts";
 import { StateClient } from "../../actors/front/state-client.ts";
+import type { StatePlaceInit } from "../../actors/messages.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { homeFolder } from "../../runtime/host/home.ts";
 import type { Logger } from "../../runtime/log/log.ts";
@@ -15,17 +18,20 @@ const dayMs = 24 * 3600 * 1000;
 
 export interface State {
   readonly responses: StoredResponses;
+  readonly files: Files;
+  readonly sessions: Sessions;
   stop(deadlineMs: number): Promise<void>;
 }
 
 /** Opens the storage. Throws config_invalid if the configured folder cannot be used. */
 export async function openState({ troupe }: Pick<Config, "troupe">, log: Logger): Promise<State> {
-  const limits: StoreLimits = {
+  const responses: StoreLimits = {
     maxEntries: troupe.maxStoredResponses,
     maxBytes: troupe.storedResponsesDisk,
     maxEntryBytes: maxStoredBytes,
     maxAgeMs: troupe.storedResponseDays * dayMs,
   };
+  const limits = { responses, maxFileContentBytes: troupe.filesDisk };
   const { stateDir } = troupe;
   if (stateDir === "none") return openFront(null, limits, log);
   if (stateDir !== null) return openFront(resolve(stateDir), limits, log);
@@ -38,15 +44,20 @@ export async function openState({ troupe }: Pick<Config, "troupe">, log: Logger)
   }
 }
 
-async function openFront(folder: string | null, limits: StoreLimits, log: Logger): Promise<State> {
-  const front = new StateClient({ init: { folder, mailboxLimit, responses: limits }, log });
+async function openFront(
+  folder: string | null,
+  limits: Pick<StatePlaceInit, "responses" | "maxFileContentBytes">,
+  log: Logger,
+): Promise<State> {
+  const front = new StateClient({ init: { folder, mailboxLimit, ...limits }, log });
   try {
     await front.start();
   } catch (error) {
     await front.stop(failedStopMs);
     throw error;
   }
-  return { responses: front, stop: (deadlineMs) => front.stop(deadlineMs) };
+  const { responses, files, sessions } = front;
+  return { responses, files, sessions, stop: (deadlineMs) => front.stop(deadlineMs) };
 }
 
 /**

@@ -88,6 +88,13 @@ export const troupeKeys = {
     commands: ["serve"],
     help: "Maximum size of all stored responses",
   },
+  filesDisk: {
+    ...byteSize(2 ** 20),
+    default: 4 * 2 ** 30,
+    defaultSays: "`4GiB`",
+    commands: ["serve"],
+    help: "Maximum size of all stored files; beyond it, the contents of the oldest ones are deleted",
+  },
   maxBackgroundResponses: {
     ...integer(1, 4096),
     default: 64,

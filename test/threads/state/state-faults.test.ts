@@ -110,7 +110,7 @@ describe("stored responses on a full disk", () => {
     const place = await spawnPlace<object, null>({
       name: "state",
       module: stateModule,
-      init: { folder: join(root, "limited"), mailboxLimit: 100, responses: limits },
+      init: { folder: join(root, "limited"), mailboxLimit: 100, responses: limits, maxFileContentBytes: 2 ** 30 },
       kind: "process",
       startTimeoutMs: 10_000,
     });
@@ -142,20 +142,29 @@ describe("stored responses on a full disk", () => {
       t.skip("these tests may not mount a file system");
       return;
     }
-    const front = new StateClient({ init: { folder: join(folder, "a"), mailboxLimit: 100, responses: limits }, log });
+    const front = new StateClient({
+      init: { folder: join(folder, "a"), mailboxLimit: 100, responses: limits, maxFileContentBytes: 2 ** 30 },
+      log,
+    });
     await front.start();
     const fill = (): void => fillDisk(folder);
     const makeRoom = (): void => rmSync(join(folder, "fill"));
-    await checkFaults(front, fill, makeRoom);
+    await checkFaults(front.responses, fill, makeRoom);
     await front.stop(1000);
     fill();
-    const late = new StateClient({ init: { folder: join(folder, "b"), mailboxLimit: 100, responses: limits }, log });
+    const late = new StateClient({
+      init: { folder: join(folder, "b"), mailboxLimit: 100, responses: limits, maxFileContentBytes: 2 ** 30 },
+      log,
+    });
     await assert.rejects(late.start(), (error: ServerError) => error.code === "config_invalid");
     await late.stop(1000);
     makeRoom();
-    const again = new StateClient({ init: { folder: join(folder, "b"), mailboxLimit: 100, responses: limits }, log });
+    const again = new StateClient({
+      init: { folder: join(folder, "b"), mailboxLimit: 100, responses: limits, maxFileContentBytes: 2 ** 30 },
+      log,
+    });
     await again.start();
-    await again.add(stored("a", 1000));
+    await again.responses.add(stored("a", 1000));
     await again.stop(1000);
   });
 });

@@ -23,7 +23,7 @@ const limits = { maxEntries: 10, maxBytes: 1e7, maxEntryBytes: 1e6, maxAgeMs: 1e
 const log = createLogger({ level: "silent", format: "text" });
 
 function initOf(name: string): StatePlaceInit {
-  return { folder: join(root, name), mailboxLimit: 100, responses: limits };
+  return { folder: join(root, name), mailboxLimit: 100, responses: limits, maxFileContentBytes: 2 ** 30 };
 }
 
 function stateFront(init: StatePlaceInit): StateClient {
@@ -87,28 +87,30 @@ describe("the state place", () => {
     const init = initOf("restart");
     const first = stateFront(init);
     await first.start();
-    await first.add(stored("a", { events: { first: 3, text: bytes("e") }, output: itemTexts([{ id: "out" }]) }));
-    await first.add(stored("b", { previousId: "a", isRunning: true }));
-    assert.equal(await first.update(stored("none")), "evicted");
+    await first.responses.add(
+      stored("a", { events: { first: 3, text: bytes("e") }, output: itemTexts([{ id: "out" }]) }),
+    );
+    await first.responses.add(stored("b", { previousId: "a", isRunning: true }));
+    assert.equal(await first.responses.update(stored("none")), "evicted");
     assert.deepEqual(
-      (await first.history("b")).map(({ id, runner }) => [id, runner]),
+      (await first.responses.history("b")).map(({ id, runner }) => [id, runner]),
       [
         ["a", null],
         ["b", "here"],
       ],
     );
-    assert.equal(await first.update(stored("b", { previousId: "a" })), "updated");
+    assert.equal(await first.responses.update(stored("b", { previousId: "a" })), "updated");
     await first.stop(1000);
 
     const second = stateFront(init);
     await second.start();
-    const found = await second.find("a");
+    const found = await second.responses.find("a");
     assert.deepEqual(
-      [found?.runner, found?.status, await read(second, found?.body), await read(second, found?.events?.spans)],
+      [found?.runner, found?.status, await read(second.responses, found?.body), await read(second.responses, found?.events?.spans)],
       [null, "completed", "{}", "e"],
     );
     assert.equal(found?.events?.first, 3);
-    const turns = await second.history("b");
+    const turns = await second.responses.history("b");
     assert.deepEqual(
       turns.map(({ items }) => [items.ids, textOf(items), [...items.ends]]),
       [
@@ -116,10 +118,10 @@ describe("the state place", () => {
         [["b"], '{"id":"b"},', [10]],
       ],
     );
-    assert.deepEqual([await second.delete("a"), await second.find("a")], [true, null]);
-    assert.equal(await read(second, found?.body), null);
+    assert.deepEqual([await second.responses.delete("a"), await second.responses.find("a")], [true, null]);
+    assert.equal(await read(second.responses, found?.body), null);
     await assert.rejects(
-      second.history("b"),
+      second.responses.history("b"),
       (error: ServerError) => error.code === "not_found" && /'a'/.test(error.message),
     );
     await second.stop(1000);
@@ -136,13 +138,13 @@ describe("the state place", () => {
 
     const later = stateFront(init);
     await later.start();
-    const found = await Promise.all(["ended", "running"].map((id) => later.find(id)));
+    const found = await Promise.all(["ended", "running"].map((id) => later.responses.find(id)));
     assert.deepEqual(
       found.map((each) => each?.runner),
       [null, "nobody"],
     );
-    assert.deepEqual([found[0]?.interrupted, await read(later, found[1]?.interrupted ?? [])], [null, "{!}"]);
-    assert.equal((await later.history("running")).length, 1);
+    assert.deepEqual([found[0]?.interrupted, await read(later.responses, found[1]?.interrupted ?? [])], [null, "{!}"]);
+    assert.equal((await later.responses.history("running")).length, 1);
     await later.stop(1000);
   });
 
@@ -152,16 +154,16 @@ describe("the state place", () => {
     const mine = stateFront(init);
     await mine.start();
     await other.responses.ask("add", stored("theirs", { isRunning: true }));
-    assert.equal((await mine.find("theirs"))?.runner, "elsewhere");
+    assert.equal((await mine.responses.find("theirs"))?.runner, "elsewhere");
     await other.responses.ask("add", stored("unwanted", { isRunning: true }));
     assert.deepEqual(
-      [await mine.delete("unwanted"), await mine.delete("unwanted"), await other.responses.ask("find", "unwanted")],
+      [await mine.responses.delete("unwanted"), await mine.responses.delete("unwanted"), await other.responses.ask("find", "unwanted")],
       [true, false, null],
     );
     assert.equal(await other.responses.ask("update", stored("unwanted")), "deleted");
-    assert.equal(await mine.find("unwanted"), null);
+    assert.equal(await mine.responses.find("unwanted"), null);
     await other.place.stop(2000);
-    assert.equal((await mine.find("theirs"))?.runner, "nobody");
+    assert.equal((await mine.responses.find("theirs"))?.runner, "nobody");
     await mine.stop(1000);
   });
 
@@ -175,15 +177,15 @@ describe("the state place", () => {
     for (const id of ["running", "ended"]) {
       await other.responses.ask("add", stored(id, { isRunning: true }));
       if (id === "ended") assert.equal(await other.responses.ask("update", stored(id)), "updated");
-      assert.equal(await mine.delete(id), true);
+      assert.equal(await mine.responses.delete(id), true);
       for (let i = 0; i < 2; i++) assert.equal(await other.responses.ask("update", stored(id)), "deleted", id);
     }
     // The response "late" is added only when it ends.
     await other.responses.ask("add", stored("late"));
-    assert.equal(await mine.delete("late"), true);
+    assert.equal(await mine.responses.delete("late"), true);
     for (const id of ["running", "ended", "late"]) {
       await other.responses.ask("add", stored(id));
-      assert.deepEqual([await mine.find(id), await other.responses.ask("find", id)], [null, null], id);
+      assert.deepEqual([await mine.responses.find(id), await other.responses.ask("find", id)], [null, null], id);
     }
     await Promise.all([other.place.stop(2000), mine.stop(1000)]);
   });
@@ -198,10 +200,10 @@ describe("the state place", () => {
       const id = `r${round}`;
       await other.responses.ask("add", stored(id, { isRunning: true }));
       const [deleted, updated] = await Promise.all([
-        round % 2 === 0 ? mine.delete(id) : turns(round % 7).then(() => mine.delete(id)),
+        round % 2 === 0 ? mine.responses.delete(id) : turns(round % 7).then(() => mine.responses.delete(id)),
         other.responses.ask("update", stored(id)),
       ]);
-      assert.deepEqual([deleted, await mine.find(id), await other.responses.ask("find", id)], [true, null, null], id);
+      assert.deepEqual([deleted, await mine.responses.find(id), await other.responses.ask("find", id)], [true, null, null], id);
       assert.notEqual(updated, "evicted");
       seen.add(updated);
     }
@@ -221,8 +223,8 @@ describe("the state place", () => {
       await writeEarlier(folder, tables, 3);
       const front = new StateClient({ init, log: { ...log, warn } });
       await front.start();
-      await front.add(stored("a"));
-      assert.equal((await front.find("a"))?.status, "completed");
+      await front.responses.add(stored("a"));
+      assert.equal((await front.responses.find("a"))?.status, "completed");
       await front.stop(1000);
       assert.equal(existsSync(folder), !isRemoved);
       const [line] = lines.splice(0) as { entries: number; bytes: number; folder: string }[];
@@ -233,15 +235,15 @@ describe("the state place", () => {
   it("keeps all in memory without a folder", async () => {
     const front = stateFront({ ...initOf(""), folder: null });
     await front.start();
-    await front.add(stored("a", { body: Buffer.alloc(600_000, 32) }));
-    const found = await front.find("a");
+    await front.responses.add(stored("a", { body: Buffer.alloc(600_000, 32) }));
+    const found = await front.responses.find("a");
     const slices = [];
     for (let at = 0; at < 600_001; at += slices.at(-1)!.length) {
-      slices.push(Buffer.from((await front.slice({ spans: found!.body, at })) ?? []));
+      slices.push(Buffer.from((await front.responses.slice({ spans: found!.body, at })) ?? []));
     }
     assert.equal(Buffer.concat(slices).toString(), `${" ".repeat(600_000)}}`);
     assert.ok(slices.length > 1);
-    assert.equal(await front.delete("a"), true);
+    assert.equal(await front.responses.delete("a"), true);
     await front.stop(1000);
   });
 
@@ -252,7 +254,7 @@ describe("the state place", () => {
       front.start(),
       (error: ServerError) => error.code === "config_invalid" && /cannot keep state/.test(error.message),
     );
-    await assert.rejects(front.find("a"), (error: ServerError) => error.code === "peer_gone");
+    await assert.rejects(front.responses.find("a"), (error: ServerError) => error.code === "peer_gone");
     await front.stop(1000);
   });
 });

@@ -58,13 +58,13 @@ class Watch {
 
 describe("readers of a large stored response", () => {
   const state = new StateClient({
-    init: { folder: null, mailboxLimit: 4096, responses: limits },
+    init: { folder: null, mailboxLimit: 4096, responses: limits, maxFileContentBytes: 2 ** 30 },
     log: createLogger({ level: "silent", format: "text" }),
   });
   before(async () => {
     await state.start();
     const items = Array.from({ length: 1000 }, (_, i) => ({ id: `msg_${i}`, text: "x".repeat(largeBytes / 1000) }));
-    await state.add({
+    await state.responses.add({
       id,
       client: "client",
       previousId: null,
@@ -87,7 +87,7 @@ describe("readers of a large stored response", () => {
       const app = createApp({
         inference: new FakeInference(),
         log,
-        storedResponses: state,
+        storedResponses: state.responses,
         config: { accessLog: false },
       });
       const listener: Listener = await listen(app, { host: "127.0.0.1", port: 0, edge, log });

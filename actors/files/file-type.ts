@@ -1,0 +1,72 @@
+// Types of files: content type and format, from the bytes and the name, and whether a browser may show a file in place.
+import { fileTypeFromBuffer } from "file-type";
+import { Mime } from "mime";
+import standardTypes from "mime/types/standard.js";
+
+/** Number of leading bytes that the type is read from. */
+export const headBytes = 4100;
+
+/** Types that the library does not know, or knows as something that a tool rarely writes. */
+const mime = new Mime(standardTypes).define(
+  {
+    "text/x-python": ["py", "pyw"],
+    "text/typescript": ["ts", "tsx", "mts", "cts"],
+    "text/x-shellscript": ["sh", "bash"],
+    "application/x-ndjson": ["jsonl", "ndjson"],
+    "application/toml": ["toml"],
+    "application/yaml": ["yaml", "yml"],
+    "application/vnd.apache.parquet": ["parquet"],
+    "application/octet-stream": ["gguf", "npy", "npz", "pkl"],
+  },
+  true,
+);
+
+/**
+ * Returns the content type of a file. Binary files: by their first bytes, then by the name. Text files: by the name. The type is
+ * what the file is, not what is safe to show: see isInlineSafe.
+ */
+export async function mimeTypeOf(name: string, head: Uint8Array, isText: boolean): Promise<string> {
+  const byName = mime.getType(name);
+  if (isText) return byName !== null && isTextual(byName) ? byName : "text/plain";
+  const found = await fileTypeFromBuffer(head).catch(() => undefined);
+  // Office documents are zip archives whose kind the first bytes may not tell.
+  if (found === undefined || found.mime === "application/zip")
+    return byName ?? found?.mime ?? "application/octet-stream";
+  return found.mime;
+}
+
+/** Returns the format of a file: the given one, or the extension of its name; null: it has none. */
+export function formatOf(name: string, given: string | null): string | null {
+  if (given !== null && given !== "") return given.toLowerCase();
+  const extension = /\.([A-Za-z0-9]{1,16})$/.exec(name)?.[1];
+  return extension === undefined ? null : extension.toLowerCase();
+}
+
+function isTextual(type: string): boolean {
+  return (
+    type.startsWith("text/") ||
+    /^(?:application|image)\/(?:[\w.+-]*\+)?(?:json|xml|yaml|toml|javascript|x-ndjson|sql)$/.test(type)
+  );
+}
+
+/** Types that cannot run code in the page of the server. PDF is not among them: its viewers run scripts. */
+const inlineTypes: ReadonlySet<string> = new Set([
+  "image/png",
+  "image/jpeg",
+  "image/gif",
+  "image/webp",
+  "image/avif",
+  "image/bmp",
+  "text/plain",
+  "text/csv",
+  "text/markdown",
+  "application/json",
+  "audio/mpeg",
+  "audio/wav",
+  "video/mp4",
+  "video/webm",
+]);
+
+export function isInlineSafe(mimeType: string): boolean {
+  return inlineTypes.has(mimeType);
+}

@@ -1,0 +1,167 @@
+// File contents: the bytes of stored files, one regular file an id, in a folder of the state. New contents are written to a
+// staging folder on the same file system, and renamed into place.
+import { constants, type FileHandle, mkdir, open, readdir, rename, rm, stat, unlink } from "node:fs/promises";
+import { join } from "node:path";
+import { ServerError } from "../../runtime/errors.ts";
+import { fileLimits } from "../api/files.ts";
+import { headBytes } from "../files/file-type.ts";
+
+/** Age in milliseconds from which a staged file belongs to no running upload. */
+const STAGED_MS = 3_600_000;
+const PIECE_BYTES = 256 * 1024;
+const idPattern = /^[A-Za-z0-9_-]{1,128}$/;
+
+/** What the bytes of a file say about it. */
+export interface ReadContent {
+  readonly bytes: number;
+  /** First bytes, at most headBytes. */
+  readonly head: Uint8Array;
+  readonly isText: boolean;
+  /** Beginning of the text: at most inputPreviewCharacters characters; null: not text. */
+  readonly preview: string | null;
+}
+
+export class FileContents {
+  readonly stagingFolder: string;
+  readonly #folder: string;
+
+  constructor(folder: string) {
+    this.#folder = join(folder, "content");
+    this.stagingFolder = join(folder, "staging");
+  }
+
+  async open(): Promise<void> {
+    for (const folder of [this.#folder, this.stagingFolder]) await mkdir(folder, { recursive: true, mode: 0o700 });
+  }
+
+  pathOf(id: string): string {
+    if (!idPattern.test(id))
+      throw new ServerError("invalid_value", `expected the id of a file, got ${JSON.stringify(id)}`);
+    return join(this.#folder, id);
+  }
+
+  /** Moves a staged file into place; its bytes are on the disk when it resolves. Throws invalid_value if it is too large. */
+  async adopt(id: string, staged: string): Promise<ReadContent> {
+    const from = join(this.stagingFolder, checkedStaged(staged));
+    let file: FileHandle | null = null;
+    try {
+      file = await open(from, constants.O_RDONLY | constants.O_NOFOLLOW);
+      const read = await readContent(file);
+      await file.sync();
+      await rename(from, this.pathOf(id));
+      await syncFolder(this.#folder);
+      return read;
+    } catch (error) {
+      await unlink(from).catch(() => {});
+      throw error instanceof ServerError ? error : unavailable(error);
+    } finally {
+      await file?.close();
+    }
+  }
+
+  /** Returns the size of a content; null: it is not there. */
+  async sizeOf(id: string): Promise<number | null> {
+    return await stat(this.pathOf(id)).then(
+      ({ size }) => size,
+      () => null,
+    );
+  }
+
+  async remove(id: string): Promise<void> {
+    await rm(this.pathOf(id), { force: true });
+  }
+
+  /**
+   * Removes staged files that nobody will store, and contents for which `isKept` returns false. A content is younger than its
+   * metadata for a moment, so `leastAgeMs` spares young ones. `now`: milliseconds since 1970.
+   */
+  async sweep(now: number, leastAgeMs: number, isKept: (id: string) => boolean): Promise<void> {
+    await this.#removeOld(this.stagingFolder, now - STAGED_MS, () => true);
+    await this.#removeOld(this.#folder, now - leastAgeMs, (id) => !isKept(id));
+  }
+
+  async #removeOld(folder: string, before: number, isGone: (name: string) => boolean): Promise<void> {
+    for (const name of await readdir(folder)) {
+      if (!isGone(name)) continue;
+      const path = join(folder, name);
+      // Another server of the same state may remove the file at the same time.
+      const age = await stat(path).catch(() => null);
+      if (age !== null && age.ctimeMs <= before) await rm(path, { force: true });
+    }
+  }
+}
+
+function checkedStaged(name: string): string {
+  if (idPattern.test(name)) return name;
+  throw new ServerError("invalid_value", `expected the name of a staged file, got ${JSON.stringify(name)}`);
+}
+
+async function readContent(file: FileHandle): Promise<ReadContent> {
+  const { size } = await file.stat();
+  if (size > fileLimits.maxFileBytes) {
+    throw new ServerError("invalid_value", `expected a file of at most ${fileLimits.maxFileBytes} bytes, got ${size}`, {
+      param: "file",
+    });
+  }
+  const text = new TextCheck();
+  const buffer = Buffer.allocUnsafe(PIECE_BYTES);
+  let head = new Uint8Array(0);
+  let bytes = 0;
+  for (;;) {
+    const { bytesRead } = await file.read(buffer, 0, PIECE_BYTES, bytes);
+    if (bytes === 0) head = new Uint8Array(buffer.subarray(0, Math.min(bytesRead, headBytes)));
+    if (bytesRead === 0) break;
+    bytes += bytesRead;
+    text.add(buffer.subarray(0, bytesRead));
+  }
+  const preview = text.end();
+  return { bytes, head, isText: preview !== null, preview };
+}
+
+/** Checks whether bytes are UTF-8 text without NUL, and keeps the beginning of the text. */
+class TextCheck {
+  readonly #decoder = new TextDecoder("utf-8", { fatal: true });
+  #isText = true;
+  #preview = "";
+
+  add(bytes: Uint8Array): void {
+    if (!this.#isText) return;
+    try {
+      const text = this.#decoder.decode(bytes, { stream: true });
+      if (bytes.includes(0)) this.#isText = false;
+      const room = fileLimits.inputPreviewCharacters - this.#preview.length;
+      if (room > 0) this.#preview += wholeCharacters(text.slice(0, room));
+    } catch {
+      this.#isText = false;
+    }
+  }
+
+  /** Returns the beginning of the text; null: the bytes are not text. */
+  end(): string | null {
+    try {
+      this.#decoder.decode();
+    } catch {
+      return null;
+    }
+    return this.#isText ? this.#preview : null;
+  }
+}
+
+/** Returns a text without half of a character at its end. */
+function wholeCharacters(text: string): string {
+  return /[\uD800-\uDBFF]$/.test(text) ? text.slice(0, -1) : text;
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, "r");
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+function unavailable(error: unknown): ServerError {
+  const reason = error instanceof Error ? error.message : String(error);
+  return new ServerError("storage_unavailable", `the file cannot be stored now: ${reason}`, { cause: error });
+}

@@ -1,0 +1,40 @@
+// Messages of a session: built from a request's chat and what its run added, and turned into the splices of a later request.
+import type { ChatMessage, PromptChanges } from "../../engines/generation.ts";
+import { openContent } from "../api/sealed-content.ts";
+import type { SessionMessage, SessionUpdate } from "../api/sessions.ts";
+
+/** Returns the messages of a session after a request. Each has the index of the client's message to which it belongs. */
+export function messagesOf({
+  prompt,
+  splices,
+  added,
+}: Pick<SessionUpdate, "prompt" | "splices" | "added">): SessionMessage[] {
+  const chat = chatOf(prompt);
+  const messages: SessionMessage[] = [];
+  for (const [visible, message] of chat.entries()) {
+    const splice = splices.find(({ at }) => at === visible);
+    for (const own of splice?.messages ?? [message]) messages.push({ message: own, visible });
+  }
+  for (const message of added) messages.push({ message, visible: chat.length });
+  return messages;
+}
+
+function chatOf(prompt: SessionUpdate["prompt"]): readonly ChatMessage[] {
+  const content = prompt.kind === "sealed" ? openContent(prompt).prompt : prompt;
+  return content.kind === "chat" ? content.messages : [];
+}
+
+/** Returns the splices for the first `common` messages of a client: the messages that the client sees as one. */
+export function splicesOf(messages: readonly SessionMessage[], common: number): PromptChanges["splices"] {
+  const groups = new Map<number, ChatMessage[]>();
+  for (const { message, visible } of messages) {
+    if (visible >= common) continue;
+    const group = groups.get(visible);
+    if (group === undefined) groups.set(visible, [message]);
+    else group.push(message);
+  }
+  return [...groups]
+    .filter(([, group]) => group.length > 1)
+    .sort(([one], [other]) => one - other)
+    .map(([at, group]) => ({ at, remove: 1, messages: group }));
+}

@@ -1,0 +1,178 @@
+// Session store: sessions by id, each with its messages in one part and its images and videos in others. The least recently used
+// session is removed when there are too many.
+import { wallTime } from "../../runtime/clock.ts";
+import type { KeptEntry, NextEntry, Part, Store } from "../../runtime/store/store.ts";
+import {
+  type MatchedSession,
+  type Session,
+  type SessionHead,
+  type SessionMessage,
+  type Sessions,
+  type SessionUpdate,
+  sessionLimits,
+} from "../api/sessions.ts";
+import { messagesOf, splicesOf } from "./session-messages.ts";
+
+/** Fields of a session that are read without its messages. */
+export interface KeptSession extends Omit<SessionHead, "id"> {
+  /** Time of the last use in milliseconds since 1970. */
+  readonly usedAt: number;
+}
+
+type Kept = KeptEntry<KeptSession>;
+type PartName = "messages" | "images" | "videos";
+
+/** Maximum number of images of a session. The oldest ones are removed first. */
+const MAX_IMAGES = 64;
+const MAX_IMAGE_CHARACTERS = 32 * 2 ** 20;
+/** Minimum number of common messages if the request has no session id. */
+const LEAST_COMMON = 2;
+const PAGE = 256;
+
+export class SessionStore implements Sessions {
+  readonly #store: Store<KeptSession>;
+  readonly #now: () => number;
+
+  /** `now` returns milliseconds since 1970. */
+  constructor(store: Store<KeptSession>, now: () => number = wallTime) {
+    this.#store = store;
+    this.#now = now;
+  }
+
+  async find(id: string): Promise<Session | null> {
+    const kept = this.#store.get(id);
+    if (kept === null) return null;
+    const session = {
+      ...headOf(id, kept),
+      messages: this.#read<SessionMessage>(kept, "messages"),
+      images: this.#read<string>(kept, "images"),
+      videos: this.#read<Session["videos"][number]>(kept, "videos"),
+    };
+    await this.#touch(id, kept);
+    return session;
+  }
+
+  async match({ client, id, digests }: Parameters<Sessions["match"]>[0]): Promise<MatchedSession | null> {
+    const found = id === null ? this.#longest(client, digests) : this.#named(id);
+    if (found === null) return null;
+    const common = commonLength(found.kept.head.digests, digests);
+    const splices = splicesOf(this.#read<SessionMessage>(found.kept, "messages"), common);
+    await this.#touch(found.id, found.kept);
+    return { head: headOf(found.id, found.kept), common, splices };
+  }
+
+  async update(update: SessionUpdate): Promise<void> {
+    const { id, client, turns, digests, approvesAll, basedOn } = update;
+    const base = basedOn === null ? null : this.#store.get(basedOn);
+    const files = [...new Set([...(base?.head.files ?? []), ...update.files])];
+    const images = keptImages([...(base === null ? [] : this.#read<string>(base, "images")), ...update.images]);
+    const videos = [...(base === null ? [] : this.#read<object>(base, "videos")), ...update.videos];
+    const head = { turns, digests, files, approvesAll, usedAt: this.#now() };
+    const parts = { messages: jsonBytes(messagesOf(update)), images: jsonBytes(images), videos: jsonBytes(videos) };
+    await this.#put(id, { head, share: client, parts, expiresAt: this.#expiry() });
+  }
+
+  async put({ client, session }: Parameters<Sessions["put"]>[0]): Promise<void> {
+    const { id, messages, images, videos, turns, digests, files, approvesAll } = session;
+    const head = { turns, digests, files, approvesAll, usedAt: this.#now() };
+    const parts = { messages: jsonBytes(messages), images: jsonBytes(images), videos: jsonBytes(videos) };
+    await this.#put(id, { head, share: client, parts, expiresAt: this.#expiry() });
+  }
+
+  delete(id: string): Promise<boolean> {
+    return this.#store.delete(id);
+  }
+
+  sweep(): Promise<void> {
+    return this.#store.sweep();
+  }
+
+  onStop(): Promise<void> {
+    return this.#store.close();
+  }
+
+  async #put(
+    id: string,
+    entry: NextEntry<KeptSession> & { readonly parts: Readonly<Record<string, Uint8Array>> },
+  ): Promise<void> {
+    await this.#store.put(id, entry);
+    const all = this.#all();
+    const excess = all.length - sessionLimits.maxSessions;
+    if (excess <= 0) return;
+    const byUse = all.sort((one, other) => one.kept.head.usedAt - other.kept.head.usedAt);
+    for (const { id: other } of byUse.filter((session) => session.id !== id).slice(0, excess)) {
+      await this.#store.delete(other);
+    }
+  }
+
+  /** Marks a session as used now. Its parts are not written again. */
+  async #touch(id: string, kept: Kept): Promise<void> {
+    const next = { ...kept, head: { ...kept.head, usedAt: this.#now() }, expiresAt: this.#expiry() };
+    // If the session has changed meanwhile, that change has marked it.
+    await this.#store.compareAndSet(id, kept.version, next);
+  }
+
+  #expiry(): number {
+    return this.#now() + sessionLimits.idleMs;
+  }
+
+  #named(id: string): { readonly id: string; readonly kept: Kept } | null {
+    const kept = this.#store.get(id);
+    return kept === null ? null : { id, kept };
+  }
+
+  #longest(client: string, digests: readonly string[]): { readonly id: string; readonly kept: Kept } | null {
+    let best: { readonly id: string; readonly kept: Kept } | null = null;
+    let most = LEAST_COMMON - 1;
+    for (const session of this.#all()) {
+      if (session.kept.share !== client) continue;
+      const common = commonLength(session.kept.head.digests, digests);
+      if (common <= most) continue;
+      most = common;
+      best = session;
+    }
+    return best;
+  }
+
+  #all(): { readonly id: string; readonly kept: Kept }[] {
+    const all: { readonly id: string; readonly kept: Kept }[] = [];
+    for (let cursor: string | null = null; ; ) {
+      const page = this.#store.list({ cursor, limit: PAGE });
+      all.push(...page.entries.map((kept) => ({ id: kept.key, kept })));
+      cursor = page.cursor;
+      if (cursor === null) return all;
+    }
+  }
+
+  #read<Item>({ parts }: Kept, name: PartName): readonly Item[] {
+    const part: Part | undefined = parts[name];
+    const bytes = part === undefined ? null : this.#store.read(part.id, 0, part.bytes);
+    return bytes === null ? [] : (JSON.parse(Buffer.from(bytes).toString("utf8")) as readonly Item[]);
+  }
+}
+
+function headOf(id: string, { head }: Kept): SessionHead {
+  const { turns, digests, files, approvesAll } = head;
+  return { id, turns, digests, files, approvesAll };
+}
+
+function commonLength(one: readonly string[], other: readonly string[]): number {
+  let length = 0;
+  while (length < one.length && length < other.length && one[length] === other[length]) length++;
+  return length;
+}
+
+/** Returns the newest images that fit into the limits. */
+function keptImages(images: readonly string[]): readonly string[] {
+  let room = MAX_IMAGE_CHARACTERS;
+  let from = images.length;
+  while (from > 0 && images.length - from < MAX_IMAGES && (images[from - 1] as string).length <= room) {
+    from--;
+    room -= (images[from] as string).length;
+  }
+  return images.slice(from);
+}
+
+function jsonBytes(value: unknown): Uint8Array {
+  return new TextEncoder().encode(JSON.stringify(value));
+}
