@@ -130,15 +130,17 @@ export class AgentLoop implements Agents {
       const { finish } = round;
       if (finish === null || round.usage === null) throw endedEarly();
       const isCut = finish.reason === "length" || finish.reason === "cancelled";
-      const isLast = called.length === 0 || isCut || number >= maxRounds;
+      const callsLeft = Math.min(maxCallsPerRound, (agent.maxCalls ?? Number.POSITIVE_INFINITY) - answer.serverCalls);
+      const running = isCut || number >= maxRounds ? [] : called.slice(0, callsLeft);
+      const isLast = running.length === 0;
       session.add(round.message);
-      if (isLast) {
-        const content = isCut ? cutOff : roundsReached(maxRounds);
-        session.add(...called.map((call) => resultMessage({ call, content })));
-      } else {
-        yield* this.#callAll(called, session, { run, client, permission, agent, signal, number });
+      if (!isLast) {
+        yield* this.#callAll(running, session, { run, client, permission, agent, signal, number });
         if (signal.aborted) return;
       }
+      answer.serverCalls += running.length;
+      const content = notRun(isCut ? "the answer was cut off" : limitReached(number >= maxRounds, callsLeft));
+      session.add(...called.slice(running.length).map((call) => resultMessage({ call, content })));
       if (isLast || round.calls.length > called.length) {
         const reason: FinishReason = isLast && called.length > 0 ? "length" : finish.reason;
         await session.save([], answer.message);
@@ -183,11 +185,9 @@ export class AgentLoop implements Agents {
       approvals: this.#approvals,
       dispatch: this.#dispatch,
     };
-    const running = new CallRunner(services, context, number).runAll(calls.slice(0, maxCallsPerRound));
+    const running = new CallRunner(services, context, number).runAll(calls);
     yield* outbox.until(running);
-    const results = await running;
-    const omitted = calls.slice(maxCallsPerRound).map((call) => ({ call, content: tooManyCalls, images: [] }));
-    session.add(...[...results, ...omitted].map(resultMessage));
+    session.add(...(await running).map(resultMessage));
   }
 
   #runsHere(name: string): boolean {
@@ -224,6 +224,8 @@ class Answered {
   readonly #calls: RoundCall[] = [];
   #usage: Usage | null = null;
   clientCalls = 0;
+  /** Number of calls that the server has run. */
+  serverCalls = 0;
 
   add(round: Round): void {
     this.#content += round.text;
@@ -242,18 +244,15 @@ class Answered {
   }
 }
 
-const tooManyCalls = JSON.stringify({
-  status: "error",
-  error: `not run: at most ${maxCallsPerRound} calls of one turn run; make fewer`,
-});
+/** Result of a call that is not run. */
+function notRun(why: string): string {
+  return JSON.stringify({ status: "error", error: `not run: ${why}` });
+}
 
-const cutOff = JSON.stringify({ status: "error", error: "not run: the answer was cut off" });
-
-function roundsReached(limit: number): string {
-  return JSON.stringify({
-    status: "error",
-    error: `not run: the limit of ${limit} tool rounds is reached (max_tool_rounds)`,
-  });
+function limitReached(hasNoRounds: boolean, callsLeft: number): string {
+  if (hasNoRounds) return "the limit of tool rounds is reached (max_tool_rounds)";
+  if (callsLeft < maxCallsPerRound) return "the limit of tool calls is reached (max_tool_calls)";
+  return `at most ${maxCallsPerRound} calls of one turn run; make fewer`;
 }
 
 function resultMessage({ call, content }: Pick<CallResult, "call" | "content">): ChatMessage {

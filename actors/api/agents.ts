@@ -35,6 +35,8 @@ export interface AgentOptions {
   readonly permission: Permission | null;
   /** null: the server's limit. */
   readonly maxRounds: number | null;
+  /** Maximum number of calls of server tools in all rounds; null: no limit. */
+  readonly maxCalls: number | null;
   readonly sessionId: string | null;
   /** Digest of each message of the conversation (messageDigest). */
   readonly digests: readonly string[];

@@ -9,6 +9,7 @@ import {
   agentGroups,
   agentOptions,
   checkRun,
+  digestsOf,
   type NamedGroups,
   namedGroups,
   namedSpecs,
@@ -143,7 +144,15 @@ export function askedRun(
   if (groups === null) return { asked, agent: null };
   checkRun(asked);
   const isStreamed = body.stream ?? false;
-  return { asked, agent: agentOptions(sentAgentFields(body), { groups, inputFiles: inputs, messages, isStreamed }) };
+  return {
+    asked,
+    agent: agentOptions(sentAgentFields(body), {
+      groups,
+      inputFiles: inputs,
+      digests: digestsOf(messages),
+      isStreamed,
+    }),
+  };
 }
 
 /** Converts a request body to the request that all protocols share. `serverTools`: tools of the server to offer to the model. */

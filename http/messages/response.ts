@@ -130,7 +130,11 @@ function contentBlock(part: Exclude<AnswerPart, { readonly kind: "server_call" }
 /** Returns the container of a session; null: the request has no session. */
 export function wireContainer(session: string | null): z.output<typeof container> {
   if (session === null) return null;
-  return { id: containerPrefix + session, expires_at: new Date(Date.now() + sessionLimits.idleMs).toISOString(), skills: null };
+  return {
+    id: containerPrefix + session,
+    expires_at: new Date(Date.now() + sessionLimits.idleMs).toISOString(),
+    skills: null,
+  };
 }
 
 export function message(

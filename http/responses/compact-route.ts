@@ -24,7 +24,7 @@ const MAX_SUMMARY_TOKENS = 2048;
 export const compactConversation: RouteHandler = async (exchange, context) => {
   const { inference, answerMemory, config } = context;
   const id = newResponseId();
-  const translation = await readRequest(exchange, context, compactTranslator, id);
+  const translation = await readRequest(exchange, context, compactTranslator, { responseId: id, offered: null });
   const model = chosenModel(exchange, inference, translation.facts);
   const kept = answerMemory.lease(clientOf(exchange.request));
   try {

@@ -1,6 +1,7 @@
 // POST /v1/responses/input_tokens: counts the prompt tokens of a response request, without generating.
 import type { RouteHandler } from "../context.ts";
 import { clientOf } from "../server/client.ts";
+import { offeredBy } from "../shared/agent/start-run.ts";
 import { chosenModel } from "../shared/chosen-model.ts";
 import { originOf } from "../shared/origin.ts";
 import { readRequest } from "../shared/read-request.ts";
@@ -10,7 +11,8 @@ import { wholeRequest } from "./request/whole-request.ts";
 
 export const countInputTokens: RouteHandler = async (exchange, context) => {
   const { inference, answerMemory } = context;
-  const translation = await readRequest(exchange, context, responseTranslator, newResponseId());
+  const parameters = { responseId: newResponseId(), offered: offeredBy(context) };
+  const translation = await readRequest(exchange, context, responseTranslator, parameters);
   const model = chosenModel(exchange, inference, translation.facts);
   const kept = answerMemory.lease(clientOf(exchange.request));
   try {

@@ -2,11 +2,12 @@
 // A background response is generated whether or not its client waits. A request may also arrive as a message of a WebSocket
 // connection; the response to such a request is always streamed.
 import { randomBytes } from "node:crypto";
-import type { GenerateRequest } from "../../engines/generation.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { Context, RouteHandler } from "../context.ts";
 import { type Exchange, jsonHeaders } from "../exchange.ts";
 import { clientOf } from "../server/client.ts";
+import { checkRun } from "../shared/agent/request-fields.ts";
+import { offeredBy, type RunRequest, startRun } from "../shared/agent/start-run.ts";
 import { sendPieces } from "../shared/answer/pieces.ts";
 import { chosenModel } from "../shared/chosen-model.ts";
 import { originOf } from "../shared/origin.ts";
@@ -29,13 +30,14 @@ export const createResponse: RouteHandler = async (exchange, context) => {
   // Every request, even one that fails, removes the connection's last response. No other request can continue that response.
   const last = socket === undefined ? null : responses.last.take(socket);
   const translator = socket === undefined ? responseTranslator : messageTranslator;
-  const translation = await readRequest(exchange, context, translator, id);
+  const parameters = { responseId: id, offered: offeredBy(context) };
+  const translation = await readRequest(exchange, context, translator, parameters);
   const { facts } = translation;
   const model = chosenModel(exchange, inference, facts);
   const client = clientOf(exchange.request);
   const kept = answerMemory.lease(client);
   try {
-    const { asked, earlier, input } = await wholeRequest(exchange, context, translation, kept, last);
+    const { asked, agent, earlier, input } = await wholeRequest(exchange, context, translation, kept, last);
     const { namespacedNames, previousId, isStored, isBackground, isStreamed } = facts;
     const settings = echoedSettings(facts.settings, asked, model.defaults);
     const plan: ResponsePlan = {
@@ -55,7 +57,8 @@ export const createResponse: RouteHandler = async (exchange, context) => {
       tokenTexts,
       lease: answerMemory.lease(client),
     };
-    const request = { ...asked, ...originOf(exchange, model, isStreamed) };
+    if (agent !== null) checkRun(asked);
+    const request = { request: { ...asked, ...originOf(exchange, model, isStreamed) }, agent };
     const onPrepared = once(() => {
       kept.release();
       exchange.request.releaseBody(settings.byteLength + (isStored ? input.texts.byteLength : 0));
@@ -71,15 +74,17 @@ export const createResponse: RouteHandler = async (exchange, context) => {
 /** Generates a response while the client waits. If the client disconnects, the generation ends. */
 async function answerWaiting(
   exchange: Exchange,
-  { inference, config, responses }: Context,
+  context: Context,
   plan: ResponsePlan,
-  request: GenerateRequest,
+  request: RunRequest,
   onPrepared: () => void,
 ): Promise<void> {
+  const { config, responses } = context;
   const run = responses.begin(plan);
   plan.lease.retain();
   try {
-    const events = inference.generate(request, AbortSignal.any([exchange.request.signal, run.signal]), onPrepared);
+    const signal = AbortSignal.any([exchange.request.signal, run.signal]);
+    const events = startRun(context, request, signal, onPrepared);
     if (plan.isStreamed) await streamEvents(exchange, events, run, config);
     else await answerWhole(exchange, events, run, config);
   } finally {
@@ -90,7 +95,7 @@ async function answerWaiting(
 
 async function answerWhole(
   exchange: Exchange,
-  events: ReturnType<Context["inference"]["generate"]>,
+  events: ReturnType<typeof startRun>,
   run: ResponseRun,
   config: Context["config"],
 ): Promise<void> {
@@ -113,15 +118,16 @@ async function answerWhole(
 /** Generates the response in the background, whether or not a client reads its stream. */
 async function answerBackground(
   exchange: Exchange,
-  { inference, config, responses }: Context,
+  context: Context,
   plan: ResponsePlan,
-  request: GenerateRequest,
+  request: RunRequest,
   onPrepared: () => void,
 ): Promise<void> {
+  const { config, responses } = context;
   const run = await responses.beginBackground(plan, exchange.request.bodyBytes);
   // The reader is created before the first event, so that the log drops no event that the client has not received.
   const reader = run.log?.creatorReader(exchange.request.signal);
-  void responses.pump(run, inference.generate(request, run.signal, onPrepared));
+  void responses.pump(run, startRun(context, request, run.signal, onPrepared));
   if (reader === undefined) await sendPieces(exchange, jsonHeaders, run.json(), config);
   else await streamEvents(exchange, reader.batches(), reader, config);
 }

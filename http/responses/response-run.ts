@@ -1,12 +1,13 @@
 // Response run: one response in progress, with its output, its stream events, and its writes to the store. `encode` is called
 // by the loop that responds to the client or, in the background, by Responses.pump. Created by responses.ts.
+
+import type { AgentEvent } from "../../actors/api/agents.ts";
 import {
   type ItemTexts,
   maxStoredBytes,
   type ResponseUpdate,
   type StoredResponse,
 } from "../../actors/api/stored-responses.ts";
-import type { GenerateEvent } from "../../engines/generation.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { AnswerLease } from "../shared/answer/answer-memory.ts";
@@ -118,7 +119,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   }
 
   /** Processes generation events and returns the text to stream. Throws queue_full if the logprobs exceed the memory limit. */
-  encode(events: readonly GenerateEvent[]): string | Iterable<string> {
+  encode(events: readonly AgentEvent[]): string | Iterable<string> {
     for (const event of events) this.#fold.take(event);
     return this.#step();
   }

@@ -1,5 +1,7 @@
 // Responses: manages running responses and reads stored responses. While a response runs, only its ResponseRun changes it, so
 // no change is lost. Created by the app; used by the routes of this folder.
+
+import type { AgentEvent } from "../../actors/api/agents.ts";
 import type {
   FoundResponse,
   ItemPage,
@@ -8,7 +10,6 @@ import type {
   Span,
   StoredResponses,
 } from "../../actors/api/stored-responses.ts";
-import type { GenerateEvent } from "../../engines/generation.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Log } from "../observe/log.ts";
 import type { Piece } from "../server/write-piece.ts";
@@ -99,7 +100,7 @@ export class Responses implements RunOwner {
    * Processes the generation events of a background response. Never rejects. It holds no reference to the request, because the
    * request may be long.
    */
-  async pump(run: ResponseRun, events: AsyncIterable<readonly GenerateEvent[]>): Promise<void> {
+  async pump(run: ResponseRun, events: AsyncIterable<readonly AgentEvent[]>): Promise<void> {
     try {
       for await (const batch of events) {
         run.encode(batch);

@@ -10,6 +10,7 @@ import {
   agentGroups,
   agentOptions,
   checkRun,
+  digestsOf,
   type NamedGroups,
   namedGroups,
   namedSpecs,
@@ -164,7 +165,10 @@ export function askedRun(
   if (groups === null) return { asked, agent: null };
   checkRun(asked);
   const isStreamed = body.stream ?? false;
-  return { asked, agent: agentOptions(fields, { groups, inputFiles: files, messages, isStreamed }) };
+  return {
+    asked,
+    agent: agentOptions(fields, { groups, inputFiles: files, digests: digestsOf(messages), isStreamed }),
+  };
 }
 
 function askedRequest(

@@ -1,8 +1,11 @@
 // Response fold: turns generation events into a response. It builds the resource and the stream events at the same time, so
 // that the two cannot differ. A response without a stream uses the same fold but discards the events.
-import type { FinishReason, GenerateEvent, Usage } from "../../../engines/generation.ts";
+import type { AgentEvent } from "../../../actors/api/agents.ts";
+import type { StoredFile } from "../../../actors/api/files.ts";
+import type { FinishReason, Usage } from "../../../engines/generation.ts";
 import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../../runtime/errors.ts";
+import { type ExtensionEvent, extensionEvent } from "../../shared/agent/wire.ts";
 import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
 import { PIECE_LENGTH } from "../../shared/answer/json-pieces.ts";
 import type { ResponseEvents } from "./event-text.ts";
@@ -10,6 +13,8 @@ import { LogprobHolder } from "./held-logprobs.ts";
 import { type ItemPlace, OpenCall, OpenMessage, OpenReasoning } from "./open-item.ts";
 import { copyOf, type ResponseHead, type ResponseState, responsePieces, responseText, wireError } from "./resource.ts";
 import type { IncompleteReason, ItemStatus, OutputItem, ResponseStatus } from "./resource-schema.ts";
+
+import { ServerItems } from "./server-item.ts";
 
 /** Name of the last stream event, by status. The protocol has no event for cancelled responses. */
 const terminalEvents = {
@@ -46,11 +51,19 @@ export class ResponseFold {
   #usage: Usage | null = null;
   #adapterGeneration: string | null = null;
   readonly #logprobs: LogprobHolder;
+  readonly #serverItems: ServerItems;
+  /** Session of the agent loop; null: the request does not use the loop. */
+  #session: string | null = null;
+  /** Produced files that no message cites yet. */
+  #uncited: StoredFile[] = [];
+  /** Whether the run reached its limit of tool rounds or calls. */
+  #isLimited = false;
 
   constructor({ head, events, status, tokenTexts, lease }: FoldOptions) {
     this.#head = head;
     this.#events = events;
     this.#status = status;
+    this.#serverItems = new ServerItems(this.#output, events, (prefix) => this.#nextPlace(prefix));
     this.#logprobs = new LogprobHolder(() => tokenTexts(head.model), lease);
     this.#lifecycle("response.created");
     this.#lifecycle(status === "queued" ? "response.queued" : "response.in_progress");
@@ -89,17 +102,23 @@ export class ResponseFold {
       output: this.length === 0 ? this.#output : copyOf(this.#output),
       usage: this.#usage,
       adapterGeneration: this.#adapterGeneration,
+      session: this.#session,
     };
   }
 
   /** Adds a generation event to the response. Throws queue_full if the logprobs exceed the memory limit. */
-  take(event: GenerateEvent): void {
+  take(event: AgentEvent): void {
     if (this.#isEnded) return;
     if (event.type === "error") {
       this.fail(event.error);
       return;
     }
     if (event.type === "begin") this.#adapterGeneration = event.adapterGeneration ?? null;
+    if (event.type === "session") {
+      this.#session = event.id;
+      this.#serverItems.session = event.id;
+      return;
+    }
     this.#begin();
     switch (event.type) {
       case "begin":
@@ -136,6 +155,21 @@ export class ResponseFold {
       case "done":
         this.#done(event.usage);
         break;
+      case "tool_progress":
+        this.#close("completed");
+        this.#serverItems.take(event);
+        this.#extend(event);
+        break;
+      case "file":
+        if (event.file.failure === null) this.#uncited.push(event.file);
+        this.#extend(event);
+        break;
+      case "approval":
+        this.#extend(event);
+        break;
+      case "rounds_reached":
+        this.#isLimited = true;
+        break;
       default:
         event satisfies never;
     }
@@ -159,6 +193,22 @@ export class ResponseFold {
     this.#close("incomplete");
     this.#incomplete = "interrupted";
     this.#end(status);
+  }
+
+  /** Adds an extension event of the agent loop. */
+  #extend(event: ExtensionEvent): void {
+    if (!this.#events.areSent) return;
+    const { name, body } = extensionEvent(event);
+    this.#events.event(name, body);
+  }
+
+  /** Cites the files that no message cites yet in the message that is about to be closed. */
+  #cite(message: OpenMessage): void {
+    const container = this.#serverItems.container;
+    for (const { id, name } of this.#uncited) {
+      message.cite({ type: "container_file_citation", container_id: container, file_id: id, filename: name });
+    }
+    this.#uncited = [];
   }
 
   #begin(): void {
@@ -221,13 +271,14 @@ export class ResponseFold {
     this.#finishReason = reason;
     // A response without any output gets an empty message item.
     if (this.#output.length === 0 && reason === "stop") this.#message().append("", undefined);
+    if (this.#open?.kind === "message") this.#cite(this.#open);
     this.#close(reason === "length" || reason === "cancelled" ? "incomplete" : "completed");
   }
 
   #done(usage: Usage): void {
     this.#usage = usage;
     this.#close("completed");
-    if (this.#finishReason === "length") this.#incomplete = "max_output_tokens";
+    if (this.#finishReason === "length") this.#incomplete = this.#isLimited ? "max_tool_calls" : "max_output_tokens";
     if (this.#finishReason === "cancelled") this.#incomplete = "interrupted";
     if (this.#incomplete !== null) {
       this.#end("incomplete");
@@ -238,6 +289,7 @@ export class ResponseFold {
   }
 
   #end(status: EndStatus): void {
+    this.#serverItems.interrupt();
     this.#status = status;
     this.#isEnded = true;
     this.#lifecycle(terminalEvents[status]);

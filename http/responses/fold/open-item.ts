@@ -5,6 +5,7 @@ import { jsonLength, wireTokenLogprobs } from "../../shared/answer/logprobs.ts";
 import type { ResponseEvents } from "./event-text.ts";
 import type { HeldLogprobs } from "./held-logprobs.ts";
 import type {
+  FileCitation,
   FunctionCallItem,
   ItemStatus,
   MessageItem,
@@ -157,6 +158,16 @@ export class OpenMessage extends OpenItem<MessageItem> {
 
   protected override get length(): number {
     return this.#logprobsLength;
+  }
+
+  /** Adds a citation of a file to the end of the text part in progress. Does nothing if the message has no text part. */
+  cite(citation: Omit<FileCitation, "start_index" | "end_index">): void {
+    const part = this.#text;
+    if (part === null) return;
+    const end = part.text.length;
+    const annotation = { ...citation, start_index: end, end_index: end };
+    const annotation_index = part.annotations.push(annotation) - 1;
+    this.events.event("response.output_text.annotation.added", { ...this.#at, annotation_index, annotation });
   }
 
   refuse(reason: string): void {

@@ -1,16 +1,34 @@
 // Response schemas of the responses routes: the response resource, its items, and the stream events. The API document and the
 // types of the fold are derived from them.
 import { z } from "zod";
+import { agentAnswerFields, approvalRequestSchema, fileObjectSchema, progressSchema } from "../../shared/agent/wire.ts";
 import { adapterGeneration } from "../../shared/answer/adapter-generation.ts";
 import { tokenLogprobSchema } from "../../shared/answer/logprobs.ts";
+import { codeInterpreterTool, shellTool } from "../../shared/fields/tools/tool-fields.ts";
+import { agenticSchema } from "../request/server-items.ts";
 
 const status = z.enum(["in_progress", "completed", "incomplete"]);
+const serverStatus = z.enum(["in_progress", "completed", "incomplete", "failed"]);
+
+/** Citation of a file that a server tool produced. */
+const fileCitationSchema = z
+  .strictObject({
+    type: z.literal("container_file_citation"),
+    container_id: z.string(),
+    file_id: z.string(),
+    filename: z.string(),
+    start_index: z.int().min(0),
+    end_index: z.int().min(0),
+  })
+  .meta({ id: "ResponseFileCitation" });
+
+export type FileCitation = z.output<typeof fileCitationSchema>;
 
 export const outputTextSchema = z
   .strictObject({
     type: z.literal("output_text"),
     text: z.string(),
-    annotations: z.array(z.never()),
+    annotations: z.array(fileCitationSchema),
     logprobs: z.array(tokenLogprobSchema),
   })
   .meta({ id: "ResponseOutputText" });
@@ -48,6 +66,65 @@ export const outputItemSchema = z
       summary: z.array(z.never()),
       content: z.array(reasoningTextSchema),
     }),
+    z.strictObject({
+      id: z.string(),
+      type: z.literal("code_interpreter_call"),
+      status: serverStatus,
+      code: z.string(),
+      container_id: z.string(),
+      outputs: z
+        .array(
+          z.discriminatedUnion("type", [
+            z.strictObject({ type: z.literal("logs"), logs: z.string() }),
+            z.strictObject({ type: z.literal("image"), url: z.string().meta({ description: "A data URL." }) }),
+          ]),
+        )
+        .nullable(),
+      agentic: agenticSchema,
+    }),
+    z.strictObject({
+      id: z.string(),
+      type: z.literal("shell_call"),
+      status: serverStatus,
+      call_id: z.string(),
+      action: z.strictObject({
+        commands: z.array(z.string()),
+        timeout_ms: z.number().nullable(),
+        max_output_length: z.number().nullable(),
+      }),
+      agentic: agenticSchema,
+    }),
+    z.strictObject({
+      id: z.string(),
+      type: z.literal("shell_call_output"),
+      status: serverStatus,
+      call_id: z.string(),
+      output: z.array(
+        z.strictObject({
+          stdout: z.string(),
+          stderr: z.string(),
+          outcome: z.discriminatedUnion("type", [
+            z.strictObject({ type: z.literal("exit"), exit_code: z.int() }),
+            z.strictObject({ type: z.literal("timeout") }),
+          ]),
+        }),
+      ),
+      max_output_length: z.number().nullable(),
+      agentic: agenticSchema,
+    }),
+    z
+      .strictObject({
+        id: z.string(),
+        type: z.literal("mcp_call"),
+        status: serverStatus,
+        server_label: z.string(),
+        name: z.string(),
+        arguments: z.string(),
+        output: z.string().nullable(),
+        error: z.null(),
+        agentic: agenticSchema,
+      })
+      .meta({ description: "A call of another tool that the server ran." }),
   ])
   .meta({ id: "ResponseOutputItem" });
 
@@ -57,6 +134,10 @@ export type OutputItem = z.output<typeof outputItemSchema>;
 export type MessageItem = Extract<OutputItem, { type: "message" }>;
 export type FunctionCallItem = Extract<OutputItem, { type: "function_call" }>;
 export type ReasoningItem = Extract<OutputItem, { type: "reasoning" }>;
+export type CodeCallItem = Extract<OutputItem, { type: "code_interpreter_call" }>;
+export type ShellCallItem = Extract<OutputItem, { type: "shell_call" }>;
+export type ShellOutputItem = Extract<OutputItem, { type: "shell_call_output" }>;
+export type McpCallItem = Extract<OutputItem, { type: "mcp_call" }>;
 export type ItemStatus = z.output<typeof status>;
 
 const errorSchema = z.strictObject({
@@ -104,7 +185,7 @@ const settings = {
   temperature: z.number(),
   text: z.strictObject({ format: z.looseObject({ type: z.string() }), verbosity: z.string() }),
   tool_choice: z.union([z.string(), z.looseObject({ type: z.string() })]),
-  tools: z.array(z.discriminatedUnion("type", [functionTool, namespaceTool])),
+  tools: z.array(z.discriminatedUnion("type", [functionTool, namespaceTool, codeInterpreterTool, shellTool])),
   top_logprobs: z.int(),
   top_p: z.number(),
   presence_penalty: z.number(),
@@ -123,16 +204,18 @@ export const responseSchema = z
     status: z.enum(["queued", "in_progress", "completed", "failed", "incomplete", "cancelled"]),
     error: errorSchema.nullable(),
     incomplete_details: z
-      .strictObject({ reason: z.enum(["max_output_tokens", "interrupted"]) })
+      .strictObject({ reason: z.enum(["max_output_tokens", "max_tool_calls", "interrupted"]) })
       .nullable()
       .meta({
-        description: "interrupted: the client disconnected, the server stopped, or the response was cancelled.",
+        description:
+          "max_tool_calls: the limit of tool rounds or tool calls is reached; interrupted: the client disconnected, the server stopped, or the response was cancelled.",
       }),
     model: z.string(),
     output: z.array(outputItemSchema),
     output_text: z.string().meta({ description: "The texts of all output messages, concatenated." }),
     usage: usageSchema.nullable(),
     adapter_generation: adapterGeneration,
+    session_id: agentAnswerFields.session_id,
     ...settings,
   })
   .meta({ id: "Response" });
@@ -207,6 +290,18 @@ export const responseEventSchema = z
     named("response.refusal.done", { ...inPart, refusal: z.string() }),
     named("response.reasoning_text.delta", { ...inPart, delta: z.string() }),
     named("response.reasoning_text.done", { ...inPart, text: z.string() }),
+    named("response.output_text.annotation.added", {
+      ...inPart,
+      annotation_index: z.int().min(0),
+      annotation: fileCitationSchema,
+    }),
+    named("response.code_interpreter_call.in_progress", inItem),
+    named("response.code_interpreter_call_code.done", { ...inItem, code: z.string() }),
+    named("response.code_interpreter_call.interpreting", inItem),
+    named("response.code_interpreter_call.completed", inItem),
+    progressSchema.extend({ sequence_number }),
+    approvalRequestSchema.extend({ sequence_number }),
+    fileObjectSchema.extend({ type: z.literal("file_produced"), sequence_number }),
     named("response.function_call_arguments.delta", { ...inItem, delta: z.string() }),
     named("response.function_call_arguments.done", { ...inItem, name: z.string(), arguments: z.string() }),
     named("error", {

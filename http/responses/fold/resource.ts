@@ -38,6 +38,8 @@ export interface ResponseState {
   readonly usage: Usage | null;
   /** Version of the LoRA adapter; null until it is known, and if the request uses no adapter. */
   readonly adapterGeneration: string | null;
+  /** Session of the agent loop; null: the request does not use the loop. */
+  readonly session: string | null;
 }
 
 /** Serialises the request's settings for a response, without those that depend on the model: see `echoedSettings`. */
@@ -122,6 +124,7 @@ function bodyOf(head: ResponseHead, state: ResponseState): object {
     output_text: outputText(state.output),
     usage: state.usage === null ? null : wireUsage(state.usage),
     ...generationFields(state.adapterGeneration),
+    ...(state.session === null ? {} : { session_id: state.session }),
   };
 }
 
@@ -170,6 +173,7 @@ export function outputLength(output: readonly OutputItem[]): number {
   let length = 0;
   for (const item of output) {
     if (item.type === "function_call") length += item.arguments.length;
+    else if (!("content" in item)) length += JSON.stringify(item).length;
     else for (const part of item.content) length += (part.type === "refusal" ? part.refusal : part.text).length;
   }
   return length;

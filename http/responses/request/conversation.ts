@@ -1,21 +1,43 @@
 // Conversation of a response request: translates input items to ChatMessages. Consecutive reasoning, text and calls of the
 // assistant become one message.
+import type { InputFile } from "../../../actors/api/agents.ts";
 import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
+import { inputFile } from "../../shared/agent/file-part.ts";
+import { sessionOfContainer } from "../../shared/fields/tools/tool-fields.ts";
 import { summaryIn } from "./compaction.ts";
 import type { InputItem } from "./input-items.ts";
+import { callOfItem, containerOf, type EarlierCall, isServerItem, shellResult } from "./server-items.ts";
 import { modelName } from "./tools.ts";
 
 type MessageItem = Extract<InputItem, { readonly role: unknown }>;
 type CallOutput = Extract<InputItem, { readonly type: "function_call_output" }>;
-type Content = MessageItem["content"];
+type Content = MessageItem["content"] | CallOutput["output"];
 
-/** Returns the messages: the instructions first, then the items. */
-export function conversation(instructions: string | null, items: readonly InputItem[]): readonly ChatMessage[] {
+/** A conversation, and what of it concerns the agent loop. */
+export interface Conversation {
+  readonly messages: readonly ChatMessage[];
+  /** Files in the messages of the user. */
+  readonly files: readonly InputFile[];
+  /** Id of the session in which the server ran the tools of the latest call; null: it ran none. */
+  readonly session: string | null;
+}
+
+/** Returns the messages: the instructions first, then the items. Throws invalid_value for a file that cannot be used. */
+export function conversation(instructions: string | null, items: readonly InputItem[]): Conversation {
   const messages = new MessageList();
+  const files: InputFile[] = [];
+  let container: string | null = null;
   const answered = new Set(items.map((item) => (item.type === "function_call_output" ? item.call_id : undefined)));
   if (instructions) messages.add("system", instructions);
-  for (const item of items) {
+  for (const [at, item] of items.entries()) {
+    if (isServerItem(item)) {
+      const call = callOfItem(item, at);
+      if (call !== null) messages.serverCall(call);
+      else if (item.type === "shell_call_output") messages.serverResult(item.call_id, shellResult(item));
+      container = containerOf(item) ?? container;
+      continue;
+    }
     switch (item.type) {
       case "function_call":
         // A truncated or invalid call becomes text of the assistant, unless the client has sent a result for it.
@@ -35,13 +57,28 @@ export function conversation(instructions: string | null, items: readonly InputI
         if (item.role === "assistant") messages.say(text(item.content));
         // `developer` is the newer name of `system`. It is replaced, because few chat templates know it.
         else messages.add(item.role === "developer" ? "system" : item.role, text(item.content));
+        files.push(...filesOf(item, messages.count - 1, at));
     }
   }
-  return messages.all();
+  return { messages: messages.all(), files, session: container === null ? null : sessionOfContainer(container) };
+}
+
+/** Returns the files of a message. `message`: index of the message in the chat. `at`: index of the item in the input. */
+function filesOf({ role, content }: MessageItem, message: number, at: number): readonly InputFile[] {
+  if (typeof content === "string") return [];
+  return content.flatMap((part, k): readonly InputFile[] => {
+    if (part.type !== "input_file") return [];
+    const param = `input[${at}].content[${k}]`;
+    if (role !== "user") {
+      throw new ServerError("invalid_value", `${param}: files belong into messages of the user`, { param });
+    }
+    if (typeof part.file_url === "string") return [{ message, url: part.file_url, name: part.filename ?? null }];
+    return [inputFile(part, message, `${param}.file_data`)];
+  });
 }
 
 /** Like `conversation`, for a complete conversation. Throws invalid_value if it is empty or has a result without a call. */
-export function wholeConversation(instructions: string | null, items: readonly InputItem[]): readonly ChatMessage[] {
+export function wholeConversation(instructions: string | null, items: readonly InputItem[]): Conversation {
   if (items.length === 0) {
     throw new ServerError("invalid_value", "input: expected at least one item, got none", { param: "input" });
   }
@@ -65,6 +102,10 @@ interface AssistantMessage {
   reasoning: string;
   content: string | null;
   readonly calls: ToolCall[];
+  /** Tool round of the calls that the server ran; null: it ran none. */
+  round: number | null;
+  /** Results of these calls, which follow the message. */
+  readonly results: { readonly id: string; readonly content: string }[];
   /** Whether the content was truncated. If true, the next text is appended to it. */
   isCutOff: boolean;
 }
@@ -73,6 +114,11 @@ class MessageList {
   readonly #messages: ChatMessage[] = [];
   /** Assistant message in progress; null: none. */
   #assistant: AssistantMessage | null = null;
+
+  /** Number of complete messages. */
+  get count(): number {
+    return this.#messages.length;
+  }
 
   all(): readonly ChatMessage[] {
     this.#endAssistant();
@@ -91,6 +137,22 @@ class MessageList {
   result(toolCallId: string, content: string): void {
     this.#endAssistant();
     this.#messages.push({ role: "tool", content, toolCallId });
+  }
+
+  /** Adds a call that the server ran. Calls of one round belong to one message; their results follow it. */
+  serverCall({ round, id, name, arguments: args, result }: EarlierCall): void {
+    const message = this.#assistant;
+    const isOfRound = message !== null && (message.round === null || message.round === round);
+    const open = isOfRound ? message : this.#begin();
+    open.round = round;
+    open.calls.push({ id, name, arguments: args });
+    if (result !== null) open.results.push({ id, content: result });
+  }
+
+  /** Adds the result of a call that the server ran. */
+  serverResult(id: string, content: string): void {
+    if (this.#assistant?.calls.some((call) => call.id === id)) this.#assistant.results.push({ id, content });
+    else this.result(id, content);
   }
 
   think(thought: string): void {
@@ -126,13 +188,13 @@ class MessageList {
 
   #begin(): AssistantMessage {
     this.#endAssistant();
-    this.#assistant = { reasoning: "", content: null, calls: [], isCutOff: false };
+    this.#assistant = { reasoning: "", content: null, calls: [], round: null, results: [], isCutOff: false };
     return this.#assistant;
   }
 
   #endAssistant(): void {
     if (this.#assistant === null) return;
-    const { reasoning, content, calls } = this.#assistant;
+    const { reasoning, content, calls, results } = this.#assistant;
     this.#assistant = null;
     // A message that has only reasoning is dropped.
     if (content === null && calls.length === 0) return;
@@ -142,6 +204,10 @@ class MessageList {
       ...(reasoning === "" ? {} : { reasoning }),
       ...(calls.length === 0 ? {} : { toolCalls: calls }),
     });
+    for (const call of calls) {
+      const result = results.find(({ id }) => id === call.id);
+      if (result !== undefined) this.#messages.push({ role: "tool", content: result.content, toolCallId: call.id });
+    }
   }
 }
 
@@ -152,7 +218,9 @@ function calledName({ name, namespace }: Extract<InputItem, { readonly type: "fu
 function text(content: Content): string {
   if (typeof content === "string") return content;
   // A refusal is omitted, because the server wrote it, not the model.
-  return content.flatMap((part) => (part.type === "refusal" ? [] : [part.text])).join("\n");
+  return content
+    .flatMap((part) => (part.type === "refusal" || part.type === "input_file" ? [] : [part.text]))
+    .join("\n");
 }
 
 function thoughtOf(item: Extract<InputItem, { readonly type: "reasoning" }>): string {

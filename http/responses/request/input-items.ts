@@ -2,15 +2,18 @@
 // unsupported item types are rejected with an error that names them. conversation.ts translates the items.
 import { z } from "zod";
 import { expected, expectedVariant } from "../../issues.ts";
+import { fileFields, filePartProblem } from "../../shared/agent/file-part.ts";
 import { ignored, notYet, refusedVariants } from "../../shared/fields/fields.ts";
 import { cacheHint } from "../../shared/fields/openai-fields.ts";
 import { MAX_COMPACTION_LENGTH, summaryIn } from "./compaction.ts";
+import { serverItemSchemas, serverItemTypes } from "./server-items.ts";
 
+const MAX_URL_LENGTH = 8192;
 const MAX_ID_LENGTH = 256;
 const MAX_NAME_LENGTH = 256;
 export const MAX_ITEMS = 50_000;
 
-const refusedParts = ["input_image", "input_file", "input_audio", "image_url", "computer_screenshot"] as const;
+const refusedParts = ["input_image", "input_audio", "image_url", "computer_screenshot"] as const;
 const refusedItems = [
   "custom_tool_call",
   "custom_tool_call_output",
@@ -18,18 +21,14 @@ const refusedItems = [
   "file_search_call",
   "computer_call",
   "computer_call_output",
-  "code_interpreter_call",
   "image_generation_call",
   "local_shell_call",
   "local_shell_call_output",
-  "shell_call",
-  "shell_call_output",
   "apply_patch_call",
   "apply_patch_call_output",
   "mcp_list_tools",
   "mcp_approval_request",
   "mcp_approval_response",
-  "mcp_call",
   "tool_search_call",
   "tool_search_output",
   "additional_tools",
@@ -65,10 +64,43 @@ const mediaPart = refusedVariants(
     `${notYet(`a content part of type "${type}"`)}: its models take text only; send a part of type "input_text"`,
 );
 
+const inputFilePart = z
+  .strictObject({
+    type: z.literal("input_file"),
+    ...fileFields,
+    file_url: z
+      .url({ protocol: /^https?$/ })
+      .max(MAX_URL_LENGTH)
+      .nullish(),
+    detail: ignored(z.string(), "the prompt contains the file's metadata and the beginning of its text"),
+  })
+  .superRefine(({ file_url: url, ...part }, context) => {
+    const hasOther = typeof part.file_id === "string" || typeof part.file_data === "string";
+    if (typeof url === "string" && !hasOther) return;
+    const problem = typeof url === "string" ? "expected one of file_id, file_data and file_url" : filePartProblem(part);
+    if (problem !== null) context.addIssue({ code: "custom", message: problem });
+  });
+
 const part = z.discriminatedUnion("type", [inputText, outputText, plainText, refusal, mediaPart], {
   error: expectedVariant("a content part", "type", ["input_text", "output_text", "refusal", ...refusedParts]),
 });
+const messagePart = z.discriminatedUnion(
+  "type",
+  [inputText, outputText, plainText, refusal, inputFilePart, mediaPart],
+  {
+    error: expectedVariant("a content part", "type", [
+      "input_text",
+      "input_file",
+      "output_text",
+      "refusal",
+      ...refusedParts,
+    ]),
+  },
+);
 
+const messageContent = z.union([z.string(), z.array(messagePart).max(MAX_ITEMS)], {
+  error: expected("a string or an array of content parts"),
+});
 const content = z.union([z.string(), z.array(part).max(MAX_ITEMS)], {
   error: expected("a string or an array of content parts"),
 });
@@ -76,7 +108,7 @@ const content = z.union([z.string(), z.array(part).max(MAX_ITEMS)], {
 const message = z.strictObject({
   type: z.literal("message").nullish(),
   role: z.enum(["user", "assistant", "system", "developer"]),
-  content,
+  content: messageContent,
   id,
   status,
   phase,
@@ -139,12 +171,13 @@ const refusedItem = refusedVariants(refusedItems, (type) => notYet(`an item of t
 
 const item = z.discriminatedUnion(
   "type",
-  [message, functionCall, functionCallOutput, reasoning, compaction, itemReference, refusedItem],
+  [message, functionCall, functionCallOutput, ...serverItemSchemas, reasoning, compaction, itemReference, refusedItem],
   {
     error: expectedVariant("an item", "type", [
       "message",
       "function_call",
       "function_call_output",
+      ...serverItemTypes,
       "reasoning",
       "compaction",
       "item_reference",

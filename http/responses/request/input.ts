@@ -18,6 +18,10 @@ const prefixes = {
   message: "msg",
   function_call: "fc",
   function_call_output: "fco",
+  code_interpreter_call: "ci",
+  shell_call: "sc",
+  shell_call_output: "sco",
+  mcp_call: "mcp",
   reasoning: "rs",
   compaction: "cmp",
 } as const;

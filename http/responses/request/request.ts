@@ -1,7 +1,14 @@
 // Request of POST /v1/responses: its schema, and its translation together with the conversation to a GenerateRequest. Ignored
 // fields and fields that are not implemented yet are listed by name.
 import { z } from "zod";
-import type { ChatMessage, OutputGrammar } from "../../../engines/generation.ts";
+import type { ChatMessage, OutputGrammar, ToolSpec } from "../../../engines/generation.ts";
+import {
+  type AgentFields,
+  agentFields,
+  type NamedGroups,
+  namedGroups,
+  namedSpecs,
+} from "../../shared/agent/request-fields.ts";
 import { addConflicts, type Conflict } from "../../shared/fields/conflicts.ts";
 import {
   commonFields,
@@ -33,11 +40,13 @@ import {
   thinkingSwitches,
   withThink,
 } from "../../shared/fields/thinking.ts";
+import { permissionConflicts } from "../../shared/fields/tools/permission.ts";
+import { serverToolGroups, sessionOfContainer } from "../../shared/fields/tools/tool-fields.ts";
 import { callConflicts } from "../../shared/fields/tools/tool-use.ts";
 import type { AskedRequest } from "../../shared/translation.ts";
 import { inputSchema } from "./input-items.ts";
 import { textField, textFormat } from "./text-format.ts";
-import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
+import { requestedToolConflicts, requestedTools, serverToolsOf, toolFields } from "./tools.ts";
 
 const MAX_INSTRUCTIONS_LENGTH = 16 * 2 ** 20;
 const MAX_METADATA_PAIRS = 16;
@@ -145,9 +154,12 @@ const bodyFields = {
     .nullish()
     .meta({ description: "Return the log probabilities of the output tokens.", default: false }),
   ...toolFields,
-  max_tool_calls: z.int().min(1).nullish().meta({
-    description: "Maximum number of calls of hosted tools. The server has none, so the value is only returned.",
-  }),
+  ...agentFields,
+  max_tool_calls: z
+    .int()
+    .min(1)
+    .nullish()
+    .meta({ description: "Maximum number of calls of tools that the server runs; further calls are not run." }),
   client_metadata: ignored(z.record(z.string(), z.unknown()), "it concerns only the client"),
   ...refusedFields,
 } as const;
@@ -191,6 +203,7 @@ export function askedRequest(
   body: ResponseRequestBody,
   messages: readonly ChatMessage[],
   continuesLast: boolean,
+  serverTools: readonly ToolSpec[],
 ): AskedRequest {
   return {
     prompt: {
@@ -207,7 +220,7 @@ export function askedRequest(
     candidates: 1,
     priority: body.priority ?? 0,
     grammar: demandedOutput(body),
-    tools: requestedTools(body),
+    tools: requestedTools(body, serverTools),
     promptLogprobs: null,
     reasoningBudget: body.reasoning_budget ?? null,
     stop: stopStrings(body.stop),
@@ -231,6 +244,22 @@ export function continuesInput({ input }: Pick<ResponseRequestBody, "input">): b
 
 type Conflicting = Omit<ResponseRequestBody, "input">;
 
+/** Returns the features that the request names. */
+export function featuresOf(body: Conflicting): NamedGroups {
+  return namedGroups(
+    body,
+    serverToolsOf(body).map(({ type }) => serverToolGroups[type]),
+  );
+}
+
+/** Returns the fields of the agent loop, with the session of a named container. */
+export function sentAgentFields(body: Conflicting): AgentFields {
+  const containers = serverToolsOf(body).flatMap((tool) =>
+    tool.type === "code_interpreter" && typeof tool.container === "string" ? [sessionOfContainer(tool.container)] : [],
+  );
+  return { ...body, session_id: body.session_id ?? containers[0] };
+}
+
 function wantsLogprobs({ include, logprobs, top_logprobs: top }: Conflicting): boolean {
   return logprobs === true || (top ?? 0) > 0 || (include ?? []).includes("message.output_text.logprobs");
 }
@@ -240,8 +269,9 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
     yield ["response_format", "is another name of text.format; send one of them"];
   }
   for (const [field, message] of grammarConflicts(grammarFields(body))) yield [sentField(field, body), message];
-  yield* requestedToolConflicts(body);
-  yield* callConflicts(requestedTools(body), { ...body, grammar: sentGrammar(body) });
+  const added = namedSpecs(featuresOf(body));
+  yield* requestedToolConflicts(body, added);
+  yield* callConflicts(requestedTools(body, added), { ...body, grammar: sentGrammar(body) });
   yield* samplingConflicts(body);
   const { chat_template_kwargs, reasoning, enable_thinking } = body;
   yield* variableConflicts(chat_template_kwargs, { effort: reasoning?.effort, isOn: enable_thinking });
@@ -250,6 +280,7 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
     yield ["reasoning.effort", "contradicts enable_thinking; send one of them"];
   }
   yield* limitConflicts(body, limitNames);
+  yield* permissionConflicts(body.agent_permission, body.stream);
   if (body.background === true && body.store === false) {
     yield ["background", "needs store: true, from which the response is retrieved"];
   }

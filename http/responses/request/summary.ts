@@ -2,7 +2,7 @@
 // templates accept only some orders of roles, and tool messages would need the tools that they refer to.
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 import type { ChatMessage } from "../../../engines/generation.ts";
-import { wholeConversation } from "./conversation.ts";
+import { type Conversation, wholeConversation } from "./conversation.ts";
 import type { InputItem } from "./input-items.ts";
 
 const TASK =
@@ -16,14 +16,15 @@ const TASK =
 const roleMarks = ['"role":"system"', '"role":"developer"'];
 
 /** Returns the messages of a summary request. Throws invalid_value if there is nothing to summarise. */
-export function summaryConversation(instructions: string | null, items: readonly InputItem[]): readonly ChatMessage[] {
-  const said = wholeConversation(
+export function summaryConversation(instructions: string | null, items: readonly InputItem[]): Conversation {
+  const { messages: said } = wholeConversation(
     null,
     items.filter((item) => !isInstruction(item)),
   );
   const content = `${said.map(spoken).join("\n\n")}\n\n${TASK}`;
   const task = { role: "user", content };
-  return instructions === null ? [task] : [{ role: "system", content: instructions }, task];
+  const messages = instructions === null ? [task] : [{ role: "system", content: instructions }, task];
+  return { messages, files: [], session: null };
 }
 
 /** Returns the system and developer messages of a conversation, which a summary does not replace. */

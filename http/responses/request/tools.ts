@@ -1,6 +1,6 @@
 // Tools of a response request and their translation to ToolUse. Their shape is flat; the nested shape of chat completions is
-// also accepted. The model sees the name of a function in a namespace with the namespace as prefix. Hosted tools are rejected
-// with an error that names them.
+// also accepted. The model sees the name of a function in a namespace with the namespace as prefix. Tools that the server does
+// not run are rejected with an error that names them.
 import { z } from "zod";
 import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";
@@ -8,6 +8,7 @@ import type { Conflict } from "../../shared/fields/conflicts.ts";
 import { ignored, refused } from "../../shared/fields/fields.ts";
 import {
   choiceFields,
+  codeInterpreterTool,
   declaration,
   hostedTypes,
   MAX_TOOLS,
@@ -15,6 +16,10 @@ import {
   nameOf,
   refusedChoice,
   refusedTools,
+  type ServerTool,
+  serverChoice,
+  serverToolNames,
+  shellTool,
   toolDescription,
   toolName,
   toolSpec,
@@ -64,14 +69,16 @@ const namespaceTool = z.strictObject({
     }),
 });
 
-const tool = z.discriminatedUnion("type", [functionTool, namespaceTool, hostedTool], {
-  error: expectedVariant("a tool", "type", ["function", "namespace", ...hostedTypes]),
+const toolTypes = ["function", "code_interpreter", "shell"];
+
+const tool = z.discriminatedUnion("type", [functionTool, namespaceTool, codeInterpreterTool, shellTool, hostedTool], {
+  error: expectedVariant("a tool", "type", [...toolTypes, "namespace", ...hostedTypes]),
 });
 
 const named = namedFunction(chosenName, '{"type": "function", "name": …}');
 
-const namedTool = z.discriminatedUnion("type", [named, refusedChoice], {
-  error: expectedVariant("the name of a tool", "type", ["function"]),
+const namedTool = z.discriminatedUnion("type", [named, serverChoice, refusedChoice], {
+  error: expectedVariant("the name of a tool", "type", toolTypes),
 });
 
 const allowedTools = z.strictObject({
@@ -80,8 +87,8 @@ const allowedTools = z.strictObject({
   tools: z.array(namedTool).max(MAX_TOOLS),
 });
 
-const choice = z.discriminatedUnion("type", [named, allowedTools, refusedChoice], {
-  error: expectedVariant("a choice of tools", "type", ["function", "allowed_tools"]),
+const choice = z.discriminatedUnion("type", [named, serverChoice, allowedTools, refusedChoice], {
+  error: expectedVariant("a choice of tools", "type", [...toolTypes, "allowed_tools"]),
 });
 
 export const toolFields = {
@@ -93,7 +100,7 @@ export const toolFields = {
       abort: true,
     })
     .nullish()
-    .meta({ description: "Functions that the model may call and the client runs." }),
+    .meta({ description: "Functions that the client runs, and tools that the server runs." }),
   ...choiceFields(choice),
 } as const;
 
@@ -126,18 +133,33 @@ export function namespacedNames({ tools }: ToolFields): ReadonlyMap<string, Func
   return names;
 }
 
-/** Returns the tools of the request; null if no tool may be called. */
-export function requestedTools(fields: ToolFields): ToolUse | null {
-  return toolUse(specsOf(fields), choiceOf(fields), fields.parallel_tool_calls ?? true);
+/** Returns the tools of the request and the server's tools `added`; null if no tool may be called. */
+export function requestedTools(fields: ToolFields, added: readonly ToolSpec[]): ToolUse | null {
+  return toolUse([...specsOf(fields), ...added], choiceOf(fields), fields.parallel_tool_calls ?? true);
 }
 
-export function requestedToolConflicts(fields: ToolFields): Iterable<Conflict> {
-  return toolConflicts(specsOf(fields), choiceOf(fields));
+export function requestedToolConflicts(fields: ToolFields, added: readonly ToolSpec[]): Iterable<Conflict> {
+  return toolConflicts([...specsOf(fields), ...added], choiceOf(fields));
+}
+
+/** Returns whether the request has functions that the client runs. */
+export function hasFunctions({ tools }: Pick<ToolFields, "tools">): boolean {
+  return (tools ?? []).some((tool) => !isServerTool(tool));
+}
+
+/** Returns the tools of the request that the server runs. */
+export function serverToolsOf({ tools }: Pick<ToolFields, "tools">): readonly ServerTool[] {
+  return (tools ?? []).flatMap((tool) => (isServerTool(tool) ? [tool] : []));
+}
+
+function isServerTool(tool: Tool): tool is ServerTool {
+  return tool.type === "code_interpreter" || tool.type === "shell";
 }
 
 /** Builds the field `tools` of a response. */
 export function wireTools({ tools }: ToolFields): readonly object[] {
   return (tools ?? []).map((tool) => {
+    if (isServerTool(tool)) return tool;
     if (tool.type !== "namespace") return wireFunction(tool);
     const { type, name, description } = tool;
     return { type, name, description: description ?? null, tools: tool.tools.map(wireFunction) };
@@ -152,11 +174,12 @@ function wireFunction(tool: FunctionTool): object {
 export function wireToolChoice({ tool_choice: choice }: ToolFields): unknown {
   if (choice === null || choice === undefined) return "auto";
   if (typeof choice === "string") return choice;
-  if (choice.type === "function") return wireName(choice);
+  if (choice.type !== "allowed_tools") return wireName(choice);
   return { ...choice, tools: choice.tools.map(wireName) };
 }
 
 function wireName(tool: NamedTool): object {
+  if (tool.type !== "function") return tool;
   return { type: "function", name: nameOf(tool) };
 }
 
@@ -165,9 +188,10 @@ function functionCount(tools: readonly Tool[]): number {
 }
 
 function specsOf({ tools }: ToolFields): readonly ToolSpec[] {
-  return (tools ?? []).flatMap((tool) =>
-    tool.type === "namespace" ? tool.tools.map((inner) => specOf(inner, tool.name)) : [specOf(tool, null)],
-  );
+  return (tools ?? []).flatMap((tool) => {
+    if (isServerTool(tool)) return [];
+    return tool.type === "namespace" ? tool.tools.map((inner) => specOf(inner, tool.name)) : [specOf(tool, null)];
+  });
 }
 
 function specOf(tool: FunctionTool, namespace: string | null): ToolSpec {
@@ -177,6 +201,10 @@ function specOf(tool: FunctionTool, namespace: string | null): ToolSpec {
 function choiceOf({ tool_choice }: ToolFields): ToolChoice {
   const choice = tool_choice ?? "auto";
   if (typeof choice === "string") return { ...anyTool, mode: choice };
-  if (choice.type === "function") return { mode: "one", names: [nameOf(choice)] };
-  return { mode: choice.mode, names: choice.tools.map(nameOf) };
+  if (choice.type !== "allowed_tools") return { mode: "one", names: [nameOfChoice(choice)] };
+  return { mode: choice.mode, names: choice.tools.map(nameOfChoice) };
+}
+
+function nameOfChoice(choice: NamedTool): string {
+  return choice.type === "function" ? nameOf(choice) : serverToolNames[choice.type];
 }

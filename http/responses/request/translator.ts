@@ -1,14 +1,24 @@
 // Translates the body of POST /v1/responses to the response's settings, the input items, and a generation request.
 import type { z } from "zod";
+import type { AgentOptions, InputFile, ToolGroup } from "../../../actors/api/agents.ts";
 import { movedWith } from "../../../actors/api/sealed-content.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 import type { TaskOutput } from "../../../runtime/task/task.ts";
 import { acceptedBody } from "../../shared/accepted-body.ts";
+import {
+  type AgentFields,
+  agentGroups,
+  agentOptions,
+  digestsOf,
+  type OfferedTools,
+  specsOf,
+} from "../../shared/agent/request-fields.ts";
 import type { adapterField } from "../../shared/fields/adapter-field.ts";
+import { filesOfTool } from "../../shared/fields/tools/tool-fields.ts";
 import type { IgnoredField } from "../../shared/ignored.ts";
 import { type AskedTranslation, type BodyTranslator, sealed } from "../../shared/translation.ts";
 import { settingsText } from "../fold/resource.ts";
-import { conversation, wholeConversation } from "./conversation.ts";
+import { type Conversation, conversation, wholeConversation } from "./conversation.ts";
 import { type InputReference, inputItems, isReference } from "./input.ts";
 import type { NamedItem } from "./input-items.ts";
 import { itemTexts } from "./item-texts.ts";
@@ -16,12 +26,14 @@ import {
   askedRequest,
   compactRequestSchema,
   continuesInput,
+  featuresOf,
   type ResponseRequestBody,
   responseMessageSchema,
   responseRequestSchema,
+  sentAgentFields,
 } from "./request.ts";
 import { summaryConversation } from "./summary.ts";
-import { type FunctionName, namespacedNames } from "./tools.ts";
+import { type FunctionName, hasFunctions, namespacedNames, serverToolsOf } from "./tools.ts";
 
 /**
  * Functions that build the messages of a request from a complete conversation: for the conversation itself, or for a request to
@@ -43,7 +55,33 @@ export interface ResponseFacts {
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
 }
 
+/** Parameters of the translation. */
+export interface ResponseParameters {
+  /** Id of the new response, which the ids of its items contain. */
+  readonly responseId: string;
+  /** null: the server has no agent loop. */
+  readonly offered: OfferedTools | null;
+}
+
+/** What of a complete conversation concerns the agent loop. */
+export type ConversationFacts = Pick<Conversation, "files" | "session"> & { readonly digests: readonly string[] };
+
+/** What the body says about the agent loop, apart from the conversation. */
+export interface AgentPart {
+  readonly fields: AgentFields;
+  /** null: the body alone does not use the loop. */
+  readonly groups: readonly ToolGroup[] | null;
+  /** Ids of files that server tools name. */
+  readonly fileIds: readonly string[];
+  readonly isStreamed: boolean;
+  readonly maxCalls: number | null;
+}
+
 export interface ResponseTranslation extends AskedTranslation<ResponseFacts> {
+  /** null: the server has no agent loop. */
+  readonly agent: AgentPart | null;
+  /** Facts of the conversation if `isWhole`, else of its instructions. */
+  readonly conversation: ConversationFacts;
   readonly input: readonly (ItemTexts | InputReference)[];
   /**
    * Whether `asked` contains the complete conversation. If false, it contains only the instructions, and stored items must be
@@ -53,12 +91,12 @@ export interface ResponseTranslation extends AskedTranslation<ResponseFacts> {
   readonly form: ConversationForm;
 }
 
-/** `parameters` of `translate`: the id of the new response, which the ids of its items contain. */
+/** The `parameters` of `translate` are ResponseParameters. */
 export const responseTranslator: BodyTranslator<ResponseTranslation> = {
   name: "responses",
-  translate(value, responseId, unknownFields) {
+  translate(value, parameters, unknownFields) {
     const { body, ignored } = acceptedBody(responseRequestSchema, value, unknownFields);
-    return translated(body, ignored, responseId as string);
+    return translated(body, ignored, parameters as ResponseParameters);
   },
   pack,
 };
@@ -66,9 +104,9 @@ export const responseTranslator: BodyTranslator<ResponseTranslation> = {
 /** Translates a message of a WebSocket connection. */
 export const messageTranslator: BodyTranslator<ResponseTranslation> = {
   name: "response.create",
-  translate(value, responseId, unknownFields) {
+  translate(value, parameters, unknownFields) {
     const { body, ignored } = acceptedBody(responseMessageSchema, value, unknownFields);
-    return translated({ ...body, stream: true }, ignored, responseId as string);
+    return translated({ ...body, stream: true }, ignored, parameters as ResponseParameters);
   },
   pack,
 };
@@ -76,10 +114,10 @@ export const messageTranslator: BodyTranslator<ResponseTranslation> = {
 /** Translates a request for the summary of a conversation: a response without reasoning and without randomness. */
 export const compactTranslator: BodyTranslator<ResponseTranslation> = {
   name: "responses.compact",
-  translate(value, responseId, unknownFields) {
+  translate(value, parameters, unknownFields) {
     const { body, ignored } = acceptedBody(compactRequestSchema, value, unknownFields);
     const summary = { ...body, temperature: 0, reasoning: { effort: "off" } } as const;
-    return translated(summary, ignored, responseId as string, "summary");
+    return translated(summary, ignored, parameters as ResponseParameters, "summary");
   },
   pack,
 };
@@ -87,7 +125,7 @@ export const compactTranslator: BodyTranslator<ResponseTranslation> = {
 function translated(
   body: ResponseRequestBody,
   ignored: readonly IgnoredField[],
-  responseId: string,
+  { responseId, offered }: ResponseParameters,
   form: ConversationForm = "conversation",
 ): ResponseTranslation {
   const items = inputItems(body.input, responseId);
@@ -105,19 +143,50 @@ function translated(
     settings: settingsText(body),
     namespacedNames: namespacedNames(body),
   };
+  const composed = isWhole ? messagesOf[form](instructions, own) : conversation(instructions, []);
+  const agent = agentPart(body, composed.files.length > 0, offered);
+  const serverTools = specsOf(agent?.groups ?? []);
+  const continues = form === "conversation" && continuesInput(body);
   return {
     model: body.model,
     ignored,
     facts,
-    asked: askedRequest(
-      body,
-      isWhole ? messagesOf[form](instructions, own) : conversation(instructions, []),
-      form === "conversation" && continuesInput(body),
-    ),
+    agent,
+    conversation: conversationFacts(composed),
+    asked: askedRequest(body, composed.messages, continues, serverTools),
     input: inTexts(items),
     isWhole,
     form,
   };
+}
+
+export function conversationFacts({ messages, files, session }: Conversation): ConversationFacts {
+  return { digests: digestsOf(messages), files, session };
+}
+
+function agentPart(body: ResponseRequestBody, hasFiles: boolean, offered: OfferedTools | null): AgentPart | null {
+  const fileIds = serverToolsOf(body).flatMap(filesOfTool);
+  const fields = sentAgentFields(body);
+  const needs = {
+    named: featuresOf(body),
+    fields,
+    hasFiles: hasFiles || fileIds.length > 0,
+    hasFunctions: hasFunctions(body),
+  };
+  const groups = agentGroups(needs, offered);
+  if (offered === null) return null;
+  return { fields, groups, fileIds, isStreamed: body.stream ?? false, maxCalls: body.max_tool_calls ?? null };
+}
+
+/** Returns the options of the agent loop for a complete conversation; null: the request does not use the loop. */
+export function agentOf(agent: AgentPart | null, { digests, files, session }: ConversationFacts): AgentOptions | null {
+  if (agent === null) return null;
+  const { fields, groups, fileIds, isStreamed, maxCalls } = agent;
+  if (groups === null && files.length === 0 && session === null) return null;
+  const named: InputFile[] = fileIds.map((id) => ({ message: digests.length - 1, id }));
+  const inputFiles = [...files, ...named];
+  const withSession = { ...fields, session_id: fields.session_id ?? session };
+  return agentOptions(withSession, { groups: groups ?? [], inputFiles, digests, isStreamed, maxCalls });
 }
 
 function pack(translated: ResponseTranslation): TaskOutput {

@@ -1,6 +1,7 @@
 // Complete request: a response request together with the stored items that it refers to and the stored conversation that it
 // continues. A text worker parses a long conversation.
 import assert from "node:assert/strict";
+import type { AgentOptions } from "../../../actors/api/agents.ts";
 import { openContent, sealContent } from "../../../actors/api/sealed-content.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 import type { RequestContent, SealedContent } from "../../../engines/generation.ts";
@@ -15,7 +16,14 @@ import type { LastResponse } from "../stored/last-responses.ts";
 import { referredItems } from "./input.ts";
 import type { InputItem } from "./input-items.ts";
 import { joinedTexts, parsedItems } from "./item-texts.ts";
-import { type ConversationForm, messagesOf, type ResponseTranslation } from "./translator.ts";
+import {
+  agentOf,
+  type ConversationFacts,
+  type ConversationForm,
+  conversationFacts,
+  messagesOf,
+  type ResponseTranslation,
+} from "./translator.ts";
 
 /** Name under which text workers run the task `goOn`. */
 export const goOnName = "conversation";
@@ -24,6 +32,8 @@ type Content = Pick<AskedRequest, "prompt" | "grammar" | "tools"> & { readonly f
 
 interface WholeRequest {
   readonly asked: AskedRequest;
+  /** Options of the agent loop; null: the request does not use it. */
+  readonly agent: AgentOptions | null;
   /** Earlier conversation that the request continues. */
   readonly earlier: readonly ItemTexts[];
   /** Input items of the request itself, without the earlier conversation. */
@@ -31,9 +41,15 @@ interface WholeRequest {
 }
 
 /** Part of a translation that is needed to build the conversation of a request. */
-type Composable = Pick<ResponseTranslation, "asked" | "input" | "isWhole" | "form"> & {
+type Composable = Pick<ResponseTranslation, "asked" | "agent" | "conversation" | "input" | "isWhole" | "form"> & {
   readonly facts: { readonly previousId: string | null };
 };
+
+/** Result of the task `goOn`. */
+interface SealedConversation {
+  readonly content: SealedContent;
+  readonly facts: ConversationFacts;
+}
 
 /**
  * Completes a request with its stored items. `last`: response that the request's WebSocket connection may continue. `lease`
@@ -42,7 +58,7 @@ type Composable = Pick<ResponseTranslation, "asked" | "input" | "isWhole" | "for
 export async function wholeRequest(
   exchange: Exchange,
   { inference, responses }: Context,
-  { facts, asked, input: given, isWhole, form }: Composable,
+  { facts, asked, agent, conversation, input: given, isWhole, form }: Composable,
   lease: AnswerLease,
   last: LastResponse | null = null,
 ): Promise<WholeRequest> {
@@ -50,25 +66,28 @@ export async function wholeRequest(
   const earlier = previousId === null ? [] : last?.id === previousId ? last.items : await responses.history(previousId);
   lease.add(earlier.reduce((sum, { texts }) => sum + texts.byteLength, 0));
   const input = await referredItems(given, responses, lease);
-  if (isWhole) return { asked, earlier, input };
+  if (isWhole) return { asked, agent: agentOf(agent, conversation), earlier, input };
   const texts = joinedTexts([...earlier, input]);
   const { prompt, grammar, tools } = asked;
   if (prompt.kind !== "sealed" && texts.byteLength <= MAX_BODY_READ_HERE) {
-    return { asked: { ...asked, ...withItems({ prompt, grammar, tools }, texts, form) }, earlier, input };
+    const { content, facts: composed } = withItems({ prompt, grammar, tools }, texts, form);
+    return { asked: { ...asked, ...content }, agent: agentOf(agent, composed), earlier, input };
   }
   const content: Content = { prompt, grammar, tools, form };
   const message = { client: clientOf(exchange.request), protocol: goOnName, body: texts };
   const { signal } = exchange.request;
-  const whole = (await inference.translate({ ...message, parameters: content }, signal)) as SealedContent;
-  return { asked: { ...asked, prompt: whole, grammar: null, tools: null }, earlier, input };
+  const whole = (await inference.translate({ ...message, parameters: content }, signal)) as SealedConversation;
+  const options = agentOf(agent, whole.facts);
+  return { asked: { ...asked, prompt: whole.content, grammar: null, tools: null }, agent: options, earlier, input };
 }
 
 /** Task of a text worker: adds the items to the prompt as a conversation, and serialises (seals) prompt, grammar and tools. */
 export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
   const { prompt, grammar, tools, form } = parameters as Content;
   const opened = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
-  const whole = sealContent(withItems(opened, texts, form));
-  return { value: whole, transfer: [whole.bytes.buffer as ArrayBuffer] };
+  const { content, facts } = withItems(opened, texts, form);
+  const whole: SealedConversation = { content: sealContent(content), facts };
+  return { value: whole, transfer: [whole.content.bytes.buffer as ArrayBuffer] };
 }
 
 /** Adds the conversation to a request whose `prompt` contains at most the instructions. */
@@ -76,9 +95,10 @@ function withItems(
   { prompt, grammar, tools }: RequestContent,
   texts: Uint8Array,
   form: ConversationForm,
-): RequestContent {
+): { readonly content: RequestContent; readonly facts: ConversationFacts } {
   assert(prompt.kind === "chat", "a response answers a chat");
   const instructions = prompt.messages[0]?.content ?? null;
-  const messages = messagesOf[form](instructions, parsedItems<InputItem>({ texts }));
-  return { prompt: { ...prompt, messages }, grammar, tools };
+  const whole = messagesOf[form](instructions, parsedItems<InputItem>({ texts }));
+  const content = { prompt: { ...prompt, messages: whole.messages }, grammar, tools };
+  return { content, facts: conversationFacts(whole) };
 }

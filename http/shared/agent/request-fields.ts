@@ -148,13 +148,20 @@ export function specsOf(groups: readonly ToolGroup[]): readonly ToolSpec[] {
 export interface AskedAgent {
   readonly groups: readonly ToolGroup[];
   readonly inputFiles: readonly InputFile[];
-  readonly messages: readonly ChatMessage[];
+  /** Digest of each message of the conversation: digestsOf. */
+  readonly digests: readonly string[];
   readonly isStreamed: boolean;
+  /** Maximum number of calls of server tools; absent: no limit. */
+  readonly maxCalls?: number | null | undefined;
+}
+
+export function digestsOf(messages: readonly ChatMessage[]): readonly string[] {
+  return messages.map(messageDigest);
 }
 
 /** Builds the options of the agent loop. Throws invalid_value if files are requested and no tool can make them. */
 export function agentOptions(fields: AgentFields, asked: AskedAgent): AgentOptions {
-  const { groups, inputFiles, messages, isStreamed } = asked;
+  const { groups, inputFiles, digests, isStreamed } = asked;
   const requestedFiles = (fields.files ?? []).map(({ name, format, description }) => ({
     name: checkedFileName(name, true),
     format: format ?? null,
@@ -165,8 +172,9 @@ export function agentOptions(fields: AgentFields, asked: AskedAgent): AgentOptio
     groups,
     permission: fields.agent_permission ?? null,
     maxRounds: fields.max_tool_rounds ?? null,
+    maxCalls: asked.maxCalls ?? null,
     sessionId: fields.session_id ?? null,
-    digests: messages.map(messageDigest),
+    digests,
     requestedFiles,
     inputFiles,
     isStreamed,

@@ -110,7 +110,15 @@ describe("a run of the agent loop", () => {
     const events = await ran(it, { maxRounds: 2 });
     assert.equal(it.tools.calls.length, 2);
     assert.equal(finishOf(events), "length");
-    assert.match(it.sessions.updates.at(-1)!.added.at(-1)!.content, /limit of 2 tool rounds/);
+    assert.match(it.sessions.updates.at(-1)!.added.at(-1)!.content, /limit of tool rounds/);
+  });
+
+  it("runs no more calls than the request allows", async () => {
+    const it = rig([[[python, { code: "1" }], [python, { code: "2" }]], [[python, { code: "3" }]]]);
+    const events = await ran(it, { maxCalls: 1 });
+    assert.equal(it.tools.calls.length, 1);
+    assert.match(changesOf(it, 1)!.splices[0]!.messages.at(-1)!.content, /limit of tool calls/);
+    assert.equal(finishOf(events), "length");
   });
 
   it("passes the failure of a generation on as its last event", async () => {

@@ -80,6 +80,7 @@ export function optionsOf(
     groups: ["code_execution", "shell"],
     permission: null,
     maxRounds: null,
+    maxCalls: null,
     sessionId: null,
     digests: messages.map(messageDigest),
     requestedFiles: [],

@@ -1,0 +1,173 @@
+// Server items: output items of tools that the server runs. Each call is one item, and a shell call's result is a second one.
+import type { AgentEvent } from "../../../actors/api/agents.ts";
+import { builtInPrefix } from "../../../actors/tools/schemas.ts";
+import { containerPrefix, serverToolNames } from "../../shared/fields/tools/tool-fields.ts";
+import { serverLabel } from "../request/server-items.ts";
+import type { ResponseEvents } from "./event-text.ts";
+import type { ItemPlace } from "./open-item.ts";
+import type { CodeCallItem, McpCallItem, OutputItem, ShellCallItem, ShellOutputItem } from "./resource-schema.ts";
+
+type ProgressEvent = Extract<AgentEvent, { readonly type: "tool_progress" }>;
+type CallItem = CodeCallItem | ShellCallItem | McpCallItem;
+
+export class ServerItems {
+  readonly #output: OutputItem[];
+  readonly #events: ResponseEvents;
+  readonly #placeOf: (prefix: string) => ItemPlace;
+  /** Items of the calls that are running, and their positions, by the id of the call. */
+  readonly #running = new Map<string, { readonly item: CallItem; readonly index: number }>();
+  #session = "";
+
+  /** `placeOf` returns the position and id of the next item. */
+  constructor(output: OutputItem[], events: ResponseEvents, placeOf: (prefix: string) => ItemPlace) {
+    this.#output = output;
+    this.#events = events;
+    this.#placeOf = placeOf;
+  }
+
+  set session(id: string) {
+    this.#session = id;
+  }
+
+  get container(): string {
+    return containerPrefix + this.#session;
+  }
+
+  take(event: ProgressEvent): void {
+    const { item, index } = this.#running.get(event.call.id) ?? this.#begin(event);
+    if (event.phase === "calling") return;
+    this.#running.delete(event.call.id);
+    const hasFailed = event.data.status === "denied" || event.data.status === "error";
+    item.status = hasFailed && item.type !== "shell_call" ? "failed" : "completed";
+    if (item.type === "code_interpreter_call") this.#endCode(item, index, event);
+    else if (item.type === "mcp_call") this.#endOther(item, event);
+    this.#done(index, item);
+    if (item.type === "shell_call") this.#addOutput(event);
+  }
+
+  /** Ends the items of calls whose results will never come, because the response has ended early. */
+  interrupt(): void {
+    for (const { item, index } of this.#running.values()) {
+      item.status = "incomplete";
+      this.#done(index, item);
+    }
+    this.#running.clear();
+  }
+
+  #begin(event: ProgressEvent): { readonly item: CallItem; readonly index: number } {
+    const { name, id, arguments: text } = event.call;
+    const kind = name === serverToolNames.code_interpreter ? "ci" : name === serverToolNames.shell ? "sc" : "mcp";
+    const place = this.#placeOf(kind);
+    const fields = argumentsOf(text);
+    const common = { id: place.id, status: "in_progress" as const, agentic: this.#agentic(event, null) };
+    let item: CallItem;
+    if (kind === "ci") {
+      const code = typeof fields.code === "string" ? fields.code : "";
+      item = { ...common, type: "code_interpreter_call", code, container_id: this.container, outputs: null };
+    } else if (kind === "sc") {
+      const commands = Array.isArray(fields.commands) ? fields.commands.map(String) : [];
+      const action = {
+        commands,
+        timeout_ms: numberOf(fields.timeout_ms),
+        max_output_length: numberOf(fields.max_output_length),
+      };
+      item = { ...common, type: "shell_call", call_id: id, action };
+    } else {
+      const own = name.startsWith(builtInPrefix);
+      item = {
+        ...common,
+        type: "mcp_call",
+        server_label: own ? serverLabel : "tools",
+        name,
+        arguments: text,
+        output: null,
+        error: null,
+      };
+    }
+    this.#output.push(item);
+    const { index } = place;
+    this.#events.event("response.output_item.added", { output_index: index, item });
+    if (item.type === "code_interpreter_call") this.#beginCode(item, index);
+    const running = { item, index };
+    this.#running.set(id, running);
+    return running;
+  }
+
+  #beginCode(item: CodeCallItem, index: number): void {
+    const at = { item_id: item.id, output_index: index };
+    this.#events.event("response.code_interpreter_call.in_progress", at);
+    this.#events.event("response.code_interpreter_call_code.done", { ...at, code: item.code });
+    this.#events.event("response.code_interpreter_call.interpreting", at);
+  }
+
+  #endCode(item: CodeCallItem, index: number, event: ProgressEvent): void {
+    const { stdout, stderr, exception, result } = event.data;
+    const logs = [stdout, result, stderr, exception].filter((text) => typeof text === "string" && text !== "");
+    const images = event.record?.result_images_base64 ?? [];
+    item.outputs = [
+      ...(logs.length === 0 ? [] : [{ type: "logs" as const, logs: logs.join("\n") }]),
+      ...images.map((image) => ({ type: "image" as const, url: `data:image/png;base64,${image}` })),
+    ];
+    item.agentic = this.#agentic(event, event.record?.result_content ?? "");
+    this.#events.event("response.code_interpreter_call.completed", { item_id: item.id, output_index: index });
+  }
+
+  #endOther(item: McpCallItem, event: ProgressEvent): void {
+    item.output = event.record?.result_content ?? "";
+    item.agentic = this.#agentic(event, item.output);
+  }
+
+  #addOutput(event: ProgressEvent): void {
+    const { index, id } = this.#placeOf("sco");
+    const item: ShellOutputItem = {
+      id,
+      type: "shell_call_output",
+      status: "completed",
+      call_id: event.call.id,
+      output: outputsOf(event.data),
+      max_output_length: numberOf(argumentsOf(event.call.arguments).max_output_length),
+      agentic: this.#agentic(event, event.record?.result_content ?? ""),
+    };
+    this.#output.push(item);
+    this.#events.event("response.output_item.added", { output_index: index, item });
+    this.#done(index, item);
+  }
+
+  #done(index: number, item: OutputItem): void {
+    this.#events.event("response.output_item.done", { output_index: index, item });
+  }
+
+  #agentic({ round, call }: ProgressEvent, result: string | null): CallItem["agentic"] {
+    return {
+      round,
+      call_id: call.id,
+      arguments: call.arguments,
+      result_content: result,
+      container_id: this.container,
+    };
+  }
+}
+
+/** Returns the outputs of the commands: the tool's list, or one output for a call that was not run. */
+function outputsOf(data: ProgressEvent["data"]): ShellOutputItem["output"] {
+  if (Array.isArray(data.output)) return data.output as ShellOutputItem["output"];
+  const stderr = typeof data.stderr === "string" ? data.stderr : typeof data.content === "string" ? data.content : "";
+  const stdout = typeof data.stdout === "string" ? data.stdout : "";
+  const exitCode = typeof data.exit_code === "number" ? data.exit_code : 1;
+  const outcome =
+    data.timed_out === true ? { type: "timeout" as const } : { type: "exit" as const, exit_code: exitCode };
+  return [{ stdout, stderr, outcome }];
+}
+
+function argumentsOf(text: string): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
+  } catch {
+    return {};
+  }
+}
+
+function numberOf(value: unknown): number | null {
+  return typeof value === "number" ? value : null;
+}
