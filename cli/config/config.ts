@@ -15,7 +15,7 @@ const modelIdEntry = entryAt("models", "modelId");
 const aliasEntry = entryAt("models", "alias");
 
 /** Resolved settings. Fields are named after the keys: `max_seqs` is `maxSeqs`, `[server] port` is `server.port`. */
-export interface Config extends ValuesOf<Keys["general"]> {
+export interface Config extends ValuesOf<Keys["general"]>, ValuesOf<Keys["agentic"]> {
   readonly command: Command;
   /** Id of the default model, which is one of the models. */
   readonly defaultModelId: string;
@@ -68,6 +68,7 @@ export function resolveConfig(request: ConfigRequest): Config {
   const general = resolveGroup("general", command, shared);
   const config: Config = {
     ...general,
+    ...resolveGroup("agentic", command, shared),
     command,
     defaultModelId,
     models: given.models.map((values) => resolveModel(command, values, general, cpu)),

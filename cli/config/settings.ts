@@ -25,7 +25,7 @@ export interface ModelSettings extends Omit<Some<"models">, "modelId"> {
 }
 
 /** Settings as in docs/configuration.md, in camelCase: `max_seqs` is `maxSeqs`, `[troupe] log_level` is `troupe.logLevel`. */
-export interface TroupeSettings extends Some<"general"> {
+export interface TroupeSettings extends Some<"general">, Some<"agentic"> {
   /** Models to load; default: one that suits the memory of this machine. */
   readonly models?: readonly ModelSettings[];
   readonly server?: Omit<Some<"server">, Portless["server"]>;

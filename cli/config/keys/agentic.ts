@@ -13,10 +13,10 @@ export const agenticKeys = {
   },
   agent: {
     ...flagSwitch,
-    ...planned(false),
     default: false,
     otherNames: ["agentic"],
-    help: "Enable web search, code execution and the shell",
+    everyday: true,
+    help: "Offer models code execution and the shell; web search is not built yet",
   },
   enableSearch: { ...flagSwitch, ...planned(false), default: false, help: "Enable web search" },
   searchEmbeddingModel: {
@@ -66,7 +66,6 @@ export const agenticKeys = {
   },
   agentPermission: {
     ...oneOf(["auto", "ask", "deny"]),
-    ...planned("auto"),
     default: "auto",
     otherNames: ["code_exec_permission"],
     help: "Permission of tool calls: run, ask first, or refuse",

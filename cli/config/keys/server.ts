@@ -7,6 +7,7 @@ import {
   flagSwitch,
   folder,
   fraction,
+  httpUrl,
   integer,
   multipleOf,
   oneOf,
@@ -33,12 +34,18 @@ export const serverKeys = {
   },
   noUi: { ...flagSwitch, ...planned(true), default: false, help: "Disable the web UI at /ui" },
   mcpPort: { ...port, default: null, help: "TCP port of the MCP server at /mcp; unset = disabled" },
-  maxToolRounds: { ...integer(0), ...planned(), default: null, help: "Maximum number of tool call rounds per request" },
-  toolDispatchUrl: {
-    ...text("a URL", "URL"),
-    ...planned(),
+  maxToolRounds: {
+    ...integer(0, 256),
     default: null,
-    help: "URL to which tool calls are posted",
+    defaultSays: "256",
+    help: "Maximum number of rounds of server tools per request, unless the request sets one",
+  },
+  toolDispatchUrl: {
+    ...httpUrl,
+    default: null,
+    // The address may contain a password.
+    secret: true,
+    help: "URL to which calls of the clients' function tools are posted; unset = clients run their own tools",
   },
   disableAccessLog: { ...flagSwitch, default: false, help: "Disable the access log" },
   accessLogFormat: { ...oneOf(["text", "json"]), default: "text", help: "Format of the log" },

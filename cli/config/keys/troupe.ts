@@ -239,6 +239,21 @@ export const troupeKeys = {
     commands: ["serve"],
     help: "Seconds after which a WebSocket connection accepts no more requests; a response in progress is completed",
   },
+  toolDispatchTimeoutSecs: {
+    ...seconds(1),
+    default: 30,
+    commands: ["serve"],
+    help: "Seconds to wait for a reply of tool_dispatch_url; an attempt without a reply is repeated twice",
+  },
+  toolDispatchSecret: {
+    ...text("a secret text", "TEXT"),
+    default: null,
+    secret: true,
+    only: "environment",
+    environment: "TOOL_DISPATCH_SECRET",
+    commands: ["serve"],
+    help: "Key of the signature (HMAC-SHA256, header x-troupe-signature) of requests to tool_dispatch_url",
+  },
   otlpEndpoint: {
     ...httpUrl,
     default: null,

@@ -8,13 +8,12 @@ import type { ErrorRecord } from "../../../runtime/errors.ts";
 import { type ExtensionEvent, extensionEvent } from "../../shared/agent/wire.ts";
 import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
 import { PIECE_LENGTH } from "../../shared/answer/json-pieces.ts";
+import { ServerItems } from "../server-tools/output-items.ts";
 import type { ResponseEvents } from "./event-text.ts";
 import { LogprobHolder } from "./held-logprobs.ts";
 import { type ItemPlace, OpenCall, OpenMessage, OpenReasoning } from "./open-item.ts";
 import { copyOf, type ResponseHead, type ResponseState, responsePieces, responseText, wireError } from "./resource.ts";
 import type { IncompleteReason, ItemStatus, OutputItem, ResponseStatus } from "./resource-schema.ts";
-
-import { ServerItems } from "./server-item.ts";
 
 /** Name of the last stream event, by status. The protocol has no event for cancelled responses. */
 const terminalEvents = {

@@ -5,7 +5,7 @@ import { agentAnswerFields, approvalRequestSchema, fileObjectSchema, progressSch
 import { adapterGeneration } from "../../shared/answer/adapter-generation.ts";
 import { tokenLogprobSchema } from "../../shared/answer/logprobs.ts";
 import { codeInterpreterTool, shellTool } from "../../shared/fields/tools/tool-fields.ts";
-import { agenticSchema } from "../request/server-items.ts";
+import { agenticSchema } from "../server-tools/input-items.ts";
 
 const status = z.enum(["in_progress", "completed", "incomplete"]);
 const serverStatus = z.enum(["in_progress", "completed", "incomplete", "failed"]);

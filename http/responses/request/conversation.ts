@@ -5,9 +5,9 @@ import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { inputFile } from "../../shared/agent/file-part.ts";
 import { sessionOfContainer } from "../../shared/fields/tools/tool-fields.ts";
+import { callOfItem, containerOf, type EarlierCall, isServerItem, shellResult } from "../server-tools/input-items.ts";
 import { summaryIn } from "./compaction.ts";
 import type { InputItem } from "./input-items.ts";
-import { callOfItem, containerOf, type EarlierCall, isServerItem, shellResult } from "./server-items.ts";
 import { modelName } from "./tools.ts";
 
 type MessageItem = Extract<InputItem, { readonly role: unknown }>;

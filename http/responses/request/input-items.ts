@@ -5,8 +5,8 @@ import { expected, expectedVariant } from "../../issues.ts";
 import { fileFields, filePartProblem } from "../../shared/agent/file-part.ts";
 import { ignored, notYet, refusedVariants } from "../../shared/fields/fields.ts";
 import { cacheHint } from "../../shared/fields/openai-fields.ts";
+import { serverItemSchemas, serverItemTypes } from "../server-tools/input-items.ts";
 import { MAX_COMPACTION_LENGTH, summaryIn } from "./compaction.ts";
-import { serverItemSchemas, serverItemTypes } from "./server-items.ts";
 
 const MAX_URL_LENGTH = 8192;
 const MAX_ID_LENGTH = 256;

@@ -114,7 +114,13 @@ describe("a run of the agent loop", () => {
   });
 
   it("runs no more calls than the request allows", async () => {
-    const it = rig([[[python, { code: "1" }], [python, { code: "2" }]], [[python, { code: "3" }]]]);
+    const it = rig([
+      [
+        [python, { code: "1" }],
+        [python, { code: "2" }],
+      ],
+      [[python, { code: "3" }]],
+    ]);
     const events = await ran(it, { maxCalls: 1 });
     assert.equal(it.tools.calls.length, 1);
     assert.match(changesOf(it, 1)!.splices[0]!.messages.at(-1)!.content, /limit of tool calls/);

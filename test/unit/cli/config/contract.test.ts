@@ -21,7 +21,7 @@ agentic = false
 enable_search = false
 enable_code_execution = false
 enable_shell = false
-code_exec_permission = "auto"
+code_exec_permission = "ask"
 
 [server]
 host = "127.0.0.1"
@@ -30,6 +30,8 @@ api_key = ["alpha", "beta"]
 api_keys_file = "/etc/troupe/keys"
 no_ui = true
 mcp_port = 4321
+max_tool_rounds = 8
+tool_dispatch_url = "http://localhost:1/"
 disable_access_log = true
 access_log_format = "json"
 access_log_health = true
@@ -58,6 +60,7 @@ state_dir = "/var/lib/troupe"
 max_stored_responses = 100
 stored_response_days = 7
 stored_responses_disk = "256MiB"
+files_disk = "256MiB"
 max_background_responses = 8
 max_websockets = 100
 allow_completions_stream = true
@@ -88,6 +91,7 @@ allowed_hosts = ["mcp.example"]
 cors_origins = ["https://chat.example"]
 mcp_max_sessions = 10
 mcp_session_idle_secs = 60
+tool_dispatch_timeout_secs = 5
 otlp_endpoint = "http://localhost:4318"
 log_level = "warn"
 
@@ -142,8 +146,6 @@ const refused: Readonly<Record<string, readonly string[]>> = {
     'matformer_config_path = "slices.csv"',
     'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"',
     'mcp_config = "mcp.json"',
-    "agent = true",
-    "agentic = true",
     "enable_search = true",
     'search_embedding_model = "embedding-gemma"\nenable_search = true',
     "enable_code_execution = true",
@@ -155,10 +157,8 @@ const refused: Readonly<Record<string, readonly string[]>> = {
     "shell_timeout = 600\nagent = true",
     'shell_workdir = "/tmp"\nagent = true',
     'skills_dir = "/skills"\nenable_shell = true',
-    'agent_permission = "ask"',
-    'code_exec_permission = "deny"',
   ],
-  "[server]": ["no_ui = false", "max_tool_rounds = 8", 'tool_dispatch_url = "http://localhost:1/"'],
+  "[server]": ["no_ui = false"],
   "[sandbox]": [
     'mode = "on"',
     'profile = "restricted"',

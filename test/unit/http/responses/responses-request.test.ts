@@ -147,7 +147,7 @@ describe("a response request", () => {
     [{ input, max_tool_calls: 0 }, "invalid_value", "max_tool_calls"],
     [{ input, conversation: "conv_1" }, "unsupported", "conversation"],
     [{ input, prompt: { id: "p" } }, "unsupported", "prompt"],
-    [{ input, files: [{}] }, "unsupported", "files"],
+    [{ input, files: [{ name: "a.csv" }] }, "invalid_value", "files"],
     [{ input, max_tokens: 1, max_output_tokens: 2 }, "invalid_value", "max_tokens"],
     [{ input, max_tokens: 1, max_completion_tokens: 2 }, "invalid_value", "max_tokens"],
     [{ input, max_completion_tokens: 1, max_output_tokens: 2 }, "invalid_value", "max_completion_tokens"],

@@ -2,10 +2,10 @@
 import type { AgentEvent } from "../../../actors/api/agents.ts";
 import { builtInPrefix } from "../../../actors/tools/schemas.ts";
 import { containerPrefix, serverToolNames } from "../../shared/fields/tools/tool-fields.ts";
-import { serverLabel } from "../request/server-items.ts";
-import type { ResponseEvents } from "./event-text.ts";
-import type { ItemPlace } from "./open-item.ts";
-import type { CodeCallItem, McpCallItem, OutputItem, ShellCallItem, ShellOutputItem } from "./resource-schema.ts";
+import type { ResponseEvents } from "../fold/event-text.ts";
+import type { ItemPlace } from "../fold/open-item.ts";
+import type { CodeCallItem, McpCallItem, OutputItem, ShellCallItem, ShellOutputItem } from "../fold/resource-schema.ts";
+import { serverLabel } from "./input-items.ts";
 
 type ProgressEvent = Extract<AgentEvent, { readonly type: "tool_progress" }>;
 type CallItem = CodeCallItem | ShellCallItem | McpCallItem;
