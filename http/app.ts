@@ -1,9 +1,11 @@
 // App: routes each request to its handler. It handles CORS preflights, unknown paths, wrong methods and draining itself, and
 // turns every error into an error response. Created by the composition root; an HTTP front end (or a test) calls `handle`.
 import type { Agents } from "../actors/api/agents.ts";
+import type { Files } from "../actors/api/files.ts";
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelManagement } from "../actors/api/model-management.ts";
+import type { Sessions } from "../actors/api/sessions.ts";
 import { maxStoredBytes, type StoredResponses } from "../actors/api/stored-responses.ts";
 import { ResponseStore } from "../actors/state/response-store.ts";
 import { ServerError } from "../runtime/errors.ts";
@@ -27,7 +29,7 @@ import { type MatchedPath, RouteTable } from "./route-table.ts";
 import { isServed, type Route, routes } from "./routes.ts";
 import type { ApiKeys } from "./server/access/api-keys.ts";
 import { KnownHosts } from "./server/access/hosts.ts";
-import type { AdmitRequest, HttpReply, HttpRequest } from "./server/edge.ts";
+import type { AdmitRequest, HttpReply, HttpRequest, SpoolFolder } from "./server/edge.ts";
 import { AnswerMemory } from "./shared/answer/answer-memory.ts";
 import { hasVersionHeader } from "./shared/version-header.ts";
 import { unsupportedEndpoint } from "./unsupported.ts";
@@ -40,6 +42,9 @@ export interface AppOptions {
   readonly lora?: LoraAdapters | null;
   /** Agent loop; default null: the server runs no tools. */
   readonly agents?: Agents | null;
+  /** Files and sessions; default null: the server keeps none. */
+  readonly files?: Files | null;
+  readonly sessions?: Sessions | null;
   /** API keys. Each request needs one of them; default: no request needs a key. */
   readonly apiKeys?: ApiKeys | null;
   readonly log: Log;
@@ -60,6 +65,8 @@ export interface App {
   handle(request: HttpRequest, reply: HttpReply, refusal: ServerError | null, onEvents?: OnEvents): void;
   /** Checks the host, the origin and the API key of a request. Its body is read only if this returns null. */
   readonly admit: AdmitRequest;
+  /** Says which bodies are written to a file: those of uploads. */
+  readonly spoolFolder: SpoolFolder;
   /** Rejects new inference requests with the error `draining`. Running requests continue, and /health still responds. */
   drain(): void;
   /** Interrupts all background responses that are running. */
@@ -125,6 +132,8 @@ export function createApp({
     models = unmanaged(inference),
     lora = null,
     agents = null,
+    files = null,
+    sessions = null,
     maxAnswerBytes,
   } = rest;
   const store = storedResponses ?? new ResponseStore(new TableStore(new MemoryTables(), memoryLimits));
@@ -132,7 +141,20 @@ export function createApp({
   const metrics = config.disableMetrics ? null : new HttpMetrics(inference);
   const answerMemory = new AnswerMemory(maxAnswerBytes);
   const tokenTexts = (model: string) => inference.tokenTexts(model);
-  const shared = { models, lora, agents, config, log, answerMemory, tokenTexts, responses, metrics, system };
+  const shared = {
+    models,
+    lora,
+    agents,
+    files,
+    sessions,
+    config,
+    log,
+    answerMemory,
+    tokenTexts,
+    responses,
+    metrics,
+    system,
+  };
   const context: Context = { inference, ...shared };
   const table = new RouteTable([...routes.filter((route) => isServed(route, config)), ...extraRoutes]);
   const accessLog = config.accessLog ? [new AccessLog(log)] : [];
@@ -173,9 +195,12 @@ export function createApp({
     }
     exchange.finish();
   };
+  const spoolFolder: SpoolFolder = ({ method, path }) =>
+    files !== null && table.match(path, method)?.methods.get(method)?.spoolsBody ? files.stagingFolder : null;
   return {
     handle,
     admit,
+    spoolFolder,
     drain() {
       isDraining = true;
     },

@@ -1,9 +1,11 @@
 // Context: what a route handler receives in addition to its request: models, model management, and the settings of the HTTP
 // server.
 import type { Agents } from "../actors/api/agents.ts";
+import type { Files } from "../actors/api/files.ts";
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelManagement } from "../actors/api/model-management.ts";
+import type { Sessions } from "../actors/api/sessions.ts";
 import type { ShownTokens } from "../engines/text/tokenizer/token-texts.ts";
 import type { SystemInspector } from "../runtime/host/system.ts";
 import type { Exchange } from "./exchange.ts";
@@ -51,6 +53,9 @@ export interface Context {
   readonly lora: LoraAdapters | null;
   /** Runs requests whose tools the server runs; null: the server runs no tools, and keeps no sessions and files. */
   readonly agents: Agents | null;
+  /** Files and sessions; null: the server keeps none. */
+  readonly files: Files | null;
+  readonly sessions: Sessions | null;
   readonly config: HttpConfig;
   readonly log: Log;
   /** Like `inference.tokenTexts`, but the result holds no reference to a request, so it may outlive the request. */

@@ -3,7 +3,7 @@
 import type { z } from "zod";
 import type { ErrorCode } from "../runtime/errors.ts";
 
-export type Tag = "Inference" | "Ollama" | "Models" | "LoRA adapters" | "Operations" | "MCP";
+export type Tag = "Inference" | "Agents" | "Ollama" | "Models" | "LoRA adapters" | "Operations" | "MCP";
 
 /** Response body of one content type. */
 export interface Content {
@@ -23,8 +23,10 @@ export interface Operation {
   readonly path?: z.ZodObject;
   /** Schema of the query parameters. */
   readonly query?: z.ZodObject;
-  /** Schema that parses the JSON body. */
+  /** Schema that parses the JSON body, or describes the fields of a form. */
   readonly body?: z.ZodType;
+  /** Whether the body is a form (multipart/form-data) instead of JSON. */
+  readonly takesForm?: true;
   /** Successful responses by status. */
   readonly answers: Readonly<Record<number, readonly Content[]>>;
   /** Name of the setting that contains the port, if the route is served on a separate port. */

@@ -1,5 +1,7 @@
 // Routes: one entry per endpoint, with its description for the API document. route-table.ts finds the entry of a request.
 
+import { decideApprovalOperation, listApprovalsOperation } from "./approvals/operation.ts";
+import { decideApproval, listApprovals } from "./approvals/route.ts";
 import { chatOperation } from "./chat/operation.ts";
 import { chatCompletions } from "./chat/route.ts";
 import { detokenizeOperation, tokenizeOperation } from "./chat/tokens/operation.ts";
@@ -11,6 +13,25 @@ import { docsAssetOperation, docsOperation } from "./docs/operation.ts";
 import { docs, docsAsset } from "./docs/route.ts";
 import { embeddingOperation } from "./embeddings/operation.ts";
 import { embeddings } from "./embeddings/route.ts";
+import {
+  containerFileContentOperation,
+  deleteFileOperation,
+  fileContentOperation,
+  listContainerFilesOperation,
+  listFilesOperation,
+  retrieveContainerFileOperation,
+  retrieveFileOperation,
+  uploadFileOperation,
+} from "./files/operation.ts";
+import {
+  deleteFile,
+  fileContent,
+  listContainerFiles,
+  listFiles,
+  retrieveContainerFile,
+  retrieveFile,
+  uploadFile,
+} from "./files/route.ts";
 import { healthOperation, readyOperation, rootOperation } from "./health/operation.ts";
 import { health, ready } from "./health/route.ts";
 import { loraErrors, loraListErrors } from "./lora/errors.ts";
@@ -64,6 +85,8 @@ import {
 } from "./responses/operation.ts";
 import { cancelResponse, deleteResponse, listInputItems, retrieveResponse } from "./responses/stored/stored-route.ts";
 import type { DescribedRoute, RouteSettings } from "./route.ts";
+import { deleteSessionOperation, exportSessionOperation, importSessionOperation } from "./sessions/operation.ts";
+import { deleteSession, exportSession, importSession } from "./sessions/route.ts";
 import { doctorOperation, systemInfoOperation } from "./system/operation.ts";
 import { systemDoctor, systemInfo } from "./system/route.ts";
 
@@ -114,6 +137,96 @@ const ollamaRoutes: readonly Route[] = [
     operation: showOperation,
   },
   { ...ollama, method: "GET", path: "/api/version", kind: "resource", handler: version, operation: versionOperation },
+];
+
+/** Routes of what the server keeps for the agent loop: files, sessions and approvals. */
+const agentRoutes: readonly Route[] = [
+  {
+    method: "POST",
+    path: "/v1/files",
+    kind: "resource",
+    spoolsBody: true,
+    handler: uploadFile,
+    operation: uploadFileOperation,
+  },
+  { method: "GET", path: "/v1/files", kind: "resource", handler: listFiles, operation: listFilesOperation },
+  {
+    method: "GET",
+    path: "/v1/files/{file_id}",
+    kind: "resource",
+    handler: retrieveFile,
+    operation: retrieveFileOperation,
+  },
+  {
+    method: "DELETE",
+    path: "/v1/files/{file_id}",
+    kind: "resource",
+    handler: deleteFile,
+    operation: deleteFileOperation,
+  },
+  {
+    method: "GET",
+    path: "/v1/files/{file_id}/content",
+    kind: "resource",
+    handler: fileContent,
+    operation: fileContentOperation,
+  },
+  {
+    method: "GET",
+    path: "/v1/containers/{container_id}/files",
+    kind: "resource",
+    handler: listContainerFiles,
+    operation: listContainerFilesOperation,
+  },
+  {
+    method: "GET",
+    path: "/v1/containers/{container_id}/files/{file_id}",
+    kind: "resource",
+    handler: retrieveContainerFile,
+    operation: retrieveContainerFileOperation,
+  },
+  {
+    method: "GET",
+    path: "/v1/containers/{container_id}/files/{file_id}/content",
+    kind: "resource",
+    handler: fileContent,
+    operation: containerFileContentOperation,
+  },
+  {
+    method: "GET",
+    path: "/v1/sessions/{session_id}",
+    kind: "resource",
+    handler: exportSession,
+    operation: exportSessionOperation,
+  },
+  {
+    method: "PUT",
+    path: "/v1/sessions/{session_id}",
+    kind: "resource",
+    handler: importSession,
+    operation: importSessionOperation,
+  },
+  {
+    method: "DELETE",
+    path: "/v1/sessions/{session_id}",
+    kind: "resource",
+    handler: deleteSession,
+    operation: deleteSessionOperation,
+  },
+  {
+    method: "POST",
+    path: "/v1/agent/approvals/{approval_id}",
+    kind: "resource",
+    handler: decideApproval,
+    operation: decideApprovalOperation,
+  },
+  {
+    method: "GET",
+    path: "/v1/agent/approvals",
+    kind: "resource",
+    handler: listApprovals,
+    operation: listApprovalsOperation,
+  },
 ];
 
 export const routes: readonly Route[] = [
@@ -327,6 +440,7 @@ export const routes: readonly Route[] = [
     operation: unloadAdapterOperation,
     errors: loraErrors,
   },
+  ...agentRoutes,
   ...ollamaRoutes,
 ];
 

@@ -36,6 +36,19 @@ const codes = {
   },
   model_not_found: { retryable: false, meaning: "No model has this name; the message lists the existing models." },
   not_found: { retryable: false, meaning: "Nothing exists at this path, or no object has this id." },
+  file_not_found: { retryable: false, meaning: "No file has this id, or the file has expired; files are kept for 30 minutes." },
+  file_elided: {
+    retryable: false,
+    meaning: "The content of the file was deleted because the files exceed `files_disk`; upload or create the file again.",
+  },
+  file_not_produced: {
+    retryable: false,
+    meaning: "The file was expected from a tool, which did not produce it; the message says why.",
+  },
+  session_not_found: {
+    retryable: false,
+    meaning: "No session has this id, or the session has expired; a session is kept for 30 minutes after its last use.",
+  },
   previous_response_not_found: {
     retryable: false,
     meaning:

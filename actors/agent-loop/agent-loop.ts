@@ -76,6 +76,10 @@ export class AgentLoop implements Agents {
     return this.#approvals.pending(sessionId);
   }
 
+  async forget(sessionId: string): Promise<void> {
+    if (this.groups.length > 0) await this.#options.tools.closeSession({ session: sessionId });
+  }
+
   async *run(
     request: GenerateRequest,
     agent: AgentOptions,

@@ -128,6 +128,8 @@ export interface Agents {
   ): AsyncIterable<readonly AgentEvent[]>;
   /** Answers an approval. `queued`: the run does not wait for it yet. */
   decide(id: string, decision: ApprovalDecision): ApprovalStatus;
+  /** Ends the processes of a session and removes its work folder. */
+  forget(sessionId: string): Promise<void>;
   /** Returns the approvals that the runs of a session wait for. */
   pending(sessionId: string): readonly ApprovalRequest[];
 }

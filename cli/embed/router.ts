@@ -51,6 +51,7 @@ export function mountRouter(
   const mount = new Mount(app.handle, {
     basePath,
     admit: app.admit,
+    spoolFolder: app.spoolFolder,
     maxBodyBytesInFlight,
     requestTimeoutMs: requestTimeoutSecs * 1000,
   });

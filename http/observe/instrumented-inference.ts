@@ -99,6 +99,7 @@ export class InstrumentedInference implements Inference {
         this.#observed(request, agents.run(request, agent, signal, onPrepared)),
       decide: (id, decision) => agents.decide(id, decision),
       pending: (sessionId) => agents.pending(sessionId),
+      forget: (sessionId) => agents.forget(sessionId),
     };
   }
 

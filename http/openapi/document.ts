@@ -21,6 +21,7 @@ const UNAVAILABLE = "503";
 
 const tags: Readonly<Record<Tag, string>> = {
   Inference: "Generation and embeddings",
+  Agents: "Files, sessions and approvals of requests whose tools the server runs",
   Ollama: "The models in the protocol of Ollama, for clients that know only that",
   Models: "The models of this server",
   "LoRA adapters": "Low-rank adapters of a model, loaded and unloaded at run time",
@@ -144,7 +145,8 @@ function serverOf(portSetting: string): oas31.ServerObject {
 
 function requestBody(body: z.ZodType, operation: Operation, { body: example }: Example, names: SchemaNames) {
   const schema = names.named(body, operation, "Request");
-  return { required: true, content: { "application/json": { schema, example } } };
+  const type = operation.takesForm ? "multipart/form-data" : "application/json";
+  return { required: true, content: { [type]: { schema, example } } };
 }
 
 function answers(

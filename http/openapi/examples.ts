@@ -10,6 +10,21 @@ export interface Example {
 }
 
 const response_id = `resp_${"0123456789abcdef".repeat(2)}`;
+const session_id = `sess_${"0123456789abcdef".repeat(2)}`;
+const container_id = `cntr_${session_id}`;
+const file = {
+  id: `file-${"0123456789abcdef".repeat(2)}`,
+  object: "file",
+  bytes: 8,
+  created_at: 1_790_000_000,
+  expires_at: 1_790_001_800,
+  filename: "table.csv",
+  purpose: "user_data",
+  status: "processed",
+  format: "csv",
+  mime_type: "text/csv",
+  source: { tool: "user_upload", round: 0, turn: 0 },
+};
 const generation = "5a".repeat(32);
 const model = {
   id: "default",
@@ -103,6 +118,32 @@ export const examples: Readonly<Record<string, Example>> = {
   deleteResponse: { path: { response_id } },
   cancelResponse: { path: { response_id } },
   listResponseInputItems: { path: { response_id } },
+  uploadFile: { body: { file: "a,b\n1,2\n", purpose: "user_data" } },
+  listFiles: { answer: { object: "list", data: [file], first_id: file.id, last_id: file.id, has_more: false } },
+  retrieveFile: { path: { file_id: file.id } },
+  deleteFile: { path: { file_id: file.id } },
+  downloadFile: { path: { file_id: file.id } },
+  listContainerFiles: { path: { container_id } },
+  retrieveContainerFile: { path: { container_id, file_id: file.id } },
+  downloadContainerFile: { path: { container_id, file_id: file.id } },
+  exportSession: { path: { session_id } },
+  importSession: {
+    path: { session_id },
+    body: {
+      version: 1,
+      turns: 1,
+      messages: [
+        { role: "user", content: "What is 2 + 2?", visible: 0 },
+        { role: "assistant", content: "4", visible: 1 },
+      ],
+      images: [],
+      videos: [],
+      files: [],
+    },
+  },
+  deleteSession: { path: { session_id } },
+  decideApproval: { path: { approval_id: `appr_${"0123456789abcdef".repeat(2)}` }, body: { decision: "approve" } },
+  listApprovals: { answer: { object: "list", data: [] } },
   showModelStatus: { body: { model_id: "default" } },
   reloadModel: { body: { model_id: "default" } },
   unloadModel: { body: { model_id: "default" } },

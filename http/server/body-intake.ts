@@ -1,10 +1,11 @@
 // Body intake of one server: collects request bodies within the limits on size and time, and passes a request to its handler
 // when its body is complete or rejected. Both HTTP front ends feed it chunks.
 import type { ServerError } from "../../runtime/errors.ts";
-import { BodyBudget, BodyReader, bringsBody } from "./body.ts";
+import { BodyBudget, BodyReader, bringsBody, refusedLength } from "./body.ts";
 import { type ArrivingBody, BodyDeadlines } from "./body-deadlines.ts";
+import { BodySpool, SpoolCount } from "./body-spool.ts";
 import { clientOf } from "./client.ts";
-import type { AdmitRequest, BodyLimits, EdgeHandler, HttpReply, HttpRequest } from "./edge.ts";
+import type { AdmitRequest, BodyLimits, EdgeHandler, HttpReply, HttpRequest, SpoolFolder } from "./edge.ts";
 
 const DEFAULT_REQUEST_TIMEOUT_MS = 300_000;
 
@@ -18,8 +19,10 @@ export abstract class EdgeRequest implements HttpRequest {
   abstract readonly address: string;
   abstract readonly signal: AbortSignal;
   readonly headers = new Map<string, string>();
+  bodyFile?: string;
   #body: Uint8Array = EMPTY;
   #reader: BodyReader | null = null;
+  #spooledBytes = 0;
   #holds = 0;
   #onLetGo: () => void = () => {};
 
@@ -34,7 +37,7 @@ export abstract class EdgeRequest implements HttpRequest {
   }
 
   get bodyBytes(): number {
-    return this.#reader?.sizeBytes ?? 0;
+    return this.#reader?.sizeBytes ?? this.#spooledBytes;
   }
 
   releaseBody(keptBytes = 0): void {
@@ -57,9 +60,14 @@ export abstract class EdgeRequest implements HttpRequest {
   }
 
   /** Sets the complete body. */
-  hasBody(reader: BodyReader): void {
-    this.#reader = reader;
-    this.#body = reader.take();
+  hasBody(body: BodyReader | BodySpool): void {
+    if (body instanceof BodySpool) {
+      this.bodyFile = body.path;
+      this.#spooledBytes = body.sizeBytes;
+    } else {
+      this.#reader = body;
+      this.#body = body.take();
+    }
   }
 }
 
@@ -76,10 +84,13 @@ export class BodyIntake {
   readonly #admit: AdmitRequest;
   readonly #budget: BodyBudget;
   readonly #deadlines: BodyDeadlines;
+  readonly #spoolFolder: SpoolFolder;
+  readonly #spools = new SpoolCount();
 
-  constructor(handler: EdgeHandler, { maxBodyBytesInFlight, requestTimeoutMs, admit }: BodyLimits) {
+  constructor(handler: EdgeHandler, { maxBodyBytesInFlight, requestTimeoutMs, admit, spoolFolder }: BodyLimits) {
     this.#handler = handler;
     this.#admit = admit ?? (() => null);
+    this.#spoolFolder = spoolFolder ?? (() => null);
     this.#budget = new BodyBudget(maxBodyBytesInFlight);
     this.#deadlines = new BodyDeadlines(requestTimeoutMs ?? DEFAULT_REQUEST_TIMEOUT_MS);
   }
@@ -93,11 +104,16 @@ export class BodyIntake {
       this.#handler(request, reply, null);
       return null;
     }
-    const reader = new BodyReader(this.#budget, clientOf(request));
-    const refusal = this.#admit(request) ?? reader.refuseLength(request.headers.get("content-length"));
-    if (refusal === null) return new Reception(request, reply, reader, this.#deadlines, this.#handler);
-    this.#handler(request, reply, refusal);
-    return null;
+    const client = clientOf(request);
+    const refusal = this.#admit(request) ?? refusedLength(request.headers.get("content-length"));
+    const folder = refusal === null ? this.#spoolFolder(request) : null;
+    const full = refusal ?? (folder === null ? null : this.#spools.enter(client));
+    if (full !== null) {
+      this.#handler(request, reply, full);
+      return null;
+    }
+    const body = folder === null ? new BodyReader(this.#budget, client) : new BodySpool(folder, client, this.#spools);
+    return new Reception(request, reply, body, this.#deadlines, this.#handler);
   }
 
   /** Passes a request to its handler. The body has arrived as one WebSocket message; takes ownership of its bytes. */
@@ -124,22 +140,25 @@ export class BodyIntake {
 export class Reception {
   readonly #request: EdgeRequest;
   readonly #reply: EdgeReply;
-  readonly #reader: BodyReader;
+  readonly #body: BodyReader | BodySpool;
   readonly #deadlines: BodyDeadlines;
   readonly #handler: EdgeHandler;
   readonly #arriving: ArrivingBody;
+  /** Whether the body is complete or rejected. */
   #isOver = false;
+  /** Whether the request has ended. */
+  #isDone = false;
 
   constructor(
     request: EdgeRequest,
     reply: EdgeReply,
-    reader: BodyReader,
+    body: BodyReader | BodySpool,
     deadlines: BodyDeadlines,
     handler: EdgeHandler,
   ) {
     this.#request = request;
     this.#reply = reply;
-    this.#reader = reader;
+    this.#body = body;
     this.#deadlines = deadlines;
     this.#handler = handler;
     this.#arriving = deadlines.add((refusal) => {
@@ -148,31 +167,48 @@ export class Reception {
     });
   }
 
-  /** Adds a chunk and takes ownership of its bytes. Chunks after a rejection are discarded. */
-  add(chunk: Uint8Array): void {
-    if (this.#isOver) return;
+  /**
+   * Adds a chunk and takes ownership of its bytes. Chunks after a rejection are discarded. Returns a promise if no more must be
+   * read until it resolves; null: reading may continue. The promise never rejects.
+   */
+  add(chunk: Uint8Array): Promise<void> | null {
+    if (this.#isOver) return null;
     this.#arriving.onBytes(chunk.length);
-    const refusal = this.#reader.add(chunk);
+    const refusal = this.#body.add(chunk);
     if (refusal !== null) this.#refuse(refusal);
+    return refusal === null && this.#body instanceof BodySpool ? this.#body.drained() : null;
   }
 
   /** Completes the body. Call it after the last chunk. */
   end(): void {
     if (this.#isOver) return;
     this.#close();
-    this.#request.hasBody(this.#reader);
-    this.#handler(this.#request, this.#reply, null);
+    if (this.#body instanceof BodySpool) void this.#endSpool(this.#body);
+    else this.#handled(null);
+  }
+
+  /** Passes the request on when its body is in the file. A client that has gone meanwhile needs no response. */
+  async #endSpool(spool: BodySpool): Promise<void> {
+    const error = await spool.end();
+    if (this.#isDone) return;
+    this.#handled(error);
+  }
+
+  #handled(refusal: ServerError | null): void {
+    if (refusal === null) this.#request.hasBody(this.#body);
+    this.#handler(this.#request, this.#reply, refusal);
   }
 
   /** Ends the reception. Call it when the request has ended, with or without a response. */
   done(): void {
+    this.#isDone = true;
     this.#close();
-    this.#request.whenLetGo(() => this.#reader.release());
+    this.#request.whenLetGo(() => this.#body.release());
   }
 
   #refuse(refusal: ServerError): void {
     this.#close();
-    this.#reader.release();
+    this.#body.release();
     this.#handler(this.#request, this.#reply, refusal);
   }
 

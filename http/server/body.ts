@@ -61,6 +61,12 @@ export function bringsBody(headers: ReadonlyMap<string, string>): boolean {
   return (length !== undefined && length !== "0") || headers.has("transfer-encoding");
 }
 
+/** Returns the error for a body with this content-length; null if its size is allowed. */
+export function refusedLength(contentLength: string | undefined): ServerError | null {
+  const bytes = Number(contentLength ?? 0);
+  return bytes > MAX_BODY_BYTES ? tooLarge(`${bytes} bytes`) : null;
+}
+
 /** Collects the body of one request. */
 export class BodyReader {
   readonly #budget: BodyBudget;
@@ -79,12 +85,6 @@ export class BodyReader {
 
   get sizeBytes(): number {
     return this.#sizeBytes;
-  }
-
-  /** Returns the error for a body with this content-length; null if its size is allowed. */
-  refuseLength(contentLength: string | undefined): ServerError | null {
-    const bytes = Number(contentLength ?? 0);
-    return bytes > MAX_BODY_BYTES ? tooLarge(`${bytes} bytes`) : null;
   }
 
   /** Adds a chunk. If a limit is exceeded, drops all chunks and returns the error. */
@@ -129,6 +129,6 @@ function full(what: string): ServerError {
   return new ServerError("queue_full", `${what} (max_body_bytes_in_flight); try again when some have ended`);
 }
 
-function tooLarge(got: string): ServerError {
+export function tooLarge(got: string): ServerError {
   return new ServerError("body_too_large", `expected a body of at most ${MAX_BODY_BYTES} bytes, got ${got}`);
 }

@@ -18,6 +18,11 @@ export interface HttpRequest {
   readonly query: string;
   /** Names are in lower case; values of a repeated header are joined by ", ". */
   readonly headers: ReadonlyMap<string, string>;
+  /**
+   * File with the request body, for a route whose bodies are written to disk; `body` is then empty. The file is removed when the
+   * request ends. Absent: the body is in memory.
+   */
+  readonly bodyFile?: string;
   /** Request body; empty after `releaseBody`. */
   readonly body: Uint8Array;
   /** Size of the received body. It stays set after `releaseBody`; 0 if the body was not read. */
@@ -90,7 +95,12 @@ export interface EdgeServer {
   forceClose(): void;
 }
 
+/** Returns the folder in which the body of a request is written to a file; null: the body is held in memory. */
+export type SpoolFolder = (request: Pick<HttpRequest, "method" | "path">) => string | null;
+
 export interface BodyLimits {
+  /** Which bodies are written to disk; default: none. */
+  readonly spoolFolder?: SpoolFolder | undefined;
   /** Checks the head of a request before its body is read; default: every body is read. */
   readonly admit?: AdmitRequest | undefined;
   /** Maximum bytes of all request bodies in memory; default: 400 MiB. */

@@ -4,7 +4,7 @@
 import { ServerError } from "../../runtime/errors.ts";
 import { openFileLimit } from "../../runtime/host/open-files.ts";
 import type { Log } from "../observe/log.ts";
-import type { AdmitRequest, EdgeHandler, EdgeOptions, EdgeServer, OpenEdge } from "./edge.ts";
+import type { AdmitRequest, EdgeHandler, EdgeOptions, EdgeServer, OpenEdge, SpoolFolder } from "./edge.ts";
 import { nodeEdge } from "./node/edge.ts";
 import { uwsEdge } from "./uws/edge.ts";
 import { loadNative, type NativePackage } from "./uws/native.ts";
@@ -26,12 +26,18 @@ export interface Listener extends EdgeServer {
 interface ListeningApp {
   readonly handle: EdgeHandler;
   readonly admit?: AdmitRequest;
+  readonly spoolFolder?: SpoolFolder;
 }
 
 /** Serves `app` on an address. Throws config_invalid if the address is unavailable. */
 export async function listen(app: ListeningApp, options: ListenOptions): Promise<Listener> {
   const { name, open, why } = chooseEdge(options.edge);
-  const server = await open(app.handle, { onFull: fullWarning(options.log), admit: app.admit, ...options });
+  const server = await open(app.handle, {
+    onFull: fullWarning(options.log),
+    admit: app.admit,
+    spoolFolder: app.spoolFolder,
+    ...options,
+  });
   options.log.debug({ edge: name }, `${name} edge: ${why}`);
   options.log.info({ edge: name, host: options.host, port: server.port }, `serving on the ${name} edge`);
   return Object.assign(server, { edgeName: name });

@@ -13,6 +13,7 @@ import { generateTranslator } from "../ollama/generate.ts";
 import { rerankTranslator } from "../rerank/translator.ts";
 import { compactTranslator, messageTranslator, responseTranslator } from "../responses/request/translator.ts";
 import { goOn, goOnName } from "../responses/request/whole-request.ts";
+import { sessionTranslator } from "../sessions/translator.ts";
 import type { BodyTranslator, Translation, TranslationInput } from "./translation.ts";
 
 type Translate = (body: Uint8Array, parameters: unknown) => TaskOutput;
@@ -31,6 +32,7 @@ const byName = new Map<string, Translate>([
   reader(compactTranslator),
   reader(ollamaChatTranslator),
   reader(generateTranslator),
+  reader(sessionTranslator),
   reader(embedTranslator),
   reader(oneEmbeddingTranslator),
   [goOnName, goOn],

@@ -49,7 +49,7 @@ export async function receiveBody(
 
 async function readInto(reception: Reception, body: ReadableStream<Uint8Array>, reply: FetchReply): Promise<void> {
   for await (const chunk of body) {
-    reception.add(chunk);
+    await reception.add(chunk);
     if (reply.isAnswered) return;
   }
 }

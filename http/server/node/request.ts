@@ -35,6 +35,11 @@ export function readBody(incoming: IncomingMessage, request: NodeRequest, reply:
     return;
   }
   reply.onDone = () => reception.done();
-  incoming.on("data", (chunk: Buffer) => reception.add(chunk));
+  incoming.on("data", (chunk: Buffer) => {
+    const wait = reception.add(chunk);
+    if (wait === null) return;
+    incoming.pause();
+    void wait.then(() => incoming.resume());
+  });
   incoming.on("end", () => reception.end());
 }

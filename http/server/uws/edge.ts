@@ -57,7 +57,13 @@ function readBody(response: NativeResponse, request: UwsRequest, intake: BodyInt
   response.onData((chunk, isLast) => {
     if (reply.isDone) return;
     // uWS detaches the chunk when this callback returns, so it must be copied.
-    if (chunk.byteLength > 0) reception.add(new Uint8Array(chunk.slice(0)));
+    const wait = chunk.byteLength > 0 ? reception.add(new Uint8Array(chunk.slice(0))) : null;
+    if (wait !== null && !isLast) {
+      response.pause();
+      void wait.then(() => {
+        if (!reply.isDone) response.resume();
+      });
+    }
     if (isLast) reception.end();
   });
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { BodyBudget, BodyReader, MAX_BODY_BYTES } from "../../../../http/server/body.ts";
+import { BodyBudget, BodyReader, MAX_BODY_BYTES, refusedLength } from "../../../../http/server/body.ts";
 
 /** Returns an object that has the length of many bytes but no content. */
 function chunk(byteLength: number): Uint8Array {
@@ -26,8 +26,8 @@ describe("reading bodies", () => {
 
   it("refuses one byte over the body limit, declared or received", () => {
     const reader = new BodyReader(new BodyBudget(), "a");
-    assert.equal(reader.refuseLength(String(MAX_BODY_BYTES)), null);
-    assert.equal(reader.refuseLength(String(MAX_BODY_BYTES + 1))?.code, "body_too_large");
+    assert.equal(refusedLength(String(MAX_BODY_BYTES)), null);
+    assert.equal(refusedLength(String(MAX_BODY_BYTES + 1))?.code, "body_too_large");
     assert.equal(reader.add(chunk(MAX_BODY_BYTES)), null);
     assert.equal(reader.add(chunk(1))?.code, "body_too_large");
   });

@@ -1,0 +1,53 @@
+// Approvals routes: the answer to a call that waits for approval, and the list of a session's waiting calls.
+import { z } from "zod";
+import type { Agents } from "../../actors/api/agents.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { Context, RouteHandler } from "../context.ts";
+import { readJson } from "../json.ts";
+import { sessionId } from "../shared/agent/request-fields.ts";
+import { readQuery } from "../shared/read-query.ts";
+
+const MAX_MESSAGE_LENGTH = 65_536;
+
+export const decisionSchema = z
+  .strictObject({
+    decision: z.enum(["approve", "deny"]),
+    message: z
+      .string()
+      .max(MAX_MESSAGE_LENGTH)
+      .nullish()
+      .meta({ description: "With deny: the result that the model gets." }),
+    remember_for_session: z
+      .boolean()
+      .nullish()
+      .meta({ description: "With approve: approve all later calls of the session too.", default: false }),
+  })
+  .superRefine(({ decision, message, remember_for_session }, context) => {
+    if (decision === "approve" && typeof message === "string") {
+      context.addIssue({ code: "custom", path: ["message"], message: "is for decision deny" });
+    }
+    if (decision === "deny" && remember_for_session === true) {
+      context.addIssue({ code: "custom", path: ["remember_for_session"], message: "is for decision approve" });
+    }
+  });
+
+export const pendingQuery = z.object({ session_id: sessionId.meta({ description: "Session of the waiting calls." }) });
+
+export const decideApproval: RouteHandler = (exchange, context) => {
+  const agents = agentsOf(context);
+  const { decision, message, remember_for_session } = readJson(exchange.request, decisionSchema, context.log);
+  const id = exchange.parameters.approval_id ?? "";
+  const given = { decision, message: message ?? null, rememberForSession: remember_for_session ?? false };
+  const status = agents.decide(id, given);
+  exchange.json(status === "not_found" ? 404 : 200, { status });
+};
+
+export const listApprovals: RouteHandler = (exchange, context) => {
+  const { session_id } = readQuery(exchange.request.query, pendingQuery);
+  exchange.json(200, { object: "list", data: agentsOf(context).pending(session_id) });
+};
+
+function agentsOf({ agents }: Context): Agents {
+  if (agents !== null) return agents;
+  throw new ServerError("unsupported", "this server runs no tools");
+}

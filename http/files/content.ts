@@ -1,0 +1,66 @@
+// Content of a stored file as a response: sent from the disk as fast as the client reads, with headers that keep a browser from
+// running it in a page of the server.
+import { createReadStream } from "node:fs";
+import { basename } from "node:path";
+import type { Files, StoredFile } from "../../actors/api/files.ts";
+import { isInlineSafe } from "../../actors/files/file-type.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { Context } from "../context.ts";
+import type { Exchange } from "../exchange.ts";
+import { sendPieces } from "../shared/answer/pieces.ts";
+
+const PIECE_BYTES = 256 * 1024;
+
+/** Sends the content of a file. Throws file_not_found, file_elided or file_not_produced. */
+export async function sendContent(exchange: Exchange, context: Context, files: Files, id: string): Promise<void> {
+  const found = await files.content(id);
+  if (found === null) throw fileNotFound(id);
+  if (found.kind === "elided") {
+    throw new ServerError(
+      "file_elided",
+      `the content of file "${id}" was deleted to make room for newer files (files_disk)`,
+    );
+  }
+  if (found.kind === "failed") {
+    const { failure } = found.file;
+    throw new ServerError(
+      "file_not_produced",
+      `file "${id}" was not produced: ${failure?.message ?? "unknown reason"}`,
+    );
+  }
+  const pieces = createReadStream(found.path, { highWaterMark: PIECE_BYTES });
+  try {
+    await sendPieces(exchange, contentHeaders(found.file), pieces, context.config);
+  } finally {
+    pieces.destroy();
+  }
+}
+
+export function fileNotFound(id: string): ServerError {
+  return new ServerError(
+    "file_not_found",
+    `no file has the id ${JSON.stringify(id.slice(0, 200))}; files are kept for 30 minutes`,
+  );
+}
+
+function contentHeaders(file: StoredFile): Record<string, string> {
+  const kind = isInlineSafe(file.mimeType) ? "inline" : "attachment";
+  return {
+    "content-type": file.isText ? `${file.mimeType}; charset=utf-8` : file.mimeType,
+    "content-disposition": `${kind}; ${fileNames(basename(file.name))}`,
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "default-src 'none'; sandbox",
+    "cross-origin-resource-policy": "cross-origin",
+    "cache-control": "private, no-store",
+  };
+}
+
+/** Returns both forms of a file name (RFC 6266): in ASCII, and in UTF-8 with percent-encoding. */
+function fileNames(name: string): string {
+  const ascii = name.replaceAll(/[^\x20-\x7e]|["\\%]/g, "_");
+  const encoded = encodeURIComponent(name).replaceAll(
+    /['()*!]/g,
+    (mark) => `%${mark.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+  return `filename="${ascii}"; filename*=UTF-8''${encoded}`;
+}

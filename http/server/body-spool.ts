@@ -1,0 +1,102 @@
+// Body spool: writes the body of one upload to a file while it arrives, so that it is never in memory as a whole. The file is
+// removed when the request ends.
+import { randomBytes } from "node:crypto";
+import { createWriteStream, rmSync, type WriteStream } from "node:fs";
+import { join } from "node:path";
+import { finished } from "node:stream/promises";
+import { ServerError } from "../../runtime/errors.ts";
+import { MAX_BODY_BYTES, tooLarge } from "./body.ts";
+
+/** Maximum number of bodies that are written at the same time, and of one client. */
+const MAX_SPOOLS = 32;
+const MAX_CLIENT_SPOOLS = 16;
+/** Bytes that wait to be written, above which no more is read from the client. */
+const HIGH_WATER_BYTES = 256 * 1024;
+
+/** Counts the bodies that are being written or read, in all and by client. */
+export class SpoolCount {
+  #count = 0;
+  readonly #byClient = new Map<string, number>();
+
+  /** Counts a body. Returns an error if there are too many. */
+  enter(client: string): ServerError | null {
+    const ofClient = this.#byClient.get(client) ?? 0;
+    if (this.#count >= MAX_SPOOLS || ofClient >= MAX_CLIENT_SPOOLS) {
+      const message = `expected at most ${MAX_SPOOLS} uploads at a time, ${MAX_CLIENT_SPOOLS} of one client; try again when some have ended`;
+      return new ServerError("queue_full", message);
+    }
+    this.#count++;
+    this.#byClient.set(client, ofClient + 1);
+    return null;
+  }
+
+  leave(client: string): void {
+    this.#count--;
+    const left = (this.#byClient.get(client) ?? 1) - 1;
+    if (left > 0) this.#byClient.set(client, left);
+    else this.#byClient.delete(client);
+  }
+}
+
+export class BodySpool {
+  readonly path: string;
+  readonly #client: string;
+  readonly #count: SpoolCount;
+  readonly #file: WriteStream;
+  #sizeBytes = 0;
+  #error: ServerError | null = null;
+  #isReleased = false;
+
+  /** `count` has counted the body. */
+  constructor(folder: string, client: string, count: SpoolCount) {
+    this.path = join(folder, `upload-${randomBytes(16).toString("hex")}`);
+    this.#client = client;
+    this.#count = count;
+    this.#file = createWriteStream(this.path, { flags: "wx", mode: 0o600, highWaterMark: HIGH_WATER_BYTES });
+    this.#file.on("error", (error) => {
+      this.#error ??= new ServerError("storage_unavailable", `the upload cannot be written now: ${error.message}`);
+    });
+  }
+
+  get sizeBytes(): number {
+    return this.#sizeBytes;
+  }
+
+  /** Adds a chunk. Returns the error if the body is too large or cannot be written. */
+  add(chunk: Uint8Array): ServerError | null {
+    if (this.#error !== null) return this.#error;
+    if (this.#sizeBytes + chunk.byteLength > MAX_BODY_BYTES) return tooLarge("more");
+    this.#sizeBytes += chunk.byteLength;
+    this.#file.write(chunk);
+    return null;
+  }
+
+  /** Resolves when more may be added; null: now. Never rejects. */
+  drained(): Promise<void> | null {
+    if (!this.#file.writableNeedDrain) return null;
+    return new Promise((resolve) => {
+      this.#file.once("drain", resolve);
+      this.#file.once("close", resolve);
+    });
+  }
+
+  /** Resolves when all bytes are in the file, with the error if they could not be written. */
+  async end(): Promise<ServerError | null> {
+    this.#file.end();
+    await finished(this.#file).catch(() => {});
+    return this.#error;
+  }
+
+  /** Ends the writing and removes the file. */
+  release(): void {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    this.#count.leave(this.#client);
+    const remove = (): void => rmSync(this.path, { force: true });
+    if (this.#file.closed) remove();
+    else {
+      this.#file.once("close", remove);
+      this.#file.destroy();
+    }
+  }
+}
