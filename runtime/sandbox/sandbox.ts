@@ -23,7 +23,7 @@ export interface SandboxSettings {
 
 /** Isolation that the host offers. */
 export interface IsolationReport {
-  readonly kind: "bubblewrap" | "seatbelt" | "none";
+  readonly kind: "bubblewrap" | "none";
   /** What is missing or weaker than it could be, as sentences that say what to do; empty: nothing. */
   readonly missing: readonly string[];
 }
@@ -42,7 +42,7 @@ export interface ConfinedCommand {
 }
 
 /** Why a confined command was ended by the sandbox; null: it was not. */
-export type LimitHit = "memory" | "disk" | "processes" | "cpu" | null;
+export type LimitHit = "memory" | "disk" | "processes" | null;
 
 export interface ConfinedExit {
   readonly code: number | null;
@@ -60,7 +60,9 @@ export interface ConfinedProcess {
   readonly channel: { readonly toCommand: Writable; readonly fromCommand: Readable } | null;
   /** Resolves when the command and everything that it started have ended. Never rejects. */
   readonly exited: Promise<ConfinedExit>;
-  /** Sends SIGINT to the command (not to its children that ignore it). */
+  /** Whether the limits of disk and memory are watched. A process that waits for input needs no watch. Initially true. */
+  isWatched: boolean;
+  /** Sends SIGINT to the command. */
   interrupt(): void;
   /** Kills the command and everything that it started, also daemons. Resolves when nothing is left. */
   kill(): Promise<void>;

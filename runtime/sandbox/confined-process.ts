@@ -1,0 +1,180 @@
+// Confined process: a running command with its limits. It is ended as a whole: with the process-id namespace of the sandbox, or
+// with its process group where there is no sandbox.
+import { type ChildProcess, spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import type { Readable, Writable } from "node:stream";
+import type { ControlGroup } from "./control-group.ts";
+import type { ConfinedExit, ConfinedProcess, LimitHit, SandboxSettings } from "./sandbox.ts";
+import { diskUsage, processUsage } from "./usage.ts";
+
+/** Maximum number of files and folders in the work folder and the temporary folder together. */
+export const maxEntries = 65_536;
+const MIB = 2 ** 20;
+const WATCH_MS = 100;
+/** Part of the time that the watcher may use. */
+const WATCH_SHARE = 0.1;
+const GONE_POLL_MS = 2;
+const GONE_LIMIT_MS = 2000;
+
+export interface StartOptions {
+  readonly file: string;
+  readonly args: readonly string[];
+  readonly environment: Readonly<Record<string, string>>;
+  readonly currentFolder: string;
+  /** Path of the work folder as the command sees it. */
+  readonly workFolder: string;
+  readonly hasChannel: boolean;
+  /** Descriptors that follow the pipes: the filter, if any. */
+  readonly extra: readonly number[];
+  /** Whether the last descriptor is a pipe on which bubblewrap reports the process id of the command. */
+  readonly hasStatus: boolean;
+  readonly group: ControlGroup | null;
+  readonly settings: SandboxSettings;
+  /** Folders that count for the disk limit. */
+  readonly folders: readonly string[];
+  readonly onExit: () => void;
+}
+
+export class RunningProcess implements ConfinedProcess {
+  readonly workFolder: string;
+  readonly stdin: Writable;
+  readonly stdout: Readable;
+  readonly stderr: Readable;
+  readonly channel: ConfinedProcess["channel"];
+  readonly exited: Promise<ConfinedExit>;
+  isWatched = true;
+  readonly #child: ChildProcess;
+  readonly #options: StartOptions;
+  /** Process id of the command on the host, if it is in the sandbox; null: not known yet, or there is no sandbox. */
+  #innerPid: number | null = null;
+  #limit: LimitHit = null;
+  #timer: NodeJS.Timeout | null = null;
+
+  constructor(options: StartOptions) {
+    this.#options = options;
+    this.workFolder = options.workFolder;
+    const pipes = options.hasChannel ? (["pipe", "pipe"] as const) : [];
+    this.#child = spawn(options.file, options.args, {
+      cwd: options.currentFolder,
+      env: { ...options.environment },
+      // A process group of its own, so that it can be ended as a whole.
+      detached: true,
+      stdio: ["pipe", "pipe", "pipe", ...pipes, ...options.extra, ...(options.hasStatus ? (["pipe"] as const) : [])],
+    });
+    const { stdin, stdout, stderr, stdio } = this.#child;
+    this.stdin = stdin as Writable;
+    this.stdout = stdout as Readable;
+    this.stderr = stderr as Readable;
+    this.channel = options.hasChannel
+      ? { toCommand: stdio[3] as unknown as Writable, fromCommand: stdio[4] as unknown as Readable }
+      : null;
+    for (const stream of [this.stdin, this.channel?.toCommand]) stream?.on("error", () => {});
+    if (options.hasStatus) this.#readStatus(stdio.at(-1) as unknown as Readable);
+    this.exited = this.#ended();
+    this.#watch(WATCH_MS);
+  }
+
+  interrupt(): void {
+    this.#signal("SIGINT");
+  }
+
+  async kill(): Promise<void> {
+    this.#signal("SIGKILL");
+    await this.exited;
+  }
+
+  #readStatus(status: Readable): void {
+    let text = "";
+    status.on("error", () => {});
+    status.on("data", (chunk: Buffer) => {
+      text += chunk.toString("latin1");
+      const found = /"child-pid":\s*(\d+)/.exec(text)?.[1];
+      if (found !== undefined) this.#innerPid = Number(found);
+    });
+  }
+
+  /**
+   * Sends SIGINT to the command, or SIGKILL to all processes: the command is the first process of its namespace, whose end ends
+   * all others; without a sandbox they are in its process group.
+   */
+  #signal(signal: "SIGINT" | "SIGKILL"): void {
+    const { pid } = this.#child;
+    if (pid === undefined) return;
+    if (signal === "SIGINT") {
+      send(this.#innerPid ?? pid, signal);
+      return;
+    }
+    if (this.#innerPid !== null) send(this.#innerPid, signal);
+    send(-pid, signal);
+  }
+
+  async #ended(): Promise<ConfinedExit> {
+    const { group, onExit } = this.#options;
+    const ended = await new Promise<Omit<ConfinedExit, "limit">>((resolve) => {
+      this.#child.once("error", () => resolve({ code: 127, signal: null }));
+      this.#child.once("exit", (code, signal) => resolve({ code, signal }));
+    });
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    const { pid } = this.#child;
+    // Without a sandbox, processes that the command has left behind are still in its group.
+    if (pid !== undefined) send(-pid, "SIGKILL");
+    if (this.#innerPid !== null) await gone(this.#innerPid);
+    if (group?.wasOutOfMemory) this.#limit ??= "memory";
+    if (group?.wasOutOfProcesses) this.#limit ??= "processes";
+    group?.remove();
+    onExit();
+    return { ...ended, limit: this.#limit };
+  }
+
+  #watch(delayMs: number): void {
+    this.#timer = setTimeout(() => {
+      const startedAt = performance.now();
+      if (this.isWatched) this.#check();
+      const spentMs = performance.now() - startedAt;
+      this.#watch(Math.max(WATCH_MS, spentMs / WATCH_SHARE));
+    }, delayMs).unref();
+  }
+
+  #check(): void {
+    const { settings, group, folders } = this.#options;
+    const limit = { bytes: settings.maxDiskMb * MIB, entries: maxEntries };
+    const { bytes, entries } = diskUsage(folders, limit);
+    if (bytes > limit.bytes || entries > limit.entries) this.#hit("disk");
+    const root = this.#innerPid ?? this.#child.pid;
+    if (root === undefined || (group?.limitsMemory ?? false)) return;
+    const { memoryBytes, processes } = processUsage(root);
+    if (memoryBytes > settings.maxMemoryMb * MIB) this.#hit("memory");
+    else if (processes > settings.maxProcs + 1) this.#hit("processes");
+  }
+
+  #hit(limit: LimitHit): void {
+    this.#limit ??= limit;
+    this.#signal("SIGKILL");
+  }
+}
+
+function send(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch {
+    // The process has ended.
+  }
+}
+
+/** Waits until a process has ended. Its parent may read its exit status later. */
+async function gone(pid: number): Promise<void> {
+  const until = performance.now() + GONE_LIMIT_MS;
+  while (isRunning(pid) && performance.now() < until) {
+    await new Promise((resolve) => setTimeout(resolve, GONE_POLL_MS));
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    // The state follows the name of the program, which is in parentheses.
+    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+    return !/^ [ZX]/.test(stat.slice(stat.lastIndexOf(")") + 1));
+  } catch {
+    return false;
+  }
+}
