@@ -13,6 +13,7 @@ import type { GrammarSource } from "../engines/grammar-source.ts";
 import type { ModelTemplateCapabilities } from "../engines/text/template/template-capabilities.ts";
 import type { TokenTextTable } from "../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../runtime/errors.ts";
+import type { SandboxSettings } from "../runtime/sandbox/sandbox.ts";
 import type { StoreLimits } from "../runtime/store/store.ts";
 import type { DialTicket } from "../runtime/thread/dial.ts";
 import type { BodyToTranslate } from "./api/body-translators.ts";
@@ -358,4 +359,20 @@ export interface StatePlaceInit {
 export interface StatePlaceReady {
   /** Folder for the bytes of files that are about to be stored: Files.stagingFolder. */
   readonly stagingFolder: string;
+}
+
+/** Start parameters of the tools thread. Its actor has the protocol Tools. */
+export interface ToolsPlaceInit {
+  readonly sandbox: SandboxSettings;
+  /** Command of the Python interpreter; null: Python is not enabled. */
+  readonly python: string | null;
+  readonly shellPath: string;
+  /** Folder for the work folders of sessions; null: the system's folder for temporary files. */
+  readonly workFolder: string | null;
+  /** Time limits of one cell and of one shell command. */
+  readonly codeTimeoutMs: number;
+  readonly shellTimeoutMs: number;
+  /** Folder for the copies of produced files: Files.stagingFolder. */
+  readonly stagingFolder: string;
+  readonly mailboxLimit: number;
 }

@@ -5,11 +5,13 @@
 //   generation   worker thread                           generation, models
 //   text         worker threads of `generation`          none: each runs text tasks, one at a time
 //   model:<id>   child process or worker thread          model, with its step loop and engine
-//   state        worker thread                           responses
+//   state        worker thread                           responses, files, sessions
+//   tools        worker thread                           tools: code and shell commands in confined processes
 //   adapter      worker thread                           none: prepares one LoRA adapter, then ends
 
 export const generationModule = new URL("./generation/place.js", import.meta.url);
 export const textWorkerModule = new URL("./text-tasks/text-worker.js", import.meta.url);
 export const modelModule = new URL("./model/place.js", import.meta.url);
 export const stateModule = new URL("./state/state-place.js", import.meta.url);
+export const toolsModule = new URL("./tools/tools-place.js", import.meta.url);
 export const preparerModule = new URL("./lora-registry/preparer-place.js", import.meta.url);

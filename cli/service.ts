@@ -7,6 +7,7 @@ import type { EdgeServer } from "../http/server/edge.ts";
 import { resolvesWithin } from "../runtime/clock.ts";
 import type { EngineReport } from "../runtime/host/system.ts";
 import type { Logger } from "../runtime/log/log.ts";
+import { type OpenAgents, openAgents } from "./assembly/agents.ts";
 import { type ClosableObserver, openObservers } from "./assembly/observers.ts";
 import { frontOptions, placeStopMs } from "./assembly/service-options.ts";
 import { openState, type State } from "./assembly/state.ts";
@@ -33,6 +34,7 @@ interface Parts {
   readonly engines: readonly EngineReport[];
   readonly front: InferenceService;
   readonly state: State;
+  readonly agents: OpenAgents;
   readonly apiKeys: Awaited<ReturnType<typeof openApiKeys>>;
   /** Aborted when the service has stopped. */
   readonly stopped: AbortController;
@@ -55,7 +57,11 @@ export class Service {
       const apiKeys = await openApiKeys(config.server, log, stopped.signal);
       const state = await openState(config, log);
       const front = new InferenceService(options);
-      return new Service({ config, log, observers, engines, front, state, apiKeys, stopped });
+      const agents = await openAgents(config, state, front, log).catch(async (error) => {
+        await state.stop(placeStopMs);
+        throw error;
+      });
+      return new Service({ config, log, observers, engines, front, state, agents, apiKeys, stopped });
     } catch (error) {
       stopped.abort();
       await Promise.allSettled(observers.map((observer) => observer.close()));
@@ -73,13 +79,16 @@ export class Service {
 
   /** Creates an HTTP app over the models. Settings that are not given are taken from the configuration. */
   createApp(given: Partial<HttpConfig> = {}, extraRoutes: NonNullable<AppOptions["extraRoutes"]> = []): App {
-    const { config, log, observers, engines, front, state, apiKeys } = this.#parts;
+    const { config, log, observers, engines, front, state, agents, apiKeys } = this.#parts;
     const app = createApp({
       apiKeys,
       inference: front,
       models: front,
       lora: front.lora,
       storedResponses: state.responses,
+      agents: agents.loop,
+      files: state.files,
+      sessions: state.sessions,
       log,
       observers,
       system: systemInspector(checkOptions(config, null, engines)),
@@ -117,9 +126,10 @@ export class Service {
   }
 
   async #stopPlaces(): Promise<void> {
-    const { front, state, observers, stopped } = this.#parts;
+    const { front, state, agents, observers, stopped } = this.#parts;
     stopped.abort();
     await front.stop(placeStopMs);
+    await agents.stop(placeStopMs);
     await state.stop(placeStopMs);
     await Promise.allSettled(observers.map((observer) => observer.close()));
   }

@@ -36,10 +36,14 @@ const codes = {
   },
   model_not_found: { retryable: false, meaning: "No model has this name; the message lists the existing models." },
   not_found: { retryable: false, meaning: "Nothing exists at this path, or no object has this id." },
-  file_not_found: { retryable: false, meaning: "No file has this id, or the file has expired; files are kept for 30 minutes." },
+  file_not_found: {
+    retryable: false,
+    meaning: "No file has this id, or the file has expired; files are kept for 30 minutes.",
+  },
   file_elided: {
     retryable: false,
-    meaning: "The content of the file was deleted because the files exceed `files_disk`; upload or create the file again.",
+    meaning:
+      "The content of the file was deleted because the files exceed `files_disk`; upload or create the file again.",
   },
   file_not_produced: {
     retryable: false,

@@ -23,6 +23,7 @@ export interface Config extends ValuesOf<Keys["general"]>, ValuesOf<Keys["agenti
   readonly models: readonly ModelConfig[];
   readonly server: ValuesOf<Keys["server"]>;
   readonly pagedAttn: ValuesOf<Keys["pagedAttn"]>;
+  readonly sandbox: ValuesOf<Keys["sandbox"]>;
   readonly troupe: ValuesOf<Keys["troupe"]>;
   readonly run: ValuesOf<Keys["run"]>;
   readonly bench: ValuesOf<Keys["bench"]>;
@@ -74,6 +75,7 @@ export function resolveConfig(request: ConfigRequest): Config {
     models: given.models.map((values) => resolveModel(command, values, general, cpu)),
     server: resolveGroup("server", command, shared),
     pagedAttn: resolveGroup("pagedAttn", command, shared),
+    sandbox: resolveGroup("sandbox", command, shared),
     troupe: resolveGroup("troupe", command, shared),
     run: resolveGroup("run", command, shared),
     bench: resolveGroup("bench", command, shared),

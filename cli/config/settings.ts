@@ -30,6 +30,7 @@ export interface TroupeSettings extends Some<"general">, Some<"agentic"> {
   readonly models?: readonly ModelSettings[];
   readonly server?: Omit<Some<"server">, Portless["server"]>;
   readonly pagedAttn?: Some<"pagedAttn">;
+  readonly sandbox?: Some<"sandbox">;
   readonly troupe?: Omit<Some<"troupe">, Portless["troupe"]>;
 }
 

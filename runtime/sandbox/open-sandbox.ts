@@ -5,7 +5,6 @@ import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, rmSync, writeF
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { ServerError } from "../errors.ts";
-import type { Logger } from "../log/log.ts";
 import {
   baseEnvironment,
   bubblewrapArguments,
@@ -37,7 +36,7 @@ export function inspectIsolation(): IsolationReport {
     const install = "install it with the system's package manager, for example: apt-get install bubblewrap";
     return { kind: "none", missing: [`bubblewrap (bwrap) is not installed; ${install}`] };
   }
-  const probe = spawnSync(bwrap, ["--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "true"], {
+  const probe = spawnSync(bwrap, ["--unshare-all", "--unshare-user", "--as-pid-1", "--ro-bind", "/", "/", "true"], {
     timeout: PROBE_MS,
   });
   if (probe.status !== 0) {
@@ -62,7 +61,7 @@ export function inspectIsolation(): IsolationReport {
 }
 
 /** Opens the sandbox. Throws config_invalid if the mode is `on` and the host offers no isolation. */
-export function openSandbox(settings: SandboxSettings, log: Pick<Logger, "warn">): Sandbox {
+export function openSandbox(settings: SandboxSettings, warn: (fields: object, message: string) => void): Sandbox {
   if (settings.mode === "off")
     return new HostSandbox(settings, { kind: "none", missing: ["the sandbox is off (sandbox.mode)"] });
   const isolation = inspectIsolation();
@@ -77,10 +76,7 @@ export function openSandbox(settings: SandboxSettings, log: Pick<Logger, "warn">
       },
     );
   }
-  log.warn(
-    { reason },
-    "tools run without isolation: they can read and write what the server can; do not serve strangers",
-  );
+  warn({ reason }, "tools run without isolation: they can read and write what the server can; do not serve strangers");
   return new HostSandbox(settings, isolation);
 }
 

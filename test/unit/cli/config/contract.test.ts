@@ -17,10 +17,16 @@ no_kv_cache = false
 prefix_cache_n = 4
 chat_template = "t.jinja"
 jinja_explicit = "e.jinja"
-agentic = false
+agentic = true
 enable_search = false
-enable_code_execution = false
-enable_shell = false
+enable_code_execution = true
+code_exec_python = "python3"
+code_exec_timeout = 30
+code_exec_workdir = "/work"
+enable_shell = true
+shell_path = "/bin/bash"
+shell_timeout = 60
+shell_workdir = "/work"
 code_exec_permission = "ask"
 
 [server]
@@ -45,7 +51,13 @@ block_size = 64
 cache_type = "q8_0"
 
 [sandbox]
-mode = "auto"
+mode = "on"
+profile = "restricted"
+max_memory_mb = 512
+max_cpu_secs = 100
+max_procs = 32
+max_disk_mb = 100
+network = "none"
 
 [troupe]
 engine = "llama"
@@ -148,25 +160,9 @@ const refused: Readonly<Record<string, readonly string[]>> = {
     'mcp_config = "mcp.json"',
     "enable_search = true",
     'search_embedding_model = "embedding-gemma"\nenable_search = true',
-    "enable_code_execution = true",
-    'code_exec_python = "python3"\nenable_code_execution = true',
-    "code_exec_timeout = 60\nagent = true",
-    'code_exec_workdir = "/tmp"\nagent = true',
-    "enable_shell = true",
-    'shell_path = "/bin/sh"\nenable_shell = true',
-    "shell_timeout = 600\nagent = true",
-    'shell_workdir = "/tmp"\nagent = true',
     'skills_dir = "/skills"\nenable_shell = true',
   ],
   "[server]": ["no_ui = false"],
-  "[sandbox]": [
-    'mode = "on"',
-    'profile = "restricted"',
-    "max_memory_mb = 2048",
-    "max_cpu_secs = 600",
-    "max_procs = 64",
-    'network = "none"',
-  ],
   "[[models]]": [
     'tokenizer = "tokenizer.json"',
     'arch = "llama"',

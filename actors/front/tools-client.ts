@@ -1,0 +1,113 @@
+// Tools client: the main thread's client of the tools thread. Starts the thread, and restarts it whenever it ends; running calls
+// then fail, and the processes of the thread end with it.
+import type { Ref } from "../../runtime/actor/ref.ts";
+import { type RestartPolicy, type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
+import { ActorSystem } from "../../runtime/actor/system.ts";
+import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import type { Logger } from "../../runtime/log/log.ts";
+import type { IsolationReport } from "../../runtime/sandbox/sandbox.ts";
+import { type Place, spawnPlace } from "../../runtime/thread/place.ts";
+import type { FileToMount, ToolOutcome, ToolRun, Tools } from "../api/tools.ts";
+import type { ToolsPlaceInit } from "../messages.ts";
+import { toolsModule } from "../placement.ts";
+
+const startTimeoutMs = 30_000;
+/** Time in addition to a tool's own limit, for files to be copied and processes to end. */
+const marginMs = 60_000;
+const restartPolicy: RestartPolicy = {
+  kind: "restart",
+  minBackoffMs: 500,
+  maxBackoffMs: 30_000,
+  resetAfterMs: 60_000,
+  maxRestarts: Number.POSITIVE_INFINITY,
+};
+
+export interface ToolsClientOptions {
+  readonly init: ToolsPlaceInit;
+  readonly log: Logger;
+}
+
+export class ToolsClient implements Tools {
+  readonly #options: ToolsClientOptions;
+  readonly #system = new ActorSystem("front");
+  #supervisor: Supervisor | null = null;
+  #tools: Ref<Tools> | null = null;
+
+  constructor(options: ToolsClientOptions) {
+    this.#options = options;
+  }
+
+  /** Starts the thread. Rejects with config_invalid if the sandbox or the interpreter cannot be used. */
+  async start(): Promise<void> {
+    const { log } = this.#options;
+    let wasUp = false;
+    await new Promise<void>((resolve, reject) => {
+      this.#supervisor = supervise<IsolationReport>({
+        name: "tools",
+        start: (signal) => this.#spawn(signal, wasUp),
+        policy: restartPolicy,
+        onUp: (place) => {
+          this.#tools = this.#system.ref<Tools>("tools", place.endpoint);
+          if (!wasUp)
+            log.info({ isolation: place.ready.kind, missing: place.ready.missing }, "tools of the server are ready");
+          wasUp = true;
+          resolve();
+        },
+        onDown: (exit, next) => {
+          this.#tools = null;
+          if (exit.orderly || !wasUp) return;
+          log.error(
+            { reason: exit.reason, retryInMs: next?.retryInMs },
+            "the tools place ended; its running calls failed",
+          );
+        },
+        onEscalate: reject,
+      });
+    });
+  }
+
+  async stop(deadlineMs: number): Promise<void> {
+    await this.#supervisor?.stop(deadlineMs);
+    await this.#system.stop();
+  }
+
+  async run(call: ToolRun): Promise<ToolOutcome> {
+    const { codeTimeoutMs, shellTimeoutMs } = this.#options.init;
+    // A shell call may have many commands, each with its own limit.
+    const timeoutMs = 64 * Math.max(codeTimeoutMs, shellTimeoutMs) + marginMs;
+    return await this.#actor().ask("run", call, { timeoutMs });
+  }
+
+  cancel(message: { readonly id: string }): void {
+    this.#tools?.tell("cancel", message);
+  }
+
+  async mount(message: { readonly session: string; readonly files: readonly FileToMount[] }): Promise<void> {
+    await this.#actor().ask("mount", message);
+  }
+
+  async closeSession(message: { readonly session: string }): Promise<void> {
+    await this.#actor().ask("closeSession", message);
+  }
+
+  async #spawn(signal: AbortSignal, isRestart: boolean): Promise<Place<IsolationReport>> {
+    const { init, log } = this.#options;
+    const onProgress = (told: unknown): void => {
+      const { fields, message } = told as { readonly fields: object; readonly message: string };
+      log.warn(fields, message);
+    };
+    const place = { name: "tools", module: toolsModule, init, kind: "thread", startTimeoutMs } as const;
+    try {
+      return await spawnPlace({ ...place, signal, onProgress });
+    } catch (thrown) {
+      const { code, message } = toErrorRecord(thrown);
+      // The supervisor retries after retryable errors. Every failed restart is retryable, but a failed first start is not.
+      throw new ServerError(isRestart ? "peer_gone" : code === "config_invalid" ? code : "internal", message);
+    }
+  }
+
+  #actor(): Ref<Tools> {
+    if (this.#tools !== null) return this.#tools;
+    throw new ServerError("peer_gone", "the tools of the server cannot be reached now; try again soon");
+  }
+}

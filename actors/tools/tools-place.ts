@@ -1,0 +1,47 @@
+// Tools place: the module of the tools thread, which runs code and shell commands in the sandbox. Its actor has the protocol Tools.
+import { tmpdir } from "node:os";
+import type { Behaviour } from "../../runtime/actor/behaviour.ts";
+import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
+import { openSandbox } from "../../runtime/sandbox/open-sandbox.ts";
+import type { IsolationReport } from "../../runtime/sandbox/sandbox.ts";
+import type { PlaceContext } from "../../runtime/thread/entry.ts";
+import type { Tools } from "../api/tools.ts";
+import type { ToolsPlaceInit } from "../messages.ts";
+import { PythonStarter } from "./python/starter.ts";
+import { ToolRunner } from "./tool-runner.ts";
+import { WorkFolders } from "./work-folders.ts";
+
+/** Starts the thread. Reports why tools run without isolation, if they do. Throws config_invalid. */
+export async function start(place: PlaceContext<ToolsPlaceInit>): Promise<IsolationReport> {
+  const { init } = place;
+  const sandbox = openSandbox(init.sandbox, (fields, message) => place.progress({ fields, message }));
+  try {
+    const python = init.python === null ? null : PythonStarter.find(init.python, sandbox);
+    const folders = new WorkFolders(init.workFolder === null ? [tmpdir()] : [init.workFolder]);
+    const { shellPath, codeTimeoutMs, shellTimeoutMs, stagingFolder } = init;
+    const runner = new ToolRunner({
+      sandbox,
+      python,
+      folders,
+      shellPath,
+      codeTimeoutMs,
+      shellTimeoutMs,
+      stagingFolder,
+    });
+    place.system.spawn<Tools>("tools", behaviourOf(runner), { mailboxLimit: init.mailboxLimit });
+    return sandbox.isolation;
+  } catch (error) {
+    await sandbox.close();
+    throw error;
+  }
+}
+
+function behaviourOf(runner: ToolRunner): Behaviour<Tools> {
+  return {
+    run: (call) => new DeferredReply(runner.run(call)),
+    cancel: (message) => runner.cancel(message),
+    mount: (message) => new DeferredReply(runner.mount(message)),
+    closeSession: (message) => new DeferredReply(runner.closeSession(message)),
+    onStop: () => runner.close(),
+  };
+}
