@@ -1,11 +1,11 @@
 // App: routes each request to its handler. It handles CORS preflights, unknown paths, wrong methods and draining itself, and
 // turns every error into an error response. Created by the composition root; an HTTP front end (or a test) calls `handle`.
-import type { Agents } from "../actors/api/agents.ts";
-import type { Files } from "../actors/api/files.ts";
+import type { Agents } from "../actors/api/agent/agents.ts";
+import type { Files } from "../actors/api/agent/files.ts";
+import type { Sessions } from "../actors/api/agent/sessions.ts";
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelManagement } from "../actors/api/model-management.ts";
-import type { Sessions } from "../actors/api/sessions.ts";
 import { maxStoredBytes, type StoredResponses } from "../actors/api/stored-responses.ts";
 import { ResponseStore } from "../actors/state/response-store.ts";
 import { ServerError } from "../runtime/errors.ts";

@@ -1,11 +1,11 @@
 // Context: what a route handler receives in addition to its request: models, model management, and the settings of the HTTP
 // server.
-import type { Agents } from "../actors/api/agents.ts";
-import type { Files } from "../actors/api/files.ts";
+import type { Agents } from "../actors/api/agent/agents.ts";
+import type { Files } from "../actors/api/agent/files.ts";
+import type { Sessions } from "../actors/api/agent/sessions.ts";
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelManagement } from "../actors/api/model-management.ts";
-import type { Sessions } from "../actors/api/sessions.ts";
 import type { ShownTokens } from "../engines/text/tokenizer/token-texts.ts";
 import type { SystemInspector } from "../runtime/host/system.ts";
 import type { Exchange } from "./exchange.ts";

@@ -1,6 +1,6 @@
 // Event streaming: sends the events of a generation as server-sent events, or in the stream format of the protocol, with
 // keep-alive texts, back pressure and errors. The protocol's codec creates the text.
-import type { AgentEvent } from "../actors/api/agents.ts";
+import type { AgentEvent } from "../actors/api/agent/agents.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import { type Exchange, eventStreamHeaders } from "./exchange.ts";
 import type { ReplyHeaders, StreamSink } from "./server/edge.ts";

@@ -15,11 +15,11 @@ import type {
   ApprovalStatus,
   Permission,
   ToolGroup,
-} from "../api/agents.ts";
-import type { Files } from "../api/files.ts";
+} from "../api/agent/agents.ts";
+import type { Files } from "../api/agent/files.ts";
+import type { Sessions } from "../api/agent/sessions.ts";
+import type { Tools } from "../api/agent/tools.ts";
 import type { Inference } from "../api/inference.ts";
-import type { Sessions } from "../api/sessions.ts";
-import type { Tools } from "../api/tools.ts";
 import { builtInNamed } from "../tools/schemas.ts";
 import { Approvals } from "./approvals.ts";
 import { type CallResult, CallRunner, type RunContext } from "./call-runner.ts";

@@ -2,7 +2,7 @@
 // waits for it. A call without a decision is denied after five minutes (spec: Approval states).
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../../runtime/clock.ts";
-import type { ApprovalDecision, ApprovalRequest, ApprovalStatus } from "../api/agents.ts";
+import type { ApprovalDecision, ApprovalRequest, ApprovalStatus } from "../api/agent/agents.ts";
 
 /** Milliseconds after which a call without a decision is denied. */
 export const approvalTimeoutMs = 5 * 60_000;

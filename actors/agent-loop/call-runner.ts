@@ -11,9 +11,9 @@ import type {
   RequestedFile,
   ToolCallRecord,
   ToolType,
-} from "../api/agents.ts";
-import { type Files, type FileToStore, fileLimits, type StoredFile } from "../api/files.ts";
-import type { ToolOutcome, Tools } from "../api/tools.ts";
+} from "../api/agent/agents.ts";
+import { type Files, type FileToStore, fileLimits, type StoredFile } from "../api/agent/files.ts";
+import type { ToolOutcome, Tools } from "../api/agent/tools.ts";
 import { type BuiltInTool, builtInNamed } from "../tools/schemas.ts";
 import type { Approvals, Verdict } from "./approvals.ts";
 import type { Dispatch } from "./dispatch.ts";

@@ -5,7 +5,7 @@ import { type ClientRequest, type IncomingMessage, request as requestHttp } from
 import { request as requestHttps } from "node:https";
 import { BlockList, isIP, type LookupFunction } from "node:net";
 import { ServerError } from "../../runtime/errors.ts";
-import { fileLimits } from "../api/files.ts";
+import { fileLimits } from "../api/agent/files.ts";
 
 const timeoutMs = 30_000;
 const maxRedirects = 3;

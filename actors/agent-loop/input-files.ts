@@ -5,9 +5,9 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { PromptChanges } from "../../engines/generation.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import type { InputFile } from "../api/agents.ts";
-import { type Files, fileLimits, type StoredFile } from "../api/files.ts";
-import type { FileToMount } from "../api/tools.ts";
+import type { InputFile } from "../api/agent/agents.ts";
+import { type Files, fileLimits, type StoredFile } from "../api/agent/files.ts";
+import type { FileToMount } from "../api/agent/tools.ts";
 
 /** Fetches the bytes of a file URL. Throws a ServerError. */
 export type FetchFile = (

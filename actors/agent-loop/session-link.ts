@@ -2,9 +2,9 @@
 // that a restarted server continues from the last event that was sent.
 import { randomUUID } from "node:crypto";
 import type { ChatMessage, GenerateRequest, PromptChanges, SealedContent } from "../../engines/generation.ts";
-import type { AgentOptions } from "../api/agents.ts";
-import { messageDigest } from "../api/message-digest.ts";
-import type { SessionHead, Sessions, SessionUpdate } from "../api/sessions.ts";
+import type { AgentOptions } from "../api/agent/agents.ts";
+import { messageDigest } from "../api/agent/message-digest.ts";
+import type { SessionHead, Sessions, SessionUpdate } from "../api/agent/sessions.ts";
 
 type Prompt = GenerateRequest["prompt"];
 

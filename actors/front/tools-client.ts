@@ -7,7 +7,7 @@ import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Logger } from "../../runtime/log/log.ts";
 import type { IsolationReport } from "../../runtime/sandbox/sandbox.ts";
 import { type Place, spawnPlace } from "../../runtime/thread/place.ts";
-import type { FileToMount, ToolOutcome, ToolRun, Tools } from "../api/tools.ts";
+import type { FileToMount, ToolOutcome, ToolRun, Tools } from "../api/agent/tools.ts";
 import type { ToolsPlaceInit } from "../messages.ts";
 import { toolsModule } from "../placement.ts";
 

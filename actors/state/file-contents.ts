@@ -3,7 +3,7 @@
 import { constants, type FileHandle, mkdir, open, readdir, rename, rm, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
-import { fileLimits } from "../api/files.ts";
+import { fileLimits } from "../api/agent/files.ts";
 import { headBytes } from "../files/file-type.ts";
 
 /** Age in milliseconds from which a staged file belongs to no running upload. */

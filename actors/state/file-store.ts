@@ -3,7 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { wallTime } from "../../runtime/clock.ts";
 import type { Store } from "../../runtime/store/store.ts";
-import { type FileContent, type Files, type FileToStore, fileLimits, type StoredFile } from "../api/files.ts";
+import { type FileContent, type Files, type FileToStore, fileLimits, type StoredFile } from "../api/agent/files.ts";
 import { checkedFileName } from "../files/file-name.ts";
 import { formatOf, mimeTypeOf } from "../files/file-type.ts";
 import type { FileContents } from "./file-contents.ts";

@@ -1,7 +1,7 @@
 // Messages of a session: built from a request's chat and what its run added, and turned into the splices of a later request.
 import type { ChatMessage, PromptChanges } from "../../engines/generation.ts";
+import type { SessionMessage, SessionUpdate } from "../api/agent/sessions.ts";
 import { openContent } from "../api/sealed-content.ts";
-import type { SessionMessage, SessionUpdate } from "../api/sessions.ts";
 
 /** Returns the messages of a session after a request. Each has the index of the client's message to which it belongs. */
 export function messagesOf({

@@ -10,7 +10,7 @@ import {
   type Sessions,
   type SessionUpdate,
   sessionLimits,
-} from "../api/sessions.ts";
+} from "../api/agent/sessions.ts";
 import { messagesOf, splicesOf } from "./session-messages.ts";
 
 /** Fields of a session that are read without its messages. */

@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { constants, type Dirent } from "node:fs";
 import { type FileHandle, lstat, open, readdir, readlink, realpath, rm } from "node:fs/promises";
 import { join, relative, sep } from "node:path";
-import { type FileToStore, fileLimits } from "../api/files.ts";
+import { type FileToStore, fileLimits } from "../api/agent/files.ts";
 import { checkedFileName } from "../files/file-name.ts";
 import type { WorkFolder } from "./work-folders.ts";
 

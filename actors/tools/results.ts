@@ -1,6 +1,6 @@
 // Results of tool calls: what the model reads, and the data of the progress event.
-import type { FileToStore } from "../api/files.ts";
-import type { ToolOutcome } from "../api/tools.ts";
+import type { FileToStore } from "../api/agent/files.ts";
+import type { ToolOutcome } from "../api/agent/tools.ts";
 import { boundedText } from "./bounded-text.ts";
 import type { CellResult } from "./python/interpreter.ts";
 import type { CommandResult } from "./shell.ts";

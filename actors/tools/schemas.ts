@@ -2,8 +2,8 @@
 // call them. The main thread and the text workers load this module, so it imports nothing that runs tools.
 import { z } from "zod";
 import type { ToolSpec } from "../../engines/generation.ts";
-import type { ApprovalRequest, ToolGroup, ToolType } from "../api/agents.ts";
-import type { SandboxedTool } from "../api/tools.ts";
+import type { ApprovalRequest, ToolGroup, ToolType } from "../api/agent/agents.ts";
+import type { SandboxedTool } from "../api/agent/tools.ts";
 
 /** Prefix of the names of built-in tools. */
 export const builtInPrefix = "service_";

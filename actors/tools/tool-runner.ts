@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import type { Sandbox } from "../../runtime/sandbox/sandbox.ts";
-import type { FileToMount, ToolOutcome, ToolRun, Tools } from "../api/tools.ts";
+import type { FileToMount, ToolOutcome, ToolRun, Tools } from "../api/agent/tools.ts";
 import { outputsOf, snapshot } from "./outputs.ts";
 import type { Interpreter } from "./python/interpreter.ts";
 import type { PythonStarter } from "./python/starter.ts";

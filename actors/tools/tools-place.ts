@@ -5,7 +5,7 @@ import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import { openSandbox } from "../../runtime/sandbox/open-sandbox.ts";
 import type { IsolationReport } from "../../runtime/sandbox/sandbox.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
-import type { Tools } from "../api/tools.ts";
+import type { Tools } from "../api/agent/tools.ts";
 import type { ToolsPlaceInit } from "../messages.ts";
 import { PythonStarter } from "./python/starter.ts";
 import { ToolRunner } from "./tool-runner.ts";

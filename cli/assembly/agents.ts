@@ -1,11 +1,12 @@
 // Agent loop of a server: its settings, and the tools thread behind it.
 import { AgentLoop } from "../../actors/agent-loop/agent-loop.ts";
 import { fetchFile } from "../../actors/agent-loop/fetch-file.ts";
-import { maxToolRounds, type ToolGroup } from "../../actors/api/agents.ts";
+import { maxToolRounds, type ToolGroup } from "../../actors/api/agent/agents.ts";
 import type { Inference } from "../../actors/api/inference.ts";
 import { ToolsClient } from "../../actors/front/tools-client.ts";
 import type { ToolsPlaceInit } from "../../actors/messages.ts";
 import { realClock } from "../../runtime/clock.ts";
+import { ServerError } from "../../runtime/errors.ts";
 import type { Logger } from "../../runtime/log/log.ts";
 import type { Config } from "../config/config.ts";
 import type { State } from "./state.ts";
@@ -51,6 +52,10 @@ const mailboxLimit = 4096;
 
 function toolsInit(config: Config, groups: readonly ToolGroup[], stagingFolder: string): ToolsPlaceInit {
   const { sandbox, codeExecPython, codeExecTimeout, codeExecWorkdir, shellPath, shellTimeout, shellWorkdir } = config;
+  if (codeExecWorkdir !== null && shellWorkdir !== null && codeExecWorkdir !== shellWorkdir) {
+    const message = `code_exec_workdir and shell_workdir expect the same folder, because code and shell of a session share one; got "${codeExecWorkdir}" and "${shellWorkdir}"`;
+    throw new ServerError("config_invalid", message, { param: "shell_workdir" });
+  }
   const runsCode = groups.includes("code_execution");
   // Without tools the profile matters to nobody; with tools it is the one for developers.
   const profile = sandbox.profile ?? (groups.length > 0 ? "developer" : "restricted");

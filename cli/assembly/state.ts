@@ -1,8 +1,8 @@
 // Server state: opens the storage that the settings name, a folder or memory. If no folder is configured and the default folder
 // cannot be used, the state is kept in memory.
 import { isAbsolute, join, resolve } from "node:path";
-import type { Files } from "../../actors/api/files.ts";
-import type { Sessions } from "../../actors/api/sessions.ts";
+import type { Files } from "../../actors/api/agent/files.ts";
+import type { Sessions } from "../../actors/api/agent/sessions.ts";
 import { maxStoredBytes, type StoredResponses } from "../../actors/api/stored-responses.ts";
 import { StateClient } from "../../actors/front/state-client.ts";
 import type { StatePlaceInit } from "../../actors/messages.ts";

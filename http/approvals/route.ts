@@ -1,6 +1,6 @@
 // Approvals routes: the answer to a call that waits for approval, and the list of a session's waiting calls.
 import { z } from "zod";
-import type { Agents } from "../../actors/api/agents.ts";
+import type { Agents } from "../../actors/api/agent/agents.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Context, RouteHandler } from "../context.ts";
 import { readJson } from "../json.ts";

@@ -1,5 +1,5 @@
 // Messages of a chat request: translation to ChatMessages, and detection of contradictions among the messages.
-import type { InputFile } from "../../actors/api/agents.ts";
+import type { InputFile } from "../../actors/api/agent/agents.ts";
 import type { ChatMessage, ToolCall } from "../../engines/generation.ts";
 import { inputFile } from "../shared/agent/file-part.ts";
 import { continuesLast, withoutEmptyEnd } from "../shared/continuation.ts";

@@ -1,7 +1,7 @@
 // Request of POST /v1/chat/completions: its schema and its translation to a GenerateRequest. Ignored fields and fields that are
 // not implemented yet are listed by name.
 import { z } from "zod";
-import type { AgentOptions, InputFile } from "../../actors/api/agents.ts";
+import type { AgentOptions, InputFile } from "../../actors/api/agent/agents.ts";
 import type { ToolSpec } from "../../engines/generation.ts";
 import {
   type AgentFields,

@@ -1,7 +1,7 @@
 // Chat stream: encodes generation events as the server-sent chunks of a chat completion. Its only state is the position in the
 // stream. Hot path (one call per decode step and stream): constant text is built once, so only the generated text is encoded.
 
-import type { AgentEvent } from "../../actors/api/agents.ts";
+import type { AgentEvent } from "../../actors/api/agent/agents.ts";
 import type { FinishReason, GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { LogprobRecords } from "../../engines/logprobs.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";

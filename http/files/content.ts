@@ -2,7 +2,7 @@
 // running it in a page of the server.
 import { createReadStream } from "node:fs";
 import { basename } from "node:path";
-import type { Files, StoredFile } from "../../actors/api/files.ts";
+import type { Files, StoredFile } from "../../actors/api/agent/files.ts";
 import { isInlineSafe } from "../../actors/files/file-type.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Context } from "../context.ts";

@@ -1,7 +1,7 @@
 // Files routes: upload, list, metadata, content and deletion of stored files, and the same files by container.
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { type Files, fileLimits, type StoredFile } from "../../actors/api/files.ts";
+import { type Files, fileLimits, type StoredFile } from "../../actors/api/agent/files.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Context, RouteHandler } from "../context.ts";
 import type { Exchange } from "../exchange.ts";

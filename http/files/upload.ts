@@ -6,7 +6,7 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { type BusboyHeaders, type BusboyInstance, Busboy as Parser } from "@fastify/busboy";
-import { fileLimits } from "../../actors/api/files.ts";
+import { fileLimits } from "../../actors/api/agent/files.ts";
 import { checkedFileName } from "../../actors/files/file-name.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { HttpRequest } from "../server/edge.ts";

@@ -1,7 +1,7 @@
 // Wire forms of stored files: the file object of OpenAI's protocol, the files of a container, and the vendor's shape of the
 // messages protocol, with their schemas.
 import { z } from "zod";
-import type { StoredFile } from "../../actors/api/files.ts";
+import type { StoredFile } from "../../actors/api/agent/files.ts";
 
 const integer = z.int().min(0);
 const purpose = z.enum(["user_data", "agent_output"]);

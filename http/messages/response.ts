@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { sessionLimits } from "../../actors/api/sessions.ts";
+import { sessionLimits } from "../../actors/api/agent/sessions.ts";
 import type { FinishReason } from "../../engines/generation.ts";
 import { agentAnswerFields, agentFieldsOf } from "../shared/agent/wire.ts";
 import type { Answer, AnswerChoice, AnswerPart } from "../shared/answer/answer.ts";

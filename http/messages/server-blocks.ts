@@ -1,7 +1,7 @@
 // Blocks of tools that the server runs, in the shape of the messages protocol: `server_tool_use`, and the result block of code
 // execution or of the shell.
 import { z } from "zod";
-import type { AgentEvent } from "../../actors/api/agents.ts";
+import type { AgentEvent } from "../../actors/api/agent/agents.ts";
 
 type ProgressEvent = Extract<AgentEvent, { readonly type: "tool_progress" }>;
 

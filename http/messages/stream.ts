@@ -1,6 +1,6 @@
 // Message stream: encodes generation events as named server-sent events. Its only state is the position in the stream. Hot
 // path (one call per decode step and stream): constant text is built once per block, so only the generated text is encoded.
-import type { AgentEvent } from "../../actors/api/agents.ts";
+import type { AgentEvent } from "../../actors/api/agent/agents.ts";
 import type { Usage } from "../../engines/generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import { extensionText } from "../shared/agent/wire.ts";

@@ -1,7 +1,7 @@
 // Instrumented inference: wraps Inference for one request. It observes the events of a generation and records the outcome in
 // the exchange, so the protocol code does not have to report it. Created by the app.
 
-import type { AgentEvent, AgentOptions, Agents } from "../../actors/api/agents.ts";
+import type { AgentEvent, AgentOptions, Agents } from "../../actors/api/agent/agents.ts";
 import type { BodyToTranslate } from "../../actors/api/body-translators.ts";
 import type { EngineMetric } from "../../actors/api/engine-metric.ts";
 import type {

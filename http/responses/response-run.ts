@@ -1,7 +1,7 @@
 // Response run: one response in progress, with its output, its stream events, and its writes to the store. `encode` is called
 // by the loop that responds to the client or, in the background, by Responses.pump. Created by responses.ts.
 
-import type { AgentEvent } from "../../actors/api/agents.ts";
+import type { AgentEvent } from "../../actors/api/agent/agents.ts";
 import {
   type ItemTexts,
   maxStoredBytes,

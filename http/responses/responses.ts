@@ -1,7 +1,7 @@
 // Responses: manages running responses and reads stored responses. While a response runs, only its ResponseRun changes it, so
 // no change is lost. Created by the app; used by the routes of this folder.
 
-import type { AgentEvent } from "../../actors/api/agents.ts";
+import type { AgentEvent } from "../../actors/api/agent/agents.ts";
 import type {
   FoundResponse,
   ItemPage,

@@ -1,6 +1,6 @@
 // OpenAPI description of the sessions routes.
 import { z } from "zod";
-import { serializedSessionSchema } from "../../actors/api/serialized-session.ts";
+import { serializedSessionSchema } from "../../actors/api/agent/serialized-session.ts";
 import { jsonAnswer, type Operation } from "../operation.ts";
 
 const path = z.strictObject({ session_id: z.string().meta({ description: "Session id." }) });

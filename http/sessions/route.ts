@@ -1,7 +1,7 @@
 // Sessions routes: export, import and deletion of a session.
-import type { Files } from "../../actors/api/files.ts";
-import { importedSession, serializedSession } from "../../actors/api/serialized-session.ts";
-import type { Sessions } from "../../actors/api/sessions.ts";
+import type { Files } from "../../actors/api/agent/files.ts";
+import { importedSession, serializedSession } from "../../actors/api/agent/serialized-session.ts";
+import type { Sessions } from "../../actors/api/agent/sessions.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Context, RouteHandler } from "../context.ts";
 import { type Exchange, jsonHeaders } from "../exchange.ts";

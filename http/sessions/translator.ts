@@ -1,5 +1,5 @@
 // Translates the body of PUT /v1/sessions/{session_id}. A long body is parsed on a text worker.
-import { type SerializedSession, serializedSessionSchema } from "../../actors/api/serialized-session.ts";
+import { type SerializedSession, serializedSessionSchema } from "../../actors/api/agent/serialized-session.ts";
 import { acceptedBody } from "../shared/accepted-body.ts";
 import type { BodyTranslator, Translation } from "../shared/translation.ts";
 

@@ -2,7 +2,7 @@
 // and runs on the main thread or on a text worker. The text worker serialises (seals) the prompt, the grammar and the tools, so
 // that threads can pass them on as bytes.
 import type { z } from "zod";
-import type { AgentOptions } from "../../actors/api/agents.ts";
+import type { AgentOptions } from "../../actors/api/agent/agents.ts";
 import { movedWith, sealContent } from "../../actors/api/sealed-content.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import type { TaskOutput } from "../../runtime/task/task.ts";

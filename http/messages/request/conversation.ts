@@ -1,6 +1,6 @@
 // Conversation of a messages request. Consecutive messages of one role are merged, every tool result becomes a separate
 // message, and every tool call needs a result. Throws ServerError with the path of the invalid message.
-import type { InputFile } from "../../../actors/api/agents.ts";
+import type { InputFile } from "../../../actors/api/agent/agents.ts";
 import { checkedFileName } from "../../../actors/files/file-name.ts";
 import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";

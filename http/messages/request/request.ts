@@ -1,7 +1,7 @@
 // Requests of POST /v1/messages and POST /v1/messages/count_tokens: their schemas and translation to a GenerateRequest. Ignored
 // fields and fields that are not implemented yet are listed by name.
 import { z } from "zod";
-import type { AgentOptions } from "../../../actors/api/agents.ts";
+import type { AgentOptions } from "../../../actors/api/agent/agents.ts";
 import { type ChatMessage, requestDefaults, type ToolSpec } from "../../../engines/generation.ts";
 import { expected, expectedVariant } from "../../issues.ts";
 import {

@@ -1,7 +1,7 @@
 // Response fold: turns generation events into a response. It builds the resource and the stream events at the same time, so
 // that the two cannot differ. A response without a stream uses the same fold but discards the events.
-import type { AgentEvent } from "../../../actors/api/agents.ts";
-import type { StoredFile } from "../../../actors/api/files.ts";
+import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
+import type { StoredFile } from "../../../actors/api/agent/files.ts";
 import type { FinishReason, Usage } from "../../../engines/generation.ts";
 import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../../runtime/errors.ts";

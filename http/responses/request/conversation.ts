@@ -1,6 +1,6 @@
 // Conversation of a response request: translates input items to ChatMessages. Consecutive reasoning, text and calls of the
 // assistant become one message.
-import type { InputFile } from "../../../actors/api/agents.ts";
+import type { InputFile } from "../../../actors/api/agent/agents.ts";
 import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { inputFile } from "../../shared/agent/file-part.ts";

@@ -1,6 +1,6 @@
 // Translates the body of POST /v1/responses to the response's settings, the input items, and a generation request.
 import type { z } from "zod";
-import type { AgentOptions, InputFile, ToolGroup } from "../../../actors/api/agents.ts";
+import type { AgentOptions, InputFile, ToolGroup } from "../../../actors/api/agent/agents.ts";
 import { movedWith } from "../../../actors/api/sealed-content.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 import type { TaskOutput } from "../../../runtime/task/task.ts";

@@ -1,7 +1,7 @@
 // Complete request: a response request together with the stored items that it refers to and the stored conversation that it
 // continues. A text worker parses a long conversation.
 import assert from "node:assert/strict";
-import type { AgentOptions } from "../../../actors/api/agents.ts";
+import type { AgentOptions } from "../../../actors/api/agent/agents.ts";
 import { openContent, sealContent } from "../../../actors/api/sealed-content.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 import type { RequestContent, SealedContent } from "../../../engines/generation.ts";

@@ -1,5 +1,5 @@
 // Server items: output items of tools that the server runs. Each call is one item, and a shell call's result is a second one.
-import type { AgentEvent } from "../../../actors/api/agents.ts";
+import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
 import { builtInPrefix } from "../../../actors/tools/schemas.ts";
 import { containerPrefix, serverToolNames } from "../../shared/fields/tools/tool-fields.ts";
 import type { ResponseEvents } from "../fold/event-text.ts";

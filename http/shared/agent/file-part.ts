@@ -1,7 +1,7 @@
 // File parts of messages: a stored file by its id, or a file whose content the request carries in base64 or as a data URL.
 import { z } from "zod";
-import type { InputFile } from "../../../actors/api/agents.ts";
-import { fileLimits } from "../../../actors/api/files.ts";
+import type { InputFile } from "../../../actors/api/agent/agents.ts";
+import { fileLimits } from "../../../actors/api/agent/files.ts";
 import { checkedFileName } from "../../../actors/files/file-name.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 

@@ -1,8 +1,8 @@
 // Request fields of the agent loop, which the protocols share: features, limits, permission, session and requested files; and
 // their translation to AgentOptions.
 import { z } from "zod";
-import { type AgentOptions, type InputFile, maxToolRounds, type ToolGroup } from "../../../actors/api/agents.ts";
-import { messageDigest } from "../../../actors/api/message-digest.ts";
+import { type AgentOptions, type InputFile, maxToolRounds, type ToolGroup } from "../../../actors/api/agent/agents.ts";
+import { messageDigest } from "../../../actors/api/agent/message-digest.ts";
 import { checkedFileName } from "../../../actors/files/file-name.ts";
 import { toolsOf } from "../../../actors/tools/schemas.ts";
 import type { ChatMessage, GenerateRequest, ToolSpec } from "../../../engines/generation.ts";

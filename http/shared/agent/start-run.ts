@@ -1,5 +1,5 @@
 // Starts the generation of a request: with the agent loop if the request uses it, else directly.
-import type { AgentEvent, AgentOptions } from "../../../actors/api/agents.ts";
+import type { AgentEvent, AgentOptions } from "../../../actors/api/agent/agents.ts";
 import type { GenerateRequest } from "../../../engines/generation.ts";
 import type { Context } from "../../context.ts";
 import type { OfferedTools } from "./request-fields.ts";

@@ -1,8 +1,8 @@
 // Wire forms of the agent loop's results, which the protocols share: file objects, tool call records, and the bodies of the
 // extension events, with their schemas for the API document.
 import { z } from "zod";
-import type { AgentEvent, InlineContent, ToolCallRecord } from "../../../actors/api/agents.ts";
-import type { StoredFile } from "../../../actors/api/files.ts";
+import type { AgentEvent, InlineContent, ToolCallRecord } from "../../../actors/api/agent/agents.ts";
+import type { StoredFile } from "../../../actors/api/agent/files.ts";
 
 const integer = z.int().min(0);
 

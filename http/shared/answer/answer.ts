@@ -1,6 +1,6 @@
 // Answer: collects the events of a generation into one complete result, from which non-streaming routes build their bodies.
 
-import type { AgentEvent, ToolCallRecord } from "../../../actors/api/agents.ts";
+import type { AgentEvent, ToolCallRecord } from "../../../actors/api/agent/agents.ts";
 import type { FinishReason, GenerateEvent, ToolCall, Usage } from "../../../engines/generation.ts";
 import { LogprobList, type LogprobRecords } from "../../../engines/logprobs.ts";
 import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";

@@ -1,6 +1,6 @@
 // Token logprobs as JSON in the form of OpenAI's protocols. Hot path with logprobs: a stream writes one entry per token.
 import { z } from "zod";
-import type { AgentEvent } from "../../../actors/api/agents.ts";
+import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
 import { type LogprobList, type LogprobRecords, recordHead, recordLength } from "../../../engines/logprobs.ts";
 import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";
 import { arrayFragments, PIECE_LENGTH, writtenLater } from "./json-pieces.ts";

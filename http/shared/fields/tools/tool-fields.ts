@@ -1,7 +1,7 @@
 // Tool schemas that the protocols share: names and limits, the declaration of a function, and the tool choice. Also lists the
 // types of hosted tools: those that this server runs, and those that it rejects with an error that names them.
 import { z } from "zod";
-import type { ToolGroup } from "../../../../actors/api/agents.ts";
+import type { ToolGroup } from "../../../../actors/api/agent/agents.ts";
 import type { ToolSpec } from "../../../../engines/generation.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { expected } from "../../../issues.ts";

@@ -1,7 +1,7 @@
 // Rig for tests of the agent loop: a loop over scripted generations and tools.
 import { AgentLoop, type AgentSettings } from "../../../../actors/agent-loop/agent-loop.ts";
-import type { AgentEvent, AgentOptions } from "../../../../actors/api/agents.ts";
-import { messageDigest } from "../../../../actors/api/message-digest.ts";
+import type { AgentEvent, AgentOptions } from "../../../../actors/api/agent/agents.ts";
+import { messageDigest } from "../../../../actors/api/agent/message-digest.ts";
 import { builtInTools } from "../../../../actors/tools/schemas.ts";
 import type { ChatMessage, GenerateEvent, GenerateRequest } from "../../../../engines/generation.ts";
 import { greedySampling, requestDefaults } from "../../../../engines/generation.ts";

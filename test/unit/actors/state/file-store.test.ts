@@ -12,7 +12,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, it } from "node:test";
-import { type FileToStore, fileLimits, type StoredFile } from "../../../../actors/api/files.ts";
+import { type FileToStore, fileLimits, type StoredFile } from "../../../../actors/api/agent/files.ts";
 import { FileContents } from "../../../../actors/state/file-contents.ts";
 import { FileStore } from "../../../../actors/state/file-store.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { messageDigest } from "../../../../actors/api/message-digest.ts";
+import { messageDigest } from "../../../../actors/api/agent/message-digest.ts";
+import { type SessionUpdate, sessionLimits } from "../../../../actors/api/agent/sessions.ts";
 import { sealContent } from "../../../../actors/api/sealed-content.ts";
-import { type SessionUpdate, sessionLimits } from "../../../../actors/api/sessions.ts";
 import { type KeptSession, SessionStore } from "../../../../actors/state/session-store.ts";
 import type { ChatMessage } from "../../../../engines/generation.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";

@@ -2,7 +2,7 @@
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileLimits, type StoredFile } from "../../../../actors/api/files.ts";
+import { fileLimits, type StoredFile } from "../../../../actors/api/agent/files.ts";
 import { FileContents } from "../../../../actors/state/file-contents.ts";
 import { FileStore } from "../../../../actors/state/file-store.ts";
 import { type KeptSession, SessionStore } from "../../../../actors/state/session-store.ts";

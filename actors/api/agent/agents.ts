@@ -1,6 +1,6 @@
 // Agents: the interface that http/ uses to run requests whose tools the server runs. The agent loop (actors/agent-loop)
 // implements it. A run is a sequence of rounds; each round is one generation and the tool calls that it asked for.
-import type { GenerateEvent, GenerateRequest, ToolCall } from "../../engines/generation.ts";
+import type { GenerateEvent, GenerateRequest, ToolCall } from "../../../engines/generation.ts";
 import type { StoredFile } from "./files.ts";
 
 /** Built-in tools that a request may use. */

@@ -1,6 +1,6 @@
 // Sessions: the interface that http/ and the agent loop use to keep what a conversation did on the server: the messages between
 // the client's messages (tool calls and their results), and the files. The state thread implements it.
-import type { ChatMessage, GenerateRequest, PromptChanges } from "../../engines/generation.ts";
+import type { ChatMessage, GenerateRequest, PromptChanges } from "../../../engines/generation.ts";
 
 export const sessionLimits = {
   /** Maximum number of sessions; the least recently used ones are removed. */

@@ -1,7 +1,7 @@
 // Digest of a message: identifies a message of a conversation as the client sees it, so that a session can be matched with the
 // messages of a later request without comparing their texts.
 import { createHash } from "node:crypto";
-import type { ChatMessage } from "../../engines/generation.ts";
+import type { ChatMessage } from "../../../engines/generation.ts";
 
 /** Fields of a message that clients send back unchanged. Reasoning and names are not among them. */
 export type VisibleMessage = Pick<ChatMessage, "role" | "content" | "toolCalls" | "toolCallId">;
