@@ -11,6 +11,8 @@ import { loadNative } from "../../http/server/uws/native.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import { computeThreads, ownCpuQuota, ownNumaNodes } from "../../runtime/host/cores.ts";
 import type { Check, EngineReport, SystemInfo } from "../../runtime/host/system.ts";
+import { inspectIsolation } from "../../runtime/sandbox/open-sandbox.ts";
+import type { IsolationReport } from "../../runtime/sandbox/sandbox.ts";
 
 /** Folder to which the server writes. */
 export interface CheckedFolder {
@@ -45,6 +47,17 @@ const roomyShare = 0.8;
 const [leastMajor, leastMinor] = [20, 11];
 const installerLimitMs = 5000;
 
+/** Checks what isolation the host has for tools that the server runs. */
+export function sandboxCheck({ kind, missing }: IsolationReport): Check {
+  const name = "sandbox";
+  const message = kind === "none" ? "tools would run without isolation" : `tools run isolated by ${kind}`;
+  const suggestion = missing.join("; ");
+  if (kind === "none") return { name, status: "warn", message, suggestion };
+  return missing.length === 0
+    ? { name, status: "ok", message }
+    : { name, status: "ok", message: `${message}; ${suggestion}` };
+}
+
 export async function runChecks(options: CheckOptions, system: SystemInfo, host: NativeHost): Promise<Check[]> {
   const results = await Promise.all([
     nodeCheck(process.versions.node),
@@ -56,6 +69,7 @@ export async function runChecks(options: CheckOptions, system: SystemInfo, host:
     threadCheck(options.threads, system.physicalCores, ownCpuQuota()),
     ...numaChecks(ownNumaNodes()),
     ...options.engines.map(engineCheck),
+    sandboxCheck(inspectIsolation()),
     ...memoryChecks(options.models, system.host.memory.availableBytes),
     ...(options.hubCache === null ? [] : [diskCheck(options.hubCache)]),
     ...options.folders.flatMap((folder) =>

@@ -36,6 +36,26 @@ const developerEtc = [
 /** Needed to resolve names; only with the network of the host. */
 const networkEtc = ["resolv.conf", "hosts", "nsswitch.conf", "gai.conf", "services", "protocols"];
 
+/**
+ * Parts of /proc that change or show the kernel. If the server runs as root, the command is root for the kernel too, although it
+ * has no capabilities, so that the modes of these files do not protect them.
+ */
+const readOnlyProc = ["/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi"];
+const hiddenProc = [
+  "/proc/sysrq-trigger",
+  "/proc/kcore",
+  "/proc/kallsyms",
+  "/proc/keys",
+  "/proc/key-users",
+  "/proc/timer_list",
+  "/proc/latency_stats",
+  "/proc/sched_debug",
+  "/proc/kmsg",
+  "/proc/kpagecgroup",
+  "/proc/kpagecount",
+  "/proc/kpageflags",
+];
+
 const identity = {
   passwd: `nobody:x:${NOBODY}:${NOBODY}:nobody:${innerWorkFolder}:/usr/sbin/nologin\n`,
   group: `nogroup:x:${NOBODY}:\n`,
@@ -80,7 +100,9 @@ export function bubblewrapArguments(
     ...etc.flatMap((name) => ["--ro-bind-try", `/etc/${name}`, `/etc/${name}`]),
     ...Object.keys(identity).flatMap((name) => ["--ro-bind", join(folder, name), `/etc/${name}`]),
     ...readable.flatMap((path) => ["--ro-bind-try", path, path]),
-    ...["--proc", "/proc", "--dev", "/dev", "--bind", shared, "/dev/shm"],
+    ...["--proc", "/proc", ...readOnlyProc.flatMap((path) => ["--ro-bind-try", path, path])],
+    ...hiddenProc.filter(existsSync).flatMap((path) => ["--ro-bind", "/dev/null", path]),
+    ...["--dev", "/dev", "--bind", shared, "/dev/shm"],
     ...["--bind", temporary, "/tmp", "--tmpfs", "/tmp/.shm", "--remount-ro", "/tmp/.shm"],
     ...["--bind", workFolder, innerWorkFolder, "--chdir", innerWorkFolder],
     // The root and /dev are file systems in memory, which a command could fill.

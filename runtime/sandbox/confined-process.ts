@@ -89,7 +89,10 @@ export class RunningProcess implements ConfinedProcess {
     status.on("data", (chunk: Buffer) => {
       text += chunk.toString("latin1");
       const found = /"child-pid":\s*(\d+)/.exec(text)?.[1];
-      if (found !== undefined) this.#innerPid = Number(found);
+      if (found === undefined) return;
+      this.#innerPid = Number(found);
+      // Nothing after the first report is read: the command must not be able to name another process.
+      status.destroy();
     });
   }
 

@@ -24,21 +24,24 @@ const MAX_OPEN_FILES = 1024;
 const ADDRESS_SPACE_FACTOR = 4;
 
 /** Returns what isolation this host offers. */
-export function inspectIsolation(): IsolationReport {
+export function inspectIsolation(bwrap: string | null = findProgram("bwrap")): IsolationReport {
   if (process.platform !== "linux") {
     return {
       kind: "none",
       missing: [`tools run without isolation on ${process.platform}: it is built for Linux only`],
     };
   }
-  const bwrap = findProgram("bwrap");
   if (bwrap === null) {
     const install = "install it with the system's package manager, for example: apt-get install bubblewrap";
     return { kind: "none", missing: [`bubblewrap (bwrap) is not installed; ${install}`] };
   }
-  const probe = spawnSync(bwrap, ["--unshare-all", "--unshare-user", "--as-pid-1", "--ro-bind", "/", "/", "true"], {
-    timeout: PROBE_MS,
-  });
+  const probe = spawnSync(
+    bwrap,
+    ["--unshare-all", "--unshare-user", "--as-pid-1", "--ro-bind", "/", "/", "/bin/sh", "-c", ":"],
+    {
+      timeout: PROBE_MS,
+    },
+  );
   if (probe.status !== 0) {
     const said = String(probe.stderr).trim().split("\n").at(-1) ?? "";
     const hint =
@@ -61,10 +64,14 @@ export function inspectIsolation(): IsolationReport {
 }
 
 /** Opens the sandbox. Throws config_invalid if the mode is `on` and the host offers no isolation. */
-export function openSandbox(settings: SandboxSettings, warn: (fields: object, message: string) => void): Sandbox {
+export function openSandbox(
+  settings: SandboxSettings,
+  warn: (fields: object, message: string) => void,
+  inspect: () => IsolationReport = inspectIsolation,
+): Sandbox {
   if (settings.mode === "off")
     return new HostSandbox(settings, { kind: "none", missing: ["the sandbox is off (sandbox.mode)"] });
-  const isolation = inspectIsolation();
+  const isolation = inspect();
   if (isolation.kind === "bubblewrap") return new HostSandbox(settings, isolation);
   const [reason = ""] = isolation.missing;
   if (settings.mode === "on") {
@@ -110,6 +117,8 @@ class HostSandbox implements Sandbox {
     const firstFree = hasChannel ? 5 : 3;
     const statusFd = firstFree + (filter === null ? 0 : 1);
     const inner = [...this.#limits(), ...command.argv];
+    // bwrap leaves its status descriptor open in the command.
+    const closing = ["/bin/sh", "-c", `exec ${statusFd}>&-; exec "$@"`, "sh"];
     const argv = isIsolated
       ? [
           findProgram("bwrap") ?? "bwrap",
@@ -118,6 +127,7 @@ class HostSandbox implements Sandbox {
             statusFd,
           }),
           "--",
+          ...closing,
           ...inner,
         ]
       : inner;

@@ -1,0 +1,221 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { inspectIsolation, openSandbox } from "../../../runtime/sandbox/open-sandbox.ts";
+import type { ConfinedExit, Sandbox, SandboxSettings } from "../../../runtime/sandbox/sandbox.ts";
+import { attempts, type Scene } from "./attempts.ts";
+
+const settings: SandboxSettings = {
+  mode: "on",
+  profile: "developer",
+  network: "loopback",
+  maxMemoryMb: 256,
+  maxCpuSecs: 20,
+  maxProcs: 32,
+  maxDiskMb: 64,
+};
+const open = (given: Partial<SandboxSettings> = {}): Sandbox => openSandbox({ ...settings, ...given }, () => {});
+
+/** Interpreter, and the folder that it needs. */
+const [python = "", ...prefixes] = JSON.parse(
+  spawnSync("python3", ["-c", "import sys, json; print(json.dumps([sys.executable, sys.base_prefix]))"], {
+    encoding: "utf8",
+  }).stdout,
+) as string[];
+
+interface Ran extends ConfinedExit {
+  readonly output: string;
+  readonly ms: number;
+}
+
+async function run(
+  sandbox: Sandbox,
+  folder: string,
+  argv: readonly [string, ...string[]],
+  limitMs = 20_000,
+): Promise<Ran> {
+  const startedAt = performance.now();
+  const running = sandbox.launch({ argv, workFolder: folder, readable: prefixes });
+  let output = "";
+  for (const stream of [running.stdout, running.stderr]) stream.on("data", (chunk: Buffer) => (output += chunk));
+  running.stdin.end();
+  const timer = setTimeout(() => void running.kill(), limitMs);
+  const exit = await running.exited;
+  clearTimeout(timer);
+  return { ...exit, output, ms: performance.now() - startedAt };
+}
+
+describe("the sandbox of tools", () => {
+  const base = mkdtempSync(join(tmpdir(), "troupe-escape-"));
+  const folder = join(base, "session", "work");
+  const abstractName = `troupe-escape-${process.pid}`;
+  let scene: Scene;
+  let sandboxes: { readonly on: Sandbox; readonly none: Sandbox; readonly off: Sandbox };
+  const servers: ReturnType<typeof createServer>[] = [];
+
+  before(async () => {
+    assert.equal(inspectIsolation().kind, "bubblewrap", inspectIsolation().missing.join("; "));
+    const otherFolder = join(base, "other", "work");
+    const hostFolder = join(base, "host");
+    for (const path of [folder, otherFolder, hostFolder]) mkdirSync(path, { recursive: true });
+    const secretFile = join(hostFolder, "secret.txt");
+    writeFileSync(secretFile, "secret");
+    writeFileSync(join(otherFolder, "theirs.txt"), "theirs");
+    const setuidProgram = join(hostFolder, "id");
+    copyFileSync("/usr/bin/id", setuidProgram);
+    chmodSync(setuidProgram, 0o4755);
+    const listening = async (address: object): Promise<number> => {
+      const server = createServer((socket) => socket.destroy());
+      servers.push(server);
+      await new Promise<void>((resolve) => server.listen(address, resolve));
+      const bound = server.address();
+      return typeof bound === "object" && bound !== null ? bound.port : 0;
+    };
+    const port = await listening({ host: "127.0.0.1", port: 0 });
+    const metadataPort = await listening({ host: "127.66.254.169", port: 0 });
+    await listening({ path: `\0${abstractName}` });
+    process.env.TROUPE_TEST_SECRET = "s3cr3t-of-the-server";
+    scene = {
+      secretFile,
+      otherFolder,
+      hostFolder,
+      serverPid: process.pid,
+      // The environment that /proc shows is the one at the start of the process.
+      secret: readFileSync("/proc/self/environ", "latin1").split("\0")[0] ?? "",
+      port,
+      metadataPort,
+      abstractName,
+      setuidProgram,
+    };
+    sandboxes = { on: open(), none: open({ network: "none" }), off: open({ mode: "off" }) };
+  });
+  after(async () => {
+    for (const server of servers) server.close();
+    for (const sandbox of Object.values(sandboxes)) await sandbox.close();
+    rmSync(base, { recursive: true, force: true });
+  });
+
+  for (const attempt of attempts) {
+    it(`does not let code ${attempt.name}`, async () => {
+      const script = attempt.python(scene);
+      const { output } = await run(sandboxes.on, folder, [python, "-c", script]);
+      assert.match(output, /^refused: /m, output);
+      assert.doesNotMatch(output, /ESCAPED/);
+      const shell = await run(sandboxes.none, folder, ["/bin/sh", "-c", `exec "${python}" -c "$0"`, script]);
+      assert.doesNotMatch(shell.output, /ESCAPED/);
+      if (attempt.hasNoControl || process.getuid?.() !== 0) return;
+      const control = await run(sandboxes.off, folder, [python, "-c", script]);
+      assert.match(control.output, /ESCAPED/, `the attempt does not work outside either: ${control.output}`);
+    });
+  }
+
+  it("ends a fork bomb, and the server goes on", async () => {
+    const bomb = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass";
+    const { limit } = await run(sandboxes.on, folder, [python, "-c", bomb], 3000);
+    assert.equal(limit, "processes");
+    assert.equal((await run(sandboxes.on, folder, ["/bin/echo", "fine"])).output, "fine\n");
+  });
+
+  it("ends a command that takes too much memory, in one piece or in many processes", async () => {
+    const one = await run(sandboxes.on, folder, [python, "-c", "x = bytearray(10 * 2 ** 30)\nprint('ESCAPED')"]);
+    assert.doesNotMatch(one.output, /ESCAPED/);
+    const many =
+      "import os, time\nfor _ in range(8):\n    if os.fork() == 0:\n        x = b'x' * (100 * 2 ** 20)\n        time.sleep(10)\n        os._exit(0)\ntime.sleep(3)\nos.system('ps 2>/dev/null | grep -c python')\ntime.sleep(3)";
+    const { limit } = await run(sandboxes.on, folder, [python, "-c", many], 10_000);
+    assert.equal(limit, "memory");
+  });
+
+  it("ends a command that fills the disk, with bytes or with files, anywhere", async () => {
+    for (const path of ["/work", "/tmp", "/dev/shm"]) {
+      const full = await run(sandboxes.on, folder, [
+        "/bin/sh",
+        "-c",
+        `for i in 1 2 3 4 5 6 7 8; do head -c 30000000 /dev/zero > ${path}/f$i; done; sleep 5; echo ESCAPED`,
+      ]);
+      assert.equal(full.limit, "disk", path);
+      assert.doesNotMatch(full.output, /ESCAPED/);
+      await run(sandboxes.on, folder, ["/bin/sh", "-c", `rm -f ${path}/f*`]).catch(() => {});
+      for (const name of ["work", "work.tmp", "work.tmp/.shm"])
+        rmSync(join(folder, "..", name), { recursive: true, force: true });
+      mkdirSync(folder, { recursive: true });
+    }
+    const files =
+      "import os\nos.makedirs('many', exist_ok=True)\nfor i in range(10 ** 7):\n    open(f'many/{i}', 'w').close()\nprint('ESCAPED')";
+    const many = await run(sandboxes.on, folder, [python, "-c", files], 60_000);
+    assert.equal(many.limit, "disk");
+    rmSync(join(folder, "many"), { recursive: true, force: true });
+  });
+
+  it("leaves no daemon behind", async () => {
+    const marker = join(folder, "alive");
+    const daemon = `(setsid sh -c 'while true; do date +%N > /work/alive; sleep 0.05; done' >/dev/null 2>&1 &) ; sleep 0.3`;
+    const { code } = await run(sandboxes.on, folder, ["/bin/sh", "-c", daemon]);
+    assert.equal(code, 0);
+    assert.ok(existsSync(marker), "the daemon did run");
+    const last = readFileSync(marker, "utf8");
+    await sleep(300);
+    assert.equal(readFileSync(marker, "utf8"), last, "the daemon does not run any more");
+  });
+
+  it("gives a command an environment that has nothing of the server", async () => {
+    const { output } = await run(sandboxes.on, folder, ["/usr/bin/env"]);
+    assert.deepEqual(
+      output
+        .trim()
+        .split("\n")
+        .map((line) => line.split("=")[0])
+        .sort(),
+      ["HOME", "LANG", "PATH", "PWD", "TERM", "TMPDIR", "USER"],
+    );
+  });
+
+  it("has no zombies and no control groups left", async () => {
+    await run(sandboxes.on, folder, ["/bin/true"]);
+    await sleep(200);
+    const zombies = spawnSync("ps", ["--ppid", String(process.pid), "-o", "stat="], { encoding: "utf8" }).stdout.split(
+      "\n",
+    );
+    assert.deepEqual(
+      zombies.filter((state) => state.startsWith("Z")),
+      [],
+    );
+    const groups = spawnSync("find", ["/sys/fs/cgroup", "-maxdepth", "5", "-name", `troupe-${process.pid}-*`], {
+      encoding: "utf8",
+    });
+    assert.equal(groups.stdout, "");
+  });
+
+  it("costs little time", async () => {
+    const median = (values: number[]) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+    const times = { on: [] as number[], off: [] as number[] };
+    for (let i = 0; i < 15; i++) {
+      for (const mode of ["on", "off"] as const)
+        times[mode].push((await run(sandboxes[mode], folder, ["/bin/true"])).ms);
+    }
+    const more = median(times.on) - median(times.off);
+    assert.ok(more < 30, `${more.toFixed(1)} ms more than without the sandbox`);
+  });
+
+  it("is an error without isolation in mode on, and a warning in mode auto", () => {
+    const without = () => inspectIsolation(null);
+    assert.throws(() => openSandbox(settings, () => {}, without), /config_invalid|apt-get install bubblewrap/);
+    const warnings: string[] = [];
+    const sandbox = openSandbox({ ...settings, mode: "auto" }, (_fields, message) => warnings.push(message), without);
+    assert.deepEqual([sandbox.isolation.kind, warnings.length], ["none", 1]);
+    return sandbox.close();
+  });
+});
