@@ -92,7 +92,7 @@ export class RunningProcess implements ConfinedProcess {
       if (found === undefined) return;
       this.#innerPid = Number(found);
       // Nothing after the first report is read: the command must not be able to name another process.
-      status.destroy();
+      status.removeAllListeners("data").resume();
     });
   }
 

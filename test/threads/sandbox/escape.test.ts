@@ -100,6 +100,7 @@ describe("the sandbox of tools", () => {
       metadataPort,
       abstractName,
       setuidProgram,
+      inherited: spawnSync("find", ["/proc/self/fd", "-printf", "%l\n"], { encoding: "utf8" }).stdout.split("\n"),
     };
     sandboxes = { on: open(), none: open({ network: "none" }), off: open({ mode: "off" }) };
   });
