@@ -54,6 +54,8 @@ export interface CallServices {
 
 /** A tool of the server as a call sees it. */
 interface CalledTool {
+  /** Position of the call in its round. */
+  readonly index: number;
   readonly type: ToolType;
   readonly about: ApprovalRequest["tool"];
   run(): Promise<Ran>;
@@ -77,8 +79,8 @@ export class CallRunner {
   /** Runs all calls of a round in parallel. Returns their results in the order of the calls. Rejects if the run cannot go on. */
   async runAll(calls: readonly ToolCall[]): Promise<readonly CallResult[]> {
     const { permission, approvals } = this.#context;
-    const asked = calls.map((call) => {
-      const tool = this.#tool(call);
+    const asked = calls.map((call, index) => {
+      const tool = this.#tool(call, index);
       const asks = permission === "ask" && !approvals.all;
       return { call, tool, approval: asks ? this.#ask(call, tool) : null };
     });
@@ -133,7 +135,7 @@ export class CallRunner {
 
   #progress(
     call: ToolCall,
-    { type }: CalledTool,
+    { type, index }: CalledTool,
     phase: "calling" | "complete",
     data: Readonly<Record<string, unknown>>,
     record: ToolCallRecord | null,
@@ -142,6 +144,7 @@ export class CallRunner {
       type: "tool_progress",
       phase,
       round: this.#round,
+      index,
       call: { id: call.id, name: call.name, arguments: call.arguments },
       toolType: type,
       data: { tool_type: type, ...data },
@@ -170,16 +173,17 @@ export class CallRunner {
     return file.isText ? { text: bytes.toString("utf8") } : { data_base64: bytes.toString("base64") };
   }
 
-  #tool(call: ToolCall): CalledTool {
+  #tool(call: ToolCall, index: number): CalledTool {
     const built = builtInNamed(call.name);
-    if (built === undefined) return this.#customTool(call);
+    if (built === undefined) return this.#customTool(call, index);
     const { type, kind, label } = built;
-    return { type, about: { source: "built_in", kind, label }, run: () => this.#runBuiltIn(call, built) };
+    return { index, type, about: { source: "built_in", kind, label }, run: () => this.#runBuiltIn(call, built) };
   }
 
-  #customTool(call: ToolCall): CalledTool {
+  #customTool(call: ToolCall, index: number): CalledTool {
     const { dispatch } = this.#services;
     return {
+      index,
       type: "custom",
       about: { source: "user", kind: "custom", label: call.name },
       run: async () => {

@@ -86,6 +86,8 @@ export type AgentEvent =
       readonly type: "tool_progress";
       readonly phase: "calling" | "complete";
       readonly round: number;
+      /** Position of the call in its round, counted from 0. Calls of one round may end in another order. */
+      readonly index: number;
       readonly call: ToolCall;
       readonly toolType: ToolType;
       readonly data: Readonly<Record<string, unknown>>;

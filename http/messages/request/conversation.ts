@@ -48,7 +48,7 @@ class Drafts {
   say(role: "user" | "system", text: string, at: string): void {
     this.#requireResults(at);
     const last = this.#drafts.at(-1);
-    if (last?.role === role) last.content += `\n${text}`;
+    if (last?.role === role) last.content += last.content === "" ? text : `\n${text}`;
     else this.#drafts.push({ role, content: text, reasoning: "", toolCalls: [] });
   }
 

@@ -71,7 +71,8 @@ class CollectedAnswer {
   #adapterGeneration: string | null = null;
   #session: string | null = null;
   #isLimited = false;
-  readonly #calls: ToolCallRecord[] = [];
+  /** Records of the calls that have ended, with the position of each call in its round. */
+  readonly #calls: { readonly index: number; readonly record: ToolCallRecord }[] = [];
   readonly #files: WireFile[] = [];
   /** Number of characters of the records and files. */
   #recordLength = 0;
@@ -109,14 +110,16 @@ class CollectedAnswer {
 
   get #run(): RunRecord | null {
     if (this.#session === null) return null;
-    return { sessionId: this.#session, calls: this.#calls, files: this.#files, isLimited: this.#isLimited };
+    const ordered = this.#calls.sort((one, other) => one.record.round - other.record.round || one.index - other.index);
+    const calls = ordered.map(({ record }) => record);
+    return { sessionId: this.#session, calls, files: this.#files, isLimited: this.#isLimited };
   }
 
   #ran(event: ProgressEvent): void {
     const { record } = event;
     if (record === null) return;
     this.#choices[0]?.ran(event, record);
-    this.#calls.push(record);
+    this.#calls.push({ index: event.index, record });
     const images = record.result_images_base64 ?? [];
     const length = [record.arguments, record.result_content, ...images].reduce((sum, text) => sum + text.length, 0);
     this.#recordLength += length;

@@ -1,0 +1,127 @@
+// Rig for tests of the agent loop over HTTP: a scripted model, and everything else real: the loop, the tools thread with its
+// sandbox, the state thread, and an HTTP server.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { AgentLoop, type AgentSettings } from "../../../actors/agent-loop/agent-loop.ts";
+import { fetchFile } from "../../../actors/agent-loop/fetch-file.ts";
+import { changedContent, openContent } from "../../../actors/api/sealed-content.ts";
+import { StateClient } from "../../../actors/front/state-client.ts";
+import { ToolsClient } from "../../../actors/front/tools-client.ts";
+import type { ChatMessage, GenerateEvent, GenerateRequest } from "../../../engines/generation.ts";
+import { realClock } from "../../../runtime/clock.ts";
+import { createLogger } from "../../../runtime/log/log.ts";
+import { begin, done, type FakeInference, finish, text, toolCall } from "../../fixtures/fakes/fake-inference.ts";
+import { startServer, type TestServer } from "../../fixtures/http-server.ts";
+
+/** What the model writes in one round: text, calls of tools, or both; or events. */
+export type Turn =
+  | string
+  | { readonly text?: string; readonly calls: readonly (readonly [name: string, args: unknown])[] }
+  | { readonly events: readonly GenerateEvent[] };
+
+export interface AgentRig {
+  readonly url: string;
+  readonly server: TestServer;
+  readonly inference: FakeInference;
+  readonly state: StateClient;
+  /** Sets what the model writes in the following rounds; after them it writes "end". */
+  script(...turns: readonly Turn[]): void;
+  /** Chats that the model saw, one a round, since the last script. */
+  readonly seen: () => readonly (readonly ChatMessage[])[];
+  stop(): Promise<void>;
+}
+
+const log = createLogger({ level: "error", format: "text" });
+const limits = { maxEntries: 1000, maxBytes: 2 ** 28, maxEntryBytes: 2 ** 26, maxAgeMs: 1e12 };
+
+export async function startAgents(
+  given: Partial<AgentSettings> = {},
+  stateFolder: string | null = null,
+): Promise<AgentRig> {
+  const base = mkdtempSync(join(tmpdir(), "troupe-agents-"));
+  const state = new StateClient({
+    init: { folder: stateFolder, mailboxLimit: 1000, responses: limits, maxFileContentBytes: 2 ** 30 },
+    log,
+  });
+  await state.start();
+  const tools = new ToolsClient({
+    log,
+    init: {
+      sandbox: {
+        mode: "on",
+        profile: "developer",
+        network: "none",
+        maxMemoryMb: 512,
+        maxCpuSecs: 60,
+        maxProcs: 64,
+        maxDiskMb: 256,
+      },
+      python: "python3",
+      shellPath: "/bin/sh",
+      workFolder: base,
+      codeTimeoutMs: 5000,
+      shellTimeoutMs: 5000,
+      stagingFolder: state.files.stagingFolder,
+      mailboxLimit: 1000,
+    },
+  });
+  await tools.start();
+  const settings = {
+    groups: ["code_execution", "shell"],
+    permission: "auto",
+    maxRounds: 256,
+    dispatch: null,
+    ...given,
+  } as const;
+  let turns: readonly Turn[] = [];
+  const seen: (readonly ChatMessage[])[] = [];
+  const { files, sessions } = state;
+  const server = await startServer("node", {
+    script: (request) => {
+      seen.push(chatOf(request));
+      const [turn = "end", ...rest] = turns;
+      turns = rest;
+      return [eventsOf(turn, seen.length)];
+    },
+    parts: { files, sessions },
+    makeAgents: (inference) =>
+      new AgentLoop({ settings, inference, tools, files, sessions, fetchFile, clock: realClock }),
+  });
+  return {
+    url: server.url,
+    server,
+    inference: server.inference,
+    state,
+    script(...next) {
+      turns = next;
+      seen.length = 0;
+    },
+    seen: () => seen,
+    async stop() {
+      await server.stop();
+      await tools.stop(5000);
+      await state.stop(5000);
+      rmSync(base, { recursive: true, force: true });
+    },
+  };
+}
+
+function eventsOf(turn: Turn, round: number): readonly GenerateEvent[] {
+  if (typeof turn === "string") return [begin(), text(turn), finish(), done];
+  if ("events" in turn) return turn.events;
+  const calls = turn.calls.flatMap(([name, args], i) =>
+    toolCall(name, [typeof args === "string" ? args : JSON.stringify(args)], i).map((event) =>
+      event.type === "tool_call" ? { ...event, id: `call_${round}_${i}` } : event,
+    ),
+  );
+  const said = turn.text === undefined ? [] : [text(turn.text)];
+  return [begin(), ...said, ...calls, finish("tool_calls"), done];
+}
+
+/** Returns the chat as the text worker would see it. */
+function chatOf({ prompt, grammar, tools, changes }: GenerateRequest): readonly ChatMessage[] {
+  const content = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
+  const { prompt: whole } = changes === undefined ? content : changedContent(content, changes);
+  return whole.kind === "chat" ? whole.messages : [];
+}
