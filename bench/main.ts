@@ -15,6 +15,7 @@ interface Bench {
  */
 const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   adapters: () => import("./adapters/main.ts"),
+  agents: () => import("./agents/main.ts"),
   all: () => import("./all/main.ts"),
   choice: () => import("./choice/main.ts"),
   engine: () => import("./engine/versus.ts"),

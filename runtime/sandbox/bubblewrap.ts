@@ -1,6 +1,6 @@
 // Arguments of bubblewrap (bwrap): namespaces, mounts and environment of a confined command.
 import { existsSync, lstatSync, mkdirSync, readlinkSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import type { ConfinedCommand, SandboxSettings } from "./sandbox.ts";
 
 /** Path of the work folder inside the sandbox. */
@@ -134,9 +134,4 @@ function rootFolder(path: string): readonly string[] {
   if (!existsSync(path)) return [];
   if (!lstatSync(path).isSymbolicLink()) return ["--ro-bind", path, path];
   return ["--symlink", readlinkSync(path), path];
-}
-
-/** Returns the folder of an interpreter that must be readable for it to start: its installation prefix. */
-export function prefixOf(executable: string): string {
-  return dirname(dirname(executable));
 }

@@ -90,10 +90,6 @@ export function agentFieldsOf(run: RunRecord | null): AgentAnswerFields {
 /** Events of the agent loop that are extensions of the protocols. */
 export type ExtensionEvent = Extract<AgentEvent, { readonly type: "tool_progress" | "approval" | "file" }>;
 
-export function isExtension(event: AgentEvent): event is ExtensionEvent {
-  return event.type === "tool_progress" || event.type === "approval" || event.type === "file";
-}
-
 export const progressSchema = z
   .strictObject({
     type: z.literal("agentic_tool_call_progress"),

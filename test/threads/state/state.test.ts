@@ -106,7 +106,12 @@ describe("the state place", () => {
     await second.start();
     const found = await second.responses.find("a");
     assert.deepEqual(
-      [found?.runner, found?.status, await read(second.responses, found?.body), await read(second.responses, found?.events?.spans)],
+      [
+        found?.runner,
+        found?.status,
+        await read(second.responses, found?.body),
+        await read(second.responses, found?.events?.spans),
+      ],
       [null, "completed", "{}", "e"],
     );
     assert.equal(found?.events?.first, 3);
@@ -157,7 +162,11 @@ describe("the state place", () => {
     assert.equal((await mine.responses.find("theirs"))?.runner, "elsewhere");
     await other.responses.ask("add", stored("unwanted", { isRunning: true }));
     assert.deepEqual(
-      [await mine.responses.delete("unwanted"), await mine.responses.delete("unwanted"), await other.responses.ask("find", "unwanted")],
+      [
+        await mine.responses.delete("unwanted"),
+        await mine.responses.delete("unwanted"),
+        await other.responses.ask("find", "unwanted"),
+      ],
       [true, false, null],
     );
     assert.equal(await other.responses.ask("update", stored("unwanted")), "deleted");
@@ -203,7 +212,11 @@ describe("the state place", () => {
         round % 2 === 0 ? mine.responses.delete(id) : turns(round % 7).then(() => mine.responses.delete(id)),
         other.responses.ask("update", stored(id)),
       ]);
-      assert.deepEqual([deleted, await mine.responses.find(id), await other.responses.ask("find", id)], [true, null, null], id);
+      assert.deepEqual(
+        [deleted, await mine.responses.find(id), await other.responses.ask("find", id)],
+        [true, null, null],
+        id,
+      );
       assert.notEqual(updated, "evicted");
       seen.add(updated);
     }

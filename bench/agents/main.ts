@@ -1,0 +1,267 @@
+// `bench agents`: cost of tools. Many agent runs at once with three rounds of Python each, over the same runs with tools that
+// answer at once; the prompt tokens that each round computes; and the times of the sandbox and of Python cells.
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import arg from "arg";
+import { AgentLoop } from "../../actors/agent-loop/agent-loop.ts";
+import { fetchFile } from "../../actors/agent-loop/fetch-file.ts";
+import { messageDigest } from "../../actors/api/agent/message-digest.ts";
+import type { ToolOutcome, ToolRun, Tools } from "../../actors/api/agent/tools.ts";
+import type { Inference } from "../../actors/api/inference.ts";
+import { StateClient } from "../../actors/front/state-client.ts";
+import { ToolsClient } from "../../actors/front/tools-client.ts";
+import { toolsOf } from "../../actors/tools/schemas.ts";
+import { resolveConfig } from "../../cli/config/config.ts";
+import { parseToml } from "../../cli/config/toml.ts";
+import { createProgress } from "../../cli/progress.ts";
+import { Service } from "../../cli/service.ts";
+import type { GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
+import { greedySampling, requestDefaults } from "../../engines/generation.ts";
+import { realClock } from "../../runtime/clock.ts";
+import { createLogger } from "../../runtime/log/log.ts";
+import { markdownTable } from "../../runtime/markdown-table.ts";
+import { watchLoopDelay } from "../loop-delay.ts";
+import { report } from "../results.ts";
+
+const rounds = 3;
+const tokensEach = 48;
+const python = "service_execute_python";
+
+export const usage = `npm run bench -- agents -m MODEL [FLAGS]: agent runs with tools, over the same tokens without
+
+  -m MODEL        model
+  --runs 64       agent runs at once
+  --pairs 3       pairs of measurements, without and with tools
+  --save          write bench/results/agents.md`;
+
+const log = createLogger({ level: "error", format: "text" });
+
+export async function main(argv: readonly string[]): Promise<void> {
+  const flags = arg({ "-m": String, "--runs": Number, "--pairs": Number, "--save": Boolean }, { argv: [...argv] });
+  const { "-m": model = "", "--runs": runs = 64, "--pairs": pairs = 3, "--save": save = false } = flags;
+  const text = `command = "serve"\nmax_seqs = ${runs}\n[paged_attn]\nmode = "on"\nkv_cache = "${runs * 1024}tokens"\n[troupe]\nengine = "wasm"\nstate_dir = "none"\n[[models]]\nmodel_id = ${JSON.stringify(model)}\nmax_model_len = 1024\n`;
+  const config = resolveConfig({
+    command: "serve",
+    flags: {},
+    environment: {},
+    file: parseToml(text, "bench agents"),
+    defaultModel: model,
+  });
+  const service = await Service.open(config, log, createProgress());
+  await service.start();
+  const base = mkdtempSync(join(tmpdir(), "troupe-bench-agents-"));
+  const limits = { maxEntries: 1000, maxBytes: 2 ** 30, maxEntryBytes: 2 ** 26, maxAgeMs: 1e12 };
+  const state = new StateClient({
+    init: { folder: null, mailboxLimit: 4096, responses: limits, maxFileContentBytes: 2 ** 30 },
+    log,
+  });
+  await state.start();
+  const tools = new ToolsClient({
+    log,
+    init: {
+      sandbox: {
+        mode: "on",
+        profile: "developer",
+        network: "none",
+        maxMemoryMb: 512,
+        maxCpuSecs: 60,
+        maxProcs: 64,
+        maxDiskMb: 256,
+      },
+      python: "python3",
+      shellPath: "/bin/sh",
+      workFolder: base,
+      codeTimeoutMs: 30_000,
+      shellTimeoutMs: 30_000,
+      stagingFolder: state.files.stagingFolder,
+      mailboxLimit: 4096,
+    },
+  });
+  await tools.start();
+  const rows: string[][] = [];
+  const reuse: number[] = [];
+  for (let pair = 0; pair < pairs; pair++) {
+    const without = await measure(service.inference, model, runs, instantTools, state, reuse);
+    const withTools = await measure(service.inference, model, runs, tools, state, reuse);
+    process.stderr.write(
+      `pair ${pair + 1}: ${without.tokensPerSecond.toFixed(0)} and ${withTools.tokensPerSecond.toFixed(0)} tokens/s\n`,
+    );
+    rows.push([
+      `${pair + 1}`,
+      without.tokensPerSecond.toFixed(0),
+      withTools.tokensPerSecond.toFixed(0),
+      (withTools.tokensPerSecond / without.tokensPerSecond).toFixed(2),
+      withTools.delay.p99.toFixed(1),
+      withTools.delay.max.toFixed(1),
+    ]);
+  }
+  const times = await timesOf(tools);
+  await tools.stop(10_000);
+  const left = readdirSync(base).length;
+  const zombies = spawnSync("ps", ["--ppid", String(process.pid), "-o", "stat="], { encoding: "utf8" })
+    .stdout.split("\n")
+    .filter((one) => one.startsWith("Z")).length;
+  await state.stop(5000);
+  await service.stop([]);
+  rmSync(base, { recursive: true, force: true });
+  const body = [
+    markdownTable(["pair", "tok/s without tools", "tok/s with tools", "ratio", "loop delay p99 ms", "max ms"], rows),
+    "",
+    `prompt tokens computed in rounds 1 to ${rounds} over new tokens: ${mean(reuse).toFixed(3)} (largest ${Math.max(...reuse).toFixed(3)})`,
+    `first Python cell of a session: ${times.first.toFixed(1)} ms; cell of a warm session: ${times.warm.toFixed(1)} ms`,
+    `left after the end: ${left} folders, ${zombies} zombies`,
+  ].join("\n");
+  const method = `${runs} runs at once of ${rounds} rounds with one Python cell each and a last round, ${tokensEach} tokens a round, all sessions new. "Without tools" the same runs get their results at once. The model generates freely; the calls are added to its output.`;
+  report({ name: "agents", title: "Agent runs", method, body }, save);
+}
+
+interface Measured {
+  readonly tokensPerSecond: number;
+  readonly delay: ReturnType<ReturnType<typeof watchLoopDelay>>;
+}
+
+async function measure(
+  inference: Pick<Inference, "generate">,
+  model: string,
+  runs: number,
+  tools: Tools,
+  state: StateClient,
+  reuse: number[],
+): Promise<Measured> {
+  const { files, sessions } = state;
+  const settings = { groups: ["code_execution"], permission: "auto", maxRounds: 256, dispatch: null } as const;
+  let tokens = 0;
+  const delay = watchLoopDelay();
+  const startedAt = performance.now();
+  await Promise.all(
+    Array.from({ length: runs }, async (_, i) => {
+      const usages: Usage[] = [];
+      const calling = { generate: withCalls(inference, usages) };
+      const loop = new AgentLoop({ settings, inference: calling, tools, files, sessions, fetchFile, clock: realClock });
+      const messages = [
+        { role: "user", content: `Task ${i} of ${Math.random()}: count the words of this sentence and explain.` },
+      ];
+      const agent = {
+        groups: settings.groups,
+        permission: null,
+        maxRounds: null,
+        maxCalls: null,
+        sessionId: null,
+        digests: messages.map(messageDigest),
+        requestedFiles: [],
+        inputFiles: [],
+        isStreamed: true,
+      };
+      for await (const _batch of loop.run(requestOf(model, messages, i), agent, new AbortController().signal));
+      tokens += usages.reduce((sum, { completionTokens }) => sum + completionTokens, 0);
+      reuse.push(reuseOf(usages));
+    }),
+  );
+  return { tokensPerSecond: tokens / ((performance.now() - startedAt) / 1000), delay: delay() };
+}
+
+function requestOf(
+  model: string,
+  messages: readonly { readonly role: string; readonly content: string }[],
+  seed: number,
+): GenerateRequest {
+  return {
+    ...requestDefaults,
+    model,
+    client: `client-${seed % 8}`,
+    prompt: { kind: "chat", messages, templateArguments: {} },
+    sampling: greedySampling,
+    tools: {
+      specs: toolsOf(["code_execution"]).map(({ spec }) => ({ ...spec, strict: false })),
+      required: false,
+      parallel: true,
+    },
+    maxTokens: tokensEach,
+    ignoreEos: true,
+  };
+}
+
+/** Adds a call of Python to the end of the first rounds of a generation. */
+function withCalls(inference: Pick<Inference, "generate">, usages: Usage[]): Inference["generate"] {
+  let round = 0;
+  return async function* (request, signal, onPrepared) {
+    const number = round++;
+    for await (const batch of inference.generate(request, signal, onPrepared)) {
+      yield batch.flatMap((event): GenerateEvent[] => {
+        if (event.type === "done") usages.push(event.usage);
+        if (event.type !== "finish" || number >= rounds)
+          return event.type === "finish" ? [{ ...event, reason: "stop" }] : [event];
+        const at = { choice: event.choice, call: 0 };
+        return [
+          { type: "tool_call", ...at, id: `call_${number}`, name: python },
+          { type: "tool_arguments", ...at, text: JSON.stringify({ code: `sum(range(${number} + 1000))` }) },
+          { type: "tool_call_end", ...at },
+          { ...event, reason: "tool_calls" },
+        ];
+      });
+    }
+  };
+}
+
+/** Prompt tokens computed in the rounds after the first, over the tokens that are new in them. */
+function reuseOf(usages: readonly Usage[]): number {
+  let computed = 0;
+  let fresh = 0;
+  for (const [i, { promptTokens, cachedTokens }] of usages.entries()) {
+    const before = usages[i - 1];
+    if (before === undefined) continue;
+    computed += promptTokens - cachedTokens;
+    fresh += promptTokens - before.promptTokens - before.completionTokens;
+  }
+  return computed / fresh;
+}
+
+/** Tools that answer at once. */
+const instantTools: Tools = {
+  run: async (): Promise<ToolOutcome> => {
+    const result = {
+      status: "success",
+      working_directory: "/work",
+      stdout: "",
+      stderr: "",
+      result: "499500",
+      result_type: "int",
+      exception: null,
+      execution_time_ms: 0.1,
+    };
+    return { status: "success", content: JSON.stringify(result), data: result, images: [], videoFrames: [], files: [] };
+  },
+  cancel() {},
+  async mount() {},
+  async closeSession() {},
+};
+
+async function timesOf(tools: Tools): Promise<{ readonly first: number; readonly warm: number }> {
+  const first: number[] = [];
+  const warm: number[] = [];
+  for (let i = 0; i < 10; i++) {
+    const session = `times-${i}`;
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    for (let k = 0; k < 4; k++) {
+      const startedAt = performance.now();
+      await tools.run(callOf(session, k));
+      (k === 0 ? first : warm).push(performance.now() - startedAt);
+    }
+  }
+  return { first: median(first), warm: median(warm) };
+}
+
+function callOf(session: string, k: number): ToolRun {
+  const common = { client: "bench", run: "bench", round: 0, turn: 0, firstFile: 0, expected: [] };
+  return { ...common, id: `${session}-${k}`, session, tool: "execute_python", arguments: '{"code": "1 + 1"}' };
+}
+
+function median(values: readonly number[]): number {
+  return [...values].sort((one, other) => one - other)[Math.floor(values.length / 2)] ?? 0;
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
