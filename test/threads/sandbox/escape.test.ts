@@ -15,7 +15,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { inspectIsolation, openSandbox } from "../../../runtime/sandbox/open-sandbox.ts";
+import { inspectIsolation } from "../../../runtime/sandbox/host-isolation.ts";
+import { openSandbox } from "../../../runtime/sandbox/open-sandbox.ts";
 import type { ConfinedExit, Sandbox, SandboxSettings } from "../../../runtime/sandbox/sandbox.ts";
 import { attempts, type Scene } from "./attempts.ts";
 

@@ -333,12 +333,12 @@ describe("the folders of tools", () => {
   it("are removed by the next start if the server was killed", async () => {
     const parent = mkdtempSync(join(tmpdir(), "troupe-killed-"));
     const script = `
-      import { createProcessFolder } from ${JSON.stringify(new URL("../../../actors/state/process-folder.js", import.meta.url).href)};
+      import { createProcessFolder } from ${JSON.stringify(new URL("../../../runtime/host/process-folder.js", import.meta.url).href)};
       const folder = createProcessFolder("tools", [${JSON.stringify(parent)}]);
       process.kill(process.pid, "SIGKILL");`;
     spawnSync(process.execPath, ["--input-type=module", "-e", script]);
     assert.equal(readdirSync(parent).length, 1);
-    const { createProcessFolder } = await import("../../../actors/state/process-folder.ts");
+    const { createProcessFolder } = await import("../../../runtime/host/process-folder.ts");
     const own = createProcessFolder("tools", [parent]);
     assert.deepEqual(
       readdirSync(parent).map((name) => join(parent, name)),
