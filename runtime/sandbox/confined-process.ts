@@ -50,6 +50,8 @@ export class RunningProcess implements ConfinedProcess {
   /** Process id of the command on the host, if it is in the sandbox; null: not known yet, or there is no sandbox. */
   #innerPid: number | null = null;
   #limit: LimitHit = null;
+  /** Whether the command has used all processes, so that the kernel refuses it more (RLIMIT_NPROC). */
+  #wasOutOfProcesses = false;
   #isWatched = true;
   #timer: NodeJS.Timeout | null = null;
   #hasExited = false;
@@ -121,7 +123,8 @@ export class RunningProcess implements ConfinedProcess {
    */
   #signal(signal: "SIGINT" | "SIGKILL"): void {
     const { pid } = this.#child;
-    if (pid === undefined) return;
+    // The system gives the ids of ended processes to others.
+    if (pid === undefined || this.#hasExited) return;
     if (signal === "SIGINT") {
       send(this.#innerPid ?? pid, signal);
       return;
@@ -142,7 +145,8 @@ export class RunningProcess implements ConfinedProcess {
     if (pid !== undefined) send(-pid, "SIGKILL");
     if (this.#innerPid !== null) await gone(this.#innerPid);
     if (group?.wasOutOfMemory) this.#limit ??= "memory";
-    if (group?.wasOutOfProcesses) this.#limit ??= "processes";
+    const wasOutOfProcesses = this.#wasOutOfProcesses || (group?.wasOutOfProcesses ?? false);
+    if (wasOutOfProcesses && ended.code !== 0) this.#limit ??= "processes";
     group?.remove();
     return { ...ended, limit: this.#limit };
   }
@@ -153,9 +157,10 @@ export class RunningProcess implements ConfinedProcess {
     this.#timer = setTimeout(() => {
       const startedAt = performance.now();
       const root = this.#innerPid ?? this.#child.pid;
-      if (root !== undefined && (this.#isWatched || this.#wasActive(root))) this.#check(root);
+      const isActive = root !== undefined && (this.#isWatched || this.#wasActive(root));
+      if (isActive) this.#check(root);
       const spentMs = performance.now() - startedAt;
-      this.#watch(Math.max(this.#isWatched ? WATCH_MS : IDLE_WATCH_MS, spentMs / WATCH_SHARE));
+      this.#watch(Math.max(isActive ? WATCH_MS : IDLE_WATCH_MS, spentMs / WATCH_SHARE));
     }, delayMs).unref();
   }
 
@@ -177,7 +182,10 @@ export class RunningProcess implements ConfinedProcess {
     }
     const maxBytes = settings.maxMemoryMb * MIB;
     if (group?.limitsMemory ? group.wasOutOfMemory : memoryOf(processes, maxBytes) > maxBytes) this.#hit("memory");
-    if (!group?.limitsProcesses && threadCount(processes) > settings.maxProcs + 1) this.#hit("processes");
+    if (group?.limitsProcesses) return;
+    const threads = threadCount(processes);
+    if (threads > settings.maxProcs + 1) this.#hit("processes");
+    else if (threads >= settings.maxProcs) this.#wasOutOfProcesses = true;
   }
 
   /**
