@@ -31,9 +31,7 @@ export function inspectIsolation(bwrap: string | null = findProgram("bwrap")): H
   }
   const problem = tryIn(bwrap, []);
   if (problem !== null) {
-    const hint =
-      "the kernel or the container must allow user namespaces (sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces; on Ubuntu 24.04 kernel.apparmor_restrict_unprivileged_userns = 0 or a profile for bwrap)";
-    return withoutIsolation(`bubblewrap cannot create its namespaces (${problem}); ${hint}`);
+    return withoutIsolation(`bubblewrap cannot create its namespaces (${problem}); ${adviceOn(problem)}`);
   }
   const help = spawnSync(bwrap, ["--help"], { timeout: PROBE_MS, encoding: "utf8" });
   const scopesSockets = canScopeSockets(bwrap);
@@ -48,6 +46,12 @@ export function inspectIsolation(bwrap: string | null = findProgram("bwrap")): H
 
 function withoutIsolation(reason: string): HostIsolation {
   return { kind: "none", missing: [reason], bwrap: null, disablesNamespaces: false, scopesSockets: false };
+}
+
+function adviceOn(problem: string): string {
+  return problem.includes("mount proc")
+    ? "parts of /proc are covered here, so that a new one may not be mounted (Docker: --security-opt systempaths=unconfined; systemd: ProtectKernelTunables=no)"
+    : "the kernel or the container must allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone or kernel.apparmor_restrict_unprivileged_userns; Docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined)";
 }
 
 /** Runs a shell in new namespaces, by way of `program`. Returns what bwrap says if that fails; null: it works. */
