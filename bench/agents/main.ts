@@ -27,6 +27,8 @@ import { report } from "../results.ts";
 
 const rounds = 3;
 const tokensEach = 48;
+/** Tokens: room for the descriptions of the tools and for all rounds of a run. */
+const contextLength = 1536;
 const python = "service_execute_python";
 
 export const usage = `npm run bench -- agents -m MODEL [FLAGS]: agent runs with tools, over the same tokens without
@@ -41,7 +43,7 @@ const log = createLogger({ level: "error", format: "text" });
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg({ "-m": String, "--runs": Number, "--pairs": Number, "--save": Boolean }, { argv: [...argv] });
   const { "-m": model = "", "--runs": runs = 64, "--pairs": pairs = 3, "--save": save = false } = flags;
-  const text = `command = "serve"\nmax_seqs = ${runs}\n[paged_attn]\nmode = "on"\nkv_cache = "${runs * 1024}tokens"\n[troupe]\nengine = "wasm"\nstate_dir = "none"\n[[models]]\nmodel_id = ${JSON.stringify(model)}\nmax_model_len = 1024\n`;
+  const text = `command = "serve"\nmax_seqs = ${runs}\n[paged_attn]\nmode = "on"\nkv_cache = "${runs * contextLength}tokens"\n[troupe]\nengine = "wasm"\nstate_dir = "none"\n[[models]]\nmodel_id = ${JSON.stringify(model)}\nmax_model_len = ${contextLength}\n`;
   const config = resolveConfig({
     command: "serve",
     flags: {},
@@ -82,6 +84,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   await tools.start();
   const rows: string[][] = [];
   const reuse: number[] = [];
+  await measure(service.inference, model, 1, tools, state, []);
   for (let pair = 0; pair < pairs; pair++) {
     const without = await measure(service.inference, model, runs, instantTools, state, reuse);
     const withTools = await measure(service.inference, model, runs, tools, state, reuse);
@@ -154,7 +157,11 @@ async function measure(
         inputFiles: [],
         isStreamed: true,
       };
-      for await (const _batch of loop.run(requestOf(model, messages, i), agent, new AbortController().signal));
+      const events = loop.run(requestOf(model, messages, i), agent, new AbortController().signal);
+      for await (const batch of events) {
+        const failed = batch.find(({ type }) => type === "error");
+        if (failed !== undefined) throw new Error(`run ${i} failed: ${JSON.stringify(failed)}`);
+      }
       tokens += usages.reduce((sum, { completionTokens }) => sum + completionTokens, 0);
       reuse.push(reuseOf(usages));
     }),

@@ -11,14 +11,14 @@ import { openEngine } from "../../engines/open-engine.ts";
 import { createVocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { createLogger } from "../../runtime/log/log.ts";
-import { createAdapterFolder } from "../assembly/adapter-folder.ts";
+import { createAdapterFolder } from "../assembly/adapters/adapter-folder.ts";
 import {
   type AdapterSetting,
   limitsOf,
   mixtureOf,
   preloadedAdapter,
   takesAdapters,
-} from "../assembly/model-adapters.ts";
+} from "../assembly/adapters/model-adapters.ts";
 import { modelEngine, modelSpec, schedulerLimits } from "../assembly/model-specs.ts";
 import type { Config, ModelConfig } from "../config/config.ts";
 import { createProgress } from "../progress.ts";

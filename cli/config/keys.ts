@@ -43,7 +43,7 @@ interface Group {
 export const groups: Readonly<Record<GroupName, Group>> = {
   run: { title: "Conversation", section: null, commands: ["run"] },
   general: { title: "General", section: "" },
-  agentic: { title: "Tools", section: "", commands: ["serve", "run"] },
+  agentic: { title: "Tools", section: "", commands: ["serve"] },
   models: { title: "Models", section: "models" },
   sampling: { title: "Sampling of the models", section: "models.sampling", commands: ["serve", "run"] },
   format: { title: "Format of the models", section: "models.format" },
@@ -53,7 +53,7 @@ export const groups: Readonly<Record<GroupName, Group>> = {
   multimodal: { title: "Images, video and audio of the models", section: "models.multimodal" },
   server: { title: "Server", section: "server", commands: ["serve"] },
   pagedAttn: { title: "KV cache", section: "paged_attn" },
-  sandbox: { title: "Sandbox", section: "sandbox", commands: ["serve", "run"] },
+  sandbox: { title: "Sandbox", section: "sandbox", commands: ["serve"] },
   troupe: { title: "troupe's own settings", section: "troupe" },
   bench: { title: "Benchmark", section: null, commands: ["bench"] },
 };

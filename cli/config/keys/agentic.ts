@@ -79,7 +79,7 @@ export const sandboxKeys = {
   profile: {
     ...oneOf(["developer", "restricted"]),
     default: null,
-    defaultSays: "`developer` with agent, code or shell tools, else `restricted`",
+    defaultSays: "`developer` with any of these tools, else `restricted`",
     flag: "--sandbox-profile",
     help: "Permissions of tools in the sandbox",
   },

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, syml
 import { hostname, tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { after, beforeEach, describe, it } from "node:test";
-import { createAdapterFolder } from "../../../../cli/assembly/adapter-folder.ts";
+import { createAdapterFolder } from "../../../../cli/assembly/adapters/adapter-folder.ts";
 
 const base = mkdtempSync(join(tmpdir(), "adapter-folder-"));
 const parent = join(base, "tmp");
@@ -14,7 +14,7 @@ beforeEach(() => {
 });
 after(() => rmSync(base, { recursive: true, force: true }));
 
-const entry = new URL("../../../../cli/assembly/adapter-folder.js", import.meta.url).href;
+const entry = new URL("../../../../cli/assembly/adapters/adapter-folder.js", import.meta.url).href;
 
 /** Returns the folder that another process made before it ended in the given way. */
 function madeByAnother(end: string): string {

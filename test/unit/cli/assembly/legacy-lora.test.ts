@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import { legacyAdapters } from "../../../../cli/assembly/legacy-lora.ts";
+import { legacyAdapters } from "../../../../cli/assembly/adapters/legacy-lora.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "legacy-lora-"));
 after(() => rmSync(folder, { recursive: true, force: true }));

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { adapterRoot } from "../../../../cli/assembly/model-adapters.ts";
+import { adapterRoot } from "../../../../cli/assembly/adapters/model-adapters.ts";
 import { frontOptions } from "../../../../cli/assembly/service-options.ts";
 import type { Flags } from "../../../../cli/config/given.ts";
 import type { Progress } from "../../../../cli/progress.ts";

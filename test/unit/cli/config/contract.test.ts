@@ -288,7 +288,6 @@ describe("a planned key", () => {
       }
     }
     assertRefused({ text: textWith("[server]", "no_ui = false") }, /; remove it, or set it to true$/);
-    assertRefused({ text: textWith("[sandbox]", 'mode = "on"') }, /; remove it, or set it to "auto" or "off"$/);
   });
 
   it("is refused as a flag too", () => {

@@ -1,23 +1,23 @@
 // LoRA adapters of a model, from the settings: fetches the adapters to load at start, and prepares the adapters that are part
 // of the model (legacy_lora, xlora). Used by service-options.ts and bench.ts.
 import { realpathSync, statSync } from "node:fs";
-import type { ServedModel } from "../../actors/front/inference-service.ts";
-import type { PreloadedAdapter } from "../../actors/lora-registry/model-adapters.ts";
-import type { AdapterLimits, MixtureSpec } from "../../engines/engine.ts";
+import type { ServedModel } from "../../../actors/front/inference-service.ts";
+import type { PreloadedAdapter } from "../../../actors/lora-registry/model-adapters.ts";
+import type { AdapterLimits, MixtureSpec } from "../../../engines/engine.ts";
 import {
   type AdapterFetchOptions,
   type AdapterPlace,
   resolveAdapter,
   resolveMixture,
-} from "../../engines/files/hub/resolve-adapter.ts";
-import { prepareMixture } from "../../engines/files/lora/mixture/mixture.ts";
-import { prepareMerged, type WeightedSource } from "../../engines/files/lora/prepare.ts";
-import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
-import { largestFile } from "../../engines/files/lora/source-path.ts";
-import { ServerError } from "../../runtime/errors.ts";
-import type { Logger } from "../../runtime/log/log.ts";
-import type { Config, ModelConfig } from "../config/config.ts";
-import type { Progress } from "../progress.ts";
+} from "../../../engines/files/hub/resolve-adapter.ts";
+import { prepareMixture } from "../../../engines/files/lora/mixture/mixture.ts";
+import { prepareMerged, type WeightedSource } from "../../../engines/files/lora/prepare.ts";
+import type { PreparedAdapter } from "../../../engines/files/lora/prepared-adapter.ts";
+import { largestFile } from "../../../engines/files/lora/source-path.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { Logger } from "../../../runtime/log/log.ts";
+import type { Config, ModelConfig } from "../../config/config.ts";
+import type { Progress } from "../../progress.ts";
 import { legacyAdapters } from "./legacy-lora.ts";
 
 /** Values needed to fetch and prepare any adapter. */

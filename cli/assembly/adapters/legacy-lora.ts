@@ -3,7 +3,7 @@
 import { readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { z } from "zod";
-import { ServerError } from "../../runtime/errors.ts";
+import { ServerError } from "../../../runtime/errors.ts";
 
 /** Adapter of legacy_lora: a source, or one of several adapters in a source. */
 export interface LegacyAdapter {
