@@ -25,7 +25,9 @@ const everyCommand = [...commandNames, ...toolNames, ...plannedCommands, "help"]
 export const modelKinds = ["auto", "text", "multimodal", "diffusion", "speech", "embedding"];
 
 export interface CommandLine {
-  /** Command to run; `serve` if none is given. null: a tool, or the help or version without a command. */
+  /**
+   * Command to run; `serve` if none is given. null if a tool runs, or if the help or version is requested without a command.
+   */
   readonly command: CommandName | null;
   /** Tool and its arguments, which it parses itself. If set, all other fields are empty. */
   readonly tool: { readonly name: ToolName; readonly args: readonly string[] } | null;

@@ -7,7 +7,7 @@ import { type Config, type ConfigRequest, namesModel, resolveConfig } from "./co
 /** Resolves the settings, with the default model if they name none. */
 export async function configWithDefault(given: Omit<ConfigRequest, "defaultModel">): Promise<Config> {
   const request = { ...given, defaultModel: smallestModel };
-  // The settings are checked first, because the choice of the default model may send a request.
+  // The settings are checked before the default model is chosen, because the choice may send a network request.
   const config = resolveConfig(request);
   if (namesModel(request)) return config;
   const { tokenSource, models } = config;

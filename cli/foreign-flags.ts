@@ -106,7 +106,7 @@ export const foreignCommands: Readonly<Record<string, string>> = {
   rm: "cache delete",
 };
 
-/** Throws config_invalid for the first word that is a flag of another server. Words before it are not checked. */
+/** Throws config_invalid for the first word that is a flag of another server. Does not check any other word. */
 export function refuseForeignFlags(argv: readonly string[]): void {
   for (const [index, word] of argv.entries()) {
     if (!word.startsWith("-")) continue;

@@ -11,7 +11,7 @@ export interface Greeted {
   readonly mcpPort: number | null;
   readonly models: readonly Pick<ModelEntry, "id" | "capabilities">[];
   readonly defaultModelId: string;
-  /** Names under which the models were requested. */
+  /** The `model_id` of each model in the settings. */
   readonly modelIds: readonly string[];
 }
 

@@ -1,7 +1,7 @@
 // Progress of a download or load: a bar on a terminal, a few lines of text on any other output.
 import cliProgress from "cli-progress";
 
-/** Percentage between two lines if the output is not a terminal. */
+/** Percentage points between two progress lines if the output is not a terminal. */
 const lineStep = 25;
 
 export interface Progress {
@@ -62,7 +62,10 @@ export function createLines(write: (line: string) => void): Progress {
   };
 }
 
-/** Returns the size as text. Totals below 1 MB are fractions or counts, for which the text is empty: the bar shows them. */
+/**
+ * Returns the size as text. A total below 1 MB is a fraction or a count, not a size. The text is then empty, because the bar
+ * shows the progress.
+ */
 function sizeText(done: number, total: number | null): string {
   const megabyte = 1e6;
   const shown = (bytes: number) => (bytes / megabyte).toFixed(bytes < 10 * megabyte ? 1 : 0);

@@ -10,7 +10,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 const oldestNode = [20, 11];
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const program = join(root, "dist", "cli", "main.js");
-/** Time stamp that cli/build.mjs writes after a build. Its file time is the start of the build. */
+/** Stamp file that cli/build.mjs writes after a build. Its modification time is the start of the build. */
 const stamp = join(root, "dist", ".built");
 const lock = join(root, "dist", ".building");
 const sourceFolders = ["cli", "http", "actors", "engines", "runtime"];
@@ -18,7 +18,10 @@ const sourceFiles = ["package.json", "tsconfig.json", "tsconfig.build.json"];
 const minOpenFiles = 256;
 const lockPollMs = 100;
 const lockLimitMs = 5 * 60 * 1000;
-/** Milliseconds after which a lock without a pid is abandoned, because a start writes its pid into the lock at once. */
+/**
+ * Milliseconds after which a lock without a pid counts as abandoned. A process that takes the lock writes its pid into it at
+ * once.
+ */
 const lockPidLimitMs = 5000;
 
 function requireNode() {
@@ -56,7 +59,7 @@ function hasSources() {
 
 /**
  * Checks whether the program failed to load because of too few file descriptors. A package whose package.json cannot be opened
- * is reported as missing, so a low limit is also treated as the cause.
+ * is reported as missing. So any error counts as this failure if the limit of open files is low.
  */
 function isFileLimitLow(error) {
   if (error.code === "EMFILE" || error.code === "ENFILE") return true;
@@ -65,7 +68,7 @@ function isFileLimitLow(error) {
 }
 
 /**
- * Builds once, even if several starts run at the same time. The start that could create the directory `lock` does the build.
+ * Builds once, even if troupe is started several times at once. The process that creates the directory `lock` does the build.
  */
 function buildLocked() {
   mkdirSync(join(root, "dist"), { recursive: true });
@@ -94,8 +97,8 @@ function takeLock() {
 }
 
 /**
- * Removes a lock whose owner is dead. Several starts may see the lock at the same time, so a start must not remove a lock that
- * another start has taken since.
+ * Removes a lock whose owner is dead. Several processes may find this lock at the same time, so a process must not remove a
+ * lock that another process has taken in the meantime.
  */
 function removeAbandoned() {
   const taken = lockTime(lock);
@@ -106,7 +109,7 @@ function removeAbandoned() {
     if (lockTime(aside) === taken) rmSync(aside, { recursive: true, force: true });
     else renameSync(aside, lock);
   } catch {
-    // Another start removed it first.
+    // Another process removed the lock first.
   }
 }
 

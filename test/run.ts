@@ -10,7 +10,7 @@ import { spec, type TestEvent } from "node:test/reporters";
 import { fileURLToPath } from "node:url";
 
 interface Ring {
-  /** Folder of its test files; the ring `layers` is one file. */
+  /** Folder of the ring's test files; for the ring `layers`, the path of its only file. */
   readonly path: string;
   /** Maximum duration of a test file. A file that takes longer is killed and counts as failed. */
   readonly fileLimitMs: number;

@@ -56,7 +56,7 @@ export function countOf(answers: readonly Answer[], outcome: Answer["outcome"]):
   return answers.filter((answer) => answer.outcome === outcome).length;
 }
 
-/** Polls until `isSo` is true and returns the milliseconds; null if the limit is reached first. */
+/** Polls until `isSo` is true and returns the elapsed milliseconds; null if the limit is reached first. */
 export async function msUntil(isSo: () => boolean | Promise<boolean>, limitMs: number): Promise<number | null> {
   const start = performance.now();
   while (!(await isSo())) {

@@ -44,7 +44,9 @@ interface Shape {
   readonly length: number;
   /** Capacity of the cache as a share of the tokens of all sequences. */
   readonly share: number;
-  /** Repeats every prompt without other sequences. By default only prompts whose responses differ are repeated. */
+  /**
+   * Whether to run every prompt again without other sequences. By default, only prompts whose responses differ are run again.
+   */
   readonly allAlone: boolean;
 }
 

@@ -1,4 +1,4 @@
-// Runner of many generations, or of a single one, through a step loop. It keeps their tokens.
+// Runs one or many generations through a step loop and keeps their tokens.
 import { performance } from "node:perf_hooks";
 import {
   jobDefaults,
@@ -22,7 +22,9 @@ export interface Run {
   readonly failures: readonly string[];
   /** Number of preemptions because the KV cache was full. */
   readonly preemptions: number;
-  /** Prompt tokens computed. Tokens whose KV was dropped without a copy count again. */
+  /**
+   * Number of prompt tokens computed. A token is counted again if its KV was dropped without a copy and had to be recomputed.
+   */
   readonly promptTokens: number;
   readonly tokensPerSecond: number;
 }

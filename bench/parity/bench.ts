@@ -1,4 +1,4 @@
-// `bench parity`: compares the wasm engine's output with llama.cpp's, on the real model in each data type.
+// `bench parity`: compares the wasm engine's output with llama.cpp's, on the real test model in each data type.
 import { availableParallelism } from "node:os";
 import arg from "arg";
 import { table } from "../../cli/bench/report.ts";
@@ -18,7 +18,7 @@ import { chunkBatchTokens, chunkTokens, compareForced, type Form } from "./teach
 import { textTokens } from "./text.ts";
 
 const forms: readonly Form[] = ["chunks", "decode"];
-/** Float types not measured: they would show no difference that F16 does not show. */
+/** Float types that are not measured, because F16 already shows every difference that they would show. */
 const unmeasured: readonly string[] = ["F32", "BF16"];
 /**
  * KV cache type of the run of llama.cpp against itself. Only the rounding of the KV cache differs in that run, so it shows the
@@ -72,7 +72,8 @@ export async function main(argv: readonly string[]): Promise<void> {
       const isFloor = engine === "llama" && referencePath === path;
       const subjectCache = isFloor ? floorCacheType : engine === "llama" ? "f16" : kvType;
       const subject = await load(engine, path, lengths, subjectCache);
-      // llama.cpp runs in decode form only: copying a long KV exceeds its limit, and chunks do not change its results.
+      // llama.cpp runs in decode form only, because the copy of a long KV exceeds the llama engine's size limit for copies, and
+      // because chunks do not change its results.
       for (const form of engine === "llama" ? (["decode"] as const) : chosen) {
         process.stderr.write(`${type}, ${engine}, ${form} ...\n`);
         const divergence = compareForced({ reference, subject, tokens, windowTokens }, form);
@@ -108,8 +109,8 @@ async function load(
   { tokenCount, windowTokens }: Lengths,
   kvType: ModelSpec["kvType"],
 ): Promise<LoadedModel> {
-  // Only the tested model is fed in chunks. llama.cpp allocates the memory of all sequences at once, so it gets as few as
-  // possible.
+  // Only the wasm engine is fed in chunks, which need `chunkTokens` sequences. llama.cpp allocates the memory of all sequences
+  // at once, so its number of sequences is as small as possible.
   const maxSequences = engine === "llama" ? Math.min(Math.ceil(tokenCount / windowTokens), chunkTokens) : chunkTokens;
   const changes = {
     maxSequences,

@@ -1,4 +1,5 @@
-// Findings about a crowd of clients, compared with llama-server if it runs too.
+// Findings (measured values, some with thresholds) about a crowd of clients. If llama-server runs too, they include its results
+// and the ratios to them.
 import type { Finding } from "../overload/finding.ts";
 import { type CrowdResult, cachedShare, firstTextP50, tokensPerSecond } from "../serving/client/crowd.ts";
 import { answered, ratioAtLeast, ratioAtMost, toldRounds } from "../serving/show.ts";

@@ -56,7 +56,7 @@ export function main(argv: readonly string[]): void {
   const flags = arg({ "--sequences": String, "--steps": Number, "--save": Boolean }, { argv: [...argv] });
   const counts = (flags["--sequences"] ?? "32,256,2048").split(",").map(Number);
   const steps = flags["--steps"] ?? 2000;
-  // Warm-up, so that the order of the rows does not affect the results.
+  // Warm-up, so that the order of the measurements does not affect the results.
   for (const workload of workloads) measure(workload, counts[0] ?? 1, warmupSteps);
   const rows = workloads.flatMap((workload) =>
     counts.map((count) => {

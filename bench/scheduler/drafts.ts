@@ -64,7 +64,7 @@ export function draftsTable(): string {
 
 /**
  * Simulates up to 2 x `load` sequences and returns the tokens per millisecond. The number of sequences changes every
- * `stepsPerLoad` steps. One step in a hundred is disturbed.
+ * `stepsPerLoad` steps. On average, one step in a hundred takes three times as long.
  */
 function tokensPerMs(load: number, chance: number, stepMs: (tokens: number) => number, room: number): number {
   const random = seeded(7);

@@ -1,5 +1,5 @@
 // Simulation of slot shares with different slot_share_secs. Measures how long other clients wait for a first token while one
-// client holds all slots, and how many tokens the first client loses. The scheduler is real; the model only advances a clock.
+// client holds all slots, and how many tokens that one client loses. The scheduler is real; the model only advances a clock.
 
 import { table } from "../../cli/bench/report.ts";
 import { Batch } from "../../engines/batch.ts";
@@ -24,7 +24,10 @@ export interface SharesLoad {
   readonly name: string;
   readonly slots: number;
   readonly greedyTokens: number;
-  /** Clients in addition to the greedy one. Each requests a short response every `everyMs`; Infinity means once. */
+  /**
+   * Number of clients in addition to the client that holds all slots. Each requests a short response every `everyMs`; Infinity
+   * means once.
+   */
   readonly others: number;
   readonly everyMs: number;
   readonly swapBytes: number;

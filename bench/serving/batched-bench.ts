@@ -1,5 +1,5 @@
-// Upper bound of the speed, measured by llama-batched-bench: llama.cpp only, for the same prompts and responses, without
-// sampling, text or HTTP.
+// Upper bound of the speed, measured by llama-batched-bench: llama.cpp only, with as many sequences as the load and its mean
+// prompt and response lengths, without sampling, text or HTTP.
 import { ServerError } from "../../runtime/errors.ts";
 import { output } from "../command.ts";
 

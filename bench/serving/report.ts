@@ -1,4 +1,5 @@
-// Report of the rounds of a load: one table per load with the medians, then each round, and ratios to the other server.
+// Report of the rounds of a load: one table per load with the medians, the value of each round, and the ratios to the second
+// server if there is one.
 import { median, table } from "../../cli/bench/report.ts";
 import type { RoundMetrics } from "./metrics.ts";
 import type { LoadKind } from "./options.ts";
@@ -7,7 +8,7 @@ import type { LoadKind } from "./options.ts";
 export interface LoadReport {
   readonly load: LoadKind;
   readonly ours: readonly RoundMetrics[];
-  /** Rounds of the other server; empty if there is none. */
+  /** Rounds of the second server; empty if there is none. */
   readonly peers: readonly RoundMetrics[];
 }
 
@@ -57,13 +58,13 @@ function row(line: Line, ours: readonly RoundMetrics[], peers: readonly RoundMet
     return values.length === 0 ? ["", ""] : [median(values).toFixed(line.digits), shown.join(" ")];
   };
   if (peers.length === 0) return [line.name, ...side(mine)];
-  // Embeddings have no output tokens.
+  // There is no ratio to a median of 0. For example, embeddings have no output tokens.
   const hasRatio = line.hasRatio !== false && theirs.length > 0 && median(theirs) > 0;
   const ratio = hasRatio ? (median(mine) / median(theirs)).toFixed(3) : "";
   return [line.name, ratio, ...side(mine), ...side(theirs)];
 }
 
-/** Returns the values of a line in each round, without rounds in which it was not measured. */
+/** Returns the values of one table line, without the rounds in which the value was not measured. */
 function known(rounds: readonly RoundMetrics[], { value }: Line): number[] {
   return rounds.map(value).filter((number): number is number => number !== null && !Number.isNaN(number));
 }

@@ -75,7 +75,10 @@ export function ours(options: SideOptions, sizes: Sizes, label = "ours", flags: 
   return { label, start: () => startTroupe(settings) };
 }
 
-/** Returns llama-server with its store of past prompts enabled; an empty list if the options name no llama-server. */
+/**
+ * Returns a list with the llama-server to start, with its store of past prompts enabled; an empty list if the options do not
+ * name a llama-server.
+ */
 export function peers(options: SideOptions, sizes: Sizes, flags: readonly string[] = []): SideStart[] {
   const { peerProgram, peerFlags } = options;
   if (peerProgram === null) return [];

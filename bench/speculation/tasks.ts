@@ -1,4 +1,4 @@
-// Tasks of `bench speculation`. One task asks for a file with one name changed, so the response is mostly a copy of the prompt.
+// Tasks of `bench speculation`. Two tasks ask for a file with one name changed, so the response is mostly a copy of the prompt.
 // The other tasks ask for stories, which contain few repetitions.
 import type { ChatMessage } from "../serving/client/ask.ts";
 
@@ -89,7 +89,10 @@ function showAgain(change: string): readonly ChatMessage[] {
   ];
 }
 
-/** Renames a name that occurs in many lines. `renameFunction` renames a name that occurs only near the end. */
+/**
+ * Conversation that requests the file with a changed name. The name occurs in many lines; in `renameFunction` it occurs only
+ * near the end.
+ */
 const renameClass = showAgain("Basket renamed to Cart");
 const renameFunction = showAgain("the function dearest renamed to priciest");
 

@@ -1,5 +1,6 @@
-// Engine choice for a model. The setting decides first. If it is automatic, the host and the file decide; if both engines are
-// possible, a trial picks the faster one. model-specs.ts supplies the facts as functions, because some are slow to determine.
+// Engine choice for a model. The setting `engine` decides first. If it is `auto`, the host and the model file decide; if both
+// engines are possible, a trial picks the faster one. model-specs.ts supplies the facts as functions, because some are slow to
+// determine.
 import type { EngineName } from "../../engines/engine.ts";
 import {
   describeFigures,
@@ -89,7 +90,7 @@ function untried(engine: EngineName, reason: string): EngineChoice {
   return { report: { engine, reason, figures: null, advice: null }, isNew: false };
 }
 
-/** Smallest estimated gain for which a newer Node is advised. */
+/** Minimum estimated speedup for which a newer Node version is advised. */
 const worthwhileGain = 1.2;
 
 function nodeAdvice(figures: TrialFigures, nodeVersion: string): string | null {

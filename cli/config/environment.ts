@@ -33,7 +33,10 @@ function isSet(name: string, value: string | undefined, { refusesEmpty }: Key): 
   return !(serviceLink.test(name) && serviceAddress.test(value));
 }
 
-/** Reads the text of a variable: a switch, a list for a repeatable key, or the same as the text of a flag. */
+/**
+ * Converts the text of a variable: to a list for a repeatable key, to true or false for a switch, otherwise in the same way as
+ * the text of a flag.
+ */
 function readVariable(text: string, key: Key): unknown {
   if (key.repeats) return valuesIn(text).map(key.read);
   const word = environmentSwitch.read(text);
@@ -59,7 +62,7 @@ function readJson(text: string): unknown {
   }
 }
 
-/** Returns a warning for each variable that has the prefix but is no setting. */
+/** Returns a warning for each variable that has the prefix but is not a setting. */
 export function unknownVariables(environment: Environment): readonly string[] {
   const known = [...keyEntries.flatMap(({ variables }) => variables), ...otherVariables];
   return Object.keys(environment)

@@ -34,7 +34,7 @@ export type GroupName = keyof typeof keys;
 
 interface Group {
   readonly title: string;
-  /** Section of the group in a TOML file; null: its keys can only be set by flags. */
+  /** Section of the group in a TOML file; null: its keys cannot be set in a file. */
   readonly section: string | null;
   /** Commands that accept the group's keys; absent: all. */
   readonly commands?: readonly Command[];
@@ -77,10 +77,10 @@ export interface KeyEntry {
   readonly field: string;
   /** Name in a file. */
   readonly name: string;
-  /** All names in a file; empty if the key cannot be set there. */
+  /** All names of the key in a settings file; empty if the key cannot be set in a file. */
   readonly names: readonly string[];
   readonly flag: string;
-  /** All long flags; empty if the key has no flag. */
+  /** All long flags that set the key; empty if the key has no flag. */
   readonly flags: readonly string[];
   readonly shortFlag: string | null;
   /** Environment variables that set the key, highest precedence first. */
@@ -105,10 +105,10 @@ function flagOf(name: string): string {
   return `--${name.replaceAll("_", "-")}`;
 }
 
-/** Beginning of the names of environment variables that are settings. */
+/** Prefix of the environment variables that contain settings. */
 export const variablePrefix = "TROUPE_";
 
-/** Returns the variable of a flag: `--max-seqs` is TROUPE_MAX_SEQS. */
+/** Returns the environment variable that corresponds to a flag: `--max-seqs` is TROUPE_MAX_SEQS. */
 function variableOf(flag: string): string {
   return variablePrefix + flag.slice(2).toUpperCase().replaceAll("-", "_");
 }

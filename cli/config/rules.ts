@@ -21,7 +21,7 @@ const lora = entryAt("adapter", "lora");
 const legacyLora = entryAt("adapter", "legacyLora");
 const xlora = entryAt("adapter", "xlora");
 
-/** Pairs of a key and the keys of which at least one must also be set. */
+/** Keys that require other keys. If the first key of a pair is set, at least one key of the list must also be set. */
 const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
   [entryAt("agentic", "searchEmbeddingModel"), [entryAt("agentic", "enableSearch"), agent]],
   [entryAt("agentic", "codeExecPython"), codeExecution],
@@ -185,7 +185,10 @@ export function checkPorts({ port, mcpPort }: { readonly port: number; readonly 
   throw invalid(`mcp_port expects another port than port; got ${mcpPort} for both`);
 }
 
-/** Checks the benchmark settings: a sequence cannot generate tokens from an empty context. */
+/**
+ * Checks the benchmark settings: if tokens are generated, every context length (`depth`) must be above 0, because a sequence
+ * cannot generate tokens from an empty context.
+ */
 export function checkBench({ genLen, depth }: { readonly genLen: number; readonly depth: readonly number[] }): void {
   if (genLen > 0 && depth.includes(0)) {
     throw invalid("--depth expects numbers above 0 if --gen-len is above 0; got 0");

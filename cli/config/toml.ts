@@ -30,7 +30,7 @@ function parseTree(text: string, path: string): TomlTable {
     if (!(cause instanceof TomlError)) throw cause;
     const [problem = ""] = cause.message.split("\n");
     const message = `${path}:${cause.line}:${cause.column}: ${problem.replace("Invalid TOML document: ", "not TOML: ")}`;
-    // The lines at the fault are not shown if they may contain an API key.
+    // The lines around the syntax error are not shown if the file may contain an API key.
     const lines = /\bapi_?key\b/i.test(text) ? "" : `\n\n${cause.codeblock.trimEnd()}`;
     throw new ServerError("config_invalid", withoutTokens(`${message}${lines}`));
   }

@@ -56,7 +56,7 @@ function toRequest({ request }: Exchange): Request {
 
 async function send(exchange: Exchange, response: Response, readerStallMs: number): Promise<void> {
   const headers = Object.fromEntries(response.headers);
-  // Only a response of status 200 is sent in pieces.
+  // Only a response of status 200 is streamed. The body of any other response is sent as a whole.
   if (response.status !== 200 || response.body === null) {
     const body = response.body === null ? new Uint8Array(0) : await buffer(response.body);
     exchange.send(response.status, headers, body);

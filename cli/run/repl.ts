@@ -65,7 +65,7 @@ export class Repl {
       this.#editor.on("history", (lines) => this.#remember(lines));
       this.#editor.on("SIGINT", () => this.interrupt());
       this.#editor.on("SIGCONT", () => {
-        // While the process was suspended, the shell used the terminal and may have changed this mode.
+        // While the process was suspended, the shell used the terminal and may have switched off bracketed paste.
         screen.write(markPastes.on);
         this.#prompt();
       });
@@ -157,7 +157,7 @@ export class Repl {
     const goesOn = isAsked ? await this.#ask(message.text) : await this.#command(message.text);
     this.#isBusy = false;
     if (!goesOn) this.close();
-    // A signal may have closed the keyboard in the meantime.
+    // A signal may have closed the keyboard while the message or command was running.
     if (this.#keyboard.destroyed) return;
     this.#prompt();
     this.#keyboard.release();

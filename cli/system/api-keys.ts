@@ -22,7 +22,8 @@ export async function openApiKeys(
 ): Promise<ApiKeys | null> {
   const own = [apiKey ?? []].flat();
   if (apiKeysFile === null) return own.length === 0 ? null : new ApiKeys(own);
-  // The version is read before the text. If the file changes between the two reads, the next poll detects the change.
+  // The version of the file is read before its text. If the file changes between the two reads, the next poll detects the
+  // change.
   let known = await versionOf(apiKeysFile);
   const keys = new ApiKeys([...own, ...(await readKeys(apiKeysFile))]);
   await warnIfReadable(apiKeysFile, log);

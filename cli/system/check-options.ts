@@ -22,7 +22,7 @@ export function checkOptions(
     { setting: "port", host, port },
     ...(mcpPort === null ? [] : [{ setting: "mcp_port", host, port: mcpPort }]),
   ];
-  // The cache is not required to be writable, because it can still be read.
+  // The two model caches are not required to be writable, because models in them can still be read.
   const folders = [
     { what: "hub_cache", path: hubCache, isRequired: false },
     { what: "model_cache", path: cacheDirectory, isRequired: false },

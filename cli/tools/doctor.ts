@@ -56,7 +56,7 @@ function settings(
 
 interface ModelReports {
   readonly engines: EngineReport[];
-  /** Weights of each model. */
+  /** Size of each model's weights. */
   readonly sizes: { readonly id: string; readonly bytes: number }[];
   /** A failed check for each model that no engine can run. */
   readonly failures: Check[];

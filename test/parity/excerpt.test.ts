@@ -1,5 +1,6 @@
-// Excerpts of model files, on which `auto` tries the engines. Both engines load the excerpt of a model of every architecture
-// and agree on its logits. Also tests what a trial in a separate process finds and records.
+// Excerpts of model files, on which `auto` measures the speed of the engines. Both engines load an excerpt of a model of every
+// architecture and compute the same logits. Also tests the trial of the engines in a separate process: what it measures and
+// what it records.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -40,7 +41,7 @@ describe("an excerpt of a model", () => {
     return { ...(await writeExcerpt(path, target, maxWeights)), path: target };
   };
 
-  /** Asserts that both engines give the same logits for the rows. */
+  /** Asserts that both engines give the same logits for `rows`, up to the error `largest`. */
   const compare = async (path: string, largest = largestError): Promise<void> => {
     const spec = specOf(path, { kvType: "f16", threads: 1, extraLogitsRows: 32 });
     const llama = await llamaEngine.load(spec, () => {});

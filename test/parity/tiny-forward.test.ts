@@ -1,5 +1,5 @@
-// Plain forward pass, the tests' reference for engines, compared with the wasm engine without adapters, and with merged weights
-// for a single adapter.
+// The plain forward pass, which other tests use as the reference for engines. Without adapters it is compared with the wasm
+// engine; with a single adapter it is compared with merged weights.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
@@ -18,7 +18,7 @@ const modelPath = join(folder, "model.gguf");
 await writeTinyModel(modelPath, { seed: 5, heads: 4, kvHeads: 2 });
 const tokens = Int32Array.from({ length: 12 }, (_, i) => 3 + ((i * i * 31 + i * 7) % 500));
 
-/** Largest difference as a share of the range of the logits. */
+/** Returns the largest difference, as a share of the range of the logits. */
 function largestShare(actual: readonly Float32Array[], expected: readonly Float32Array[]): number {
   assert.equal(actual.length, expected.length);
   const shares = expected.map((logits, token) => {

@@ -41,7 +41,7 @@ const anyText = fc
   )
   .map((pieces) => pieces.join(""));
 
-/** Unicode blocks, including surrogates, whose characters all behave alike. */
+/** Ranges of code points, including surrogates, in which all characters behave alike. */
 const uniform = [
   [0x3500, 0x9f00],
   [0xad00, 0xf800],
@@ -49,14 +49,14 @@ const uniform = [
   [0x17100, 0x18a00],
 ] as const;
 
-/** `file` with further tokens of `type`. */
+/** Returns `file` with further tokens of `type`. */
 function withTokens(file: VocabularyFile, tokens: readonly string[], type: number): VocabularyFile {
   const added = tokens.filter((token) => !file.tokens.includes(token));
   const types = file.tokens.map((token, id) => (tokens.includes(token) ? type : (file.types?.[id] ?? normal)));
   return { ...file, tokens: [...file.tokens, ...added], types: [...types, ...added.map(() => type)] };
 }
 
-/** `file` without the normal tokens that `isLeftOut` accepts. */
+/** Returns `file` without the normal tokens that `isLeftOut` accepts. */
 function withoutPieces(file: VocabularyFile, isLeftOut: (piece: string) => boolean): VocabularyFile {
   const fixed = file.types?.length ?? 0;
   const kept = file.tokens.flatMap((token, id) => (id >= fixed && isLeftOut(token) ? [] : [id]));
@@ -147,7 +147,8 @@ describe("every kind of vocabulary", () => {
   }
 
   describe("by pre-tokenizer", () => {
-    // llama.cpp crashes on two consecutive spaces if only words are split off, so "whitespace" is tested below.
+    // If a pre-tokenizer splits off only words, as "whitespace" does, llama.cpp crashes on two consecutive spaces. So
+    // "whitespace" is tested below, with a different kind of vocabulary.
     for (const pre of preTokenizerNames.filter((name) => name !== "whitespace")) {
       it(`gives llama.cpp's tokens: ${pre}`, () =>
         compare(bytePairFile(pre, findPreTokenizer(pre)!.symbols), (ours, native) => agree(ours, native, 40)));
@@ -181,7 +182,8 @@ describe("every kind of vocabulary", () => {
           if (whole[0] !== parsed[0] && whole[0] === ours.bosToken) prompt.shift();
           assert.deepEqual(prompt, [...parsed], JSON.stringify(sample));
         }
-        // For this kind of vocabulary llama.cpp decodes pieces as byte spellings, so its texts are wrong.
+        // For this kind of vocabulary llama.cpp decodes pieces as byte encodings (one character per byte), so its texts are
+        // wrong.
         if (file.model === "whitespace") return;
         for (let token = 0; token < ours.size; token++) {
           assert.deepEqual(Buffer.from(ours.piece(token)), native.piece(token), ours.tokenText(token));

@@ -174,7 +174,7 @@ describe("chat completions by the official client", () => {
       create({ messages: [{ role: "user", content: "x" }], max_tokens: 1 }),
       create({ messages: [{ role: "user", content: attack }], max_tokens: 1 }),
     ]);
-    // As control tokens the injected text would be about 10 tokens; as plain text it is far more.
+    // If its control tokens were recognized, the injected text would take about 10 tokens; as plain text it takes far more.
     const more = (attacked.usage?.prompt_tokens ?? 0) - (plain.usage?.prompt_tokens ?? 0);
     assert.ok(more >= 18, `the text took ${more} tokens more`);
   });

@@ -1,4 +1,5 @@
-// Text completions, continued messages and tokens with the real command and a real model: what they return fits together.
+// Text completions, continued messages, and tokenization with the real command and a real model: their results are consistent
+// with each other.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import OpenAI from "openai";

@@ -23,7 +23,7 @@ const models = {
   "the real model": { path: async () => (await realModel()).path, length: 2048 },
 };
 
-/** Starts a server with one small slot. */
+/** Starts a server with the tiny model, one slot, and a context of 256 tokens. */
 async function start(flags: readonly string[], environment: Record<string, string> = {}): Promise<RunningServer> {
   const small = ["--threads", "1", "--max-seqs", "1", "--max-model-len", "256"];
   return startServer(["-m", await tinyModel(), ...small, ...flags], environment);
@@ -130,7 +130,9 @@ describe("where a model runs", () => {
   });
 });
 
-/** Reads a report. Waits until the file is complete, because it is created before its content is written. */
+/**
+ * Reads a diagnostic report of Node.js. Waits until the file is complete, because it is created before its content is written.
+ */
 async function readReport(path: string): Promise<{ sharedObjects: string[] }> {
   for (let tries = 0; tries < 400; tries++) {
     await sleep(25);

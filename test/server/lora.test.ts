@@ -46,7 +46,7 @@ function clientOf(url: () => string) {
     post,
     load: (body: Json) => post("/v1/load_lora_adapter", body),
     unload: (body: Json) => post("/v1/unload_lora_adapter", body),
-    /** Returns the completion and the adapter generation named in it. */
+    /** Returns the completion and its adapter generation, which is the hash of the adapter's content. */
     complete: async (body: Json) => {
       const asked = { prompt: "please write a short story", max_tokens: 8, temperature: 0, ignore_eos: true, ...body };
       const reply = await post("/v1/completions", asked);
@@ -56,7 +56,10 @@ function clientOf(url: () => string) {
   };
 }
 
-/** Returns the distinct adapter generations in the chunks of a stream. `onBegun` runs after the first. */
+/**
+ * Returns the distinct adapter generations (hashes of the adapter's content) in the chunks of a stream. Calls `onBegun` at the
+ * first chunk.
+ */
 async function streamed(url: string, body: Json, onBegun: () => Promise<void>): Promise<string[]> {
   const response = await fetch(`${url}/v1/chat/completions`, {
     method: "POST",

@@ -54,7 +54,7 @@ it("serves every model again when the generation place has ended, also one whose
     },
     system: new ActorSystem("front"),
     clock: realClock,
-    // Zero restarts are allowed, but the generation thread is restarted anyway.
+    // `maxRestarts` does not apply to the generation thread: it is restarted although zero restarts are allowed.
     restart: { kind: "restart", minBackoffMs: 10, maxBackoffMs: 50, resetAfterMs: 60_000, maxRestarts: 0 },
     loadTimeoutMs: 30_000,
     log: log as never,

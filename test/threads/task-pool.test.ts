@@ -102,7 +102,8 @@ describe("a task pool", () => {
       waits.push((await timed(run("echo", i, "b"))).ms);
       await sleep(20);
     }
-    // Three unknown clients send one slow task each. Each may occupy the quick lane once, while there is a spare worker.
+    // The slow tasks come from three clients that the pool does not trust yet. Each client may occupy the quick worker once,
+    // while there is a spare worker.
     assert.ok(Math.max(...waits) < 4 * quickMs, `waited ${waits.map(Math.round)} ms`);
     assert.deepEqual(
       await Promise.all(spins),

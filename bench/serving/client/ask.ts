@@ -31,7 +31,7 @@ export interface Answer {
   readonly firstTextMs: number;
   readonly lastTextMs: number;
   readonly endMs: number;
-  /** 0 if the response does not report it. */
+  /** Number of prompt tokens; 0 if the response does not report it. */
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly completionTokens: number;

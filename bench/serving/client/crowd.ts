@@ -1,4 +1,5 @@
-// Crowd: clients that start at the same time, each with a separate list of questions. Also computes the results.
+// Crowd: clients that start at the same time, each with a separate list of questions. Also computes the output speed, the time
+// to the first text, and the cached share of the prompts.
 import { performance } from "node:perf_hooks";
 import { type Answer, ask, firstTextPercentiles, isWhole, type Question, sumOf } from "./ask.ts";
 

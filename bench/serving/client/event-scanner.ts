@@ -2,7 +2,7 @@
 // and parses only lines with a usage or an error. One scanner per response.
 import type { EndpointName } from "../target.ts";
 
-/** Key before the text of a delta, by protocol. The first one also matches the end of `reasoning_content`. */
+/** JSON key before the text of a delta, by endpoint. The key of `chat` also matches the end of `reasoning_content`. */
 const textKeys = {
   chat: Buffer.from('content":'),
   completions: Buffer.from('text":'),
@@ -18,14 +18,14 @@ const space = 32;
 const quote = 34;
 const brace = 123;
 
-/** Token counts in the format of the older protocols. */
+/** Token counts in the format of OpenAI's completions and chat completions. */
 export interface StreamUsage {
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
   readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
 }
 
-/** Token counts in the format of the newer protocols. */
+/** Token counts in the format of OpenAI's Responses API and Anthropic's Messages API. */
 interface NewerUsage {
   readonly input_tokens: number;
   readonly output_tokens: number;
@@ -33,7 +33,7 @@ interface NewerUsage {
 
 interface PlainChunk {
   readonly usage?: StreamUsage | NewerUsage | null;
-  /** Field in which some events of the newer protocols contain the usage. */
+  /** Field in which some events of the Responses API contain the usage. */
   readonly response?: { readonly usage?: NewerUsage | null };
   readonly error?: { readonly code?: unknown; readonly type?: unknown; readonly message?: unknown } | null;
 }
@@ -123,8 +123,8 @@ function hasObject(data: Buffer, key: Buffer, start: number, end: number): boole
 }
 
 /**
- * Returns the offset of the value of the next field `key`, or -1. A text cannot contain the key, because its quotes are
- * escaped.
+ * Returns the offset of the value of the next field `key`, or -1. A text cannot contain the key, because quotes within a text
+ * are escaped.
  */
 function valueAt(data: Buffer, key: Buffer, start: number, end: number): number {
   const found = data.indexOf(key, start);

@@ -46,7 +46,7 @@ export class BodyReader {
     return false;
   }
 
-  /** Passes the available bytes of the current piece to the sink. Returns their end. */
+  /** Passes the available bytes of the current body or chunk to the sink. Returns the offset of the end of these bytes. */
   #lend(data: Buffer, from: number, nowMs: number): number {
     const to = Math.min(data.length, from + this.#left);
     if (to > from) this.#sink.body(data, from, to, nowMs);

@@ -1,5 +1,5 @@
-// Load on a server: a number of clients that each send the next request after a response, or requests at given arrival times.
-// It records the outcomes.
+// Load generator: a number of clients that each send the next request after a response, or requests at given arrival times. It
+// records the outcomes.
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { EndpointName } from "../target.ts";
@@ -13,7 +13,7 @@ export type Pace =
 
 export interface Outcome {
   readonly startMs: number;
-  /** NaN if the response is not a stream or had no text. */
+  /** Time of the first text; NaN if the response is not a stream or had no text. */
   readonly firstTextMs: number;
   readonly lastTextMs: number;
   readonly endMs: number;

@@ -108,7 +108,8 @@ async function legacyAdapter(
       sources.push({ source: path, weight: 1 });
     }
     const { maxRank, maxBytes } = limitsOf(model);
-    // The ranks of merged adapters add up.
+    // The rank of a merged adapter is the sum of the ranks of its sources, so the rank limit is multiplied by the number of
+    // sources.
     const limits = { maxRank: maxRank * sources.length, maxBytes };
     return prepareMerged(sources, { root: null, modelPath, limits, folder: setting.folder });
   });

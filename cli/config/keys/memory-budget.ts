@@ -3,7 +3,10 @@ import { z } from "zod";
 
 export type MemoryBudget = { readonly bytes: number } | { readonly tokens: number };
 
-/** Bytes of a unit in lower case. A single letter is the binary unit, as for other programs (`4G` is 4 GiB). */
+/**
+ * Number of bytes per unit; the unit is in lower case. A single letter is the binary unit, as for other programs (`4G` is 4
+ * GiB).
+ */
 const bytesPerUnit: Readonly<Record<string, number>> = {
   kib: 2 ** 10,
   mib: 2 ** 20,

@@ -1,5 +1,5 @@
-// Keys that extend the specified settings: engine, HTTP front end, threads, queues, timeouts, speculative decoding. Part of the
-// table in keys.ts.
+// Keys of the section [troupe]: engine, HTTP front end, threads, queues, timeouts, speculative decoding. Part of the table in
+// keys.ts.
 import type { Key } from "../key.ts";
 import {
   boolean,

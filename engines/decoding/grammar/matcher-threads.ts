@@ -132,7 +132,8 @@ export class MatcherThreads {
     const holder = shared.find((thread) => thread.has(grammar));
     if (holder) return holder;
     if (shared.length < maxShared) return pool.claim(grammar);
-    // An additional thread costs less than compiling the grammar again.
+    // Using one more thread costs less than compiling the grammar again. So an idle thread that has compiled the grammar is
+    // used, up to twice `maxShared` threads.
     const idleHolder = shared.length < 2 * maxShared ? pool.idleHolder(grammar) : undefined;
     return idleHolder ?? leastBusy(shared.filter(({ isFull }) => !isFull));
   }

@@ -63,7 +63,10 @@ export class ProofQueue {
     return this.#waiting[lane].take();
   }
 
-  /** Takes the next grammar of a trusted client from the quick lane. `paces` knows which clients are trusted. */
+  /**
+   * Takes the next grammar of a trusted client (a client whose recent grammars were quick) from the quick lane. `paces` knows
+   * which clients are trusted.
+   */
   takeTrusted(paces: ClientPaces): Proof | undefined {
     return paces.takeTrusted(this.#waiting.quick);
   }

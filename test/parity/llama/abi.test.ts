@@ -102,7 +102,7 @@ uint32_t (*quantize)(const char *, const char *, const struct llama_model_quanti
   });
 });
 
-/** Checks out the headers. Returns the compiler's options to find them. */
+/** Checks out the headers of llama.cpp. Returns the compiler's options to find them. */
 function includesFrom(checkout: string): string[] {
   const packageRoot = dirname(dirname(fileURLToPath(import.meta.resolve("node-llama-cpp"))));
   const bundle = join(packageRoot, "llama", "gitRelease.bundle");

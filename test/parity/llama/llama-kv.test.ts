@@ -11,7 +11,7 @@ interface Feed {
   readonly slot: number;
   readonly from: number;
   readonly to: number;
-  /** Number of the text. Sequences with the same text have a common prefix. */
+  /** Number of the text from which the tokens come. Sequences with the same text have a common prefix. */
   readonly text?: number;
   readonly logits?: number;
 }
@@ -22,7 +22,7 @@ function textOf(text: number): Int32Array {
   return Int32Array.from({ length: textTokens }, (_, i) => 3 + ((i * i * 7 + i * (text + 1) * 31 + text) % 500));
 }
 
-/** Feeds rows in one step. Returns the requested logits of each row, by default one. */
+/** Feeds rows in one step. Returns the logits of the last tokens of each row: as many as requested, by default one. */
 function feed(model: LoadedModel, ...rows: readonly Feed[]): number[][][] {
   const { vocabSize } = model.card;
   const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
@@ -155,7 +155,7 @@ for (const pagedKv of [false, true]) {
         { slot: 1, from: 64, to: 65 },
         { slot: 2, from: 45, to: 46 },
       );
-      // A shared prefix stays when another sequence drops it.
+      // A shared prefix stays in the cache when one of the sequences that share it is released.
       model.kv.release(0);
       const [d] = feed(model, { slot: 1, from: 65, to: 66 });
       for (const slot of [1, 2]) model.kv.release(slot);

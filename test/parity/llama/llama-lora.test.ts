@@ -1,5 +1,5 @@
-// LoRA adapters in the llama engine: the output equals that of a model with the adapter merged into its weights. Nothing else
-// changes.
+// LoRA adapters in the llama engine: the output equals that of a model with the adapter merged into its weights. An adapter
+// changes neither the output of the base model nor that of other adapters.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -126,7 +126,7 @@ describe("adapters of a generated model in the llama engine", () => {
       const model = await loadTiny({ pagedKv });
       await model.adapters.load(1, files[1]!);
       await model.adapters.load(2, files[2]!);
-      /** Runs a sequence of adapter 1 in three steps, and calls `between` after each. */
+      /** Runs a sequence with adapter 1 in three steps, and calls `between` after the first and the second step. */
       const sequence = (between: (tokens: number) => void) => {
         for (const to of [16, 32]) {
           feed(model, { slot: 0, from: to - 16, to, adapter: 1 });
@@ -169,7 +169,10 @@ describe("an adapter of a model with prediction heads", () => {
   });
 });
 
-/** Returns the step loop's tokens for two prompts with an adapter that is loaded only for them; 0 = none. */
+/**
+ * Returns the tokens that the step loop generates for two prompts with an adapter (0 = none), which is loaded only for these
+ * prompts.
+ */
 async function generated(model: LoadedModel, adapter: number, path: string, isDrafting: boolean): Promise<number[][]> {
   // Step times for which drafting always saves time.
   const cost = { decodeMs: (tokens: number) => 20 + 0.01 * tokens, mostDecodeTokens: 1000 } as StepTimeModel;

@@ -214,8 +214,8 @@ describe("an assistant that reads its model's KV cache", () => {
 describe("what prediction heads have read", () => {
   const vocabSize = 320;
   /**
-   * Maximum difference of logits that count as equal. A different order of sums changes only the last bits, and three passes
-   * add up these differences. Logits of different texts differ by several units.
+   * Maximum difference of logits that count as equal. A different order of sums changes only the last bits, and these
+   * differences add up over three passes. Logits of different texts differ by several units.
    */
   const tolerance = 5e-3;
   const [text = []] = promptsOf(1, 400);
@@ -231,7 +231,7 @@ describe("what prediction heads have read", () => {
   });
   after(() => model.dispose());
 
-  /** Feeds tokens from..to of the text, the last `drafts` of them as drafts. */
+  /** Feeds the tokens of the text from index `from` up to, but not including, `to`, followed by `drafts` as draft tokens. */
   function feed(slot: number, from: number, to: number, drafts: readonly number[] = []): void {
     const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
     assert.ok(model.kv.reserve(slot, to + drafts.length));

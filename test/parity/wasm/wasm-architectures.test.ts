@@ -64,7 +64,7 @@ describe("the KV cache of a model with sliding windows", () => {
       const path = join(directory, "model.gguf");
       await writeTinyArchitecture(path, name, { seed: 8 });
       const model = await wasmEngine.load(specOf(path, { maxSequences: 5, extraLogitsRows: 8, threads: 3 }), () => {});
-      // Number of tokens: more than a sliding window plus a page.
+      // Number of tokens whose KV is saved: more than a sliding window plus a page.
       const cut = 96;
       const end = 110;
       const goOn = (slot: number) => feedInChunks(model, { slot, from: cut, to: end, text: 1 });

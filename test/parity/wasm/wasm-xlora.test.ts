@@ -50,7 +50,7 @@ function largestShare(actual: readonly Float32Array[], expected: readonly Float3
   return Math.max(...shares);
 }
 
-/** Returns the mixture with a classifier that gives the same output for every token and layer. */
+/** Returns the X-LoRA mixture with a different classifier, which gives the same output for every token and layer. */
 function constant(spec: MixtureSpec): MixtureSpec {
   const classifier = spec.classifier.map((layer) => ({
     ...layer,

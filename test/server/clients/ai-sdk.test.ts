@@ -77,7 +77,7 @@ for (const [name, model] of Object.entries(providers)) {
       // A small model may repeat calls until it reaches the token limit.
       assert.ok(["tool-calls", "length"].includes(any.finishReason), any.finishReason);
       assert.ok(any.toolCalls.length > 0);
-      // The limit cuts the last call.
+      // If the token limit ended the output, the last call is incomplete.
       const whole = any.finishReason === "length" ? any.toolCalls.slice(0, -1) : any.toolCalls;
       for (const { toolName, input } of whole) assertCall(toolName, input);
       const toolChoice = { type: "tool", toolName: "get_time" } as const;

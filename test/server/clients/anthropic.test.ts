@@ -107,7 +107,7 @@ describe("the anthropic client", () => {
     const { content, stop_reason } = await create({ messages: ask(toolQuestion), tools, tool_choice: { type: "any" } });
     const calls = content.filter((block) => block.type === "tool_use");
     assert.ok(calls.length > 1, `${calls.length} calls`);
-    // The limit cuts the last call.
+    // If the token limit ended the output, the last call is incomplete.
     const whole = stop_reason === "max_tokens" ? calls.slice(0, -1) : calls;
     for (const call of whole) if (call.type === "tool_use") assertCall(call.name, call.input);
   });

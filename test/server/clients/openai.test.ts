@@ -93,7 +93,7 @@ describe("the openai client's chat completions", () => {
     const several = choice?.message.tool_calls ?? [];
     assert.ok(several.length > 1, `${several.length} calls`);
     assert.equal(new Set(several.map(({ id }) => id)).size, several.length);
-    // The limit cuts the last call.
+    // If the token limit ended the output, the last call is incomplete.
     for (const call of choice?.finish_reason === "length" ? several.slice(0, -1) : several) {
       assert.ok(call.type === "function");
       assertCall(call.function.name, JSON.parse(call.function.arguments));

@@ -23,8 +23,8 @@ let lora = "";
 before(async () => {
   folder = mkdtempSync(join(tmpdir(), "troupe-run-"));
   model = join(folder, "tiny.gguf");
-  // The response is random and ends with the context. The context is long, so that a response is still running when a test
-  // stops it.
+  // The response is random text that ends only when the context is full. The context is long, so that a response is still
+  // running when a test stops it.
   await writeTinyModel(model, { seed: 1, contextLength: 16_384 });
   lora = join(folder, "lora");
   await writePeftAdapter(lora, { modelPath: model, seed: 1, magnitude: 3 });

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { listen } from "../../../http/server/listen.ts";
 import { loadableEdges, recordingLog, startServer, type TestServer } from "../../fixtures/http-server.ts";
 
-/** Wait for a response that must not come. PATIENT_MS is the wait for a response that must come. */
+/** Time to wait for a response that must not come. PATIENT_MS is the time to wait for a response that must come. */
 const QUIET_MS = 150;
 const PATIENT_MS = 5000;
 

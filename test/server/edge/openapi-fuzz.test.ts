@@ -22,7 +22,7 @@ import { seeded } from "../../fixtures/schemas/random-text.ts";
 
 const REQUESTS_PER_ROUTE = 2000;
 const ANSWER_LIMIT_MS = 2000;
-/** Errors with which a model, or a step before it, may fail. */
+/** Error codes with which the fake model fails: those of a model, and those of the steps before it, such as the queue. */
 const failures: readonly ErrorCode[] = [
   "context_length_exceeded",
   "unsupported",
@@ -96,7 +96,10 @@ function setUp(seed: number) {
   return world;
 }
 
-/** Replaces the server's stored responses by a few new ones. No client reads the events of the running ones. */
+/**
+ * Replaces the server's stored responses by new ones. If `areRunning`, the new response is still running, and no client reads
+ * its events.
+ */
 async function stock({ app, responseIds }: World, areRunning: boolean): Promise<void> {
   for (const id of responseIds.splice(0)) await request(app, "DELETE", `/v1/responses/${id}`);
   const streamed = { input: "hi", background: true, stream: true };

@@ -93,7 +93,8 @@ describe("the bodies of requests in flight", () => {
         const request = JSON.stringify(bodyOf(2));
         const large = request.padEnd(1.2 * mebibyte);
         assert.equal((await post(server.url, large)).status, 200);
-        // Retries: if two connections arrive together, this one may be rejected instead of the other.
+        // Opens a new connection if this one is rejected. If this request and the large one arrive together, the server may
+        // reject this one instead of the large one.
         const openUnrefused = (): Socket => {
           const socket = openUnfinishedPost(server.url, mebibyte);
           socket.once("data", () => (unfinished = openUnrefused()));

@@ -15,7 +15,7 @@ const asked = {
   whole: ["chat/completions", { messages: "a", max_tokens: 12_000, ignore_eos: true }],
   responses: ["responses", { input: "a", max_output_tokens: 12_000, ...long }],
   background: ["responses", { input: "a", max_output_tokens: 12_000, background: true, ...long }],
-  // This protocol has no ignore_eos, so the end-of-generation tokens are ruled out instead.
+  // The Anthropic Messages protocol has no `ignore_eos`, so `logit_bias` excludes the end-of-generation tokens instead.
   messages: [
     "messages",
     { messages: [{ role: "user", content: "a" }], max_tokens: 12_000, stream: true, logit_bias: { 1: -100, 2: -100 } },

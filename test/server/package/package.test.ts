@@ -22,7 +22,7 @@ const settings: TroupeSettings = { models: [{ modelId: "x.gguf", device: { cpu: 
 const troupe = await createTroupe(settings);
 export const router: Router = troupe.router({ basePath: "/ai" });
 export const GET = (request: Request): Promise<Response> => router.fetch(request);
-// @ts-expect-error it is called maxSeqs
+// @ts-expect-error the setting is called maxSeqs
 await createTroupe({ maxSeq: 4 });
 // @ts-expect-error an embedded troupe has no port
 await createTroupe({ server: { port: 4 } });
@@ -98,7 +98,7 @@ describe("the package in an empty folder", () => {
     const { stdout: cache } = await inFolder("npm", "config", "get", "cache");
     const sizes = Object.values(lock.packages).map(({ integrity = "" }) => cachedBytes(cache.trim(), integrity));
     const bytes = (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
-    // The HTTP front end (uWebSockets.js) alone has 40 MB. A smaller sum means that the cache was not found.
+    // The HTTP front end (uWebSockets.js) alone takes 40 MB. A smaller sum means that the cache was not found.
     assert.ok(bytes > 40e6 && bytes < maxDownloadBytes, `${bytes} bytes`);
   });
 
@@ -136,7 +136,7 @@ describe("the package in an empty folder", () => {
       const { choices } = (await answer.json()) as { choices: { message: { content: string } }[] };
       assert.ok((choices[0]?.message.content ?? "").length > 0);
     } finally {
-      // npx starts the program in a child process, so the signal goes to the group.
+      // npx starts the program in a child process, so the signal goes to the process group.
       process.kill(-(server.pid ?? 0), "SIGTERM");
       await once(server, "exit");
     }

@@ -75,7 +75,10 @@ async function start(path: string): Promise<Rig> {
 
 const allows = (mask: Int32Array, token: number) => ((mask[token >> 5]! >> (token & 31)) & 1) === 1;
 
-/** Result for a text: it is rejected, it may continue, or it may end. Forced tokens may extend beyond it. */
+/**
+ * Outcome for a text: the grammar rejects it, the text may continue, or the text may end. A forced token may extend beyond the
+ * text.
+ */
 type Outcome = "refused" | "open" | "done";
 
 function follow({ vocabulary, ends, tokens }: Rig, matcher: Matcher, text: string): Outcome {

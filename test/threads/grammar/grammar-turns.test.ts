@@ -72,7 +72,10 @@ async function timeOf(compiling: Promise<CompiledGrammar>): Promise<number> {
   return performance.now() - started;
 }
 
-/** Starts a request that can be aborted. Returns it with its outcome. */
+/**
+ * Starts a compilation that can be aborted. Returns a function that aborts it, and a promise that resolves when it has failed
+ * with `cancelled`.
+ */
 function leaver({ host }: Rig, source: GrammarSource, client: string) {
   const controller = new AbortController();
   const asked = host.compile(source, { client, signal: controller.signal });
@@ -178,7 +181,7 @@ describe("grammar threads that the system cannot start", () => {
     }
     recover();
     const compiling = rig.host.compile(schema("one"), anAsker());
-    // The thread of this compilation has been started, but no spare thread.
+    // The thread for this compilation has been started, but a spare thread has not.
     exhaust();
     const one = await compiling;
     const matcher = one.open();

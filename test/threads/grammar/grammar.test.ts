@@ -211,7 +211,8 @@ describe("masks and forced tokens", () => {
         matcher.close();
         assert.ok(language.includes(output));
       };
-      // The grammar engine by itself allows "aa" in this choice; see engines/text/constraints/ebnf/factoring.ts.
+      // Choice of three texts for which the grammar engine by itself would also allow "aa"; see
+      // engines/text/constraints/ebnf/factoring.ts.
       const merged = ["namea", "a日", "name日"];
       const example: [Sample, number] = [{ texts: merged, build: () => choiceOf(merged.map(text)) }, 0];
       await fc.assert(fc.asyncProperty(fc.oneof(choices, expressions), fc.nat(), check), {

@@ -14,7 +14,7 @@ import { RandomTexts, seeded } from "../../fixtures/schemas/random-text.ts";
 
 const walks = 3;
 const maxSteps = 400;
-/** Numbers of steps after which a random text prefers tokens that close something. */
+/** For each seed, the number of steps after which a random text prefers tokens that end a JSON value, such as `"` or `}`. */
 const openSteps = [8, 40, 120];
 
 const encoder = new TextEncoder();
@@ -244,7 +244,7 @@ async function walked(engine: GrammarEngine, { name, schema }: NamedSchema, { so
 
 type Compiled = Awaited<ReturnType<GrammarEngine["compile"]>>;
 
-/** Returns a text of random tokens; null if it does not end in time. */
+/** Returns a text of random tokens; null if it does not end within `maxSteps` tokens. */
 async function walk(engine: GrammarEngine, compiled: Compiled, seed: number): Promise<string | null> {
   const matcher = await engine.match(compiled);
   const random = seeded(seed + 1);

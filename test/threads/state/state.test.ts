@@ -57,7 +57,7 @@ async function read(store: StoredResponses, spans: readonly Span[] | undefined):
   return slice === null ? null : Buffer.from(slice).toString();
 }
 
-/** Writes a database with these tables and a count of entries, in the form of an earlier version. */
+/** Writes a database in the format of an earlier version, with the named tables and a stored number of entries. */
 async function writeEarlier(folder: string, names: readonly string[], entries: number): Promise<void> {
   const tables = new LmdbTables(folder);
   for (const name of names) tables.table(name);

@@ -87,8 +87,8 @@ function step(model: LoadedModel, rows: readonly Row[]): Float32Array[] {
 }
 
 /**
- * Returns the logits after a prompt and after some tokens fed one by one. All ids run in the same steps, each in a separate
- * slot.
+ * Returns the logits of each adapter in `ids` after a prompt and after some tokens fed one by one. All adapters run in the same
+ * steps, each in a separate slot.
  */
 function generate(model: LoadedModel, ids: readonly number[], tokens = promptTokens): Float32Array[][] {
   const feed = (from: number, to: number) =>

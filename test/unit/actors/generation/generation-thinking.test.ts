@@ -16,8 +16,8 @@ const folder = mkdtempSync(join(tmpdir(), "thinking-test-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
 /**
- * Returns a model with this template. Its last control tokens are the tags, or its vocabulary spells the tags with several
- * tokens.
+ * Returns a model with this template. If `hasTags` is true, the thinking tags are its last control tokens. Otherwise its
+ * vocabulary encodes each tag as several tokens.
  */
 async function thinkingModel(chatTemplate: string, hasTags = true): Promise<TextModel> {
   const { port1, port2 } = new MessageChannel();

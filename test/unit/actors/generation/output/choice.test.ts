@@ -203,7 +203,7 @@ describe("a choice whose text is parsed", () => {
   it("counts the tokens of thinking and of its marks, also where the prompt has begun it", () => {
     const begun = createChoice({ answer: { createParser: () => new ToyParser(true) } });
     begun.take("ABcd");
-    // The token at which the thinking ends counts as its end mark.
+    // The token at which the thinking ends is counted as its end mark, and so as a reasoning token.
     assert.equal(begun.choice.reasoningTokenCount, 3);
     const calling = createChoice({ answer: parsed });
     calling.take("A[123456]");
