@@ -4,6 +4,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { joinBytes } from "../../runtime/bytes.ts";
 import { wallTime } from "../../runtime/clock.ts";
 import { ServerError } from "../../runtime/errors.ts";
+import { isAlive, ownIdentity } from "../../runtime/host/process-identity.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
 import type { Entry, KeptEntry, Part, Store } from "../../runtime/store/store.ts";
 import type {
@@ -21,7 +22,6 @@ import type {
   UpdateOutcome,
 } from "../api/stored-responses.ts";
 import { ItemList, indexOf } from "./item-list.ts";
-import { isAlive, ownIdentity } from "./process-identity.ts";
 import { sliceOf } from "./spans.ts";
 
 /** Maximum number of responses in one conversation. */

@@ -2,10 +2,10 @@
 import { randomBytes } from "node:crypto";
 import { constants, copyFile, mkdir, mkdtemp, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { createProcessFolder } from "../../runtime/host/process-folder.ts";
 import { temporaryFolderOf } from "../../runtime/sandbox/bubblewrap.ts";
 import type { FileToMount } from "../api/agent/tools.ts";
 import { checkedFileName } from "../files/file-name.ts";
-import { createProcessFolder } from "../state/process-folder.ts";
 
 export interface WorkFolder {
   /** Path on the host. */

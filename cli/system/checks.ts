@@ -11,7 +11,7 @@ import { loadNative } from "../../http/server/uws/native.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import { computeThreads, ownCpuQuota, ownNumaNodes } from "../../runtime/host/cores.ts";
 import type { Check, EngineReport, SystemInfo } from "../../runtime/host/system.ts";
-import { inspectIsolation } from "../../runtime/sandbox/open-sandbox.ts";
+import { inspectIsolation } from "../../runtime/sandbox/host-isolation.ts";
 import type { IsolationReport } from "../../runtime/sandbox/sandbox.ts";
 
 /** Folder to which the server writes. */

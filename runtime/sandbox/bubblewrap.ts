@@ -1,7 +1,11 @@
 // Arguments of bubblewrap (bwrap): namespaces, mounts and environment of a confined command.
-import { existsSync, lstatSync, mkdirSync, readlinkSync, writeFileSync } from "node:fs";
+import { existsSync, lstatSync, mkdirSync, readdirSync, readlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { HostIsolation } from "./host-isolation.ts";
+import { procMounts } from "./proc-mounts.ts";
 import type { ConfinedCommand, SandboxSettings } from "./sandbox.ts";
+import { seccompProgram } from "./seccomp.ts";
+import { socketScopeProgram } from "./socket-scope.ts";
 
 /** Path of the work folder inside the sandbox. */
 export const innerWorkFolder = "/work";
@@ -22,54 +26,36 @@ const restrictedEtc = [
   "ca-certificates.conf",
   "mime.types",
 ];
-const developerEtc = [
-  ...restrictedEtc,
-  "fonts",
-  "python3",
-  "python3.11",
-  "python3.12",
-  "python3.13",
-  "java-17-openjdk",
-  "gitconfig",
-  "pki/tls",
-];
+/** Not the folder above them, which has private keys. */
+const redHatCertificates = ["pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "pki/ca-trust"];
+const developerEtc = [...restrictedEtc, "fonts", "gitconfig", "crypto-policies", ...redHatCertificates];
+/** Versions of these are part of the name. */
+const developerEtcPattern = /^(?:python3|java)/;
 /** Needed to resolve names; only with the network of the host. */
 const networkEtc = ["resolv.conf", "hosts", "nsswitch.conf", "gai.conf", "services", "protocols"];
-
-/**
- * Parts of /proc that change or show the kernel. If the server runs as root, the command is root for the kernel too, although it
- * has no capabilities, so that the modes of these files do not protect them.
- */
-const readOnlyProc = ["/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi"];
-const hiddenProc = [
-  "/proc/sysrq-trigger",
-  "/proc/kcore",
-  "/proc/kallsyms",
-  "/proc/keys",
-  "/proc/key-users",
-  "/proc/timer_list",
-  "/proc/latency_stats",
-  "/proc/sched_debug",
-  "/proc/kmsg",
-  "/proc/kpagecgroup",
-  "/proc/kpagecount",
-  "/proc/kpageflags",
-];
 
 const identity = {
   passwd: `nobody:x:${NOBODY}:${NOBODY}:nobody:${innerWorkFolder}:/usr/sbin/nologin\n`,
   group: `nogroup:x:${NOBODY}:\n`,
 };
 
+/** Path inside the sandbox of the program of socket-scope.ts. */
+const scopePath = "/run/troupe-scope";
+
 export interface BubblewrapOptions {
   readonly settings: SandboxSettings;
   /** Private folder of the server for the files that all commands share. */
   readonly folder: string;
+  readonly isolation: HostIsolation;
 }
 
-/** Writes the files that all commands share. */
-export function prepareFolder(folder: string): void {
-  for (const [name, text] of Object.entries(identity)) writeFileSync(join(folder, name), text, { mode: 0o644 });
+/** Arguments that are the same for all commands. They name files in the private folder, which are written here. */
+export interface CommonArguments {
+  readonly before: readonly string[];
+  /** Path of the filter on the host; null: the architecture is not known. */
+  readonly filter: string | null;
+  /** Program that runs the command, inside the sandbox. */
+  readonly through: readonly string[];
 }
 
 /** Returns the folder on the host that is /tmp inside the sandbox. It is beside the work folder, and counts for the disk limit. */
@@ -77,42 +63,61 @@ export function temporaryFolderOf(workFolder: string): string {
   return `${workFolder}.tmp`;
 }
 
-/** Returns the arguments of bwrap without the command. `seccompFd`: descriptor of the filter; null: there is none. */
-export function bubblewrapArguments(
-  { settings, folder }: BubblewrapOptions,
-  { workFolder, environment = {}, readable = [] }: ConfinedCommand,
-  { seccompFd, statusFd }: { readonly seccompFd: number | null; readonly statusFd: number },
-): readonly string[] {
+/** Writes the files that all commands share. */
+export function commonArguments({ settings, folder, isolation }: BubblewrapOptions): CommonArguments {
   const { network, profile } = settings;
-  const temporary = temporaryFolderOf(workFolder);
-  const shared = join(temporary, ".shm");
-  mkdirSync(shared, { recursive: true, mode: 0o700 });
-  const etc = [...(profile === "developer" ? developerEtc : restrictedEtc), ...(network === "full" ? networkEtc : [])];
-  return [
+  const write = (name: string, content: string | Uint8Array, mode: number): string => {
+    const path = join(folder, name);
+    writeFileSync(path, content, { mode });
+    return path;
+  };
+  const program = seccompProgram({ allowsInternet: network !== "none" });
+  // Without the network of the host, the network namespace separates abstract sockets.
+  const scope = network === "full" && isolation.scopesSockets ? socketScopeProgram() : null;
+  const etc = [
+    ...(profile === "developer" ? developerNames() : restrictedEtc),
+    ...(network === "full" ? networkEtc : []),
+  ];
+  const before = [
     "--unshare-all",
     ...(network === "full" ? ["--share-net"] : []),
     // The command itself is the first process of the namespace: bwrap then waits for its end, and leaves no zombie.
-    ...["--unshare-user", "--as-pid-1", "--disable-userns", "--uid", NOBODY, "--gid", NOBODY],
-    ...["--hostname", "sandbox", "--new-session", "--die-with-parent", "--cap-drop", "ALL"],
-    ...["--ro-bind", "/usr", "/usr"],
+    ...["--unshare-user", "--as-pid-1", ...(isolation.disablesNamespaces ? ["--disable-userns"] : [])],
+    ...["--uid", NOBODY, "--gid", NOBODY, "--hostname", "sandbox", "--new-session", "--die-with-parent"],
+    ...["--cap-drop", "ALL", "--ro-bind", "/usr", "/usr"],
     ...rootFolders.flatMap(rootFolder),
     ...(profile === "developer" ? ["--ro-bind-try", "/opt", "/opt"] : []),
     ...etc.flatMap((name) => ["--ro-bind-try", `/etc/${name}`, `/etc/${name}`]),
-    ...Object.keys(identity).flatMap((name) => ["--ro-bind", join(folder, name), `/etc/${name}`]),
+    ...Object.entries(identity).flatMap(([name, text]) => ["--ro-bind", write(name, text, 0o644), `/etc/${name}`]),
+    ...(scope === null ? [] : ["--ro-bind", write("scope", scope, 0o700), scopePath]),
+    ...["--proc", "/proc", ...procMounts()],
+  ];
+  return {
+    before,
+    filter: program === null ? null : write("filter", program, 0o600),
+    through: scope === null ? [] : [scopePath],
+  };
+}
+
+/** Returns the arguments of bwrap without the command. `seccompFd`: descriptor of the filter; null: there is none. */
+export function bubblewrapArguments(
+  { before }: CommonArguments,
+  { workFolder, environment = {}, readable = [] }: ConfinedCommand,
+  { seccompFd, statusFd }: { readonly seccompFd: number | null; readonly statusFd: number },
+): readonly string[] {
+  const temporary = temporaryFolderOf(workFolder);
+  const shared = join(temporary, ".shm");
+  mkdirSync(shared, { recursive: true, mode: 0o700 });
+  const variables = { ...baseEnvironment(innerWorkFolder, "/tmp"), ...environment };
+  return [
+    ...before,
     ...readable.flatMap((path) => ["--ro-bind-try", path, path]),
-    ...["--proc", "/proc", ...readOnlyProc.flatMap((path) => ["--ro-bind-try", path, path])],
-    ...hiddenProc.filter(existsSync).flatMap((path) => ["--ro-bind", "/dev/null", path]),
     ...["--dev", "/dev", "--bind", shared, "/dev/shm"],
     ...["--bind", temporary, "/tmp", "--tmpfs", "/tmp/.shm", "--remount-ro", "/tmp/.shm"],
     ...["--bind", workFolder, innerWorkFolder, "--chdir", innerWorkFolder],
     // The root and /dev are file systems in memory, which a command could fill.
     ...["--remount-ro", "/dev", "--remount-ro", "/"],
-    "--clearenv",
-    ...Object.entries({ ...baseEnvironment(innerWorkFolder, "/tmp"), ...environment }).flatMap(([name, value]) => [
-      "--setenv",
-      name,
-      value,
-    ]),
+    ...Object.entries(variables).flatMap(([name, value]) => ["--setenv", name, value]),
     ...(seccompFd === null ? [] : ["--seccomp", String(seccompFd)]),
     ...["--json-status-fd", String(statusFd)],
   ];
@@ -128,6 +133,10 @@ export function baseEnvironment(home: string, temporary: string): Readonly<Recor
     TERM: "dumb",
     USER: "nobody",
   };
+}
+
+function developerNames(): readonly string[] {
+  return [...developerEtc, ...readdirSync("/etc").filter((name) => developerEtcPattern.test(name))];
 }
 
 function rootFolder(path: string): readonly string[] {

@@ -5,12 +5,16 @@ import { readFileSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
 import type { ControlGroup } from "./control-group.ts";
 import type { ConfinedExit, ConfinedProcess, LimitHit, SandboxSettings } from "./sandbox.ts";
-import { diskUsage, processUsage } from "./usage.ts";
+import { activityOf, deletedBytes, diskUsage, freeBytes, memoryOf, processTree, threadCount } from "./usage.ts";
 
 /** Maximum number of files and folders in the work folder and the temporary folder together. */
 export const maxEntries = 65_536;
+/** Free bytes of a disk below which a command is ended if the disk has lost more than the limit since the command started. */
+const RESERVE_BYTES = 2 ** 30;
 const MIB = 2 ** 20;
 const WATCH_MS = 100;
+/** A process that waits for input is watched only for activity that it leaves behind, such as threads and children. */
+const IDLE_WATCH_MS = 2000;
 /** Part of the time that the watcher may use. */
 const WATCH_SHARE = 0.1;
 const GONE_POLL_MS = 2;
@@ -31,8 +35,7 @@ export interface StartOptions {
   readonly group: ControlGroup | null;
   readonly settings: SandboxSettings;
   /** Folders that count for the disk limit. */
-  readonly folders: readonly string[];
-  readonly onExit: () => void;
+  readonly folders: readonly [work: string, ...string[]];
 }
 
 export class RunningProcess implements ConfinedProcess {
@@ -42,13 +45,19 @@ export class RunningProcess implements ConfinedProcess {
   readonly stderr: Readable;
   readonly channel: ConfinedProcess["channel"];
   readonly exited: Promise<ConfinedExit>;
-  isWatched = true;
   readonly #child: ChildProcess;
   readonly #options: StartOptions;
   /** Process id of the command on the host, if it is in the sandbox; null: not known yet, or there is no sandbox. */
   #innerPid: number | null = null;
   #limit: LimitHit = null;
+  /** Whether the command has used all processes, so that the kernel refuses it more (RLIMIT_NPROC). */
+  #wasOutOfProcesses = false;
+  #isWatched = true;
   #timer: NodeJS.Timeout | null = null;
+  #hasExited = false;
+  readonly #freeAtStart: number;
+  /** Activity at the last check while it waited. */
+  #activity: string | null = null;
 
   constructor(options: StartOptions) {
     this.#options = options;
@@ -61,6 +70,8 @@ export class RunningProcess implements ConfinedProcess {
       detached: true,
       stdio: ["pipe", "pipe", "pipe", ...pipes, ...options.extra, ...(options.hasStatus ? (["pipe"] as const) : [])],
     });
+    this.#child.on("error", () => {}); // also emitted if a signal cannot be sent
+    if (this.#child.pid === undefined) throw new Error("the system has no room for another process or open file");
     const { stdin, stdout, stderr, stdio } = this.#child;
     this.stdin = stdin as Writable;
     this.stdout = stdout as Readable;
@@ -70,8 +81,18 @@ export class RunningProcess implements ConfinedProcess {
       : null;
     for (const stream of [this.stdin, this.channel?.toCommand]) stream?.on("error", () => {});
     if (options.hasStatus) this.#readStatus(stdio.at(-1) as unknown as Readable);
+    this.#freeAtStart = freeBytes(options.folders[0]);
     this.exited = this.#ended();
     this.#watch(WATCH_MS);
+  }
+
+  get isWatched(): boolean {
+    return this.#isWatched;
+  }
+
+  set isWatched(isWatched: boolean) {
+    this.#isWatched = isWatched;
+    this.#watch(isWatched ? WATCH_MS : IDLE_WATCH_MS);
   }
 
   interrupt(): void {
@@ -102,7 +123,8 @@ export class RunningProcess implements ConfinedProcess {
    */
   #signal(signal: "SIGINT" | "SIGKILL"): void {
     const { pid } = this.#child;
-    if (pid === undefined) return;
+    // The system gives the ids of ended processes to others.
+    if (pid === undefined || this.#hasExited) return;
     if (signal === "SIGINT") {
       send(this.#innerPid ?? pid, signal);
       return;
@@ -112,42 +134,67 @@ export class RunningProcess implements ConfinedProcess {
   }
 
   async #ended(): Promise<ConfinedExit> {
-    const { group, onExit } = this.#options;
+    const { group } = this.#options;
     const ended = await new Promise<Omit<ConfinedExit, "limit">>((resolve) => {
-      this.#child.once("error", () => resolve({ code: 127, signal: null }));
       this.#child.once("exit", (code, signal) => resolve({ code, signal }));
     });
+    this.#hasExited = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
     const { pid } = this.#child;
     // Without a sandbox, processes that the command has left behind are still in its group.
     if (pid !== undefined) send(-pid, "SIGKILL");
     if (this.#innerPid !== null) await gone(this.#innerPid);
     if (group?.wasOutOfMemory) this.#limit ??= "memory";
-    if (group?.wasOutOfProcesses) this.#limit ??= "processes";
+    const wasOutOfProcesses = this.#wasOutOfProcesses || (group?.wasOutOfProcesses ?? false);
+    if (wasOutOfProcesses && ended.code !== 0) this.#limit ??= "processes";
     group?.remove();
-    onExit();
     return { ...ended, limit: this.#limit };
   }
 
   #watch(delayMs: number): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    if (this.#hasExited) return;
     this.#timer = setTimeout(() => {
       const startedAt = performance.now();
-      if (this.isWatched) this.#check();
+      const root = this.#innerPid ?? this.#child.pid;
+      const isActive = root !== undefined && (this.#isWatched || this.#wasActive(root));
+      if (isActive) this.#check(root);
       const spentMs = performance.now() - startedAt;
-      this.#watch(Math.max(WATCH_MS, spentMs / WATCH_SHARE));
+      this.#watch(Math.max(isActive ? WATCH_MS : IDLE_WATCH_MS, spentMs / WATCH_SHARE));
     }, delayMs).unref();
   }
 
-  #check(): void {
+  /** Whether the process did something since the last call although it waits for input. */
+  #wasActive(root: number): boolean {
+    const before = this.#activity;
+    this.#activity = activityOf(root);
+    return this.#activity === null || this.#activity !== before;
+  }
+
+  #check(root: number): void {
     const { settings, group, folders } = this.#options;
+    const processes = processTree(root);
     const limit = { bytes: settings.maxDiskMb * MIB, entries: maxEntries };
     const { bytes, entries } = diskUsage(folders, limit);
-    if (bytes > limit.bytes || entries > limit.entries) this.#hit("disk");
-    const root = this.#innerPid ?? this.#child.pid;
-    if (root === undefined || (group?.limitsMemory ?? false)) return;
-    const { memoryBytes, processes } = processUsage(root);
-    if (memoryBytes > settings.maxMemoryMb * MIB) this.#hit("memory");
-    else if (processes > settings.maxProcs + 1) this.#hit("processes");
+    const isOver = bytes > limit.bytes || entries > limit.entries;
+    if (isOver || bytes + deletedBytes(processes, folders[0]) > limit.bytes || this.#exhaustsDisk(limit.bytes)) {
+      this.#hit("disk");
+    }
+    const maxBytes = settings.maxMemoryMb * MIB;
+    if (group?.limitsMemory ? group.wasOutOfMemory : memoryOf(processes, maxBytes) > maxBytes) this.#hit("memory");
+    if (group?.limitsProcesses) return;
+    const threads = threadCount(processes);
+    if (threads > settings.maxProcs + 1) this.#hit("processes");
+    else if (threads >= settings.maxProcs) this.#wasOutOfProcesses = true;
+  }
+
+  /**
+   * Whether the disk is nearly full and has lost more than the limit since the start. Code can hide deleted files from the other
+   * checks, for example in a socket.
+   */
+  #exhaustsDisk(limitBytes: number): boolean {
+    const free = freeBytes(this.#options.folders[0]);
+    return free < RESERVE_BYTES && this.#freeAtStart - free > limitBytes;
   }
 
   #hit(limit: LimitHit): void {

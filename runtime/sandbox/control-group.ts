@@ -1,7 +1,8 @@
 // Control groups (cgroups, version 1 or 2): limits of memory and processes that hold for all processes of a command together.
 // They are used where the server may create groups; otherwise the watcher (usage.ts) enforces the limits.
-import { accessSync, constants, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { accessSync, constants, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { isAlive, ownIdentity } from "../host/process-identity.ts";
 
 export interface GroupLimits {
   readonly memoryBytes: number;
@@ -15,27 +16,25 @@ export interface GroupRoots {
   readonly processes: string | null;
 }
 
-const mount = "/sys/fs/cgroup";
+const namePrefix = "troupe-";
 
-/** Returns where groups may be created; null: nowhere. */
-export function groupRoots(): GroupRoots | null {
-  let own: string;
-  try {
-    own = readFileSync("/proc/self/cgroup", "utf8");
-  } catch {
-    return null;
-  }
+/**
+ * Returns where groups may be created; null: nowhere. `own`: content of /proc/self/cgroup, lines of the form
+ * `id:controllers:path`. `mount`: where control groups are mounted.
+ */
+export function groupRoots(own: string = textOf("/proc/self/cgroup"), mount = "/sys/fs/cgroup"): GroupRoots | null {
   const lines = own
     .trim()
     .split("\n")
     .map((line) => line.split(":"));
   const unified = lines.find(([id]) => id === "0")?.[2];
   if (unified !== undefined) {
-    const folder = join(mount, unified);
-    const controllers = textOf(join(folder, "cgroup.subtree_control"));
-    if (controllers.includes("memory") && controllers.includes("pids") && isWritable(folder)) {
-      return { version: 2, memory: folder, processes: folder };
-    }
+    const path = join(mount, unified);
+    // A group with processes cannot have groups with limits below it. A systemd unit with a group of its own for the server
+    // (DelegateSubgroup) has room beside that one; slices belong to systemd.
+    const parent = /\.(?:service|scope)$/.test(dirname(unified)) ? [dirname(path)] : [];
+    const folder = [path, ...parent].find(hasControllers);
+    if (folder !== undefined) return { version: 2, memory: folder, processes: folder };
   }
   const of = (controller: string): string | null => {
     const path = lines.find(([, names]) => names?.split(",").includes(controller))?.[2];
@@ -46,6 +45,31 @@ export function groupRoots(): GroupRoots | null {
   const roots = { version: 1, memory: of("memory"), processes: of("pids") } as const;
   return roots.memory === null && roots.processes === null ? null : roots;
 }
+
+/** Returns whether groups below the folder can have limits of memory and processes. Enables them if that is possible. */
+function hasControllers(folder: string): boolean {
+  if (!isWritable(folder)) return false;
+  const file = join(folder, "cgroup.subtree_control");
+  const isEnabled = (): boolean => {
+    const enabled = textOf(file).trim().split(" ");
+    return enabled.includes("memory") && enabled.includes("pids");
+  };
+  if (!isEnabled()) tryToWrite(file, "+memory +pids");
+  return isEnabled();
+}
+
+/** Removes groups of servers that were killed. */
+export function removeAbandonedGroups(roots: GroupRoots): void {
+  for (const root of foldersOf(roots)) {
+    for (const name of namesIn(root)) {
+      const [identity, number] = name.startsWith(namePrefix) ? name.slice(namePrefix.length).split("@") : [];
+      if (identity === undefined || number === undefined || isAlive(identity.replace(".", ":"))) continue;
+      tryToRemove(join(root, name));
+    }
+  }
+}
+
+let count = 0;
 
 export class ControlGroup {
   readonly #folders: readonly string[];
@@ -59,18 +83,15 @@ export class ControlGroup {
   }
 
   /** Creates a group; null: it cannot be created now. */
-  static create(roots: GroupRoots, name: string, { memoryBytes, processes }: GroupLimits): ControlGroup | null {
-    const folders = [...new Set([roots.memory, roots.processes].filter((root) => root !== null))].map((root) =>
-      join(root, name),
-    );
+  static create(roots: GroupRoots, { memoryBytes, processes }: GroupLimits): ControlGroup | null {
+    // Threads of one process create groups too, so the number alone would not be unique.
+    const suffix = Math.random().toString(36).slice(2);
+    const name = `${namePrefix}${ownIdentity().replace(":", ".")}@${count++}-${suffix}`;
+    const folders = foldersOf(roots).map((root) => join(root, name));
     const group = new ControlGroup(roots, name, folders);
     try {
       for (const folder of folders) mkdirSync(folder);
-      if (roots.memory !== null) {
-        const file = roots.version === 2 ? "memory.max" : "memory.limit_in_bytes";
-        writeFileSync(join(roots.memory, name, file), String(memoryBytes));
-        if (roots.version === 2) tryToWrite(join(roots.memory, name, "memory.swap.max"), "0");
-      }
+      if (roots.memory !== null) limitMemory(join(roots.memory, name), roots.version, String(memoryBytes));
       if (roots.processes !== null) writeFileSync(join(roots.processes, name, "pids.max"), String(processes));
       return group;
     } catch {
@@ -86,6 +107,10 @@ export class ControlGroup {
 
   get limitsMemory(): boolean {
     return this.#roots.memory !== null;
+  }
+
+  get limitsProcesses(): boolean {
+    return this.#roots.processes !== null;
   }
 
   /** Whether the kernel has killed a process of the group because the memory limit was reached. */
@@ -105,17 +130,26 @@ export class ControlGroup {
 
   /** Removes the group. Call it when its processes have ended; the kernel may need a moment. */
   remove(attempts = 20): void {
-    for (const folder of this.#folders) {
-      try {
-        rmdirSync(folder);
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code === "EBUSY" && attempts > 0) {
-          setTimeout(() => this.remove(attempts - 1), 25).unref();
-          return;
-        }
-      }
-    }
+    const isBusy = this.#folders.filter((folder) => !tryToRemove(folder)).length > 0;
+    if (isBusy && attempts > 0) setTimeout(() => this.remove(attempts - 1), 25).unref();
   }
+}
+
+/** Sets the limit of a group, for memory and swap together where the kernel counts swap. */
+function limitMemory(folder: string, version: 1 | 2, bytes: string): void {
+  writeFileSync(join(folder, version === 2 ? "memory.max" : "memory.limit_in_bytes"), bytes);
+  if (version === 1) {
+    tryToWrite(join(folder, "memory.memsw.limit_in_bytes"), bytes);
+    return;
+  }
+  tryToWrite(join(folder, "memory.swap.max"), "0");
+  // At the limit, all processes of the command end together.
+  tryToWrite(join(folder, "memory.oom.group"), "1");
+}
+
+/** Folders of the roots. With version 2 both are the same. */
+function foldersOf({ memory, processes }: GroupRoots): readonly string[] {
+  return [...new Set([memory, processes].filter((root) => root !== null))];
 }
 
 function isWritable(folder: string): boolean {
@@ -124,6 +158,14 @@ function isWritable(folder: string): boolean {
     return true;
   } catch {
     return false;
+  }
+}
+
+function namesIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
   }
 }
 
@@ -139,6 +181,16 @@ function tryToWrite(path: string, text: string): void {
   try {
     writeFileSync(path, text);
   } catch {
-    // The kernel has no swap accounting.
+    // The kernel or the delegation of the group does not have this file; the caller reads the result where it matters.
+  }
+}
+
+/** Returns whether the group no longer exists. */
+function tryToRemove(folder: string): boolean {
+  try {
+    rmdirSync(folder);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "ENOENT";
   }
 }

@@ -1,6 +1,6 @@
-// Usage of a confined command: bytes and entries in its folders, and memory and number of its processes, read from /proc. Used by
-// the watcher where no control group enforces a limit.
-import { type Dirent, lstatSync, readdirSync, readFileSync } from "node:fs";
+// Usage of a confined command, for its watcher: bytes and entries in its folders, files that it has deleted but holds open, and
+// memory, number and activity of its processes, read from /proc.
+import { type Dirent, lstatSync, readdirSync, readFileSync, statfsSync, statSync } from "node:fs";
 import { join } from "node:path";
 
 export interface DiskUsage {
@@ -31,48 +31,119 @@ export function diskUsage(folders: readonly string[], limit: DiskUsage): DiskUsa
   return { bytes, entries };
 }
 
+const BLOCK_BYTES = 512;
+
 /** Returns the bytes that a file occupies. A sparse file occupies less than its size. */
 function allocatedBytes(path: string): number {
   try {
-    return lstatSync(path).blocks * 512;
+    return lstatSync(path).blocks * BLOCK_BYTES;
   } catch {
     return 0;
   }
 }
 
-export interface ProcessUsage {
-  readonly memoryBytes: number;
-  readonly processes: number;
+/** Returns the bytes of files on the file system of `folder` that have no name any more and are open in the processes. */
+export function deletedBytes(processes: readonly number[], folder: string): number {
+  const device = deviceOf(folder);
+  const found = new Map<number, number>();
+  for (const pid of processes) {
+    for (const descriptor of namesIn(`/proc/${pid}/fd`)) {
+      try {
+        const stat = statSync(`/proc/${pid}/fd/${descriptor}`);
+        if (stat.nlink === 0 && stat.dev === device) found.set(stat.ino, stat.blocks * BLOCK_BYTES);
+      } catch {
+        // The descriptor was closed meanwhile.
+      }
+    }
+  }
+  return [...found.values()].reduce((sum, bytes) => sum + bytes, 0);
+}
+
+function deviceOf(folder: string): number | null {
+  try {
+    return statSync(folder).dev;
+  } catch {
+    return null;
+  }
+}
+
+/** Returns the bytes that are free on the file system of a folder. Infinity: unknown. */
+export function freeBytes(folder: string): number {
+  try {
+    const { bavail, bsize } = statfsSync(folder);
+    return bavail * bsize;
+  } catch {
+    return Number.POSITIVE_INFINITY;
+  }
+}
+
+/** Returns a process and its descendants. */
+export function processTree(root: number): readonly number[] {
+  const found: number[] = [];
+  const open = [root];
+  for (let pid = open.pop(); pid !== undefined; pid = open.pop()) {
+    found.push(pid);
+    for (const thread of namesIn(`/proc/${pid}/task`)) {
+      const children = textOf(`/proc/${pid}/task/${thread}/children`).trim();
+      if (children !== "") open.push(...children.split(" ").map(Number));
+    }
+  }
+  return found;
+}
+
+/** Returns the number of threads of the processes. A process has at least one. */
+export function threadCount(processes: readonly number[]): number {
+  return processes.reduce((sum, pid) => sum + namesIn(`/proc/${pid}/task`).length, 0);
 }
 
 const PAGE_BYTES = 4096;
 
-/** Returns the usage of a process and its descendants: resident memory, and threads. */
-export function processUsage(root: number): ProcessUsage {
-  let memoryBytes = 0;
-  let processes = 0;
-  const open = [root];
-  for (let pid = open.pop(); pid !== undefined; pid = open.pop()) {
-    try {
-      const [, resident = "0"] = readFileSync(`/proc/${pid}/statm`, "utf8").split(" ");
-      memoryBytes += Number(resident) * PAGE_BYTES;
-      processes += readdirSync(`/proc/${pid}/task`).length;
-      open.push(...childrenOf(pid));
-    } catch {
-      // The process has ended meanwhile.
-    }
-  }
-  return { memoryBytes, processes };
+/** Returns the resident memory of the processes, at most as exactly as needed to compare it with `limit`. */
+export function memoryOf(processes: readonly number[], limit: number): number {
+  const resident = processes.reduce((sum, pid) => sum + residentBytes(pid), 0);
+  // Pages that processes share count for each of them. The exact number takes the kernel longer.
+  return resident <= limit ? resident : processes.reduce((sum, pid) => sum + proportionalBytes(pid), 0);
 }
 
-/** Returns the process ids of the children of a process; empty if it has ended. */
-function childrenOf(pid: number): readonly number[] {
+function residentBytes(pid: number): number {
+  const [, resident = "0"] = textOf(`/proc/${pid}/statm`).split(" ");
+  return Number(resident) * PAGE_BYTES;
+}
+
+/** Resident memory, where a page that n processes share counts 1/n. */
+function proportionalBytes(pid: number): number {
+  const kib = /^Pss:\s*(\d+) kB$/m.exec(textOf(`/proc/${pid}/smaps_rollup`))?.[1];
+  return kib === undefined ? residentBytes(pid) : Number(kib) * 1024;
+}
+
+/**
+ * Returns a text that changes when a process uses its processor for 10 ms or more, or starts a child; null if it has children,
+ * whose activity it does not show.
+ */
+export function activityOf(pid: number): string | null {
+  if (processTree(pid).length > 1) return null;
+  const stat = textOf(`/proc/${pid}/stat`);
+  // The fields follow the name of the program, which is in parentheses: utime, stime, cutime and cstime.
+  return stat
+    .slice(stat.lastIndexOf(")") + 2)
+    .split(" ")
+    .slice(11, 15)
+    .join(" ");
+}
+
+function namesIn(folder: string): readonly string[] {
   try {
-    return readdirSync(`/proc/${pid}/task`).flatMap((thread) => {
-      const children = readFileSync(`/proc/${pid}/task/${thread}/children`, "utf8").trim();
-      return children === "" ? [] : children.split(" ").map(Number);
-    });
+    return readdirSync(folder);
   } catch {
+    // The process has ended meanwhile.
     return [];
+  }
+}
+
+function textOf(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
   }
 }

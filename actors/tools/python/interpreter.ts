@@ -7,6 +7,8 @@ import { marks } from "./marks.ts";
 const NEWLINE = 0x0a;
 /** Maximum number of characters of each output of a cell. */
 const MAX_OUTPUT = 65_536;
+/** Maximum number of bytes of a reply of the driver, which contains images as base64. */
+const MAX_REPLY_BYTES = 48 * 2 ** 20;
 /** Milliseconds from the interrupt of a cell to the end of its interpreter. */
 const KILL_AFTER_MS = 2000;
 
@@ -43,6 +45,7 @@ export class Interpreter {
   #onReply: (reply: DriverReply) => void = () => {};
   /** Parts of the line that is arriving on the driver's channel. */
   #line: Buffer[] = [];
+  #lineBytes = 0;
 
   constructor(process: ConfinedProcess) {
     this.#process = process;
@@ -125,16 +128,51 @@ export class Interpreter {
     const end = chunk.indexOf(NEWLINE);
     if (end < 0) {
       this.#line.push(chunk);
+      this.#lineBytes += chunk.length;
+      // The driver writes no such line: code of the cell has written to the channel.
+      if (this.#lineBytes > MAX_REPLY_BYTES) {
+        this.#line = [];
+        this.#lineBytes = 0;
+        void this.#process.kill();
+      }
       return;
     }
     const line = Buffer.concat([...this.#line, chunk.subarray(0, end)]).toString("utf8");
-    this.#line = [chunk.subarray(end + 1)];
-    try {
-      this.#onReply(JSON.parse(line) as DriverReply);
-    } catch {
-      // Code of the cell has written to the channel of the driver. The cell's reply is lost, and its time limit ends it.
-    }
+    const rest = chunk.subarray(end + 1);
+    this.#line = [rest];
+    this.#lineBytes = rest.length;
+    const reply = parsedReply(line);
+    // null: code of the cell has written to the channel. If that broke the cell's reply, the time limit ends the cell.
+    if (reply !== null) this.#onReply(reply);
   }
+}
+
+/** Returns null if the line is no reply of the driver. */
+function parsedReply(line: string): DriverReply | null {
+  let value: unknown;
+  try {
+    value = JSON.parse(line);
+  } catch {
+    return null;
+  }
+  if (typeof value !== "object" || value === null) return null;
+  const { result, result_type, exception, images, frames, ms } = value as Partial<Record<keyof DriverReply, unknown>>;
+  const isReply =
+    isTextOrNull(result) &&
+    isTextOrNull(result_type) &&
+    isTextOrNull(exception) &&
+    isTexts(images) &&
+    isTexts(frames) &&
+    typeof ms === "number";
+  return isReply ? { result, result_type, exception, images, frames, ms } : null;
+}
+
+function isTextOrNull(value: unknown): value is string | null {
+  return value === null || typeof value === "string";
+}
+
+function isTexts(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.every((one) => typeof one === "string");
 }
 
 /** Output of a process, cell by cell. The output of a cell ends with a mark. */

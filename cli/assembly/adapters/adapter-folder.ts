@@ -5,8 +5,8 @@
 // reloaded weeks later needs its adapters again.
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createProcessFolder } from "../../../actors/state/process-folder.ts";
 import { defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
+import { createProcessFolder } from "../../../runtime/host/process-folder.ts";
 
 /** Creates the folder in the first parent that is writable. */
 export function createAdapterFolder(parents: readonly [...string[], string] = usualParents()): string {

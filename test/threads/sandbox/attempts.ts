@@ -19,6 +19,8 @@ export interface Scene {
   readonly metadataPort: number;
   /** Targets of descriptors that every child of the test process inherits, because whoever started the tests left them open. */
   readonly inherited: readonly string[];
+  /** Path of a Unix socket of the host. */
+  readonly socketPath: string;
   /** A program that is owned by root and has the set-user-id bit, on the host. */
   readonly setuidProgram: string;
 }
@@ -153,6 +155,26 @@ export const attempts: readonly Attempt[] = [
         'os.open("/proc/sysrq-trigger", os.O_WRONLY)\nassert os.path.getsize("/proc/sysrq-trigger") >= 0 and os.stat("/proc/sysrq-trigger").st_rdev == 0',
       ),
   },
+  {
+    name: "list the folders beside the work folder",
+    python: () => tried('assert "other" in os.listdir("../..")'),
+  },
+  {
+    name: "write a file through /proc/self/root",
+    python: ({ hostFolder }) =>
+      tried(`open("/proc/self/root" + os.path.join(${JSON.stringify(hostFolder)}, "w2"), "w").write("x")`),
+  },
+  {
+    name: "write to the temporary folder of another session",
+    python: ({ otherFolder }) =>
+      tried(`open(os.path.join(${JSON.stringify(otherFolder)} + ".tmp", "w"), "w").write("x")`),
+  },
+  {
+    name: "read memory addresses of the kernel",
+    python: () => tried('assert len(open("/proc/vmallocinfo").read()) > 0'),
+  },
+  { name: "write the memory type registers", python: () => tried('os.open("/proc/mtrr", os.O_WRONLY)') },
+  { name: "watch the memory pressure of the host", python: () => tried('os.open("/proc/pressure/memory", os.O_RDWR)') },
   // The server and its processes.
   {
     name: "read the environment of the server",
@@ -188,6 +210,25 @@ export const attempts: readonly Attempt[] = [
       tried(`os.kill(${serverPid}, 0)\nassert "node" in os.readlink("/proc/${serverPid}/exe")`),
   },
   {
+    name: "signal the server by a descriptor",
+    python: ({ serverPid }) =>
+      tried(`signal.pidfd_send_signal(os.pidfd_open(${serverPid}), 0)\nassert os.path.exists("/proc/${serverPid}")`),
+  },
+  {
+    name: "change the priority of the server",
+    python: ({ serverPid }) =>
+      tried(
+        `os.setpriority(os.PRIO_PROCESS, ${serverPid}, os.getpriority(os.PRIO_PROCESS, ${serverPid}))\nassert "node" in os.readlink("/proc/${serverPid}/exe")`,
+      ),
+  },
+  {
+    name: "read the limits of the server",
+    python: ({ serverPid }) =>
+      tried(
+        `import resource\nresource.prlimit(${serverPid}, resource.RLIMIT_NOFILE)\nassert "node" in os.readlink("/proc/${serverPid}/exe")`,
+      ),
+  },
+  {
     name: "find the server among the processes",
     python: () =>
       tried('assert any("node" in open(f"/proc/{pid}/comm").read() for pid in os.listdir("/proc") if pid.isdigit())'),
@@ -216,7 +257,7 @@ export const attempts: readonly Attempt[] = [
     name: "read the memory of another process",
     python: () =>
       tried(
-        `buffer = ctypes.create_string_buffer(8)\nclass Vec(ctypes.Structure): _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]\nlocal, remote = Vec(ctypes.addressof(buffer), 8), Vec(ctypes.addressof(buffer), 8)\n${syscall(310, 270, "os.getpid(), ctypes.byref(local), 1, ctypes.byref(remote), 1, 0")}`,
+        `buffer = ctypes.create_string_buffer(8)\nclass Vec(ctypes.Structure): _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]\nlocal, remote = Vec(ctypes.addressof(buffer), 8), Vec(ctypes.addressof(buffer), 8)\n${syscall(310, 270, "os.getpid(), ctypes.byref(local), 1, ctypes.byref(remote), 1, ctypes.c_long(0)")}`,
       ),
   },
   // Privileges and namespaces.
@@ -319,6 +360,19 @@ export const attempts: readonly Attempt[] = [
   },
   { name: "open a packet socket", python: () => tried("socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)") },
   { name: "open a netlink socket", python: () => tried("socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)") },
+  {
+    name: "open a socket of the machine monitor",
+    python: () => tried("socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)"),
+  },
+  {
+    name: "open a socket of an unusual protocol",
+    python: () => tried("socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)"),
+  },
+  {
+    name: "connect to a Unix socket of the host",
+    python: ({ socketPath }) =>
+      tried(`peer = socket.socket(socket.AF_UNIX)\npeer.connect(${JSON.stringify(socketPath)})`),
+  },
   {
     name: "connect to a port of the host",
     python: ({ port }) => tried(`socket.create_connection(("127.0.0.1", ${port}), 3)`),

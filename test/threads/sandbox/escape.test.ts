@@ -15,9 +15,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { inspectIsolation, openSandbox } from "../../../runtime/sandbox/open-sandbox.ts";
+import { inspectIsolation } from "../../../runtime/sandbox/host-isolation.ts";
+import { openSandbox } from "../../../runtime/sandbox/open-sandbox.ts";
 import type { ConfinedExit, Sandbox, SandboxSettings } from "../../../runtime/sandbox/sandbox.ts";
 import { attempts, type Scene } from "./attempts.ts";
+import { shellAttempts } from "./shell-attempts.ts";
 
 const settings: SandboxSettings = {
   mode: "on",
@@ -47,9 +49,10 @@ async function run(
   folder: string,
   argv: readonly [string, ...string[]],
   limitMs = 20_000,
+  readable: readonly string[] = prefixes,
 ): Promise<Ran> {
   const startedAt = performance.now();
-  const running = sandbox.launch({ argv, workFolder: folder, readable: prefixes });
+  const running = sandbox.launch({ argv, workFolder: folder, readable });
   let output = "";
   for (const stream of [running.stdout, running.stderr]) stream.on("data", (chunk: Buffer) => (output += chunk));
   running.stdin.end();
@@ -64,14 +67,14 @@ describe("the sandbox of tools", () => {
   const folder = join(base, "session", "work");
   const abstractName = `troupe-escape-${process.pid}`;
   let scene: Scene;
-  let sandboxes: { readonly on: Sandbox; readonly none: Sandbox; readonly off: Sandbox };
+  let sandboxes: Readonly<Record<"on" | "none" | "full" | "off", Sandbox>>;
   const servers: ReturnType<typeof createServer>[] = [];
 
   before(async () => {
     assert.equal(inspectIsolation().kind, "bubblewrap", inspectIsolation().missing.join("; "));
     const otherFolder = join(base, "other", "work");
     const hostFolder = join(base, "host");
-    for (const path of [folder, otherFolder, hostFolder]) mkdirSync(path, { recursive: true });
+    for (const path of [folder, otherFolder, `${otherFolder}.tmp`, hostFolder]) mkdirSync(path, { recursive: true });
     const secretFile = join(hostFolder, "secret.txt");
     writeFileSync(secretFile, "secret");
     writeFileSync(join(otherFolder, "theirs.txt"), "theirs");
@@ -88,6 +91,8 @@ describe("the sandbox of tools", () => {
     const port = await listening({ host: "127.0.0.1", port: 0 });
     const metadataPort = await listening({ host: "127.66.254.169", port: 0 });
     await listening({ path: `\0${abstractName}` });
+    const socketPath = join(hostFolder, "socket");
+    await listening({ path: socketPath });
     process.env.TROUPE_TEST_SECRET = "s3cr3t-of-the-server";
     scene = {
       secretFile,
@@ -100,9 +105,15 @@ describe("the sandbox of tools", () => {
       metadataPort,
       abstractName,
       setuidProgram,
+      socketPath,
       inherited: spawnSync("find", ["/proc/self/fd", "-printf", "%l\n"], { encoding: "utf8" }).stdout.split("\n"),
     };
-    sandboxes = { on: open(), none: open({ network: "none" }), off: open({ mode: "off" }) };
+    sandboxes = {
+      on: open(),
+      none: open({ network: "none" }),
+      full: open({ network: "full" }),
+      off: open({ mode: "off" }),
+    };
   });
   after(async () => {
     for (const server of servers) server.close();
@@ -123,6 +134,46 @@ describe("the sandbox of tools", () => {
       assert.match(control.output, /ESCAPED/, `the attempt does not work outside either: ${control.output}`);
     });
   }
+
+  for (const { name, script } of shellAttempts) {
+    it(`does not let a shell command ${name}`, async () => {
+      const argv = ["/bin/sh", "-c", `${script(scene)} && echo ESCAPED || echo refused:`] as const;
+      const { output } = await run(sandboxes.on, folder, argv);
+      assert.match(output, /^refused:/m, output);
+      assert.doesNotMatch(output, /ESCAPED/);
+      if (process.getuid?.() !== 0) return;
+      const control = await run(sandboxes.off, folder, argv);
+      assert.match(control.output, /ESCAPED/, `the attempt does not work outside either: ${control.output}`);
+    });
+  }
+
+  it("keeps code from abstract sockets of the host also with its network, but not from its own", async () => {
+    const attempt = attempts.find(({ name }) => name === "connect to an abstract socket of the host");
+    assert.ok(attempt !== undefined && inspectIsolation().scopesSockets, inspectIsolation().missing.join("; "));
+    const { output } = await run(sandboxes.full, folder, [python, "-c", attempt.python(scene)]);
+    assert.match(output, /^refused: PermissionError/m, output);
+    const own =
+      "import socket\na = socket.socket(socket.AF_UNIX)\na.bind('\\0own')\na.listen()\nsocket.socket(socket.AF_UNIX).connect('\\0own')\nprint('fine')";
+    assert.equal((await run(sandboxes.full, folder, [python, "-c", own])).output, "fine\n");
+  });
+
+  it("gives a command the network of the host only with network full", async () => {
+    const script = `import socket\nsocket.create_connection(("127.0.0.1", ${scene.port}), 3)\nprint("connected")`;
+    assert.equal((await run(sandboxes.full, folder, [python, "-c", script])).output, "connected\n");
+    assert.match((await run(sandboxes.on, folder, [python, "-c", script])).output, /ConnectionRefusedError/);
+    const inside =
+      "import socket\na = socket.create_server(('127.0.0.1', 0))\nsocket.create_connection(a.getsockname())\nprint('fine')";
+    assert.equal((await run(sandboxes.on, folder, [python, "-c", inside])).output, "fine\n");
+    assert.match((await run(sandboxes.none, folder, [python, "-c", inside])).output, /Address family not supported/);
+  });
+
+  it("runs a program that reserves more memory than the limit", async () => {
+    const script = "new WebAssembly.Memory({ initial: 1 }); console.log('fine')";
+    const { output } = await run(sandboxes.on, folder, [process.execPath, "-e", script], 20_000, [
+      join(process.execPath, "..", ".."),
+    ]);
+    assert.equal(output, "fine\n");
+  });
 
   it("ends a fork bomb, and the server goes on", async () => {
     const bomb = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass";
@@ -159,6 +210,24 @@ describe("the sandbox of tools", () => {
     const many = await run(sandboxes.on, folder, [python, "-c", files], 60_000);
     assert.equal(many.limit, "disk");
     rmSync(join(folder, "many"), { recursive: true, force: true });
+  });
+
+  it("ends a command that hides what it writes in deleted files", async () => {
+    const script =
+      "import os, time\nfiles = []\nfor i in range(8):\n    files.append(open(f'hidden{i}', 'wb'))\n    os.remove(f'hidden{i}')\n    files[-1].write(b'x' * 30000000)\ntime.sleep(5)\nprint('ESCAPED')";
+    const { limit, output } = await run(sandboxes.on, folder, [python, "-c", script]);
+    assert.deepEqual([limit, output], ["disk", ""]);
+  });
+
+  it("ends a process whose child fills the disk while nobody waits for it", async () => {
+    const script =
+      "import subprocess, sys\nsubprocess.Popen(['/bin/sh', '-c', 'sleep 3; for i in 1 2 3 4; do head -c 30000000 /dev/zero > /work/late$i; done; sleep 60'])\nsys.stdin.read()";
+    const running = sandboxes.on.launch({ argv: [python, "-c", script], workFolder: folder, readable: prefixes });
+    running.isWatched = false;
+    const timer = setTimeout(() => void running.kill(), 20_000);
+    assert.equal((await running.exited).limit, "disk");
+    clearTimeout(timer);
+    for (let i = 1; i <= 4; i++) rmSync(join(folder, `late${i}`), { force: true });
   });
 
   it("leaves no daemon behind", async () => {

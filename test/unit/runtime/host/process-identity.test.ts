@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { isAlive, ownIdentity } from "../../../../actors/state/process-identity.ts";
+import { isAlive, ownIdentity } from "../../../../runtime/host/process-identity.ts";
 
 const isLinux = process.platform === "linux";
 const statOf = (pid: number): string[] => {

@@ -1,0 +1,31 @@
+// Mounts over /proc of the sandbox. If the server runs as root, the kernel takes the command for root too, although it has no
+// capabilities, so that the modes of files in /proc do not protect them. Process folders are not concerned: the namespace has its
+// own.
+import { type Dirent, readdirSync, statSync } from "node:fs";
+import { join } from "node:path";
+
+/** Files that everybody may read on the host, but whose content depends on who reads. */
+const privileged = new Set(["kallsyms", "kcore", "key-users", "keys", "kmsg", "sysrq-trigger", "timer_list"]);
+
+/** Returns arguments of bwrap: folders and writable files become read-only, and files that are not for everybody are hidden. */
+export function procMounts(): readonly string[] {
+  return readdirSync("/proc", { withFileTypes: true }).flatMap((entry) => mountsOf(entry));
+}
+
+function mountsOf(entry: Dirent): readonly string[] {
+  const path = join("/proc", entry.name);
+  if (/^\d+$/.test(entry.name) || entry.isSymbolicLink()) return [];
+  if (entry.isDirectory()) return ["--ro-bind", path, path];
+  const mode = modeOf(path);
+  if (mode === null) return [];
+  if (privileged.has(entry.name) || (mode & 0o004) === 0) return ["--ro-bind", "/dev/null", path];
+  return (mode & 0o222) === 0 ? [] : ["--ro-bind", path, path];
+}
+
+function modeOf(path: string): number | null {
+  try {
+    return statSync(path).mode;
+  } catch {
+    return null;
+  }
+}
