@@ -14,7 +14,7 @@ import { createLogger } from "../../../runtime/log/log.ts";
 import { seeded } from "../../fixtures/schemas/random-text.ts";
 
 const kills = Number(process.env.KILLS ?? 5);
-const program = fileURLToPath(new URL("killed-server.js", import.meta.url));
+const program = fileURLToPath(new URL("../../fixtures/actors/killed-server.js", import.meta.url));
 
 describe("a server that is killed while tools run", () => {
   it(`leaves no process and no broken file, ${kills} times`, { timeout: 30_000 + kills * 10_000 }, async () => {
