@@ -42,7 +42,7 @@ export class PythonStarter {
     }
   }
 
-  async start(folder: WorkFolder): Promise<Interpreter> {
+  start(folder: WorkFolder): Interpreter {
     return new Interpreter(
       this.#sandbox.launch({
         argv: [this.#executable, "-u", "-c", driverSource],
