@@ -26,9 +26,11 @@ import { watchLoopDelay } from "../loop-delay.ts";
 import { report } from "../results.ts";
 
 const rounds = 3;
-const tokensEach = 48;
-/** Tokens: room for the descriptions of the tools and for all rounds of a run. */
-const contextLength = 1536;
+const tokensEach = 24;
+/** Tokens of the KV cache for each run: the descriptions of the tools and all rounds. */
+const tokensOfRun = 1536;
+/** A few runs are longer, because the model writes text that becomes many tokens in the next prompt. */
+const contextLength = 4 * tokensOfRun;
 const python = "service_execute_python";
 
 export const usage = `npm run bench -- agents -m MODEL [FLAGS]: agent runs with tools, over the same tokens without
@@ -43,7 +45,7 @@ const log = createLogger({ level: "error", format: "text" });
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg({ "-m": String, "--runs": Number, "--pairs": Number, "--save": Boolean }, { argv: [...argv] });
   const { "-m": model = "", "--runs": runs = 64, "--pairs": pairs = 3, "--save": save = false } = flags;
-  const text = `command = "serve"\nmax_seqs = ${runs}\n[paged_attn]\nmode = "on"\nkv_cache = "${runs * contextLength}tokens"\n[troupe]\nengine = "wasm"\nstate_dir = "none"\n[[models]]\nmodel_id = ${JSON.stringify(model)}\nmax_model_len = ${contextLength}\n`;
+  const text = `command = "serve"\nmax_seqs = ${runs}\n[paged_attn]\nmode = "on"\nkv_cache = "${runs * tokensOfRun}tokens"\n[troupe]\nengine = "wasm"\nstate_dir = "none"\n[[models]]\nmodel_id = ${JSON.stringify(model)}\nmax_model_len = ${contextLength}\n`;
   const config = resolveConfig({
     command: "serve",
     flags: {},

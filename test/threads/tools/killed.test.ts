@@ -1,0 +1,83 @@
+// A server that is killed (SIGKILL) while its tools run leaves no process, and the next one removes its folders and reads its
+// files. KILLS sets the number of kills.
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { StateClient } from "../../../actors/front/state-client.ts";
+import { createLogger } from "../../../runtime/log/log.ts";
+import { seeded } from "../../fixtures/schemas/random-text.ts";
+
+const kills = Number(process.env.KILLS ?? 5);
+const program = fileURLToPath(new URL("../../fixtures/actors/killed-server.js", import.meta.url));
+
+describe("a server that is killed while tools run", () => {
+  it(`leaves no process and no broken file, ${kills} times`, { timeout: 30_000 + kills * 10_000 }, async () => {
+    const base = mkdtempSync(join(tmpdir(), "troupe-killed-"));
+    const [stateFolder, workFolder] = [join(base, "state"), join(base, "work")];
+    for (const folder of [stateFolder, workFolder]) mkdirSync(folder);
+    const random = seeded(11);
+    try {
+      for (let i = 0; i < kills; i++) {
+        const server = await startServer(stateFolder, workFolder);
+        assert.equal(readdirSync(workFolder).length, 1, "only the folder of the running server is there");
+        await sleep(random() * 600);
+        server.kill("SIGKILL");
+        await once(server, "exit");
+        await until(() => sleepers(workFolder) === 0, `kill ${i}: processes are left: ${listing()}`);
+      }
+      await assertFilesCanBeRead(stateFolder);
+    } finally {
+      rmSync(base, { recursive: true, force: true });
+    }
+  });
+});
+
+async function startServer(stateFolder: string, workFolder: string): Promise<ChildProcess> {
+  const server = spawn(process.execPath, [program, stateFolder, workFolder], { stdio: ["ignore", "pipe", "inherit"] });
+  await once(server.stdout, "data");
+  return server;
+}
+
+/** Processes of tools: those that sleep, and interpreters and bubblewraps that name the work folder. */
+function sleepers(workFolder: string): number {
+  const lines = listing().split("\n");
+  return lines.filter((line) => line.includes("sleep 4242") || line.includes(workFolder)).length;
+}
+
+function listing(): string {
+  return spawnSync("ps", ["-eo", "stat,args"], { encoding: "utf8" }).stdout;
+}
+
+async function until(isSo: () => boolean, failure: string): Promise<void> {
+  for (let i = 0; i < 100; i++) {
+    if (isSo()) return;
+    await sleep(50);
+  }
+  assert.fail(failure);
+}
+
+async function assertFilesCanBeRead(folder: string): Promise<void> {
+  const limits = { maxEntries: 1000, maxBytes: 2 ** 28, maxEntryBytes: 2 ** 26, maxAgeMs: 1e12 };
+  const state = new StateClient({
+    init: { folder, mailboxLimit: 4096, responses: limits, maxFileContentBytes: 2 ** 28 },
+    log: createLogger({ level: "error", format: "text" }),
+  });
+  await state.start();
+  try {
+    const { files } = await state.files.list({ session: null, after: null, limit: 100 });
+    assert.ok(files.length > 0, "files were stored");
+    for (const { id, bytes } of files) {
+      const content = await state.files.content(id);
+      assert.ok(content?.kind === "content", `${id} is kept`);
+      assert.equal(statSync(content.path).size, bytes, id);
+    }
+  } finally {
+    await state.stop(5000);
+  }
+}
