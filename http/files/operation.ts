@@ -12,11 +12,10 @@ const filePath = z.strictObject({ file_id });
 const containerPath = z.strictObject({ container_id });
 const containerFilePath = z.strictObject({ container_id, file_id });
 
-const BINARY = "application/octet-stream";
 const contentAnswers = {
   200: [
     {
-      contentType: BINARY,
+      contentType: "*/*",
       description:
         "The content, with its own content type. Types that a browser could run are sent as attachments, never inline",
     },

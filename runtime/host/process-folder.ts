@@ -35,8 +35,7 @@ function prefixOf(kind: string): string {
 /** Removes folders of dead processes of this host and user. Symbolic links are skipped. */
 function removeAbandoned(parent: string, prefix: string): void {
   for (const name of namesIn(parent)) {
-    const [identity, random] = name.startsWith(prefix) ? name.slice(prefix.length).split("@") : [];
-    if (identity === undefined || random === undefined || isAlive(identity.replace(".", ":"))) continue;
+    if (!isOfDeadProcess(prefix, name)) continue;
     const path = join(parent, name);
     try {
       const found = lstatSync(path);
@@ -45,6 +44,16 @@ function removeAbandoned(parent: string, prefix: string): void {
       // Another starting process may be removing the same folder.
     }
   }
+}
+
+/** Returns whether a name is that of a process folder of this kind whose process, on this host, is dead. */
+export function isAbandonedFolder(kind: string, name: string): boolean {
+  return isOfDeadProcess(prefixOf(kind), name);
+}
+
+function isOfDeadProcess(prefix: string, name: string): boolean {
+  const [identity, random] = name.startsWith(prefix) ? name.slice(prefix.length).split("@") : [];
+  return identity !== undefined && random !== undefined && !isAlive(identity.replace(".", ":"));
 }
 
 function namesIn(folder: string): readonly string[] {

@@ -4,6 +4,7 @@ import { closeSync, mkdirSync, openSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { ServerError } from "../errors.ts";
 import { createProcessFolder } from "../host/process-folder.ts";
+import { endAbandonedBubblewraps } from "./abandoned.ts";
 import {
   baseEnvironment,
   bubblewrapArguments,
@@ -18,6 +19,7 @@ import { findProgram, type HostIsolation, inspectIsolation } from "./host-isolat
 import type { ConfinedCommand, ConfinedProcess, IsolationReport, Sandbox, SandboxSettings } from "./sandbox.ts";
 
 const MIB = 2 ** 20;
+const FOLDER_KIND = "sandbox";
 const MAX_OPEN_FILES = 1024;
 /** Writable private memory of one process, as a multiple of the memory limit: programs reserve more than they use. */
 const DATA_FACTOR = 2;
@@ -65,7 +67,8 @@ class HostSandbox implements Sandbox {
   ) {
     this.isolation = { kind, missing };
     this.#settings = settings;
-    this.#folder = createProcessFolder("sandbox", [tmpdir()]);
+    endAbandonedBubblewraps(FOLDER_KIND);
+    this.#folder = createProcessFolder(FOLDER_KIND, [tmpdir()]);
     this.#roots = groupRoots();
     if (this.#roots !== null) removeAbandonedGroups(this.#roots);
     this.#limits = limitsOf(settings, kind !== "none");

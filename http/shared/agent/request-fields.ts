@@ -104,7 +104,7 @@ export function agentGroups(
   offered: OfferedTools | null,
 ): readonly ToolGroup[] | null {
   for (const group of groupNames) {
-    if (named[group] === true && !(offered?.groups.includes(group) ?? false)) throw notEnabled(group);
+    if (named[group] === true && !(offered?.groups.includes(group) ?? false)) throw notEnabled(group, fields);
   }
   const { agent_permission, max_tool_rounds, session_id } = fields;
   if (offered === null) {
@@ -126,10 +126,12 @@ function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
-function notEnabled(group: ToolGroup): ServerError {
+function notEnabled(group: ToolGroup, fields: AgentFields): ServerError {
   const what = group === "shell" ? "the shell tool" : "code execution";
   const message = `${what} is not enabled on this server; the setting ${settings[group]} enables it`;
-  return new ServerError("unsupported", message, { param: settings[group] });
+  return new ServerError("unsupported", message, {
+    param: fields[settings[group]] === true ? settings[group] : "tools",
+  });
 }
 
 function noAgents(what: string, param: string): ServerError {

@@ -46,11 +46,17 @@ export function refused(message: string, isNeutral: (value: unknown) => boolean 
     .meta({ support: "refused", description: `Refused: ${message}` });
 }
 
+/** Schema of objects whose `type` is one of these; parsing always fails. */
+export type RefusedVariants<Types extends readonly string[]> = z.ZodPipe<
+  z.ZodObject<{ type: z.ZodEnum<z.core.util.ToEnum<Types[number]>> }, z.core.$loose>,
+  z.ZodTransform<never, { [field: string]: unknown; type: z.core.util.ToEnum<Types[number]>[Types[number]] }>
+>;
+
 /** Creates the rejected variants of a union discriminated by `type`. `message` returns the error text for a type. */
 export function refusedVariants<const Types extends readonly [string, ...string[]]>(
   types: Types,
   message: (type: Types[number]) => string,
-) {
+): RefusedVariants<Types> {
   return z
     .looseObject({ type: z.enum(types) })
     .meta({ support: "refused", description: "Refused: these types are not supported" })

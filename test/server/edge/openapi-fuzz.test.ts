@@ -1,7 +1,11 @@
 // Thousands of random requests to every route of the API document, with a fake model. Each must get a response in time. The
 // document must declare the response, and it must not be an internal error.
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, it, type TestContext } from "node:test";
+import type { Agents } from "../../../actors/api/agent/agents.ts";
+import type { Session } from "../../../actors/api/agent/sessions.ts";
 import type { ModelEntry } from "../../../actors/api/inference.ts";
 import type { GenerateRequest } from "../../../engines/generation.ts";
 import { createApp } from "../../../http/app.ts";
@@ -19,6 +23,7 @@ import { FakeModels } from "../../fixtures/fakes/fake-models.ts";
 import { request, type SocketlessReply } from "../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
 import { seeded } from "../../fixtures/schemas/random-text.ts";
+import { openStores, type TestStores } from "../../unit/http/agents/stores.ts";
 
 const REQUESTS_PER_ROUTE = 2000;
 const ANSWER_LIMIT_MS = 2000;
@@ -66,7 +71,20 @@ function isLong({ prompt }: GenerateRequest): boolean {
   return prompt.kind === "chat" && prompt.messages.some(({ content }) => content === LONG);
 }
 
-function setUp(seed: number) {
+/** Agent loop of a server whose tools are off: nothing waits for an approval, and every decision is taken. */
+const noTools: Agents = {
+  groups: [],
+  dispatches: false,
+  run: () => assert.fail("no request uses tools"),
+  decide: () => "resolved",
+  forget: async () => {},
+  pending: () => [],
+};
+
+/** Routes of agents: they need stores of files and sessions. Other routes are tested without. */
+const ofAgents = /^\/v1\/(?:files|containers|sessions|agent)\b/;
+
+function setUp(seed: number, stores: TestStores | null = null) {
   const responseIds: string[] = [];
   const known = { ...knownFields, previous_response_id: responseIds };
   const values = new RandomValues(seeded(seed), components, known);
@@ -79,7 +97,8 @@ function setUp(seed: number) {
   ];
   const models = new FakeModels(inference);
   const lora = new FakeLora();
-  const app = createApp({ inference, models, lora, log, config: { allowLoraUpdates: true } });
+  const kept = stores === null ? {} : { files: stores.files, sessions: stores.sessions, agents: noTools };
+  const app = createApp({ inference, models, lora, log, config: { allowLoraUpdates: true }, ...kept });
   const failWith = (code: ErrorCode | null): void => {
     world.failsWith = code;
     lora.failure = code === null ? null : new ServerError(code, "scripted");
@@ -112,6 +131,41 @@ async function stock({ app, responseIds }: World, areRunning: boolean): Promise<
   }
 }
 
+const emptySession: Session = {
+  id: "s",
+  turns: 0,
+  digests: [],
+  messages: [],
+  images: [],
+  videos: [],
+  files: [],
+  approvesAll: false,
+};
+
+async function storesOf(test: TestContext): Promise<TestStores> {
+  const stores = await openStores();
+  test.after(() => stores.dispose());
+  return stores;
+}
+
+/** Adds a file of the session "s" and an empty session, and returns the file's id. */
+async function stockAgents({ files, sessions }: TestStores, count: number): Promise<string> {
+  writeFileSync(join(files.stagingFolder, `fuzz-${count}`), "text");
+  const { id } = await files.add({
+    id: null,
+    name: "a.txt",
+    format: null,
+    purpose: "agent_output",
+    source: { tool: "python", round: 0, turn: 0 },
+    session: "s",
+    client: "c",
+    staged: `fuzz-${count}`,
+    failure: null,
+  });
+  await sessions.put({ client: "c", session: emptySession });
+  return id;
+}
+
 async function answer(app: ReturnType<typeof createApp>, sent: RandomRequest): Promise<SocketlessReply> {
   const { method, path, query, headers, body } = sent;
   let timer: NodeJS.Timeout | undefined;
@@ -129,16 +183,27 @@ function picture({ method, path, query, headers, body }: RandomRequest): string 
 
 describe("the server, sent anything", () => {
   for (const [index, { method, path }] of routes.entries()) {
-    it(`answers ${method} ${path} as the API document says`, async () => {
-      const world = setUp(index);
+    it(`answers ${method} ${path} as the API document says`, async (test) => {
+      const stores = ofAgents.test(path) ? await storesOf(test) : null;
+      const world = setUp(index, stores);
+      const fileIds: string[] = [];
       const operation: Documented = document.paths[path][method.toLowerCase()];
       const counts = { bySchema: 0, taken: 0 };
-      const known = { model: ["tiny"], response_id: world.responseIds, asset: ["start.js", "favicon-32x32.png"] };
+      const known = {
+        model: ["tiny"],
+        response_id: world.responseIds,
+        asset: ["start.js", "favicon-32x32.png"],
+        file_id: fileIds,
+        session_id: ["s"],
+        container_id: ["cntr_s"],
+        approval_id: ["appr_1"],
+      };
       const changes = method === "DELETE" || path.endsWith("/cancel");
       for (let i = 0; i < REQUESTS_PER_ROUTE; i++) {
         world.failWith(null);
         const isTime = i % (changes ? 8 : 100) === 0;
         if (isTime && path.startsWith("/v1/responses")) await stock(world, path.endsWith("/cancel"));
+        if (stores !== null && (isTime || method === "DELETE")) fileIds.splice(0, 1, await stockAgents(stores, i));
         if (path === "/v1/unload_lora_adapter") await world.lora.load(anAdapter);
         world.failWith(world.values.chance(0.1) ? world.values.pick(failures) : null);
         const sent = randomRequest(world.values, method, path, operation, known);
@@ -155,6 +220,8 @@ describe("the server, sent anything", () => {
       await world.app.settled();
       const faults = world.log.lines.filter(({ level }) => level === "error");
       assert.deepEqual(faults.slice(0, 3), []);
+      // Random requests have no multipart bodies; uploads have tests of their own.
+      if (method === "POST" && path === "/v1/files") return;
       assert.ok(
         counts.taken > 0.2 * counts.bySchema,
         `only ${counts.taken} of ${counts.bySchema} proper requests taken`,

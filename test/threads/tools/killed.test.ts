@@ -1,5 +1,5 @@
-// A server that is killed (SIGKILL) while its tools run leaves no process, and the next one removes its folders and reads its
-// files. KILLS sets the number of kills.
+// A server that is killed (SIGKILL) while its tools run leaves no command running. The next one ends bubblewraps that had not
+// started their command yet, removes the folders and reads the files. KILLS sets the number of kills.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -23,13 +23,16 @@ describe("a server that is killed while tools run", () => {
     for (const folder of [stateFolder, workFolder]) mkdirSync(folder);
     const random = seeded(11);
     try {
+      let killed = "";
       for (let i = 0; i < kills; i++) {
         const server = await startServer(stateFolder, workFolder);
+        if (killed !== "") await assertNoneLeft([killed], `start ${i}`);
         assert.equal(readdirSync(workFolder).length, 1, "only the folder of the running server is there");
         await sleep(random() * 600);
         server.kill("SIGKILL");
         await once(server, "exit");
-        await until(() => sleepers(workFolder) === 0, `kill ${i}: processes are left: ${listing()}`);
+        await assertNoneLeft([`sleep 4242.${server.pid}`], `kill ${i}`);
+        killed = `@${server.pid}.`;
       }
       await assertFilesCanBeRead(stateFolder);
     } finally {
@@ -44,22 +47,16 @@ async function startServer(stateFolder: string, workFolder: string): Promise<Chi
   return server;
 }
 
-/** Processes of tools: those that sleep, and interpreters and bubblewraps that name the work folder. */
-function sleepers(workFolder: string): number {
-  const lines = listing().split("\n");
-  return lines.filter((line) => line.includes("sleep 4242") || line.includes(workFolder)).length;
-}
-
-function listing(): string {
-  return spawnSync("ps", ["-eo", "stat,args"], { encoding: "utf8" }).stdout;
-}
-
-async function until(isSo: () => boolean, failure: string): Promise<void> {
+/** Waits until no process is left whose command contains one of the texts: what tools started, and bubblewraps and interpreters. */
+async function assertNoneLeft(texts: readonly string[], what: string): Promise<void> {
+  let left: readonly string[] = [];
   for (let i = 0; i < 100; i++) {
-    if (isSo()) return;
+    const lines = spawnSync("ps", ["-eo", "stat,args"], { encoding: "utf8" }).stdout.split("\n");
+    left = lines.filter((line) => texts.some((text) => line.includes(text)));
+    if (left.length === 0) return;
     await sleep(50);
   }
-  assert.fail(failure);
+  assert.deepEqual(left, [], what);
 }
 
 async function assertFilesCanBeRead(folder: string): Promise<void> {

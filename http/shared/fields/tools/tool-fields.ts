@@ -6,7 +6,7 @@ import type { ToolSpec } from "../../../../engines/generation.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { expected } from "../../../issues.ts";
 import { isBounded, tooLarge } from "../bounded.ts";
-import { ignored, isEmptyArray, notBuiltYet, notYet, refusedVariants } from "../fields.ts";
+import { ignored, isEmptyArray, notBuiltYet, notYet, type RefusedVariants, refusedVariants } from "../fields.ts";
 
 export const MAX_TOOLS = 256;
 const MAX_DESCRIPTION_LENGTH = 65_536;
@@ -130,7 +130,7 @@ export const hostedTypes = [
   "programmatic_tool_calling",
 ] as const;
 
-export function refusedTools<const Types extends readonly [string, ...string[]]>(types: Types) {
+export function refusedTools<const Types extends readonly [string, ...string[]]>(types: Types): RefusedVariants<Types> {
   return refusedVariants(
     types,
     (type) => `${notYet(`a tool of type "${type}"`)}; declare tools that the client runs as type "function"`,

@@ -81,7 +81,9 @@ def required_tool():
     events = list(create(TOOL_QUESTION, tools=tools, tool_choice="required", stream=True, max_output_tokens=96))
     finished = [e for e in events if e.type == "response.function_call_arguments.done"]
     assert finished
-    for event in finished:
+    # The limit of tokens may cut the last call of the model.
+    whole = finished[:-1] if events[-1].type == "response.incomplete" else finished
+    for event in whole:
         check_weather(json.loads(event.arguments))
 
 

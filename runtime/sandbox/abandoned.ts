@@ -1,0 +1,28 @@
+// Abandoned bubblewraps: if a server is killed while bwrap starts a command, bwrap's child can wait for ever for its parent, which
+// has died before it wrote the ids of the user namespace (--die-with-parent takes effect later). It runs no command, but it stays.
+// The next start ends it.
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { basename, dirname } from "node:path";
+import { isAbandonedFolder } from "../host/process-folder.ts";
+
+/** Kills this user's bubblewraps whose arguments name a folder of this kind that belongs to a dead process. Linux only. */
+export function endAbandonedBubblewraps(kind: string): void {
+  for (const pid of processIds()) {
+    try {
+      if (statSync(`/proc/${pid}`).uid !== process.getuid?.()) continue;
+      const [program = "", ...args] = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
+      if (basename(program) !== "bwrap") continue;
+      if (args.some((arg) => isAbandonedFolder(kind, basename(dirname(arg))))) process.kill(Number(pid), "SIGKILL");
+    } catch {
+      // The process has ended.
+    }
+  }
+}
+
+function processIds(): readonly string[] {
+  try {
+    return readdirSync("/proc").filter((name) => /^\d+$/.test(name));
+  } catch {
+    return [];
+  }
+}
