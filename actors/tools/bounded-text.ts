@@ -61,9 +61,15 @@ export function boundedText(text: string, limit: number): string {
 /** Joins the beginning and the end of a text. Characters that are cut are left out. */
 function excerpt(head: Buffer, tail: Buffer, total: number): string {
   const first = head.subarray(0, head.length - cutAtEnd(head));
-  const last = tail.subarray(tail.findIndex((byte) => (byte & 0xc0) !== 0x80));
+  const last = tail.subarray(cutAtStart(tail));
   const omitted = total - first.length - last.length;
   return `${first.toString("utf8")}\n[${omitted} bytes left out]\n${last.toString("utf8")}`;
+}
+
+/** Returns the number of bytes at the start that are the end of a longer character. */
+function cutAtStart(bytes: Buffer): number {
+  const start = bytes.subarray(0, 4).findIndex((byte) => (byte & 0xc0) !== 0x80);
+  return start >= 0 ? start : Math.min(bytes.length, 3);
 }
 
 /** Returns the number of bytes at the end that are the beginning of a longer character. */

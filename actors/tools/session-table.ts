@@ -69,15 +69,21 @@ export class SessionTable {
     }
   }
 
-  /** Ends interpreters that run no cell until one more may be started. */
-  async makeRoom(): Promise<void> {
-    for (;;) {
-      const live = [...this.#entries.values()].filter(({ session }) => session?.hasInterpreter);
-      if (live.length < maxRunningCells) return;
-      const unused = live.filter(({ session }) => session?.isRunningCell === false);
-      const victim = unused.find(({ uses }) => uses === 0) ?? unused[0];
-      if (victim === undefined) return;
-      await victim.session?.endInterpreter();
+  /**
+   * Runs work with a session's interpreter, which is started if there is none. If there are too many, others that are not in use
+   * are ended. At most maxRunningCells calls at the same time.
+   */
+  async withInterpreter<T>(session: ToolSession, work: () => Promise<T>): Promise<T> {
+    session.usesInterpreter = true;
+    try {
+      while (!session.hasInterpreter) {
+        const live = this.#withInterpreters();
+        if (live.length < maxRunningCells) session.startInterpreter();
+        else await endOneOf(live);
+      }
+      return await work();
+    } finally {
+      session.usesInterpreter = false;
     }
   }
 
@@ -123,10 +129,16 @@ export class SessionTable {
     return new ToolSession({ folder, interpreter: spare?.interpreter ?? null, sandbox, python, shellPath });
   }
 
+  /** Returns the sessions with an interpreter. A session that is being opened may get one. */
+  #withInterpreters(): readonly Entry[] {
+    return [...this.#entries.values()].filter(({ session }) => session === null || session.hasInterpreter);
+  }
+
   /** Starts an interpreter for the next session. Without one, the session starts its own, and its error is the call's result. */
   #prepareSpare(): void {
     const { python, folders } = this.#options;
-    if (python === null) return;
+    this.#spare = Promise.resolve(null);
+    if (python === null || this.#withInterpreters().length >= maxRunningCells) return;
     this.#spare = folders.create().then(
       async (folder) => {
         try {
@@ -149,8 +161,17 @@ export class SessionTable {
     const unused = [...this.#entries].filter(([, { uses, usedAt }]) => uses === 0 && usedAt < usedBefore);
     for (const [id] of unused.slice(0, Math.max(0, count))) {
       this.close(id).catch((error: unknown) => {
-        this.#options.warn({ err: error }, "the folder of a session without use could not be removed");
+        this.#options.warn({ reason: error instanceof Error ? error.message : String(error) }, "the folder of a session without use could not be removed");
       });
     }
   }
+}
+
+/** Ends an interpreter that is not in use: if possible, of a session without calls. */
+async function endOneOf(entries: readonly Entry[]): Promise<void> {
+  const unused = entries.filter(({ session }) => session?.usesInterpreter === false);
+  const victim = unused.find(({ uses }) => uses === 0) ?? unused[0];
+  if (victim !== undefined) await victim.session?.endInterpreter();
+  // Otherwise sessions are being opened. Their interpreters can be ended then.
+  else await Promise.allSettled(entries.filter(({ session }) => session === null).map(({ opened }) => opened));
 }

@@ -83,8 +83,8 @@ export class ToolRunner implements Tools {
         const cell = async (): Promise<ToolOutcome> => {
           if (call.isCancelled) return cancelledOutcome();
           const before = await snapshot(session.folder);
-          await this.#sessions.makeRoom();
-          const ran = await session.runCell(code, codeTimeoutMs, call);
+          const runCell = () => session.runCell(code, codeTimeoutMs, call);
+          const ran = await this.#sessions.withInterpreter(session, runCell);
           return cellOutcome({ ...ran, code }, await this.#produced(session, run, before, outputs, call));
         };
         return await session.inTurn(() => this.#cells.pass(cell, run.client));

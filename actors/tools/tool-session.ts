@@ -25,11 +25,14 @@ export interface ShellLimits {
 
 export class ToolSession {
   readonly folder: WorkFolder;
+  /** Whether a cell runs or is about to: the interpreter is not ended to make room for others. */
+  usesInterpreter = false;
   readonly #options: ToolSessionOptions;
   #interpreter: Interpreter | null;
-  /** Whether a cell has run since the last reset or note, so that the end of the interpreter loses variables. */
+  /** Whether a cell has run in the interpreter, so that its end loses variables. */
   #hasVariables = false;
-  #isRunningCell = false;
+  /** Note for the result of the next cell. */
+  #note: string | null = null;
   #turns: Promise<unknown> = Promise.resolve();
   readonly #commands = new Set<ConfinedProcess>();
   #isClosed = false;
@@ -44,10 +47,6 @@ export class ToolSession {
     return this.#interpreter !== null && !this.#interpreter.hasEnded;
   }
 
-  get isRunningCell(): boolean {
-    return this.#isRunningCell;
-  }
-
   /** Runs work that uses the interpreter, after such work that came before it. */
   inTurn<T>(work: () => Promise<T>): Promise<T> {
     const done = this.#turns.then(work);
@@ -55,35 +54,30 @@ export class ToolSession {
     return done;
   }
 
-  /** Runs a cell. `note`: what the model should know about the variables; null: nothing. Throws if Python cannot be started. */
+  /** Starts an interpreter in place of one that has ended. Throws if Python cannot be started. */
+  startInterpreter(): void {
+    const { python } = this.#options;
+    this.#mustBeOpen();
+    if (python === null) throw new ServerError("unsupported", "Python is not enabled on this server");
+    this.#interpreter = python.start(this.folder);
+    if (!this.#hasVariables) return;
+    this.#hasVariables = false;
+    this.#note = "A new Python interpreter was started: variables of earlier calls are lost, files are kept.";
+  }
+
+  /** Runs a cell in the interpreter. `note`: what the model should know about the variables; null: nothing. */
   async runCell(
     code: string,
     timeoutMs: number,
     call: RunningCall,
   ): Promise<{ readonly cell: CellResult; readonly note: string | null; readonly workFolder: string }> {
-    let note: string | null = null;
-    if (!this.hasInterpreter || this.#interpreter === null) {
-      this.#interpreter = this.#start();
-      if (this.#hasVariables) {
-        note = "A new Python interpreter was started: variables of earlier calls are lost, files are kept.";
-      }
-    }
     const interpreter = this.#interpreter;
+    if (interpreter === null) throw new ServerError("cancelled", "the interpreter was ended while the call waited");
+    const note = this.#note;
+    this.#note = null;
     this.#hasVariables = true;
-    this.#isRunningCell = true;
-    try {
-      const cell = await call.during(() => interpreter.kill(), interpreter.run(code, timeoutMs));
-      return { cell, note, workFolder: interpreter.workFolder };
-    } finally {
-      this.#isRunningCell = false;
-    }
-  }
-
-  #start(): Interpreter {
-    const { python } = this.#options;
-    this.#mustBeOpen();
-    if (python === null) throw new ServerError("unsupported", "Python is not enabled on this server");
-    return python.start(this.folder);
+    const cell = await call.during(() => interpreter.kill(), interpreter.run(code, timeoutMs));
+    return { cell, note, workFolder: interpreter.workFolder };
   }
 
   /** Runs commands one after another. Stops when the call is cancelled. */
@@ -124,6 +118,7 @@ export class ToolSession {
     const interpreter = this.#interpreter;
     this.#interpreter = null;
     this.#hasVariables = false;
+    this.#note = null;
     await interpreter?.kill();
     return interpreter !== null;
   }

@@ -68,7 +68,6 @@ describe("the tools thread", () => {
       run: "run",
       round: 0,
       turn: 0,
-      firstFile: 0,
       tool,
       arguments: typeof args === "string" ? args : JSON.stringify(args),
       expected: [],
