@@ -42,11 +42,7 @@ export const toolArguments = {
   }),
   reset_python_session: z.strictObject({}),
   shell: z.strictObject({
-    commands: z
-      .array(command)
-      .min(1)
-      .max(MAX_COMMANDS)
-      .describe("Commands to run in order"),
+    commands: z.array(command).min(1).max(MAX_COMMANDS).describe("Commands to run in order"),
     outputs: outputs.optional().describe("Files that the commands write and the user should get"),
     timeout_ms: z.int().min(1).optional().describe("Time limit of each command in milliseconds"),
     max_output_length: z.int().min(1).optional().describe("Maximum number of bytes of all outputs of a kind"),

@@ -161,7 +161,10 @@ export class SessionTable {
     const unused = [...this.#entries].filter(([, { uses, usedAt }]) => uses === 0 && usedAt < usedBefore);
     for (const [id] of unused.slice(0, Math.max(0, count))) {
       this.close(id).catch((error: unknown) => {
-        this.#options.warn({ reason: error instanceof Error ? error.message : String(error) }, "the folder of a session without use could not be removed");
+        this.#options.warn(
+          { reason: error instanceof Error ? error.message : String(error) },
+          "the folder of a session without use could not be removed",
+        );
       });
     }
   }

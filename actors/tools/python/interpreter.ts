@@ -99,7 +99,8 @@ export class Interpreter {
       return { ...rest, stdout, stderr, resultType, picturesLeftOut, isTimeout };
     }
     if (!hasEnded) await this.kill();
-    const why = hasEnded && !this.#channel.isFlooded ? outcome.why : "its code has written to the channel of the server";
+    const why =
+      hasEnded && !this.#channel.isFlooded ? outcome.why : "its code has written to the channel of the server";
     const exception = `The Python interpreter was ended: ${why}. Its variables are lost; files are kept.`;
     return { ...nothing, stdout, stderr, exception, ms: performance.now() - startedAt, isTimeout };
   }
