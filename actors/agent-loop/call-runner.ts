@@ -207,7 +207,6 @@ export class CallRunner {
         data: { arguments: parsed(call.arguments), content: text },
       };
     }
-    signal.throwIfAborted();
     const id = `${run}/${this.#round}/${call.id}`;
     const cancel = (): void => tools.cancel({ id });
     signal.addEventListener("abort", cancel, { once: true });

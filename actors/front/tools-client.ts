@@ -80,7 +80,10 @@ export class ToolsClient implements Tools {
   async stop(deadlineMs: number): Promise<void> {
     await this.#supervisor?.stop(deadlineMs);
     await this.#system.stop();
-    if (this.#folder !== null) await removeFolder(this.#folder);
+    if (this.#folder === null) return;
+    await removeFolder(this.#folder).catch((error: unknown) => {
+      this.#options.log.warn({ reason: String(error) }, "the folder of the tools could not be removed");
+    });
   }
 
   async run(call: ToolRun): Promise<ToolOutcome> {

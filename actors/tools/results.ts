@@ -1,20 +1,13 @@
 // Results of tool calls: what the model reads, and the data of the progress event.
-import type { FileToStore } from "../api/agent/files.ts";
 import { maxResultBytes, type ToolOutcome } from "../api/agent/tools.ts";
 import { type BoundedText, boundedText } from "./bounded-text.ts";
+import type { Produced } from "./files/outputs.ts";
 import { maxOutputBytes } from "./process-output.ts";
 import type { CellResult } from "./python/interpreter.ts";
 import type { CommandResult } from "./shell.ts";
 
 /** Maximum number of bytes of one output in the result that the model reads. */
 const MAX_MODEL_OUTPUT = 12_000;
-
-/** Files that a call has produced. */
-export interface Produced {
-  readonly files: readonly FileToStore[];
-  /** What the model should know about files that are not among them. */
-  readonly notes: readonly string[];
-}
 
 export const noFiles: Produced = { files: [], notes: [] };
 

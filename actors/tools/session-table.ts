@@ -2,10 +2,10 @@
 // with an interpreter that is ready. Sessions without calls are closed when there are too many, or after a time.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Sandbox } from "../../runtime/sandbox/sandbox.ts";
+import type { WorkFolder, WorkFolders } from "./files/work-folders.ts";
 import type { Interpreter } from "./python/interpreter.ts";
 import type { PythonStarter } from "./python/starter.ts";
 import { ToolSession } from "./tool-session.ts";
-import type { WorkFolder, WorkFolders } from "./work-folders.ts";
 
 /** Number of sessions with a folder above which sessions without calls are closed. */
 const MAX_SESSIONS = 128;
@@ -139,17 +139,15 @@ export class SessionTable {
     const { python, folders } = this.#options;
     this.#spare = Promise.resolve(null);
     if (python === null || this.#withInterpreters().length >= maxRunningCells) return;
-    this.#spare = folders.create().then(
-      async (folder) => {
-        try {
-          return { folder, interpreter: python.start(folder) };
-        } catch {
-          await folders.remove(folder);
-          return null;
-        }
-      },
-      () => null,
-    );
+    const prepared = folders.create().then(async (folder) => {
+      try {
+        return { folder, interpreter: python.start(folder) };
+      } catch {
+        await folders.remove(folder);
+        return null;
+      }
+    });
+    this.#spare = prepared.catch(() => null);
   }
 
   #sweep(): void {
@@ -174,7 +172,12 @@ export class SessionTable {
 async function endOneOf(entries: readonly Entry[]): Promise<void> {
   const unused = entries.filter(({ session }) => session?.usesInterpreter === false);
   const victim = unused.find(({ uses }) => uses === 0) ?? unused[0];
-  if (victim !== undefined) await victim.session?.endInterpreter();
-  // Otherwise sessions are being opened. Their interpreters can be ended then.
-  else await Promise.allSettled(entries.filter(({ session }) => session === null).map(({ opened }) => opened));
+  if (victim !== undefined) {
+    await victim.session?.endInterpreter();
+    return;
+  }
+  const opening = entries.filter(({ session }) => session === null);
+  if (opening.length === 0) throw new ServerError("internal", "more cells run than there may be interpreters");
+  // Their interpreters can be ended when they are open.
+  await Promise.race(opening.map(({ opened }) => opened.catch(() => null)));
 }

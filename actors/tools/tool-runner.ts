@@ -3,16 +3,9 @@ import { z } from "zod";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
 import type { FileToMount, ToolOutcome, ToolRun, Tools } from "../api/agent/tools.ts";
-import { outputsOf, snapshot } from "./outputs.ts";
-import {
-  cancelledOutcome,
-  cellOutcome,
-  commandsOutcome,
-  failedOutcome,
-  noFiles,
-  type Produced,
-  plainOutcome,
-} from "./results.ts";
+import { outputsOf, type Produced } from "./files/outputs.ts";
+import { type Snapshot, snapshot } from "./files/snapshot.ts";
+import { cancelledOutcome, cellOutcome, commandsOutcome, failedOutcome, noFiles, plainOutcome } from "./results.ts";
 import { RunningCall } from "./running-call.ts";
 import { toolArguments } from "./schemas.ts";
 import { maxRunningCells, SessionTable, type SessionTableOptions } from "./session-table.ts";
@@ -82,7 +75,7 @@ export class ToolRunner implements Tools {
         const { code, outputs = [] } = parsed.args;
         const cell = async (): Promise<ToolOutcome> => {
           if (call.isCancelled) return cancelledOutcome();
-          const before = await snapshot(session.folder);
+          const before = await snapshot(session.folder.path);
           const runCell = () => session.runCell(code, codeTimeoutMs, call);
           const ran = await this.#sessions.withInterpreter(session, runCell);
           return cellOutcome({ ...ran, code }, await this.#produced(session, run, before, outputs, call));
@@ -99,7 +92,7 @@ export class ToolRunner implements Tools {
         const limits = { callMs: shellTimeoutMs, commandMs };
         const work = async (): Promise<ToolOutcome> => {
           if (call.isCancelled) return cancelledOutcome();
-          const before = await snapshot(session.folder);
+          const before = await snapshot(session.folder.path);
           const ran = await session.runCommands(commands, limits, call);
           const produced = await this.#produced(session, run, before, outputs, call);
           return commandsOutcome({ ...ran, commands, maxOutput: max_output_length ?? null }, produced);
@@ -107,7 +100,7 @@ export class ToolRunner implements Tools {
         return await this.#commands.pass(work, run.client);
       }
       case "surface_outputs": {
-        const before = await snapshot(session.folder);
+        const before = await snapshot(session.folder.path);
         return plainOutcome(
           { status: "success" },
           await this.#produced(session, run, before, parsed.args.outputs, call),
@@ -119,7 +112,7 @@ export class ToolRunner implements Tools {
   async #produced(
     { folder }: ToolSession,
     { session, client, run, round, turn, tool, expected }: ToolRun,
-    before: Awaited<ReturnType<typeof snapshot>>,
+    before: Snapshot,
     named: readonly { readonly name: string; readonly format?: string | undefined }[],
     call: RunningCall,
   ): Promise<Produced> {

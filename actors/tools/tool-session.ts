@@ -1,11 +1,11 @@
 // Tool session: the work folder of one session, its Python interpreter and its running shell commands.
 import { ServerError } from "../../runtime/errors.ts";
 import type { ConfinedProcess, Sandbox } from "../../runtime/sandbox/sandbox.ts";
+import type { WorkFolder } from "./files/work-folders.ts";
 import type { CellResult, Interpreter } from "./python/interpreter.ts";
 import type { PythonStarter } from "./python/starter.ts";
 import type { RunningCall } from "./running-call.ts";
 import { type CommandResult, notRun, runCommand } from "./shell.ts";
-import type { WorkFolder } from "./work-folders.ts";
 
 export interface ToolSessionOptions {
   readonly folder: WorkFolder;

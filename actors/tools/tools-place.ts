@@ -6,9 +6,9 @@ import type { IsolationReport } from "../../runtime/sandbox/sandbox.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { Tools } from "../api/agent/tools.ts";
 import type { ToolsThreadInit } from "../messages.ts";
+import { WorkFolders } from "./files/work-folders.ts";
 import { PythonStarter } from "./python/starter.ts";
 import { ToolRunner } from "./tool-runner.ts";
-import { WorkFolders } from "./work-folders.ts";
 
 /** Starts the thread. Reports why tools run without isolation, if they do. Throws config_invalid. */
 export async function start(place: PlaceContext<ToolsThreadInit>): Promise<IsolationReport> {
@@ -17,7 +17,9 @@ export async function start(place: PlaceContext<ToolsThreadInit>): Promise<Isola
   const sandbox = openSandbox(init.sandbox, warn);
   try {
     const folders = new WorkFolders(init.folder);
-    await folders.removeAll();
+    await folders.removeAll().catch((error: unknown) => {
+      warn({ reason: String(error) }, "a folder that an earlier tools thread has left could not be removed");
+    });
     const python = init.python === null ? null : PythonStarter.find(init.python, sandbox);
     const { shellPath, codeTimeoutMs, shellTimeoutMs, stagingFolder } = init;
     const limits = { codeTimeoutMs, shellTimeoutMs };

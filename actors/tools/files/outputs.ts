@@ -1,66 +1,19 @@
 // Outputs: files that a tool call has created or changed, and files that it was asked for. They are copied to the staging folder
 // of the file store.
-import type { Dirent } from "node:fs";
-import { lstat, readdir } from "node:fs/promises";
-import { join, relative } from "node:path";
-import { innerWorkFolder } from "../../runtime/sandbox/bubblewrap.ts";
-import type { FileToStore } from "../api/agent/files.ts";
-import { checkedFileName } from "../files/file-name.ts";
-import type { Produced } from "./results.ts";
+import { innerWorkFolder } from "../../../runtime/sandbox/bubblewrap.ts";
+import type { FileToStore } from "../../api/agent/files.ts";
+import { checkedFileName } from "../../files/file-name.ts";
+import { maxScanned, type Snapshot, snapshot } from "./snapshot.ts";
 import { stage } from "./stage-file.ts";
 import type { WorkFolder } from "./work-folders.ts";
 
 /** Maximum number of files that one call surfaces by itself. */
 const MAX_SURFACED = 64;
-/** Maximum number of files and folders that are checked for changes. */
-const MAX_SCANNED = 16_384;
-const PARALLEL_STATS = 64;
-const ignoredNames = /^\.|^__pycache__$|\.pyc$/;
-
-/** State of the files in a work folder. */
-export interface Snapshot {
-  /** State of each file by its relative path. It changes with each write. */
-  readonly files: ReadonlyMap<string, string>;
-  /** false: the folder has more than MAX_SCANNED entries. */
-  readonly isComplete: boolean;
-}
-
-/** Lists the files, without hidden files, compiled Python and what links lead to. */
-export async function snapshot({ path }: WorkFolder): Promise<Snapshot> {
-  const paths: string[] = [];
-  const folders = [path];
-  let scanned = 0;
-  for (let folder = folders.pop(); folder !== undefined && scanned <= MAX_SCANNED; folder = folders.pop()) {
-    const entries = await entriesOf(folder);
-    scanned += entries.length;
-    for (const entry of entries.slice(0, MAX_SCANNED)) {
-      if (ignoredNames.test(entry.name)) continue;
-      if (entry.isDirectory()) folders.push(join(folder, entry.name));
-      else if (entry.isFile()) paths.push(join(folder, entry.name));
-    }
-  }
-  const files = new Map<string, string>();
-  for (let at = 0; at < paths.length; at += PARALLEL_STATS) {
-    const some = paths.slice(at, at + PARALLEL_STATS);
-    const states = await Promise.all(some.map(stateOf));
-    for (const [i, state] of states.entries()) if (state !== null) files.set(relative(path, some[i] ?? ""), state);
-  }
-  return { files, isComplete: scanned <= MAX_SCANNED };
-}
-
-async function entriesOf(folder: string): Promise<readonly Dirent[]> {
-  try {
-    return await readdir(folder, { withFileTypes: true });
-  } catch {
-    // The folder has been removed, or its files cannot be read: they are not surfaced then.
-    return [];
-  }
-}
-
-/** Returns the state of a file; null: it has been removed. */
-export async function stateOf(path: string): Promise<string | null> {
-  const found = await lstat(path, { bigint: true }).catch(() => null);
-  return found === null ? null : `${found.ino} ${found.size} ${found.mtimeNs} ${found.ctimeNs}`;
+/** Files that a call has produced. */
+export interface Produced {
+  readonly files: readonly FileToStore[];
+  /** What the model should know about files that are not among them. */
+  readonly notes: readonly string[];
 }
 
 export interface OutputCall {
@@ -84,7 +37,7 @@ interface Wanted {
 }
 
 export async function outputsOf(call: OutputCall): Promise<Produced> {
-  const after = await snapshot(call.folder);
+  const after = await snapshot(call.folder.path);
   const { wanted, notes } = chosen(call, after);
   const files: FileToStore[] = [];
   const refused: string[] = [];
@@ -132,7 +85,7 @@ function chosen({ folder, before, named, expected, run }: OutputCall, after: Sna
   const left = changed.length - surfaced.length;
   const notes = [
     ...(left === 0 ? [] : [`${left} more changed files were not surfaced; name them in outputs`]),
-    ...(isComplete ? [] : [`more than ${MAX_SCANNED} files exist, so only files named in outputs are surfaced`]),
+    ...(isComplete ? [] : [`more than ${maxScanned} files exist, so only files named in outputs are surfaced`]),
   ];
   return { wanted, notes };
 }

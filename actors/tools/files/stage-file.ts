@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
 import { type FileHandle, open, readlink, realpath, rm } from "node:fs/promises";
 import { join, sep } from "node:path";
-import { type FileToStore, fileLimits } from "../api/agent/files.ts";
+import { type FileToStore, fileLimits } from "../../api/agent/files.ts";
 
 const PIECE_BYTES = 256 * 1024;
 

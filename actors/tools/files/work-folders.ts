@@ -2,12 +2,12 @@
 import { randomBytes } from "node:crypto";
 import { constants, copyFile, mkdir, mkdtemp, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { ServerError } from "../../runtime/errors.ts";
-import { removeFolder } from "../../runtime/host/remove-folder.ts";
-import { temporaryFolderOf } from "../../runtime/sandbox/bubblewrap.ts";
-import type { FileToMount } from "../api/agent/tools.ts";
-import { checkedFileName } from "../files/file-name.ts";
-import { stateOf } from "./outputs.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import { removeFolder } from "../../../runtime/host/remove-folder.ts";
+import { temporaryFolderOf } from "../../../runtime/sandbox/bubblewrap.ts";
+import type { FileToMount } from "../../api/agent/tools.ts";
+import { checkedFileName } from "../../files/file-name.ts";
+import { stateOf } from "./snapshot.ts";
 
 export interface WorkFolder {
   /** Path on the host. */
