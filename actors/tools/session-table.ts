@@ -76,12 +76,13 @@ export class SessionTable {
   async withInterpreter<T>(session: ToolSession, work: () => Promise<T>): Promise<T> {
     session.usesInterpreter = true;
     try {
-      while (!session.hasInterpreter) {
+      for (;;) {
         const live = this.#withInterpreters();
-        if (live.length < maxRunningCells) session.startInterpreter();
+        if (session.ending !== null) await session.ending;
+        else if (session.hasInterpreter) return await work();
+        else if (live.length < maxRunningCells) session.startInterpreter();
         else await endOneOf(live);
       }
-      return await work();
     } finally {
       session.usesInterpreter = false;
     }

@@ -27,6 +27,8 @@ export class ToolSession {
   readonly folder: WorkFolder;
   /** Whether a cell runs or is about to: the interpreter is not ended to make room for others. */
   usesInterpreter = false;
+  /** Resolves when the interpreter that makes room for others has ended; null: it is not being ended. */
+  ending: Promise<void> | null = null;
   readonly #options: ToolSessionOptions;
   #interpreter: Interpreter | null;
   /** Whether a cell has run in the interpreter, so that its end loses variables. */
@@ -125,7 +127,9 @@ export class ToolSession {
 
   /** Ends the interpreter to make room for others. The next cell says that the variables are lost. */
   async endInterpreter(): Promise<void> {
-    await this.#interpreter?.kill();
+    this.ending ??= this.#interpreter?.kill() ?? null;
+    await this.ending;
+    this.ending = null;
   }
 
   /** Ends all processes. */

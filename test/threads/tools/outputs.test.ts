@@ -5,7 +5,7 @@ import { after, before, describe, it } from "node:test";
 import { ToolsRig } from "./rig.ts";
 
 describe("files that tools create", () => {
-  const rig = new ToolsRig();
+  const rig = new ToolsRig({ shellTimeoutMs: 20_000 });
   const { shell, run } = rig;
 
   before(() => rig.client.start());
