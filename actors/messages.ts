@@ -367,12 +367,17 @@ export interface ToolsPlaceInit {
   /** Command of the Python interpreter; null: Python is not enabled. */
   readonly python: string | null;
   readonly shellPath: string;
-  /** Folder for the work folders of sessions; null: the system's folder for temporary files. */
+  /** Folder for the private folder of this process, which has the work folders; null: the system's one for temporary files. */
   readonly workFolder: string | null;
-  /** Time limits of one cell and of one shell command. */
+  /** Time limits of one cell, and of all commands of a shell call together. */
   readonly codeTimeoutMs: number;
   readonly shellTimeoutMs: number;
   /** Folder for the copies of produced files: Files.stagingFolder. */
   readonly stagingFolder: string;
   readonly mailboxLimit: number;
+}
+
+/** The same for the thread itself, with the private folder. The thread removes what an earlier thread has left in it. */
+export interface ToolsThreadInit extends Omit<ToolsPlaceInit, "workFolder"> {
+  readonly folder: string;
 }

@@ -156,7 +156,9 @@ export class CallRunner {
   async #store(files: readonly FileToStore[]): Promise<readonly StoredFile[]> {
     const stored: StoredFile[] = [];
     for (const file of files) {
-      const added = await this.#services.files.add(file);
+      // Calls of a round run in parallel, so each file takes its number when it is stored.
+      const id = `file_${this.#context.run}_r${this.#round}_${this.#fileCount++}`;
+      const added = await this.#services.files.add({ ...file, id });
       stored.push(added);
       this.#context.files.push(added.id);
       this.#context.emit({ type: "file", file: added, inline: await this.#inline(added) });
@@ -209,20 +211,17 @@ export class CallRunner {
     const cancel = (): void => tools.cancel({ id });
     signal.addEventListener("abort", cancel, { once: true });
     try {
-      const outcome = await tools.run({
+      return await tools.run({
         id,
         session,
         client,
         run,
         round: this.#round,
         turn,
-        firstFile: this.#fileCount,
         tool: sandboxed,
         arguments: call.arguments,
         expected: requestedFiles.map(({ name: expected, format }) => ({ name: expected, format })),
       });
-      this.#fileCount += outcome.files.length;
-      return outcome;
     } catch (error) {
       // The tools thread has ended, or refuses work. The model learns it and the run goes on.
       const { message } = toErrorRecord(error);

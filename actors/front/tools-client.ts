@@ -1,19 +1,25 @@
 // Tools client: the main thread's client of the tools thread. Starts the thread, and restarts it whenever it ends; running calls
 // then fail, and the processes of the thread end with it.
+import { tmpdir } from "node:os";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import { createProcessFolder } from "../../runtime/host/process-folder.ts";
+import { removeFolder } from "../../runtime/host/remove-folder.ts";
 import type { Logger } from "../../runtime/log/log.ts";
 import type { IsolationReport } from "../../runtime/sandbox/sandbox.ts";
 import { type Place, spawnPlace } from "../../runtime/thread/place.ts";
 import type { FileToMount, ToolOutcome, ToolRun, Tools } from "../api/agent/tools.ts";
-import type { ToolsPlaceInit } from "../messages.ts";
+import type { ToolsPlaceInit, ToolsThreadInit } from "../messages.ts";
 import { toolsModule } from "../placement.ts";
 
 const startTimeoutMs = 30_000;
 /** Time in addition to a tool's own limit, for files to be copied and processes to end. */
 const marginMs = 60_000;
+/** Number of calls for which a call may wait: the maximum number of calls of one round. */
+const waitingCalls = 64;
+const maxTimerMs = 2 ** 31 - 1;
 const restartPolicy: RestartPolicy = {
   kind: "restart",
   minBackoffMs: 500,
@@ -32,6 +38,7 @@ export class ToolsClient implements Tools {
   readonly #system = new ActorSystem("front");
   #supervisor: Supervisor | null = null;
   #tools: Ref<Tools> | null = null;
+  #folder: string | null = null;
 
   constructor(options: ToolsClientOptions) {
     this.#options = options;
@@ -39,12 +46,16 @@ export class ToolsClient implements Tools {
 
   /** Starts the thread. Rejects with config_invalid if the sandbox or the interpreter cannot be used. */
   async start(): Promise<void> {
-    const { log } = this.#options;
+    const { log, init } = this.#options;
+    const { workFolder, ...settings } = init;
+    // The folder belongs to this thread, so that it is removed even if the thread of the tools is ended by force.
+    const folder = createProcessFolder("tools", [workFolder ?? tmpdir()]);
+    this.#folder = folder;
     let wasUp = false;
     await new Promise<void>((resolve, reject) => {
       this.#supervisor = supervise<IsolationReport>({
         name: "tools",
-        start: (signal) => this.#spawn(signal, wasUp),
+        start: (signal) => this.#spawn({ ...settings, folder }, signal, wasUp),
         policy: restartPolicy,
         onUp: (place) => {
           this.#tools = this.#system.ref<Tools>("tools", place.endpoint);
@@ -69,12 +80,16 @@ export class ToolsClient implements Tools {
   async stop(deadlineMs: number): Promise<void> {
     await this.#supervisor?.stop(deadlineMs);
     await this.#system.stop();
+    if (this.#folder === null) return;
+    await removeFolder(this.#folder).catch((error: unknown) => {
+      this.#options.log.warn({ reason: String(error) }, "the folder of the tools could not be removed");
+    });
   }
 
   async run(call: ToolRun): Promise<ToolOutcome> {
     const { codeTimeoutMs, shellTimeoutMs } = this.#options.init;
-    // A shell call may have many commands, each with its own limit.
-    const timeoutMs = 64 * Math.max(codeTimeoutMs, shellTimeoutMs) + marginMs;
+    // A call waits for others: cells for those of their session, and all calls while too many run.
+    const timeoutMs = Math.min(waitingCalls * Math.max(codeTimeoutMs, shellTimeoutMs) + marginMs, maxTimerMs);
     return await this.#actor().ask("run", call, { timeoutMs });
   }
 
@@ -90,8 +105,8 @@ export class ToolsClient implements Tools {
     await this.#actor().ask("closeSession", message);
   }
 
-  async #spawn(signal: AbortSignal, isRestart: boolean): Promise<Place<IsolationReport>> {
-    const { init, log } = this.#options;
+  async #spawn(init: ToolsThreadInit, signal: AbortSignal, isRestart: boolean): Promise<Place<IsolationReport>> {
+    const { log } = this.#options;
     const onProgress = (told: unknown): void => {
       const { fields, message } = told as { readonly fields: object; readonly message: string };
       log.warn(fields, message);

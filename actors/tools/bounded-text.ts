@@ -1,46 +1,84 @@
-// Bounded text: the output of a process. Beyond its limit, the beginning and the end are kept and the middle is counted.
-import { StringDecoder } from "node:string_decoder";
+// Bounded text: the output of a process. Beyond its capacity, the beginning and the end are kept and the middle is counted.
 
 export class BoundedText {
-  readonly #decoder = new StringDecoder("utf8");
   readonly #half: number;
-  #head = "";
-  #tail = "";
-  #omitted = 0;
+  /** The first half has the first bytes, the second half the last bytes, as a ring. Allocated with the first byte. */
+  #bytes: Buffer | null = null;
+  #total = 0;
 
-  /** `limit`: maximum number of characters. */
-  constructor(limit: number) {
-    this.#half = Math.max(1, Math.floor(limit / 2));
+  /** `capacity`: number of bytes that are kept. */
+  constructor(capacity: number) {
+    this.#half = Math.max(1, Math.floor(capacity / 2));
   }
 
-  add(bytes: Buffer): void {
-    this.#append(this.#decoder.write(bytes));
-  }
-
-  /** Returns the text, with a note in place of what was left out. */
-  get text(): string {
-    if (this.#omitted === 0) return this.#head + this.#tail;
-    return `${this.#head}\n[${this.#omitted} characters left out]\n${this.#tail}`;
-  }
-
-  #append(text: string): void {
-    let rest = text;
-    const room = this.#half - this.#head.length;
-    if (room > 0 && this.#tail === "") {
-      this.#head += rest.slice(0, room);
-      rest = rest.slice(room);
+  add(added: Buffer): void {
+    if (added.length === 0) return;
+    this.#bytes ??= Buffer.allocUnsafe(2 * this.#half);
+    const toHead = Math.min(added.length, Math.max(0, this.#half - this.#total));
+    added.copy(this.#bytes, this.#total, 0, toHead);
+    // Of a long piece, only the last bytes stay in the ring.
+    let from = Math.max(toHead, added.length - this.#half);
+    while (from < added.length) {
+      const at = (this.#total + from - this.#half) % this.#half;
+      from += added.copy(this.#bytes, this.#half + at, from, from + this.#half - at);
     }
-    if (rest === "") return;
-    const tail = this.#tail + rest;
-    const excess = tail.length - this.#half;
-    this.#omitted += Math.max(excess, 0);
-    this.#tail = excess > 0 ? tail.slice(excess) : tail;
+    this.#total += added.length;
+  }
+
+  /** Returns the text: at most `limit` bytes of it, with a note in place of what is left out. */
+  within(limit: number): string {
+    if (this.#bytes === null) return "";
+    if (this.#total <= Math.min(limit, 2 * this.#half)) {
+      return this.#bytes.toString("utf8", 0, this.#total);
+    }
+    const half = Math.min(this.#half, Math.floor(limit / 2));
+    const head = this.#bytes.subarray(0, Math.min(half, this.#total));
+    return excerpt(head, this.#tail(half), this.#total);
+  }
+
+  /** Returns the last bytes of a text that is longer than this number. */
+  #tail(length: number): Buffer {
+    const bytes = this.#bytes ?? Buffer.alloc(0);
+    const kept = Math.min(this.#total, 2 * this.#half);
+    if (kept === this.#total) return bytes.subarray(this.#total - length, this.#total);
+    const end = (this.#total - this.#half) % this.#half;
+    const ring = Buffer.concat([bytes.subarray(this.#half + end), bytes.subarray(this.#half, this.#half + end)]);
+    return ring.subarray(ring.length - length);
   }
 }
 
-/** Returns a text of at most `limit` characters: its beginning and end, with a note of what was left out. */
+/**
+ * Returns at most `limit` bytes of a text: its beginning and end, with a note of what was left out. Halves of surrogate pairs
+ * become replacement characters, because many parsers of JSON refuse them.
+ */
 export function boundedText(text: string, limit: number): string {
-  if (text.length <= limit) return text;
+  const bytes = Buffer.from(text, "utf8");
+  if (bytes.length <= limit) return bytes.toString("utf8");
   const half = Math.floor(limit / 2);
-  return `${text.slice(0, half)}\n[${text.length - 2 * half} characters left out]\n${text.slice(-half)}`;
+  return excerpt(bytes.subarray(0, half), bytes.subarray(bytes.length - half), bytes.length);
+}
+
+/** Joins the beginning and the end of a text. Characters that are cut are left out. */
+function excerpt(head: Buffer, tail: Buffer, total: number): string {
+  const first = head.subarray(0, head.length - cutAtEnd(head));
+  const last = tail.subarray(cutAtStart(tail));
+  const omitted = total - first.length - last.length;
+  return `${first.toString("utf8")}\n[${omitted} bytes left out]\n${last.toString("utf8")}`;
+}
+
+/** Returns the number of bytes at the start that are the end of a longer character. */
+function cutAtStart(bytes: Buffer): number {
+  const start = bytes.subarray(0, 4).findIndex((byte) => (byte & 0xc0) !== 0x80);
+  return start >= 0 ? start : Math.min(bytes.length, 3);
+}
+
+/** Returns the number of bytes at the end that are the beginning of a longer character. */
+function cutAtEnd(bytes: Buffer): number {
+  for (let back = 1; back <= Math.min(3, bytes.length); back++) {
+    const byte = bytes[bytes.length - back] ?? 0;
+    if ((byte & 0xc0) === 0x80) continue;
+    const length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    return length > back ? back : 0;
+  }
+  return 0;
 }

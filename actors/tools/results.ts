@@ -1,114 +1,135 @@
 // Results of tool calls: what the model reads, and the data of the progress event.
-import type { FileToStore } from "../api/agent/files.ts";
-import type { ToolOutcome } from "../api/agent/tools.ts";
-import { boundedText } from "./bounded-text.ts";
+import { maxResultBytes, type ToolOutcome } from "../api/agent/tools.ts";
+import { type BoundedText, boundedText } from "./bounded-text.ts";
+import type { Produced } from "./files/outputs.ts";
+import { maxOutputBytes } from "./process-output.ts";
 import type { CellResult } from "./python/interpreter.ts";
 import type { CommandResult } from "./shell.ts";
 
-/** Maximum number of characters of one output in the result that the model reads. */
+/** Maximum number of bytes of one output in the result that the model reads. */
 const MAX_MODEL_OUTPUT = 12_000;
 
-/** Files that a call has produced. */
-export interface Produced {
-  readonly files: readonly FileToStore[];
-  readonly omitted: number;
+export const noFiles: Produced = { files: [], notes: [] };
+
+interface RanCell {
+  readonly cell: CellResult;
+  readonly note: string | null;
+  readonly workFolder: string;
+  readonly code: string;
 }
 
-export function cellOutcome(
-  {
-    cell,
-    note,
-    workFolder,
-    code,
-  }: { readonly cell: CellResult; readonly note: string | null; readonly workFolder: string; readonly code: string },
-  produced: Produced,
-): ToolOutcome {
-  const { stdout, stderr, result, resultType, exception, images, frames, ms, isTimeout } = cell;
+export function cellOutcome({ cell, note, workFolder, code }: RanCell, produced: Produced): ToolOutcome {
+  const { stdout, stderr, result, resultType, exception, images, frames, picturesLeftOut, ms, isTimeout } = cell;
   const status = isTimeout ? "timeout" : exception === null ? "success" : "error";
-  const time = Math.round(ms * 10) / 10;
-  const model = {
+  const fields = (limit: number) => ({
     status,
     working_directory: workFolder,
-    stdout: boundedText(stdout, MAX_MODEL_OUTPUT),
-    stderr: boundedText(stderr, MAX_MODEL_OUTPUT),
-    result: result === null ? null : boundedText(result, MAX_MODEL_OUTPUT),
+    stdout: stdout.within(limit),
+    stderr: stderr.within(limit),
+    result: result === null ? null : boundedText(result, limit),
     result_type: resultType,
-    exception: exception === null ? null : boundedText(exception, MAX_MODEL_OUTPUT),
-    execution_time_ms: time,
-    ...(images.length + frames.length === 0 ? {} : { images_generated: images.length + frames.length }),
+    exception: exception === null ? null : boundedText(exception, limit),
+    execution_time_ms: Math.round(ms * 10) / 10,
+  });
+  const pictures = images.length + frames.length;
+  const model = (limit: number) => ({
+    ...fields(limit),
+    ...(pictures === 0 ? {} : { images_generated: pictures }),
+    ...(picturesLeftOut === 0 ? {} : { images_left_out: picturesLeftOut }),
     ...(note === null ? {} : { note }),
-    ...omission(produced),
-  };
-  const data = {
+    ...notesOn(produced),
+  });
+  const { result_type: _, ...shown } = fields(maxOutputBytes);
+  return {
     status,
-    code,
-    stdout,
-    stderr,
-    result,
-    exception,
-    working_directory: workFolder,
-    execution_time_ms: time,
+    content: contentOf(model),
+    data: { ...shown, code },
+    images,
+    videoFrames: frames,
+    files: produced.files,
   };
-  return { status, content: JSON.stringify(model), data, images, videoFrames: frames, files: produced.files };
+}
+
+interface RanCommands {
+  readonly commands: readonly string[];
+  readonly results: readonly CommandResult[];
+  readonly workFolder: string;
+  /** Maximum number of bytes of each output that the model asked for; null: the tool's own. */
+  readonly maxOutput: number | null;
 }
 
 export function commandsOutcome(
-  {
-    commands,
-    results,
-    workFolder,
-  }: { readonly commands: readonly string[]; readonly results: readonly CommandResult[]; readonly workFolder: string },
+  { commands, results, workFolder, maxOutput }: RanCommands,
   produced: Produced,
 ): ToolOutcome {
   const last = results.at(-1);
   const hasTimedOut = results.some(({ outcome }) => outcome.type === "timeout");
   const exitCode = last?.outcome.type === "exit" ? last.outcome.exit_code : null;
-  const limits = results.flatMap(({ limit }) =>
-    limit === null ? [] : [`a command exceeded the limit of ${limit} and was ended`],
-  );
   const hasFailed = results.some(({ outcome }) => outcome.type === "exit" && outcome.exit_code !== 0);
   const status = hasTimedOut ? "timeout" : hasFailed ? "error" : "success";
-  const stdout = joined(results.map((result) => result.stdout));
-  const stderr = joined([...results.map((result) => result.stderr), ...limits]);
   const shared = { status, working_directory: workFolder, exit_code: exitCode, timed_out: hasTimedOut } as const;
-  const model = {
-    ...shared,
-    stdout: boundedText(stdout, MAX_MODEL_OUTPUT),
-    stderr: boundedText(stderr, MAX_MODEL_OUTPUT),
-    ...omission(produced),
+  // The commands of a call share the limit.
+  const each = (limit: number): number => Math.floor(Math.min(limit, maxOutput ?? limit) / Math.max(1, results.length));
+  const outputs = (limit: number) =>
+    results.map((result) => ({ stdout: textOf(result.stdout, limit), stderr: errorsOf(result, limit) }));
+  const joined = (limit: number) => {
+    const texts = outputs(each(limit));
+    return { stdout: lines(texts.map(({ stdout }) => stdout)), stderr: lines(texts.map(({ stderr }) => stderr)) };
   };
-  const output = results.map(({ stdout: out, stderr: err, outcome }) => ({ stdout: out, stderr: err, outcome }));
-  const data = { ...shared, commands, stdout, stderr, output };
-  return { status, content: JSON.stringify(model), data, images: [], videoFrames: [], files: produced.files };
-}
-
-export function plainOutcome(result: Readonly<Record<string, unknown>>, produced: Produced): ToolOutcome {
-  const model = { ...result, ...omission(produced) };
+  const output = outputs(each(maxOutputBytes)).map((texts, i) => ({ ...texts, outcome: results[i]?.outcome }));
   return {
-    status: "success",
-    content: JSON.stringify(model),
-    data: model,
+    status,
+    content: contentOf((limit) => ({ ...shared, ...joined(limit), ...notesOn(produced) })),
+    data: { ...shared, commands, ...joined(maxOutputBytes), output },
     images: [],
     videoFrames: [],
     files: produced.files,
   };
 }
 
-/** Outcome of a call that could not be run. */
-export function failedOutcome(message: string): ToolOutcome {
-  const result = { status: "error", exception: message } as const;
-  return { status: "error", content: JSON.stringify(result), data: result, images: [], videoFrames: [], files: [] };
+function textOf(text: BoundedText | null, limit: number): string {
+  return text === null ? "" : text.within(limit);
 }
 
-/** Outputs of several commands, each on lines of its own. */
-function joined(texts: readonly string[]): string {
+/** Returns what a command has written to stderr, and why it was ended or not run. */
+function errorsOf({ stderr, limit }: CommandResult, maxBytes: number): string {
+  if (stderr === null) return "not run: the time limit of the call was reached\n";
+  return lines([stderr.within(maxBytes), ...(limit === null ? [] : [`ended: it exceeded the limit of ${limit}\n`])]);
+}
+
+export function plainOutcome(result: Readonly<Record<string, unknown>>, produced: Produced): ToolOutcome {
+  const model = { ...result, ...notesOn(produced) };
+  return { ...made(model), status: "success", files: produced.files };
+}
+
+/** Outcome of a call that could not be run. */
+export function failedOutcome(message: string): ToolOutcome {
+  return { ...made({ status: "error", exception: boundedText(message, MAX_MODEL_OUTPUT) }), status: "error" };
+}
+
+export function cancelledOutcome(): ToolOutcome {
+  return { ...made({ status: "cancelled" }), status: "cancelled" };
+}
+
+function made(model: Readonly<Record<string, unknown>>): Omit<ToolOutcome, "status"> {
+  return { content: JSON.stringify(model), data: model, images: [], videoFrames: [], files: [] };
+}
+
+/** Returns a result as JSON. Its texts are shortened until it is short enough, because JSON lengthens some characters. */
+function contentOf(fields: (limit: number) => object): string {
+  for (let limit = MAX_MODEL_OUTPUT; ; limit = Math.floor(limit / 2)) {
+    const content = JSON.stringify(fields(limit));
+    if (limit < 2 || Buffer.byteLength(content) <= maxResultBytes) return content;
+  }
+}
+
+/** Joins the outputs of several commands, each on lines of its own. */
+function lines(texts: readonly string[]): string {
   return texts
     .filter((text) => text !== "")
     .reduce((all, text) => (all === "" || all.endsWith("\n") ? all + text : `${all}\n${text}`), "");
 }
 
-function omission({ omitted }: Produced): object {
-  return omitted === 0
-    ? {}
-    : { note_on_files: `${omitted} more changed files were not surfaced; name them in outputs` };
+function notesOn({ notes }: Produced): object {
+  return notes.length === 0 ? {} : { note_on_files: notes.join(". ") };
 }

@@ -10,6 +10,8 @@ export const builtInPrefix = "service_";
 
 const MAX_NAME_LENGTH = 1024;
 const MAX_CODE_LENGTH = 1_000_000;
+/** Maximum number of bytes of a command: less than the kernel's limit for one argument, 128 KiB. */
+const MAX_COMMAND_BYTES = 130_000;
 const MAX_COMMANDS = 64;
 const MAX_OUTPUTS = 64;
 /** Maximum number of characters that one call of read_file returns. */
@@ -22,6 +24,16 @@ const output = z.strictObject({
 });
 const outputs = z.array(output).max(MAX_OUTPUTS);
 
+const command = z
+  .string()
+  .min(1)
+  .max(MAX_COMMAND_BYTES)
+  .refine((text) => !text.includes("\0"), "expected no NUL character")
+  .refine(
+    (text) => new TextEncoder().encode(text).length <= MAX_COMMAND_BYTES,
+    `expected at most ${MAX_COMMAND_BYTES} bytes; write long texts to files with several commands`,
+  );
+
 /** Argument schemas of the built-in tools. */
 export const toolArguments = {
   execute_python: z.strictObject({
@@ -30,14 +42,10 @@ export const toolArguments = {
   }),
   reset_python_session: z.strictObject({}),
   shell: z.strictObject({
-    commands: z
-      .array(z.string().min(1).max(MAX_CODE_LENGTH))
-      .min(1)
-      .max(MAX_COMMANDS)
-      .describe("Commands to run in order"),
+    commands: z.array(command).min(1).max(MAX_COMMANDS).describe("Commands to run in order"),
     outputs: outputs.optional().describe("Files that the commands write and the user should get"),
     timeout_ms: z.int().min(1).optional().describe("Time limit of each command in milliseconds"),
-    max_output_length: z.int().min(1).optional().describe("Maximum number of characters of each output"),
+    max_output_length: z.int().min(1).optional().describe("Maximum number of bytes of all outputs of a kind"),
   }),
   surface_outputs: z.strictObject({
     outputs: outputs.min(1).describe("Files in the working directory that the user should get"),

@@ -1,10 +1,11 @@
 // Tool session: the work folder of one session, its Python interpreter and its running shell commands.
 import { ServerError } from "../../runtime/errors.ts";
 import type { ConfinedProcess, Sandbox } from "../../runtime/sandbox/sandbox.ts";
+import type { WorkFolder } from "./files/work-folders.ts";
 import type { CellResult, Interpreter } from "./python/interpreter.ts";
 import type { PythonStarter } from "./python/starter.ts";
-import { type CommandResult, runCommand } from "./shell.ts";
-import type { WorkFolder } from "./work-folders.ts";
+import type { RunningCall } from "./running-call.ts";
+import { type CommandResult, notRun, runCommand } from "./shell.ts";
 
 export interface ToolSessionOptions {
   readonly folder: WorkFolder;
@@ -16,77 +17,99 @@ export interface ToolSessionOptions {
   readonly shellPath: string;
 }
 
+export interface ShellLimits {
+  /** Time for all commands together, and for each of them; in milliseconds. */
+  readonly callMs: number;
+  readonly commandMs: number;
+}
+
 export class ToolSession {
   readonly folder: WorkFolder;
-  usedAt = performance.now();
-  /** Number of calls in progress. */
-  activeCalls = 0;
+  /** Whether a cell runs or is about to: the interpreter is not ended to make room for others. */
+  usesInterpreter = false;
+  /** Resolves when the interpreter that makes room for others has ended; null: it is not being ended. */
+  ending: Promise<void> | null = null;
   readonly #options: ToolSessionOptions;
   #interpreter: Interpreter | null;
-  /** Whether an interpreter of the session has ended, so that its variables are lost. */
-  #hasLostState = false;
-  #cells: Promise<unknown> = Promise.resolve();
+  /** Whether a cell has run in the interpreter, so that its end loses variables. */
+  #hasVariables = false;
+  /** Note for the result of the next cell. */
+  #note: string | null = null;
+  #turns: Promise<unknown> = Promise.resolve();
   readonly #commands = new Set<ConfinedProcess>();
   #isClosed = false;
 
   constructor(options: ToolSessionOptions) {
     this.#options = options;
-    this.folder = options.folder;
     this.#interpreter = options.interpreter;
+    this.folder = options.folder;
   }
 
   get hasInterpreter(): boolean {
     return this.#interpreter !== null && !this.#interpreter.hasEnded;
   }
 
-  /** Runs a cell after the cells before it. `note`: what the model should know about the state; null: nothing. */
-  runCell(
+  /** Runs work that uses the interpreter, after such work that came before it. */
+  inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#turns.then(work);
+    this.#turns = done.catch(() => {});
+    return done;
+  }
+
+  /** Starts an interpreter in place of one that has ended. Throws if Python cannot be started. */
+  startInterpreter(): void {
+    const { python } = this.#options;
+    this.#mustBeOpen();
+    if (python === null) throw new ServerError("unsupported", "Python is not enabled on this server");
+    this.#interpreter = python.start(this.folder);
+    if (!this.#hasVariables) return;
+    this.#hasVariables = false;
+    this.#note = "A new Python interpreter was started: variables of earlier calls are lost, files are kept.";
+  }
+
+  /** Runs a cell in the interpreter. `note`: what the model should know about the variables; null: nothing. */
+  async runCell(
     code: string,
     timeoutMs: number,
+    call: RunningCall,
   ): Promise<{ readonly cell: CellResult; readonly note: string | null; readonly workFolder: string }> {
-    const ran = this.#cells.then(async () => {
-      if (this.#interpreter === null || this.#interpreter.hasEnded) {
-        const { python } = this.#options;
-        if (python === null) throw new ServerError("unsupported", "Python is not enabled on this server");
-        this.#interpreter = await python.start(this.folder);
-      }
-      const note = this.#hasLostState
-        ? "A new Python interpreter was started: variables of earlier calls are lost, files are kept."
-        : null;
-      this.#hasLostState = false;
-      const interpreter = this.#interpreter;
-      const cell = await interpreter.run(code, timeoutMs);
-      if (cell.hasEnded) this.#hasLostState = true;
-      return { cell, note, workFolder: interpreter.workFolder };
-    });
-    this.#cells = ran.catch(() => {});
-    return ran;
+    const interpreter = this.#interpreter;
+    if (interpreter === null) throw new ServerError("cancelled", "the interpreter was ended while the call waited");
+    const note = this.#note;
+    this.#note = null;
+    this.#hasVariables = true;
+    const cell = await call.during(() => interpreter.kill(), interpreter.run(code, timeoutMs));
+    return { cell, note, workFolder: interpreter.workFolder };
   }
 
   /** Runs commands one after another. Stops when the call is cancelled. */
   async runCommands(
     commands: readonly string[],
-    {
-      timeoutMs,
-      maxOutput,
-      call,
-    }: { readonly timeoutMs: number; readonly maxOutput: number | null; readonly call: RunningCall },
+    { callMs, commandMs }: ShellLimits,
+    call: RunningCall,
   ): Promise<{ readonly results: readonly CommandResult[]; readonly workFolder: string }> {
     const { sandbox, shellPath } = this.#options;
+    const endsAt = performance.now() + callMs;
     const results: CommandResult[] = [];
     let workFolder = this.folder.path;
     for (const command of commands) {
-      if (call.isCancelled || this.#isClosed) break;
+      if (call.isCancelled) break;
+      this.#mustBeOpen();
+      const leftMs = endsAt - performance.now();
+      if (leftMs <= 0) {
+        results.push(notRun);
+        continue;
+      }
       let running: ConfinedProcess | null = null;
       const onStart = (process: ConfinedProcess): void => {
         running = process;
         workFolder = process.workFolder;
         this.#commands.add(process);
-        call.onCancel = () => void process.kill();
       };
-      results.push(
-        await runCommand(command, { sandbox, shellPath, workFolder: this.folder.path, timeoutMs, maxOutput, onStart }),
-      );
+      const timeoutMs = Math.min(commandMs, leftMs);
+      const options = { sandbox, shellPath, workFolder: this.folder.path, timeoutMs, onStart };
+      const result = runCommand(command, options);
+      results.push(await call.during(async () => await running?.kill(), result));
       if (running !== null) this.#commands.delete(running);
     }
     return { results, workFolder };
@@ -96,14 +119,17 @@ export class ToolSession {
   async reset(): Promise<boolean> {
     const interpreter = this.#interpreter;
     this.#interpreter = null;
-    this.#hasLostState = false;
+    this.#hasVariables = false;
+    this.#note = null;
     await interpreter?.kill();
     return interpreter !== null;
   }
 
-  /** Kills the interpreter because a call is cancelled. */
-  async killInterpreter(): Promise<void> {
-    await this.#interpreter?.kill();
+  /** Ends the interpreter to make room for others. The next cell says that the variables are lost. */
+  async endInterpreter(): Promise<void> {
+    this.ending ??= this.#interpreter?.kill() ?? null;
+    await this.ending;
+    this.ending = null;
   }
 
   /** Ends all processes. */
@@ -111,11 +137,8 @@ export class ToolSession {
     this.#isClosed = true;
     await Promise.all([this.#interpreter?.kill(), ...[...this.#commands].map((command) => command.kill())]);
   }
-}
 
-/** A call in progress. */
-export interface RunningCall {
-  isCancelled: boolean;
-  /** Ends what the call runs now. */
-  onCancel: () => void;
+  #mustBeOpen(): void {
+    if (this.#isClosed) throw new ServerError("cancelled", "the session was closed while the call waited");
+  }
 }

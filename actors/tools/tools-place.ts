@@ -1,33 +1,29 @@
 // Tools place: the module of the tools thread, which runs code and shell commands in the sandbox. Its actor has the protocol Tools.
-import { tmpdir } from "node:os";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import { openSandbox } from "../../runtime/sandbox/open-sandbox.ts";
 import type { IsolationReport } from "../../runtime/sandbox/sandbox.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { Tools } from "../api/agent/tools.ts";
-import type { ToolsPlaceInit } from "../messages.ts";
+import type { ToolsThreadInit } from "../messages.ts";
+import { WorkFolders } from "./files/work-folders.ts";
 import { PythonStarter } from "./python/starter.ts";
 import { ToolRunner } from "./tool-runner.ts";
-import { WorkFolders } from "./work-folders.ts";
 
 /** Starts the thread. Reports why tools run without isolation, if they do. Throws config_invalid. */
-export async function start(place: PlaceContext<ToolsPlaceInit>): Promise<IsolationReport> {
+export async function start(place: PlaceContext<ToolsThreadInit>): Promise<IsolationReport> {
   const { init } = place;
-  const sandbox = openSandbox(init.sandbox, (fields, message) => place.progress({ fields, message }));
+  const warn = (fields: object, message: string): void => place.progress({ fields, message });
+  const sandbox = openSandbox(init.sandbox, warn);
   try {
-    const python = init.python === null ? null : PythonStarter.find(init.python, sandbox);
-    const folders = new WorkFolders(init.workFolder === null ? [tmpdir()] : [init.workFolder]);
-    const { shellPath, codeTimeoutMs, shellTimeoutMs, stagingFolder } = init;
-    const runner = new ToolRunner({
-      sandbox,
-      python,
-      folders,
-      shellPath,
-      codeTimeoutMs,
-      shellTimeoutMs,
-      stagingFolder,
+    const folders = new WorkFolders(init.folder);
+    await folders.removeAll().catch((error: unknown) => {
+      warn({ reason: String(error) }, "a folder that an earlier tools thread has left could not be removed");
     });
+    const python = init.python === null ? null : PythonStarter.find(init.python, sandbox);
+    const { shellPath, codeTimeoutMs, shellTimeoutMs, stagingFolder } = init;
+    const limits = { codeTimeoutMs, shellTimeoutMs };
+    const runner = new ToolRunner({ sandbox, python, folders, shellPath, ...limits, stagingFolder, warn });
     place.system.spawn<Tools>("tools", behaviourOf(runner), { mailboxLimit: init.mailboxLimit });
     return sandbox.isolation;
   } catch (error) {

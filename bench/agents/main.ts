@@ -263,7 +263,7 @@ async function timesOf(tools: Tools): Promise<{ readonly first: number; readonly
 }
 
 function callOf(session: string, k: number): ToolRun {
-  const common = { client: "bench", run: "bench", round: 0, turn: 0, firstFile: 0, expected: [] };
+  const common = { client: "bench", run: "bench", round: 0, turn: 0, expected: [] };
   return { ...common, id: `${session}-${k}`, session, tool: "execute_python", arguments: '{"code": "1 + 1"}' };
 }
 

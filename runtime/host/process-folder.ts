@@ -1,15 +1,16 @@
 // Process folder: a private folder of this process that is removed at its end. The next start removes folders of killed processes.
-import { lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { lstatSync, mkdirSync, mkdtempSync, readdirSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { isAlive, ownIdentity } from "./process-identity.ts";
+import { removeFolderSync } from "./remove-folder.ts";
 
 /** Creates the folder in the first parent that is writable. `kind`: what it is for, a part of its name. */
 export function createProcessFolder(kind: string, parents: readonly [...string[], string]): string {
   const prefix = prefixOf(kind);
   for (const parent of parents) removeAbandoned(parent, prefix);
   const folder = makeIn(parents, prefix);
-  process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+  process.on("exit", () => removeFolderSync(folder));
   return folder;
 }
 
@@ -39,7 +40,7 @@ function removeAbandoned(parent: string, prefix: string): void {
     const path = join(parent, name);
     try {
       const found = lstatSync(path);
-      if (found.isDirectory() && found.uid === (process.getuid?.() ?? found.uid)) rmSync(path, { recursive: true });
+      if (found.isDirectory() && found.uid === (process.getuid?.() ?? found.uid)) removeFolderSync(path);
     } catch {
       // Another starting process may be removing the same folder.
     }

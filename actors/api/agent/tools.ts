@@ -5,28 +5,29 @@ import type { FileToStore } from "./files.ts";
 /** Tools that the tools thread runs. */
 export type SandboxedTool = "execute_python" | "reset_python_session" | "shell" | "surface_outputs";
 
+/** Maximum number of bytes of a result that the model reads, without the list of files. */
+export const maxResultBytes = 32_768;
+
 export interface ToolRun {
   /** Id of the call, unique among all running calls. */
   readonly id: string;
   readonly session: string;
   readonly client: string;
-  /** Run, round and number of the request in its session; ids of produced files contain them. */
+  /** Run, round and number of the request in its session. */
   readonly run: string;
   readonly round: number;
   readonly turn: number;
-  /** Number of files that the run has already produced in this round. */
-  readonly firstFile: number;
   readonly tool: SandboxedTool;
   /** Arguments as JSON text, as the model wrote it. It may be invalid. */
   readonly arguments: string;
-  /** Names of files that the request expects (`files[]`); those that exist after the call are surfaced under these names. */
+  /** Names of files that the request expects (`files[]`); those that exist after the call are surfaced. */
   readonly expected: readonly { readonly name: string; readonly format: string | null }[];
 }
 
 /** Outcome of a tool call. It never throws for what the model or the tool did wrong: that is a result. */
 export interface ToolOutcome {
   readonly status: "success" | "error" | "timeout" | "cancelled";
-  /** Result for the model: JSON text. At most `maxResultBytes` of the settings; longer texts are cut, and say so. */
+  /** Result for the model: JSON text of at most maxResultBytes bytes. Longer texts in it are cut, and say so. */
   readonly content: string;
   /** Fields of the progress event's `data`, for example stdout and exit_code; spec: Tool progress event data. */
   readonly data: Readonly<Record<string, unknown>>;
@@ -34,7 +35,7 @@ export interface ToolOutcome {
   readonly images: readonly string[];
   /** Base64 of PNG frames of videos. */
   readonly videoFrames: readonly string[];
-  /** Files to store: the staged copies of created files, and failures for expected files that are missing. */
+  /** Files to store, without ids: the staged copies of created files, and failures for files that the call names. */
   readonly files: readonly FileToStore[];
 }
 

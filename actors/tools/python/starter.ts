@@ -2,7 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Sandbox } from "../../../runtime/sandbox/sandbox.ts";
-import type { WorkFolder } from "../work-folders.ts";
+import type { WorkFolder } from "../files/work-folders.ts";
 import { driverSource } from "./driver.ts";
 import { Interpreter } from "./interpreter.ts";
 
@@ -42,7 +42,7 @@ export class PythonStarter {
     }
   }
 
-  async start(folder: WorkFolder): Promise<Interpreter> {
+  start(folder: WorkFolder): Interpreter {
     return new Interpreter(
       this.#sandbox.launch({
         argv: [this.#executable, "-u", "-c", driverSource],

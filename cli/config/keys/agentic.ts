@@ -46,7 +46,7 @@ export const agenticKeys = {
     defaultSays: "`/bin/sh`; `cmd` on Windows",
     help: "Shell executable; needs the shell tool",
   },
-  shellTimeout: { ...seconds(1), default: 600, help: "Timeout of one shell command in seconds" },
+  shellTimeout: { ...seconds(1), default: 600, help: "Timeout of the commands of one shell call together in seconds" },
   shellWorkdir: {
     ...folder,
     default: null,

@@ -1,87 +1,23 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { ToolOutcome, ToolRun } from "../../../actors/api/agent/tools.ts";
-import { ToolsClient } from "../../../actors/front/tools-client.ts";
-import { createLogger } from "../../../runtime/log/log.ts";
-
-const log = createLogger({ level: "error", format: "text" });
+import { ToolsRig } from "./rig.ts";
 
 describe("the tools thread", () => {
-  const base = mkdtempSync(join(tmpdir(), "troupe-tools-test-"));
-  const stagingFolder = join(base, "staging");
-  const workFolder = join(base, "sessions");
-  let tools: ToolsClient;
-  let count = 0;
+  const rig = new ToolsRig();
+  const { python, shell, run } = rig;
 
-  before(async () => {
-    for (const folder of [stagingFolder, workFolder]) mkdirSync(folder);
-    tools = new ToolsClient({
-      log,
-      init: {
-        sandbox: {
-          mode: "on",
-          profile: "developer",
-          network: "loopback",
-          maxMemoryMb: 512,
-          maxCpuSecs: 60,
-          maxProcs: 64,
-          maxDiskMb: 256,
-        },
-        python: "python3",
-        shellPath: "/bin/sh",
-        workFolder,
-        codeTimeoutMs: 2000,
-        shellTimeoutMs: 3000,
-        stagingFolder,
-        mailboxLimit: 1000,
-      },
-    });
-    await tools.start();
-  });
+  before(() => rig.client.start());
   after(async () => {
-    await tools.stop(5000);
-    assert.deepEqual(readdirSync(workFolder), [], "the folders of the sessions are gone");
-    assert.equal(pythons(), 0, "no interpreter is left");
-    rmSync(base, { recursive: true, force: true });
+    await rig.stop();
+    assert.deepEqual(readdirSync(rig.workFolder), [], "the folders of the sessions are gone");
+    assert.deepEqual(rig.processes(), [], "no process is left");
+    rig.dispose();
   });
-
-  const pythons = (): number =>
-    spawnSync("pgrep", ["-fc", workFolder], { encoding: "utf8" }).stdout.trim() === "0"
-      ? 0
-      : Number(spawnSync("pgrep", ["-fc", workFolder], { encoding: "utf8" }).stdout);
-
-  const run = (
-    tool: ToolRun["tool"],
-    args: object | string,
-    session = "s",
-    given: Partial<ToolRun> = {},
-  ): Promise<ToolOutcome> =>
-    tools.run({
-      id: `call-${count++}`,
-      session,
-      client: "c",
-      run: "run",
-      round: 0,
-      turn: 0,
-      firstFile: 0,
-      tool,
-      arguments: typeof args === "string" ? args : JSON.stringify(args),
-      expected: [],
-      ...given,
-    });
-  const python = async (code: string, session = "s", outputs?: object[]) => {
-    const outcome = await run("execute_python", outputs === undefined ? { code } : { code, outputs }, session);
-    return { ...outcome, model: JSON.parse(outcome.content) as Record<string, unknown> };
-  };
-  const shell = async (commands: string[], session = "s", more: object = {}) => {
-    const outcome = await run("shell", { commands, ...more }, session);
-    return { ...outcome, model: JSON.parse(outcome.content) as Record<string, unknown> };
-  };
 
   it("keeps variables, imports and files between the cells of a session", async () => {
     await python("import math\nx = 20\nopen('a.txt', 'w').write('hello')");
@@ -141,18 +77,18 @@ describe("the tools thread", () => {
   it("bounds the output of a cell", async () => {
     const { model, data } = await python("for i in range(40000): print('line', i)");
     assert.ok(String(model.stdout).length < 13_000);
-    assert.match(String(model.stdout), /characters left out/);
+    assert.match(String(model.stdout), /bytes left out/);
     assert.match(String(model.stdout), /^line 0\n(?:.|\n)*line 39999\n$/);
     assert.ok(String(data.stdout).length < 66_000);
     assert.ok(String((await python("'x' * 10 ** 7")).model.result).length < 17_000);
   });
 
   it("shows pictures that have a PNG form, and takes no other process's output for them", async () => {
-    const code = "class P:\n    def _repr_png_(self): return b'\\x89PNG picture'\nP()";
+    const code = "class P:\n    def _repr_png_(self): return b'\\x89PNG\\r\\n\\x1a\\n.'\nP()";
     const { images, model } = await python(code);
     assert.deepEqual(
       images.map((image) => Buffer.from(image, "base64").toString("latin1")),
-      ["\x89PNG picture"],
+      ["\x89PNG\r\n\x1a\n."],
     );
     assert.equal(model.images_generated, 1);
   });
@@ -162,19 +98,19 @@ describe("the tools thread", () => {
       "import threading, time\ndef noise():\n    for _ in range(50):\n        print('noise', flush=True)\n        time.sleep(0.002)\nthreading.Thread(target=noise).start()",
       "noisy",
     );
-    const { model } = await python("import os\nos.write(4, b'not json\\n')\n'fine'", "noisy");
-    assert.ok(model.result === "'fine'" || model.status === "timeout", JSON.stringify(model));
-    assert.equal((await python("2 + 2", "noisy")).model.result, "4");
-    for (const line of ["null", "{}", '{\\"result\\": 1}']) {
-      const { model } = await python(`import os\nos.write(4, b"${line}\\n")\n'fine'`, "noisy");
-      assert.ok(model.result === "'fine'" || model.status === "timeout", JSON.stringify(model));
+    for (const line of ["not json", "null", "{}", '{"result": 1}', "1\\n2\\n3"]) {
+      const { model } = await python(`import os\nos.write(4, b'${line}\\n')\n'fine'`, "noisy");
+      assert.equal(model.result, "'fine'", line);
     }
+    const forged = await python("import os\nos.write(4, b'{\"id\": 7}\\n')\n'fine'", "noisy");
+    assert.match(String(forged.model.exception), /written to the channel/);
+    assert.equal((await python("2 + 2", "noisy")).model.result, "4");
   });
 
   it("ends an interpreter whose code floods the driver's channel", async () => {
     const { status, model } = await python("import os\nwhile True: os.write(4, b'x' * 65536)", "flood");
     assert.equal(status, "error");
-    assert.match(String(model.exception), /interpreter was ended/);
+    assert.match(String(model.exception), /interpreter was ended: its code has written to the channel/);
     assert.ok(process.memoryUsage().rss < 1.2 * 2 ** 30);
     assert.equal((await python("2 + 2", "flood")).model.result, "4");
   });
@@ -210,83 +146,13 @@ describe("the tools thread", () => {
     await python("open('shared.txt', 'w').write('from python')", "one");
     assert.equal((await shell(["cat shared.txt"], "one")).model.stdout, "from python");
     assert.match(String((await shell(["cat shared.txt"], "two")).model.stderr), /No such file/);
-    assert.doesNotMatch(String((await shell([`ls ${workFolder} /tmp`], "two")).model.stdout), /session-/);
+    assert.doesNotMatch(String((await shell([`ls ${rig.workFolder} /tmp`], "two")).model.stdout), /session-/);
   });
 
   it("runs the commands of a session in parallel", async () => {
     const startedAt = performance.now();
     await Promise.all([shell(["sleep 0.5"]), shell(["sleep 0.5"]), shell(["sleep 0.5"])]);
     assert.ok(performance.now() - startedAt < 1200);
-  });
-
-  it("surfaces files that a call creates or changes, those that it names, and says which are missing", async () => {
-    const { files } = await shell(
-      ["mkdir -p out; echo 1 > out/new.csv; echo 2 > b.txt; touch .hidden; ln -s /etc/passwd link; mkfifo pipe"],
-      "files",
-      { outputs: [{ name: "missing.png", format: "png" }] },
-    );
-    assert.deepEqual(
-      files.map(({ name, failure, id }) => [id, name, failure?.code ?? null]),
-      [
-        ["file_run_r0_0", "missing.png", "not_produced"],
-        ["file_run_r0_1", "b.txt", null],
-        ["file_run_r0_2", "out/new.csv", null],
-      ],
-    );
-    assert.equal(readFileSync(join(stagingFolder, files[1]!.staged!), "utf8"), "2\n");
-    const again = await shell(["echo 3 >> b.txt"], "files");
-    assert.deepEqual(
-      again.files.map(({ name }) => name),
-      ["b.txt"],
-    );
-    const surfaced = await run(
-      "surface_outputs",
-      { outputs: [{ name: "out/new.csv" }, { name: "/work/b.txt" }] },
-      "files",
-    );
-    assert.deepEqual(
-      surfaced.files.map(({ name, failure }) => [name, failure]),
-      [
-        ["out/new.csv", null],
-        ["b.txt", null],
-      ],
-    );
-    const expected = await run("shell", { commands: ["true"] }, "files", {
-      expected: [{ name: "b.txt", format: "txt" }],
-    });
-    assert.deepEqual(
-      expected.files.map(({ name, format }) => [name, format]),
-      [["b.txt", "txt"]],
-    );
-  });
-
-  it("follows no link out of the work folder, whatever is named", async () => {
-    await shell(
-      ["ln -s /etc linked; ln -s /etc/hostname h; ln b.txt hard 2>/dev/null; echo x > b2.txt; ln b2.txt hard2"],
-      "links",
-    );
-    const names = ["linked/hostname", "h", "../../etc/passwd", "/etc/passwd", "hard2", "nul", "."];
-    const { files } = await run("surface_outputs", { outputs: names.map((name) => ({ name })) }, "links");
-    assert.equal(files.length, names.length);
-    for (const { failure, staged, name } of files) assert.ok(failure !== null && staged === null, name);
-  });
-
-  it("surfaces at most 64 files of a call and says how many there are", async () => {
-    const { files, model } = await shell(["for i in $(seq 100); do echo $i > f$i.txt; done"], "many");
-    assert.equal(files.length, 64);
-    assert.match(String(model.note_on_files), /^36 more/);
-  });
-
-  it("mounts files, which are then no outputs", async () => {
-    const path = join(base, "input.csv");
-    writeFileSync(path, "a,b\n");
-    await tools.mount({ session: "mounted", files: [{ name: "data.csv", path }] });
-    const { model, files } = await shell(["cat data.csv; ls"], "mounted");
-    assert.equal(model.stdout, "a,b\ndata.csv\n");
-    assert.deepEqual(files, []);
-    await assert.rejects(tools.mount({ session: "mounted", files: [{ name: "../x", path }] }), {
-      code: "invalid_value",
-    });
   });
 
   it("explains arguments that are wrong", async () => {
@@ -305,7 +171,7 @@ describe("the tools thread", () => {
       const startedAt = performance.now();
       const running = run(tool, args, "cancelled", { id: `cancel-${tool}` });
       await sleep(400);
-      tools.cancel({ id: `cancel-${tool}` });
+      rig.client.cancel({ id: `cancel-${tool}` });
       assert.equal((await running).status, "cancelled");
       assert.ok(performance.now() - startedAt < 1500, tool);
     }
@@ -314,10 +180,9 @@ describe("the tools thread", () => {
 
   it("removes the processes and the folder of a session", async () => {
     await python("import subprocess\nsubprocess.Popen(['sleep', '60'])\nopen('x.txt', 'w').write('x')", "closing");
-    const folders = readdirSync(readdirSync(workFolder).map((name) => join(workFolder, name))[0]!);
-    await tools.closeSession({ session: "closing" });
-    const left = readdirSync(readdirSync(workFolder).map((name) => join(workFolder, name))[0]!);
-    assert.equal(left.length, folders.length - 1);
+    const folders = rig.folders();
+    await rig.client.closeSession({ session: "closing" });
+    assert.equal(rig.folders().length, folders.length - 1);
     assert.equal((await python("import os\nos.path.exists('x.txt')", "closing")).model.result, "False");
   });
 

@@ -165,11 +165,11 @@ describe("a run of the agent loop", () => {
 
   it("stores and announces produced files before the call is complete", async () => {
     const it = rig([[[shell, { commands: ["date > now.txt"] }]], "there"]);
-    it.tools.script = ({ run, round, session, client, turn }) => {
+    it.tools.script = ({ round, session, client, turn }) => {
       writeFileSync(join(it.files.stagingFolder, "staged"), "today");
       const source = { tool: shell, round, turn };
       const file = { name: "now.txt", format: "txt", purpose: "agent_output", source, session, client } as const;
-      return outcome({ files: [{ ...file, id: `file_${run}_r${round}_0`, staged: "staged", failure: null }] });
+      return outcome({ files: [{ ...file, id: null, staged: "staged", failure: null }] });
     };
     const events = await ran(it);
     assert.deepEqual(types(events).slice(2, 5), ["tool_progress", "file", "tool_progress"]);
@@ -177,6 +177,25 @@ describe("a run of the agent loop", () => {
     assert.deepEqual(file?.type === "file" && file.inline, { text: "today" });
     assert.deepEqual(recordsOf(events)[0]!.file_ids, [...it.files.stored.keys()]);
     assert.match(recordsOf(events)[0]!.result_content, /"name":"now.txt"/);
+  });
+
+  it("gives the files of calls that run in parallel ids of their own", async () => {
+    const it = rig([
+      [
+        [shell, { commands: ["date > a.txt"] }],
+        [shell, { commands: ["date > b.txt"] }],
+      ],
+      "there",
+    ]);
+    const failure = { code: "not_produced", message: "no" };
+    it.tools.script = ({ round, session, client, turn }) => {
+      const common = { source: { tool: shell, round, turn }, session, client, purpose: "agent_output" } as const;
+      const file = (name: string) => ({ ...common, id: null, name, format: null, staged: null, failure });
+      return outcome({ files: [file("x"), file("y")] });
+    };
+    const events = await ran(it);
+    const ids = recordsOf(events).flatMap(({ file_ids = [] }) => file_ids);
+    assert.deepEqual(ids.map((id) => /^file_[0-9a-f]{16}_r0_(\d)$/.exec(id)?.[1]).sort(), ["0", "1", "2", "3"]);
   });
 });
 

@@ -1,0 +1,123 @@
+// Outputs: files that a tool call has created or changed, and files that it was asked for. They are copied to the staging folder
+// of the file store.
+import { innerWorkFolder } from "../../../runtime/sandbox/bubblewrap.ts";
+import type { FileToStore } from "../../api/agent/files.ts";
+import { checkedFileName } from "../../files/file-name.ts";
+import { maxScanned, type Snapshot, snapshot } from "./snapshot.ts";
+import { stage } from "./stage-file.ts";
+import type { WorkFolder } from "./work-folders.ts";
+
+/** Maximum number of files that one call surfaces by itself. */
+const MAX_SURFACED = 64;
+/** Files that a call has produced. */
+export interface Produced {
+  readonly files: readonly FileToStore[];
+  /** What the model should know about files that are not among them. */
+  readonly notes: readonly string[];
+}
+
+export interface OutputCall {
+  readonly folder: WorkFolder;
+  readonly before: Snapshot;
+  /** Files that the call names. A missing one becomes a failure. */
+  readonly named: readonly { readonly name: string; readonly format?: string | undefined }[];
+  /** Files that the request expects: each is surfaced when it exists, once for each of its states. */
+  readonly expected: readonly { readonly name: string; readonly format: string | null }[];
+  readonly stagingFolder: string;
+  /** Fields of each file to store. */
+  readonly common: Pick<FileToStore, "source" | "session" | "client">;
+  readonly run: string;
+  readonly isCancelled: () => boolean;
+}
+
+interface Wanted {
+  readonly name: string;
+  readonly format: string | null;
+  readonly isNamed: boolean;
+}
+
+export async function outputsOf(call: OutputCall): Promise<Produced> {
+  const after = await snapshot(call.folder.path);
+  const { wanted, notes } = chosen(call, after);
+  const files: FileToStore[] = [];
+  const refused: string[] = [];
+  for (const one of wanted) {
+    if (call.isCancelled()) break;
+    const file = await stored(call, one);
+    if (file.failure === null || one.isNamed) files.push(file);
+    else refused.push(`${JSON.stringify(one.name.slice(0, 100))}: ${file.failure.message}`);
+  }
+  return { files, notes: [...notes, ...notesOf(refused)] };
+}
+
+/** Chooses the files to surface, and marks them as known, so that a call that runs at the same time does not surface them too. */
+function chosen({ folder, before, named, expected, run }: OutputCall, after: Snapshot) {
+  const { known } = folder;
+  for (const name of known.keys()) if (!after.files.has(name)) known.delete(name);
+  const asked = named.map(({ name, format }) => ({
+    name: withinFolder(name, folder),
+    format: format ?? null,
+    isNamed: true,
+  }));
+  const names = new Set(asked.map(({ name }) => name));
+  const isNew = (name: string): boolean => {
+    const state = after.files.get(name);
+    return state !== undefined && before.files.get(name) !== state && known.get(name)?.state !== state;
+  };
+  const due = expected.filter(({ name }) => {
+    const state = after.files.get(name);
+    const last = known.get(name);
+    return state !== undefined && !names.has(name) && (last?.state !== state || last.run !== run);
+  });
+  for (const { name } of due) names.add(name);
+  const isComplete = before.isComplete && after.isComplete;
+  const changed = isComplete ? [...after.files.keys()].filter((name) => !names.has(name) && isNew(name)).sort() : [];
+  const surfaced = changed.slice(0, MAX_SURFACED);
+  for (const name of [...names, ...surfaced]) {
+    const state = after.files.get(name);
+    if (state !== undefined) known.set(name, { state, run });
+  }
+  const wanted: readonly Wanted[] = [
+    ...asked,
+    ...due.map(({ name, format }) => ({ name, format, isNamed: false })),
+    ...surfaced.map((name) => ({ name, format: null, isNamed: false })),
+  ];
+  const left = changed.length - surfaced.length;
+  const notes = [
+    ...(left === 0 ? [] : [`${left} more changed files were not surfaced; name them in outputs`]),
+    ...(isComplete ? [] : [`more than ${maxScanned} files exist, so only files named in outputs are surfaced`]),
+  ];
+  return { wanted, notes };
+}
+
+const MAX_REFUSED = 3;
+
+function notesOf(refused: readonly string[]): readonly string[] {
+  if (refused.length === 0) return [];
+  const more = refused.length > MAX_REFUSED ? `; and ${refused.length - MAX_REFUSED} more` : "";
+  return [`files that cannot be surfaced: ${refused.slice(0, MAX_REFUSED).join("; ")}${more}`];
+}
+
+/** Returns a path relative to the work folder. The model may write it in another way. */
+function withinFolder(name: string, { path }: WorkFolder): string {
+  const folder = [innerWorkFolder, path].find((start) => name.startsWith(`${start}/`));
+  const relativeName = folder === undefined ? name : name.slice(folder.length + 1);
+  return relativeName.replace(/^(?:\.\/)+/, "");
+}
+
+async function stored(call: OutputCall, { name, format }: Wanted): Promise<FileToStore> {
+  const base = { ...call.common, id: null, format, purpose: "agent_output" } as const;
+  let checked: string;
+  try {
+    checked = checkedFileName(name, true);
+  } catch {
+    const shown = JSON.stringify(name.slice(0, 200));
+    const failure = { code: "invalid_name", message: `${shown} cannot be the name of a file` };
+    return { ...base, name: "unnamed", staged: null, failure };
+  }
+  // The file is opened by the name that it has on disk, which may be in another normalisation form.
+  const staged = await stage(call.folder.path, name, call.stagingFolder, call.isCancelled);
+  return typeof staged === "string"
+    ? { ...base, name: checked, staged, failure: null }
+    : { ...base, name: checked, staged: null, failure: staged };
+}

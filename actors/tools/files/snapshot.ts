@@ -1,0 +1,55 @@
+// Snapshot of a work folder: the state of its files, from which a call's changes are found.
+import type { Dirent } from "node:fs";
+import { lstat, readdir } from "node:fs/promises";
+import { join, relative } from "node:path";
+
+/** Maximum number of files and folders that are checked for changes. */
+export const maxScanned = 16_384;
+const PARALLEL_STATS = 64;
+const ignoredNames = /^\.|^__pycache__$|\.pyc$/;
+
+/** State of the files in a work folder. */
+export interface Snapshot {
+  /** State of each file by its relative path. It changes with each write. */
+  readonly files: ReadonlyMap<string, string>;
+  /** false: the folder has more than maxScanned entries. */
+  readonly isComplete: boolean;
+}
+
+/** Lists the files, without hidden files, compiled Python and what links lead to. */
+export async function snapshot(path: string): Promise<Snapshot> {
+  const paths: string[] = [];
+  const folders = [path];
+  let scanned = 0;
+  for (let folder = folders.pop(); folder !== undefined && scanned <= maxScanned; folder = folders.pop()) {
+    const entries = await entriesOf(folder);
+    scanned += entries.length;
+    for (const entry of entries.slice(0, maxScanned)) {
+      if (ignoredNames.test(entry.name)) continue;
+      if (entry.isDirectory()) folders.push(join(folder, entry.name));
+      else if (entry.isFile()) paths.push(join(folder, entry.name));
+    }
+  }
+  const files = new Map<string, string>();
+  for (let at = 0; at < paths.length; at += PARALLEL_STATS) {
+    const some = paths.slice(at, at + PARALLEL_STATS);
+    const states = await Promise.all(some.map(stateOf));
+    for (const [i, state] of states.entries()) if (state !== null) files.set(relative(path, some[i] ?? ""), state);
+  }
+  return { files, isComplete: scanned <= maxScanned };
+}
+
+async function entriesOf(folder: string): Promise<readonly Dirent[]> {
+  try {
+    return await readdir(folder, { withFileTypes: true });
+  } catch {
+    // The folder has been removed, or its files cannot be read: they are not surfaced then.
+    return [];
+  }
+}
+
+/** Returns the state of a file; null: it has been removed. */
+export async function stateOf(path: string): Promise<string | null> {
+  const found = await lstat(path, { bigint: true }).catch(() => null);
+  return found === null ? null : `${found.ino} ${found.size} ${found.mtimeNs} ${found.ctimeNs}`;
+}

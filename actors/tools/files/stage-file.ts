@@ -1,0 +1,82 @@
+// Staging of a file: copies a file of a work folder to the staging folder of the file store. The work folder is controlled by the
+// model's code, so no link out of it is followed and every bound is checked.
+import { randomBytes } from "node:crypto";
+import { constants } from "node:fs";
+import { type FileHandle, open, readlink, realpath, rm } from "node:fs/promises";
+import { join, sep } from "node:path";
+import { type FileToStore, fileLimits } from "../../api/agent/files.ts";
+
+const PIECE_BYTES = 256 * 1024;
+
+export type StageFailure = NonNullable<FileToStore["failure"]>;
+
+/** Copies a file. Returns the name of the copy in the staging folder, or why there is none. */
+export async function stage(
+  folder: string,
+  name: string,
+  stagingFolder: string,
+  isCancelled: () => boolean,
+): Promise<string | StageFailure> {
+  let file: FileHandle;
+  try {
+    file = await open(join(folder, name), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  } catch (error) {
+    return failureOf(error, name);
+  }
+  const staged = `output-${randomBytes(16).toString("hex")}`;
+  const copy = join(stagingFolder, staged);
+  try {
+    const found = await file.stat();
+    // A file with several names may be one that the folder does not own; a path through a linked folder leads elsewhere.
+    if (!found.isFile() || found.nlink > 1 || !(await isInside(file, folder))) return notAFile(name);
+    if (found.size > fileLimits.maxFileBytes) {
+      const limit = `at most ${fileLimits.maxFileBytes} are kept`;
+      return { code: "too_large", message: `${name} has ${found.size} bytes; ${limit}` };
+    }
+    if (await copied(file, copy, isCancelled)) return staged;
+    return { code: "too_large", message: `${name} grew while it was copied` };
+  } catch (error) {
+    await rm(copy, { force: true });
+    const reason = error instanceof Error ? error.message : String(error);
+    return { code: "storage_unavailable", message: `${name} could not be stored: ${reason}` };
+  } finally {
+    await file.close();
+  }
+}
+
+function failureOf(error: unknown, name: string): StageFailure {
+  const { code } = error as NodeJS.ErrnoException;
+  const isMissing = code === "ENOENT" || code === "ENOTDIR";
+  return isMissing ? { code: "not_produced", message: `the tool did not create the file ${name}` } : notAFile(name);
+}
+
+function notAFile(name: string): StageFailure {
+  return { code: "not_a_file", message: `${name} is not a readable regular file of the working directory` };
+}
+
+/** Returns whether an open file lies in the work folder, whatever links its path had. */
+async function isInside(file: FileHandle, folder: string): Promise<boolean> {
+  const root = await realpath(folder);
+  const target = await readlink(`/proc/self/fd/${file.fd}`).catch(() => null);
+  // Without /proc there is no sandbox either: the code can read every file of the server itself.
+  return target === null || target.startsWith(root + sep);
+}
+
+/** Copies a file, at most maxFileBytes bytes. Returns whether it was copied as a whole. Throws if it cannot be written. */
+async function copied(from: FileHandle, path: string, isCancelled: () => boolean): Promise<boolean> {
+  const to = await open(path, "wx", 0o600);
+  try {
+    const buffer = Buffer.allocUnsafe(PIECE_BYTES);
+    for (let at = 0; at <= fileLimits.maxFileBytes; ) {
+      if (isCancelled()) throw new Error("the call was cancelled");
+      const { bytesRead } = await from.read(buffer, 0, PIECE_BYTES, at);
+      if (bytesRead === 0) return true;
+      await to.writeFile(buffer.subarray(0, bytesRead));
+      at += bytesRead;
+    }
+  } finally {
+    await to.close();
+  }
+  await rm(path, { force: true });
+  return false;
+}

@@ -1,0 +1,74 @@
+// Work folders: one folder a session, shared by its Python process and its shell commands, in a private folder of this process.
+import { randomBytes } from "node:crypto";
+import { constants, copyFile, mkdir, mkdtemp, readdir, rename, rm } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { ServerError } from "../../../runtime/errors.ts";
+import { removeFolder } from "../../../runtime/host/remove-folder.ts";
+import { temporaryFolderOf } from "../../../runtime/sandbox/bubblewrap.ts";
+import type { FileToMount } from "../../api/agent/tools.ts";
+import { checkedFileName } from "../../files/file-name.ts";
+import { stateOf } from "./snapshot.ts";
+
+export interface WorkFolder {
+  /** Path on the host. */
+  readonly path: string;
+  /**
+   * Files that the client has in their current state, by name: inputs, and outputs that were surfaced. They are surfaced again
+   * when they change, or when another run expects them. `run`: run that surfaced it; null: it is an input.
+   */
+  readonly known: Map<string, { readonly state: string; readonly run: string | null }>;
+}
+
+export class WorkFolders {
+  readonly #base: string;
+
+  /** `base`: private folder. */
+  constructor(base: string) {
+    this.#base = base;
+  }
+
+  async create(): Promise<WorkFolder> {
+    const session = await mkdtemp(join(this.#base, "session-"));
+    const path = join(session, "work");
+    await mkdir(path, { mode: 0o700 });
+    await mkdir(temporaryFolderOf(path), { mode: 0o700 });
+    return { path, known: new Map() };
+  }
+
+  /**
+   * Copies files into a folder. A file or folder with the name is replaced. Throws invalid_value for a name that cannot be used,
+   * and storage_unavailable.
+   */
+  async mount({ path, known }: WorkFolder, files: readonly FileToMount[]): Promise<void> {
+    for (const { name, path: from } of files) {
+      const checked = checkedFileName(name, false);
+      const to = join(path, checked);
+      // The copy is made with a new name and renamed, so that no link of a tool is followed.
+      const copy = join(temporaryFolderOf(path), `.mount-${randomBytes(8).toString("hex")}`);
+      try {
+        await copyFile(from, copy, constants.COPYFILE_EXCL);
+        await rename(copy, to).catch(async (error: NodeJS.ErrnoException) => {
+          if (error.code !== "EISDIR") throw error;
+          await removeFolder(to);
+          await rename(copy, to);
+        });
+      } catch (error) {
+        await rm(copy, { force: true });
+        const reason = error instanceof Error ? error.message : String(error);
+        throw new ServerError("storage_unavailable", `the file ${checked} could not be given to the tools: ${reason}`);
+      }
+      const state = await stateOf(to);
+      if (state !== null) known.set(checked, { state, run: null });
+    }
+  }
+
+  async remove({ path }: WorkFolder): Promise<void> {
+    await removeFolder(dirname(path));
+  }
+
+  /** Removes the folders of all sessions, also those that an earlier thread of this process has left. */
+  async removeAll(): Promise<void> {
+    const names = await readdir(this.#base);
+    await Promise.all(names.map((name) => removeFolder(join(this.#base, name))));
+  }
+}

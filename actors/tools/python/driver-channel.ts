@@ -1,0 +1,78 @@
+// Driver channel: cells to the driver of an interpreter, and its replies, as JSON lines. Code of a cell can write to it too, so
+// lines that are no reply to the cell are ignored, and the number of bytes is bounded.
+import type { ConfinedProcess } from "../../../runtime/sandbox/sandbox.ts";
+
+/** Maximum number of bytes that may come while a cell runs: more than the pictures of a cell need. */
+const MAX_BYTES = 48 * 2 ** 20;
+const NEWLINE = 0x0a;
+
+interface Reply {
+  readonly reply: object;
+}
+
+export class DriverChannel {
+  readonly #channel: ConfinedProcess["channel"];
+  readonly #onFlood: () => void;
+  #id = 0;
+  #onReply: (reply: Reply) => void = () => {};
+  /** Parts of the line that is arriving. */
+  #line: Buffer[] = [];
+  #bytes = 0;
+  isFlooded = false;
+
+  /** `onFlood`: ends the process, which has sent too much. */
+  constructor(channel: ConfinedProcess["channel"], onFlood: () => void) {
+    this.#channel = channel;
+    this.#onFlood = onFlood;
+    channel?.fromCommand.on("error", () => {});
+    channel?.fromCommand.on("data", (chunk: Buffer) => this.#receive(chunk)).pause();
+  }
+
+  /** Sends a cell. Resolves with the driver's reply, if one comes. */
+  ask(code: string): Promise<Reply> {
+    const id = ++this.#id;
+    this.#bytes = 0;
+    const replied = new Promise<Reply>((resolve) => {
+      this.#onReply = resolve;
+    });
+    this.#channel?.fromCommand.resume();
+    this.#channel?.toCommand.write(`${JSON.stringify({ id, code })}\n`);
+    return replied;
+  }
+
+  close(): void {
+    this.#channel?.fromCommand.destroy();
+    this.#channel?.toCommand.destroy();
+    this.#line = [];
+  }
+
+  #receive(chunk: Buffer): void {
+    this.#bytes += chunk.length;
+    if (this.#bytes > MAX_BYTES) {
+      this.isFlooded = true;
+      this.close();
+      this.#onFlood();
+      return;
+    }
+    let rest = chunk;
+    for (let end = rest.indexOf(NEWLINE); end >= 0; end = rest.indexOf(NEWLINE)) {
+      this.#take(Buffer.concat([...this.#line, rest.subarray(0, end)]));
+      this.#line = [];
+      rest = rest.subarray(end + 1);
+    }
+    if (rest.length > 0) this.#line.push(rest);
+  }
+
+  #take(line: Buffer): void {
+    let reply: unknown;
+    try {
+      reply = JSON.parse(line.toString("utf8"));
+    } catch {
+      return;
+    }
+    if (typeof reply !== "object" || reply === null || (reply as { id?: unknown }).id !== this.#id) return;
+    // Between cells nothing is read, so that a process that the cell left behind waits instead of keeping this thread busy.
+    this.#channel?.fromCommand.pause();
+    this.#onReply({ reply });
+  }
+}

@@ -1,0 +1,62 @@
+// Marked output: an output of an interpreter, cell by cell. The driver ends the output of a cell with a mark.
+import type { Readable } from "node:stream";
+import { BoundedText } from "../bounded-text.ts";
+import { endStream, maxOutputBytes, whenClosed } from "../process-output.ts";
+
+export class MarkedOutput {
+  readonly #stream: Readable;
+  readonly #closed: Promise<void>;
+  readonly #mark: Buffer;
+  #text = new BoundedText(maxOutputBytes);
+  /** Bytes at the end that may be the beginning of the mark. */
+  #held: Buffer = Buffer.alloc(0);
+  #onMark: () => void = () => {};
+  /** Resolves at the mark that ends the output of the cell. */
+  marked: Promise<void> = Promise.resolve();
+
+  constructor(stream: Readable, mark: string) {
+    this.#stream = stream;
+    this.#mark = Buffer.from(mark);
+    this.#closed = whenClosed(stream);
+    stream.on("data", (chunk: Buffer) => this.#add(chunk)).pause();
+  }
+
+  /** Begins the output of the next cell. Output that came since the last mark, for example of a thread, belongs to it. */
+  begin(): void {
+    this.marked = new Promise((resolve) => {
+      this.#onMark = resolve;
+    });
+    this.#stream.resume();
+  }
+
+  /** Waits for the output of a process that has ended, which may lack the mark. */
+  async end(): Promise<void> {
+    this.#stream.resume();
+    await endStream(this.#stream, this.#closed);
+    this.#text.add(this.#held);
+    this.#held = Buffer.alloc(0);
+  }
+
+  /** Returns the output of the cell. */
+  take(): BoundedText {
+    const text = this.#text;
+    this.#text = new BoundedText(maxOutputBytes);
+    // Between cells nothing is read, so that a process that the cell left behind waits instead of keeping this thread busy.
+    this.#stream.pause();
+    return text;
+  }
+
+  #add(chunk: Buffer): void {
+    const bytes = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]);
+    const at = bytes.indexOf(this.#mark);
+    if (at >= 0) {
+      this.#text.add(bytes.subarray(0, at));
+      this.#held = Buffer.from(bytes.subarray(at + this.#mark.length));
+      this.#onMark();
+      return;
+    }
+    const kept = Math.min(bytes.length, this.#mark.length - 1);
+    this.#text.add(bytes.subarray(0, bytes.length - kept));
+    this.#held = Buffer.from(bytes.subarray(bytes.length - kept));
+  }
+}

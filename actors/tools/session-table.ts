@@ -1,0 +1,184 @@
+// Session table: the open sessions with their work folders, in the order of their last use. A session's first call gets a folder
+// with an interpreter that is ready. Sessions without calls are closed when there are too many, or after a time.
+import { ServerError } from "../../runtime/errors.ts";
+import type { Sandbox } from "../../runtime/sandbox/sandbox.ts";
+import type { WorkFolder, WorkFolders } from "./files/work-folders.ts";
+import type { Interpreter } from "./python/interpreter.ts";
+import type { PythonStarter } from "./python/starter.ts";
+import { ToolSession } from "./tool-session.ts";
+
+/** Number of sessions with a folder above which sessions without calls are closed. */
+const MAX_SESSIONS = 128;
+/** Maximum number of interpreters, with the one that is ready for the next session. */
+const MAX_INTERPRETERS = 64;
+/** Milliseconds without a call after which a session's processes and folder are removed. */
+const IDLE_MS = 60 * 60_000;
+const SWEEP_MS = 60_000;
+
+/** Maximum number of cells that run at the same time: each needs an interpreter. */
+export const maxRunningCells = MAX_INTERPRETERS - 1;
+
+export interface SessionTableOptions {
+  readonly sandbox: Sandbox;
+  /** null: Python is not enabled. */
+  readonly python: PythonStarter | null;
+  readonly folders: WorkFolders;
+  readonly shellPath: string;
+  /** Reports an error that ends no call. */
+  readonly warn: (fields: object, message: string) => void;
+}
+
+interface Entry {
+  readonly opened: Promise<ToolSession>;
+  session: ToolSession | null;
+  /** Number of calls in progress. */
+  uses: number;
+  usedAt: number;
+}
+
+interface Spare {
+  readonly folder: WorkFolder;
+  readonly interpreter: Interpreter;
+}
+
+export class SessionTable {
+  readonly #options: SessionTableOptions;
+  /** The order of the map is the order of use. */
+  readonly #entries = new Map<string, Entry>();
+  readonly #sweeper = setInterval(() => this.#sweep(), SWEEP_MS).unref();
+  #spare: Promise<Spare | null> = Promise.resolve(null);
+  #isClosed = false;
+
+  constructor(options: SessionTableOptions) {
+    this.#options = options;
+    this.#prepareSpare();
+  }
+
+  /** Runs work in a session, which is opened if it does not exist. */
+  async use<T>(id: string, work: (session: ToolSession) => Promise<T>): Promise<T> {
+    if (this.#isClosed) throw new ServerError("draining", "the tools of the server are being stopped");
+    const entry = this.#entries.get(id) ?? this.#open(id);
+    this.#entries.delete(id);
+    this.#entries.set(id, entry);
+    entry.uses++;
+    try {
+      return await work(await entry.opened);
+    } finally {
+      entry.uses--;
+      entry.usedAt = performance.now();
+    }
+  }
+
+  /**
+   * Runs work with a session's interpreter, which is started if there is none. If there are too many, others that are not in use
+   * are ended. At most maxRunningCells calls at the same time.
+   */
+  async withInterpreter<T>(session: ToolSession, work: () => Promise<T>): Promise<T> {
+    session.usesInterpreter = true;
+    try {
+      for (;;) {
+        const live = this.#withInterpreters();
+        if (session.ending !== null) await session.ending;
+        else if (session.hasInterpreter) return await work();
+        else if (live.length < maxRunningCells) session.startInterpreter();
+        else await endOneOf(live);
+      }
+    } finally {
+      session.usesInterpreter = false;
+    }
+  }
+
+  /** Ends the processes of a session and removes its folder. */
+  async close(id: string): Promise<void> {
+    const entry = this.#entries.get(id);
+    this.#entries.delete(id);
+    const session = await entry?.opened.catch(() => null);
+    if (session == null) return;
+    await session.close();
+    await this.#options.folders.remove(session.folder);
+  }
+
+  async closeAll(): Promise<void> {
+    this.#isClosed = true;
+    clearInterval(this.#sweeper);
+    const spare = await this.#spare;
+    await spare?.interpreter.kill();
+    await Promise.all([...this.#entries.keys()].map((id) => this.close(id)));
+  }
+
+  #open(id: string): Entry {
+    const opened = this.#opened();
+    const entry: Entry = { opened, session: null, uses: 0, usedAt: performance.now() };
+    opened.then(
+      (session) => {
+        entry.session = session;
+      },
+      () => {
+        if (this.#entries.get(id) === entry) this.#entries.delete(id);
+      },
+    );
+    this.#closeUnused(this.#entries.size + 1 - MAX_SESSIONS, Number.POSITIVE_INFINITY);
+    return entry;
+  }
+
+  async #opened(): Promise<ToolSession> {
+    const taken = this.#spare;
+    this.#prepareSpare();
+    const spare = await taken;
+    const { folders, sandbox, python, shellPath } = this.#options;
+    const folder = spare?.folder ?? (await folders.create());
+    return new ToolSession({ folder, interpreter: spare?.interpreter ?? null, sandbox, python, shellPath });
+  }
+
+  /** Returns the sessions with an interpreter. A session that is being opened may get one. */
+  #withInterpreters(): readonly Entry[] {
+    return [...this.#entries.values()].filter(({ session }) => session === null || session.hasInterpreter);
+  }
+
+  /** Starts an interpreter for the next session. Without one, the session starts its own, and its error is the call's result. */
+  #prepareSpare(): void {
+    const { python, folders } = this.#options;
+    this.#spare = Promise.resolve(null);
+    if (python === null || this.#withInterpreters().length >= maxRunningCells) return;
+    const prepared = folders.create().then(async (folder) => {
+      try {
+        return { folder, interpreter: python.start(folder) };
+      } catch {
+        await folders.remove(folder);
+        return null;
+      }
+    });
+    this.#spare = prepared.catch(() => null);
+  }
+
+  #sweep(): void {
+    this.#closeUnused(Number.POSITIVE_INFINITY, performance.now() - IDLE_MS);
+  }
+
+  /** Closes up to `count` sessions without calls that were last used before a moment, the least recently used ones first. */
+  #closeUnused(count: number, usedBefore: number): void {
+    const unused = [...this.#entries].filter(([, { uses, usedAt }]) => uses === 0 && usedAt < usedBefore);
+    for (const [id] of unused.slice(0, Math.max(0, count))) {
+      this.close(id).catch((error: unknown) => {
+        this.#options.warn(
+          { reason: error instanceof Error ? error.message : String(error) },
+          "the folder of a session without use could not be removed",
+        );
+      });
+    }
+  }
+}
+
+/** Ends an interpreter that is not in use: if possible, of a session without calls. */
+async function endOneOf(entries: readonly Entry[]): Promise<void> {
+  const unused = entries.filter(({ session }) => session?.usesInterpreter === false);
+  const victim = unused.find(({ uses }) => uses === 0) ?? unused[0];
+  if (victim !== undefined) {
+    await victim.session?.endInterpreter();
+    return;
+  }
+  const opening = entries.filter(({ session }) => session === null);
+  if (opening.length === 0) throw new ServerError("internal", "more cells run than there may be interpreters");
+  // Their interpreters can be ended when they are open.
+  await Promise.race(opening.map(({ opened }) => opened.catch(() => null)));
+}

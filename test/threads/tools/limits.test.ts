@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { ToolsRig } from "./rig.ts";
+
+/** More than the interpreters that may live at the same time. */
+const sessions = 80;
+const maxInterpreters = 64;
+const maxFolders = 128;
+
+describe("many sessions of tools", () => {
+  it("share 64 interpreters: those that wait are ended, and cells wait for those that run", async () => {
+    const rig = new ToolsRig({ codeTimeoutMs: 60_000 });
+    await rig.client.start();
+    let most = 0;
+    const timer = setInterval(() => {
+      const folders = rig.processes().map((line) => /\/session-\w+\/work /.exec(line)?.[0]);
+      most = Math.max(most, new Set(folders).size);
+    }, 250);
+    try {
+      const names = Array.from({ length: sessions }, (_, i) => `session-${i}`);
+      const ran = await Promise.all(names.map((name) => rig.python("import time\nx = 1\ntime.sleep(0.5)\nx", name)));
+      for (const { content, model } of ran) assert.equal(model.result, "1", content);
+      const again = await Promise.all(names.map((name) => rig.python("'x' in globals()", name)));
+      const explained = new Map([
+        ["True", undefined],
+        ["False", "A new Python interpreter was started: variables of earlier calls are lost, files are kept."],
+      ]);
+      for (const { content, model } of again) assert.equal(model.note, explained.get(String(model.result)), content);
+      const lost = again.filter(({ model }) => model.result === "False").length;
+      assert.ok(lost >= sessions - maxInterpreters, `${lost} sessions have lost their variables`);
+      assert.ok(most > 1 && most <= maxInterpreters, `${most} interpreters at the same time`);
+    } finally {
+      clearInterval(timer);
+      await rig.client.stop(20_000);
+    }
+    assert.deepEqual(rig.processes(), []);
+    rig.dispose();
+  });
+
+  it("keep at most 128 work folders while no call runs", async () => {
+    const rig = new ToolsRig({ python: null });
+    await rig.client.start();
+    try {
+      for (let i = 0; i < maxFolders + 12; i++) {
+        await rig.run("surface_outputs", { outputs: [{ name: "x" }] }, `session-${i}`);
+      }
+      for (let i = 0; i < 100 && rig.folders().length > maxFolders; i++) await sleep(20);
+      assert.equal(rig.folders().length, maxFolders);
+    } finally {
+      await rig.stop();
+    }
+    rig.dispose();
+  });
+});

@@ -1,0 +1,97 @@
+// A tools thread for tests, with short ways to run its tools.
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ToolOutcome, ToolRun } from "../../../actors/api/agent/tools.ts";
+import { ToolsClient } from "../../../actors/front/tools-client.ts";
+import type { ToolsPlaceInit } from "../../../actors/messages.ts";
+import { createLogger } from "../../../runtime/log/log.ts";
+
+type Read = ToolOutcome & { readonly model: Record<string, unknown> };
+
+export class ToolsRig {
+  readonly base = mkdtempSync(join(tmpdir(), "troupe-tools-test-"));
+  readonly stagingFolder = join(this.base, "staging");
+  /** Parent of the private folder. */
+  readonly workFolder = join(this.base, "sessions");
+  readonly client: ToolsClient;
+  #count = 0;
+
+  constructor(given: Partial<ToolsPlaceInit> & { readonly mode?: "on" | "off" } = {}) {
+    for (const folder of [this.stagingFolder, this.workFolder]) mkdirSync(folder);
+    const { mode = "on", ...init } = given;
+    this.client = new ToolsClient({
+      log: createLogger({ level: "silent", format: "text" }),
+      init: {
+        sandbox: {
+          mode,
+          profile: "developer",
+          network: "loopback",
+          maxMemoryMb: 512,
+          maxCpuSecs: 60,
+          maxProcs: 64,
+          maxDiskMb: 256,
+        },
+        python: "python3",
+        shellPath: "/bin/sh",
+        workFolder: this.workFolder,
+        codeTimeoutMs: 2000,
+        shellTimeoutMs: 3000,
+        stagingFolder: this.stagingFolder,
+        mailboxLimit: 1000,
+        ...init,
+      },
+    });
+  }
+
+  async stop(): Promise<void> {
+    await this.client.stop(5000);
+  }
+
+  dispose(): void {
+    rmSync(this.base, { recursive: true, force: true });
+  }
+
+  readonly run = async (
+    tool: ToolRun["tool"],
+    args: object | string,
+    session = "s",
+    given: Partial<ToolRun> = {},
+  ): Promise<ToolOutcome> => {
+    return await this.client.run({
+      id: `call-${this.#count++}`,
+      session,
+      client: "c",
+      run: "run",
+      round: 0,
+      turn: 0,
+      tool,
+      arguments: typeof args === "string" ? args : JSON.stringify(args),
+      expected: [],
+      ...given,
+    });
+  };
+
+  readonly python = async (code: string, session = "s", given: Partial<ToolRun> = {}): Promise<Read> =>
+    read(await this.run("execute_python", { code }, session, given));
+
+  readonly shell = async (commands: readonly string[], session = "s", more: object = {}): Promise<Read> =>
+    read(await this.run("shell", { commands, ...more }, session));
+
+  /** Folders of sessions, with the one that is ready for the next session. */
+  folders(): readonly string[] {
+    const [own] = readdirSync(this.workFolder).map((name) => join(this.workFolder, name));
+    return own === undefined ? [] : readdirSync(own);
+  }
+
+  /** Lines of the process list that name the work folders. */
+  processes(): readonly string[] {
+    const { stdout } = spawnSync("ps", ["-eo", "pid,stat,args", "-ww"], { encoding: "utf8" });
+    return stdout.split("\n").filter((line) => line.includes(this.workFolder));
+  }
+}
+
+function read(outcome: ToolOutcome): Read {
+  return { ...outcome, model: JSON.parse(outcome.content) as Record<string, unknown> };
+}
