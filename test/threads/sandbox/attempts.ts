@@ -231,7 +231,10 @@ export const attempts: readonly Attempt[] = [
   {
     name: "find the server among the processes",
     python: () =>
-      tried('assert any("node" in open(f"/proc/{pid}/comm").read() for pid in os.listdir("/proc") if pid.isdigit())'),
+      // The program of a process: Node 24 names its main thread otherwise. Other processes end meanwhile.
+      tried(
+        'def program(pid):\n    try: return os.path.basename(os.readlink(f"/proc/{pid}/exe"))\n    except OSError: return ""\nassert "node" in [program(pid) for pid in os.listdir("/proc") if pid.isdigit()]',
+      ),
   },
   {
     name: "see the secret in the own environment",
