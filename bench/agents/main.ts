@@ -10,8 +10,7 @@ import { fetchFile } from "../../actors/agent-loop/fetch-file.ts";
 import { messageDigest } from "../../actors/api/agent/message-digest.ts";
 import type { ToolOutcome, ToolRun, Tools } from "../../actors/api/agent/tools.ts";
 import type { Inference } from "../../actors/api/inference.ts";
-import { StateClient } from "../../actors/front/state-client.ts";
-import { ToolsClient } from "../../actors/front/tools-client.ts";
+import type { StateClient } from "../../actors/front/state-client.ts";
 import { toolsOf } from "../../actors/tools/schemas.ts";
 import { resolveConfig } from "../../cli/config/config.ts";
 import { parseToml } from "../../cli/config/toml.ts";
@@ -22,6 +21,7 @@ import { greedySampling, requestDefaults } from "../../engines/generation.ts";
 import { realClock } from "../../runtime/clock.ts";
 import { createLogger } from "../../runtime/log/log.ts";
 import { markdownTable } from "../../runtime/markdown-table.ts";
+import { startAgentPlaces } from "../../test/fixtures/actors/agent-places.ts";
 import { watchLoopDelay } from "../loop-delay.ts";
 import { report } from "../results.ts";
 
@@ -56,40 +56,16 @@ export async function main(argv: readonly string[]): Promise<void> {
   const service = await Service.open(config, log, createProgress());
   await service.start();
   const base = mkdtempSync(join(tmpdir(), "troupe-bench-agents-"));
-  const limits = { maxEntries: 1000, maxBytes: 2 ** 30, maxEntryBytes: 2 ** 26, maxAgeMs: 1e12 };
-  const state = new StateClient({
-    init: { folder: null, mailboxLimit: 4096, responses: limits, maxFileContentBytes: 2 ** 30 },
-    log,
-  });
-  await state.start();
-  const tools = new ToolsClient({
-    log,
-    init: {
-      sandbox: {
-        mode: "on",
-        profile: "developer",
-        network: "none",
-        maxMemoryMb: 512,
-        maxCpuSecs: 60,
-        maxProcs: 64,
-        maxDiskMb: 256,
-      },
-      python: "python3",
-      shellPath: "/bin/sh",
-      workFolder: base,
-      codeTimeoutMs: 30_000,
-      shellTimeoutMs: 30_000,
-      stagingFolder: state.files.stagingFolder,
-      mailboxLimit: 4096,
-    },
-  });
-  await tools.start();
+  const { state, tools, stop } = await startAgentPlaces(base, null, { codeTimeoutMs: 30_000 });
   const rows: string[][] = [];
   const reuse: number[] = [];
   await measure(service.inference, model, 1, tools, state, []);
   for (let pair = 0; pair < pairs; pair++) {
-    const without = await measure(service.inference, model, runs, instantTools, state, reuse);
-    const withTools = await measure(service.inference, model, runs, tools, state, reuse);
+    // The order changes from pair to pair, because a shared machine becomes slower or faster meanwhile.
+    const run = (of: Tools): Promise<Measured> => measure(service.inference, model, runs, of, state, reuse);
+    const withToolsFirst = pair % 2 === 1 ? await run(tools) : null;
+    const without = await run(instantTools);
+    const withTools = withToolsFirst ?? (await run(tools));
     process.stderr.write(
       `pair ${pair + 1}: ${without.tokensPerSecond.toFixed(0)} and ${withTools.tokensPerSecond.toFixed(0)} tokens/s\n`,
     );
@@ -103,12 +79,11 @@ export async function main(argv: readonly string[]): Promise<void> {
     ]);
   }
   const times = await timesOf(tools);
-  await tools.stop(10_000);
+  await stop();
   const left = readdirSync(base).length;
   const zombies = spawnSync("ps", ["--ppid", String(process.pid), "-o", "stat="], { encoding: "utf8" })
     .stdout.split("\n")
     .filter((one) => one.startsWith("Z")).length;
-  await state.stop(5000);
   await service.stop([]);
   rmSync(base, { recursive: true, force: true });
   const body = [

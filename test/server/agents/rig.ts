@@ -6,11 +6,10 @@ import { join } from "node:path";
 import { AgentLoop, type AgentSettings } from "../../../actors/agent-loop/agent-loop.ts";
 import { fetchFile } from "../../../actors/agent-loop/fetch-file.ts";
 import { changedContent, openContent } from "../../../actors/api/sealed-content.ts";
-import { StateClient } from "../../../actors/front/state-client.ts";
-import { ToolsClient } from "../../../actors/front/tools-client.ts";
+import type { StateClient } from "../../../actors/front/state-client.ts";
 import type { ChatMessage, GenerateEvent, GenerateRequest } from "../../../engines/generation.ts";
 import { realClock } from "../../../runtime/clock.ts";
-import { createLogger } from "../../../runtime/log/log.ts";
+import { startAgentPlaces } from "../../fixtures/actors/agent-places.ts";
 import { begin, done, type FakeInference, finish, text, toolCall } from "../../fixtures/fakes/fake-inference.ts";
 import { startServer, type TestServer } from "../../fixtures/http-server.ts";
 
@@ -32,41 +31,12 @@ export interface AgentRig {
   stop(): Promise<void>;
 }
 
-const log = createLogger({ level: "error", format: "text" });
-const limits = { maxEntries: 1000, maxBytes: 2 ** 28, maxEntryBytes: 2 ** 26, maxAgeMs: 1e12 };
-
 export async function startAgents(
   given: Partial<AgentSettings> = {},
   stateFolder: string | null = null,
 ): Promise<AgentRig> {
   const base = mkdtempSync(join(tmpdir(), "troupe-agents-"));
-  const state = new StateClient({
-    init: { folder: stateFolder, mailboxLimit: 1000, responses: limits, maxFileContentBytes: 2 ** 30 },
-    log,
-  });
-  await state.start();
-  const tools = new ToolsClient({
-    log,
-    init: {
-      sandbox: {
-        mode: "on",
-        profile: "developer",
-        network: "none",
-        maxMemoryMb: 512,
-        maxCpuSecs: 60,
-        maxProcs: 64,
-        maxDiskMb: 256,
-      },
-      python: "python3",
-      shellPath: "/bin/sh",
-      workFolder: base,
-      codeTimeoutMs: 5000,
-      shellTimeoutMs: 5000,
-      stagingFolder: state.files.stagingFolder,
-      mailboxLimit: 1000,
-    },
-  });
-  await tools.start();
+  const { state, tools, stop } = await startAgentPlaces(base, stateFolder);
   const settings = {
     groups: ["code_execution", "shell"],
     permission: "auto",
@@ -100,8 +70,7 @@ export async function startAgents(
     seen: () => seen,
     async stop() {
       await server.stop();
-      await tools.stop(5000);
-      await state.stop(5000);
+      await stop();
       rmSync(base, { recursive: true, force: true });
     },
   };

@@ -7,6 +7,7 @@ import type { ToolOutcome, ToolRun } from "../../../actors/api/agent/tools.ts";
 import { ToolsClient } from "../../../actors/front/tools-client.ts";
 import type { ToolsPlaceInit } from "../../../actors/messages.ts";
 import { createLogger } from "../../../runtime/log/log.ts";
+import { toolsInit } from "../../fixtures/actors/agent-places.ts";
 
 type Read = ToolOutcome & { readonly model: Record<string, unknown> };
 
@@ -20,28 +21,12 @@ export class ToolsRig {
 
   constructor(given: Partial<ToolsPlaceInit> & { readonly mode?: "on" | "off" } = {}) {
     for (const folder of [this.stagingFolder, this.workFolder]) mkdirSync(folder);
-    const { mode = "on", ...init } = given;
+    const { mode = "on", ...changes } = given;
+    const { workFolder, stagingFolder } = this;
+    const init = toolsInit({ workFolder, stagingFolder }, { codeTimeoutMs: 2000, shellTimeoutMs: 3000, ...changes });
     this.client = new ToolsClient({
       log: createLogger({ level: "silent", format: "text" }),
-      init: {
-        sandbox: {
-          mode,
-          profile: "developer",
-          network: "loopback",
-          maxMemoryMb: 512,
-          maxCpuSecs: 60,
-          maxProcs: 64,
-          maxDiskMb: 256,
-        },
-        python: "python3",
-        shellPath: "/bin/sh",
-        workFolder: this.workFolder,
-        codeTimeoutMs: 2000,
-        shellTimeoutMs: 3000,
-        stagingFolder: this.stagingFolder,
-        mailboxLimit: 1000,
-        ...init,
-      },
+      init: { ...init, sandbox: { ...init.sandbox, network: "loopback", mode } },
     });
   }
 
