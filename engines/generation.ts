@@ -166,8 +166,8 @@ export interface PromptChanges {
     readonly remove: number;
     readonly messages: readonly ChatMessage[];
   }[];
-  /** Texts to add to the end of messages: index in the request's chat, and text. */
-  readonly notes: readonly { readonly at: number; readonly text: string }[];
+  /** Texts to add to the end of messages. `at`: index in the request's chat; null: the last user message. */
+  readonly notes: readonly { readonly at: number | null; readonly text: string }[];
   /** true: no tool call is required, even if the request requires one. */
   readonly callsAreOptional: boolean;
 }

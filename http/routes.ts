@@ -24,6 +24,7 @@ import {
   uploadFileOperation,
 } from "./files/operation.ts";
 import {
+  containerFileContent,
   deleteFile,
   fileContent,
   listContainerFiles,
@@ -189,7 +190,7 @@ const agentRoutes: readonly Route[] = [
     method: "GET",
     path: "/v1/containers/{container_id}/files/{file_id}/content",
     kind: "resource",
-    handler: fileContent,
+    handler: containerFileContent,
     operation: containerFileContentOperation,
   },
   {

@@ -34,6 +34,8 @@ export interface RunContext {
   readonly approvals: { all: boolean };
   /** Ids of the session's files. */
   readonly files: string[];
+  /** Names of the files that the run has produced, or has reported as missing. */
+  readonly produced: Set<string>;
   /** Called when the call's result is known, before its `complete` event. */
   readonly onResult: (result: CallResult) => Promise<void>;
 }
@@ -161,6 +163,7 @@ export class CallRunner {
       const added = await this.#services.files.add({ ...file, id });
       stored.push(added);
       this.#context.files.push(added.id);
+      this.#context.produced.add(added.name);
       this.#context.emit({ type: "file", file: added, inline: await this.#inline(added) });
     }
     return stored;

@@ -62,9 +62,10 @@ export function splicedMessages(
 function noted(messages: readonly ChatMessage[], notes: PromptChanges["notes"]): readonly ChatMessage[] {
   if (notes.length === 0) return messages;
   const changed = [...messages];
-  for (const { at, text } of notes) {
+  for (const note of notes) {
+    const at = note.at ?? messages.findLastIndex(({ role }) => role === "user");
     const message = changed[at];
-    if (message !== undefined) changed[at] = { ...message, content: joined(message.content, text) };
+    if (message !== undefined) changed[at] = { ...message, content: joined(message.content, note.text) };
   }
   return changed;
 }

@@ -14,6 +14,7 @@ import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import { type Files, fileLimits, type StoredFile } from "../api/agent/files.ts";
 import { type Sessions, sessionLimits } from "../api/agent/sessions.ts";
 import type { StoredResponses, Turn } from "../api/stored-responses.ts";
+import { documentText } from "../files/documents/document-text.ts";
 import type { StatePlaceInit, StatePlaceReady } from "../messages.ts";
 import { FileContents } from "./file-contents.ts";
 import { FileStore } from "./file-store.ts";
@@ -58,7 +59,7 @@ export async function start(place: PlaceContext<StatePlaceInit>): Promise<StateP
     store: state.store<StoredFile>("files", fileStoreLimits),
     contents,
     maxContentBytes: maxFileContentBytes,
-    extractText: async () => null,
+    extractText: (path, mimeType) => documentText(path, mimeType, fileLimits.inputPreviewCharacters),
   });
   place.system.spawn<FileProtocol>("files", filesBehaviour(fileStore), { mailboxLimit });
   const sessionStore = new SessionStore(state.store<KeptSession>("sessions", sessionStoreLimits));

@@ -87,10 +87,23 @@ export const listContainerFiles: RouteHandler = async (exchange, context) => {
 };
 
 export const retrieveContainerFile: RouteHandler = async (exchange, context) => {
-  const { container_id: container = "", file_id } = exchange.parameters;
-  sessionOfContainer(container);
-  exchange.json(200, wireContainerFile(await found(filesOf(context), file_id), container));
+  const { container_id = "" } = exchange.parameters;
+  exchange.json(200, wireContainerFile(await foundInContainer(exchange, context), container_id));
 };
+
+export const containerFileContent: RouteHandler = async (exchange, context) => {
+  const { id } = await foundInContainer(exchange, context);
+  await sendContent(exchange, context, filesOf(context), id);
+};
+
+/** Finds a file that tools of the container's session made, or one of clients, which any session may have. Throws file_not_found. */
+async function foundInContainer({ parameters }: Exchange, context: Context): Promise<StoredFile> {
+  const { container_id = "", file_id = "" } = parameters;
+  const session = sessionOfContainer(container_id);
+  const file = await found(filesOf(context), file_id);
+  if (file.purpose === "user_data" || file.session === session) return file;
+  throw fileNotFound(file_id);
+}
 
 interface PageRequest {
   readonly session: string | null;

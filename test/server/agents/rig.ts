@@ -24,33 +24,45 @@ export interface AgentRig {
   readonly server: TestServer;
   readonly inference: FakeInference;
   readonly state: StateClient;
-  /** Sets what the model writes in the following rounds; after them it writes "end". */
+  /** Sets what the model writes in the following rounds. After them it writes what `write` returns, or "end". */
   script(...turns: readonly Turn[]): void;
   /** Chats that the model saw, one a round, since the last script. */
   readonly seen: () => readonly (readonly ChatMessage[])[];
   stop(): Promise<void>;
 }
 
-export async function startAgents(
-  given: Partial<AgentSettings> = {},
-  stateFolder: string | null = null,
-): Promise<AgentRig> {
-  const base = mkdtempSync(join(tmpdir(), "troupe-agents-"));
-  const { state, tools, stop } = await startAgentPlaces(base, stateFolder);
+export interface RigOptions {
+  readonly settings?: Partial<AgentSettings>;
+  /** null: the state is in memory. */
+  readonly stateFolder?: string | null;
+  /** Parent of the working directories; default: a folder that `stop` removes. */
+  readonly workFolder?: string;
+  /** Returns what the model writes after a chat, if there is no script. */
+  readonly write?: (chat: readonly ChatMessage[]) => Turn;
+}
+
+export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
+  const {
+    stateFolder = null,
+    workFolder = mkdtempSync(join(tmpdir(), "troupe-agents-")),
+    write = () => "end",
+  } = options;
+  const { state, tools, stop } = await startAgentPlaces(workFolder, stateFolder);
   const settings = {
     groups: ["code_execution", "shell"],
     permission: "auto",
     maxRounds: 256,
     dispatch: null,
-    ...given,
+    ...options.settings,
   } as const;
   let turns: readonly Turn[] = [];
   const seen: (readonly ChatMessage[])[] = [];
   const { files, sessions } = state;
   const server = await startServer("node", {
     script: (request) => {
-      seen.push(chatOf(request));
-      const [turn = "end", ...rest] = turns;
+      const messages = chatOf(request);
+      seen.push(messages);
+      const [turn = write(messages), ...rest] = turns;
       turns = rest;
       return [eventsOf(turn, seen.length)];
     },
@@ -71,7 +83,7 @@ export async function startAgents(
     async stop() {
       await server.stop();
       await stop();
-      rmSync(base, { recursive: true, force: true });
+      if (options.workFolder === undefined) rmSync(workFolder, { recursive: true, force: true });
     },
   };
 }

@@ -21,6 +21,7 @@ const clients = [
   "llama_index_client",
   "pydantic_ai_client",
   "mcp_client",
+  "agents",
 ];
 const examplesFolder = fileURLToPath(new URL("../../../../examples/python/", import.meta.url));
 const clientLimitMs = 4 * 60_000;
@@ -47,6 +48,7 @@ describe("Python clients", { concurrency: 2 }, () => {
     running.python = python;
     running.server = await startServer([
       ...["-m", path, "--max-model-len", "2048", "--max-seqs", "4", "--mcp-port", "0"],
+      ...["--agent", "--sandbox", "on", "--sandbox-network", "none"],
     ]);
     running.mcpUrl = /mcp\s+(http:\/\/\S+)/.exec(running.server.output())?.[1] ?? "";
   });

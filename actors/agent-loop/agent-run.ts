@@ -1,0 +1,245 @@
+// Agent run: one request whose tools the server runs: its rounds, from the files of the request to the last event.
+import { randomBytes } from "node:crypto";
+import type { ChatMessage, GenerateRequest, PromptChanges, Usage } from "../../engines/generation.ts";
+import { addedUsage } from "../../engines/usage.ts";
+import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
+import type { AgentEvent, AgentOptions, Permission } from "../api/agent/agents.ts";
+import type { Sessions } from "../api/agent/sessions.ts";
+import type { Inference } from "../api/inference.ts";
+import { builtInNamed } from "../tools/schemas.ts";
+import { type CallResult, CallRunner, type CallServices } from "./call-runner.ts";
+import { type FetchFile, prepareFiles } from "./input-files.ts";
+import { Outbox } from "./outbox.ts";
+import { notesOnRequested, storeMissing } from "./requested-files.ts";
+import { Round, type RoundCall } from "./round.ts";
+import { SessionLink } from "./session-link.ts";
+
+/** What a run uses. */
+export interface RunServices extends CallServices {
+  readonly inference: Pick<Inference, "generate">;
+  readonly sessions: Sessions;
+  readonly fetchFile: FetchFile;
+}
+
+/** A request, and what holds for its run. */
+export interface RunOptions {
+  readonly request: GenerateRequest;
+  readonly agent: AgentOptions;
+  readonly permission: Permission;
+  /** Maximum number of rounds whose calls run. */
+  readonly maxRounds: number;
+  readonly signal: AbortSignal;
+}
+
+/** What follows a generation. */
+interface Decision {
+  /** Calls that the server runs now, of those that are the server's. */
+  readonly running: readonly RoundCall[];
+  /** Results of the calls of the server's that do not run. */
+  readonly notRun: readonly ChatMessage[];
+  readonly next: "round" | "client" | "end";
+  /** Whether calls did not run because of a limit. */
+  readonly isLimited: boolean;
+}
+
+/** Maximum number of calls of one round that run. The results of further calls say that they were not run. */
+const maxCallsPerRound = 64;
+
+export class AgentRun {
+  readonly #services: RunServices;
+  readonly #options: RunOptions;
+  readonly #session: SessionLink;
+  readonly #id = randomBytes(8).toString("hex");
+  readonly #answer = new Answered();
+  /** Names of the files that the run has produced so far. */
+  readonly #produced = new Set<string>();
+
+  private constructor(services: RunServices, options: RunOptions, session: SessionLink) {
+    this.#services = services;
+    this.#options = options;
+    this.#session = session;
+  }
+
+  /** Begins a run in the session of the request. */
+  static async open(services: RunServices, options: RunOptions): Promise<AgentRun> {
+    const session = await SessionLink.open(services.sessions, options.request, options.agent);
+    return new AgentRun(services, options, session);
+  }
+
+  /** Runs the rounds. Throws a ServerError if the run cannot go on; ends without a last event if the request was cancelled. */
+  async *events(): AsyncGenerator<readonly AgentEvent[]> {
+    const { agent, signal } = this.#options;
+    const notes = [...(await this.#prepareFiles()), ...notesOnRequested(agent.requestedFiles)];
+    if (signal.aborted) return;
+    yield [{ type: "session", id: this.#session.id }];
+    for (let number = 0; ; number++) {
+      const round = new Round({
+        isFirst: number === 0,
+        firstClientCall: this.#answer.clientCalls,
+        runsHere: (name) => this.#runsHere(name),
+      });
+      yield* this.#generate(round, notes, number);
+      if (signal.aborted) return;
+      if (round.error !== null) throw fromErrorRecord(round.error);
+      if (round.finish === null || round.usage === null) throw endedEarly();
+      const decision = this.#decide(round, number);
+      this.#answer.add(round);
+      this.#session.add(round.message);
+      if (decision.running.length > 0) yield* this.#callAll(decision.running, number);
+      if (signal.aborted) return;
+      this.#answer.serverCalls += decision.running.length;
+      this.#session.add(...decision.notRun);
+      if (decision.next === "round") continue;
+      yield await this.#end(round, decision, number);
+      return;
+    }
+  }
+
+  /** Stores the files of the request and copies them to the tools. Returns the notes on them. */
+  async #prepareFiles(): Promise<PromptChanges["notes"]> {
+    const { files, fetchFile, tools } = this.#services;
+    const { request, agent, signal } = this.#options;
+    const { id: session, turn } = this.#session;
+    const run = { client: request.client, session, turn, signal };
+    const { notes, mounts, ids } = await prepareFiles(agent.inputFiles, files, fetchFile, run);
+    this.#session.files.push(...ids);
+    if (agent.groups.length > 0 && mounts.length > 0) await tools.mount({ session, files: mounts });
+    return notes;
+  }
+
+  async *#generate(round: Round, notes: PromptChanges["notes"], number: number): AsyncGenerator<readonly AgentEvent[]> {
+    const { request, signal } = this.#options;
+    const changes = this.#session.changes(notes, number === 0);
+    const asked = { ...request, prompt: this.#session.prompt, changes };
+    for await (const batch of this.#services.inference.generate(asked, signal)) {
+      const events = round.take(batch);
+      if (events.length > 0) yield events;
+      if (round.error !== null) return;
+    }
+  }
+
+  #decide(round: Round, number: number): Decision {
+    const { agent, maxRounds } = this.#options;
+    const own = round.calls.filter(({ runsHere }) => runsHere);
+    const isCut = round.finish?.reason === "length" || round.finish?.reason === "cancelled";
+    const hasNoRounds = number >= maxRounds;
+    const left = (agent.maxCalls ?? Number.POSITIVE_INFINITY) - this.#answer.serverCalls;
+    const count = isCut || hasNoRounds ? 0 : Math.min(maxCallsPerRound, left);
+    const running = own.slice(0, count);
+    const content = notRun(isCut ? "the answer was cut off" : limitReached(hasNoRounds, left));
+    const isHandedBack = round.calls.length > own.length;
+    return {
+      running,
+      notRun: own.slice(running.length).map((call) => resultMessage({ call, content })),
+      next: isHandedBack ? "client" : running.length > 0 ? "round" : "end",
+      isLimited: own.length > 0 && running.length === 0,
+    };
+  }
+
+  /** Runs the calls of a round and adds their results to the session. Yields the events of the calls. */
+  async *#callAll(calls: readonly RoundCall[], number: number): AsyncGenerator<readonly AgentEvent[]> {
+    const { request, agent, permission, signal } = this.#options;
+    const session = this.#session;
+    const outbox = new Outbox<AgentEvent>();
+    const known: ChatMessage[] = [];
+    const context = {
+      run: this.#id,
+      session: session.id,
+      client: request.client,
+      turn: session.turn,
+      permission,
+      requestedFiles: agent.requestedFiles,
+      signal,
+      emit: (event: AgentEvent) => outbox.put(event),
+      approvals: session.approvals,
+      files: session.files,
+      produced: this.#produced,
+      onResult: async (result: CallResult) => {
+        known.push(resultMessage(result));
+        session.addImages(result.images);
+        await session.save(known, null);
+      },
+    };
+    const running = new CallRunner(this.#services, context, number).runAll(calls);
+    yield* outbox.until(running);
+    session.add(...(await running).map(resultMessage));
+  }
+
+  /** Stores the session and returns the last events. A run that is handed back to the client is not complete: it misses no files. */
+  async #end(round: Round, { next, isLimited }: Decision, number: number): Promise<readonly AgentEvent[]> {
+    const { finish, usage } = round;
+    if (finish === null || usage === null) throw endedEarly();
+    const missing = next === "end" ? await this.#storeMissing(number) : [];
+    this.#session.files.push(...missing.map(({ id }) => id));
+    await this.#session.save([], this.#answer.message);
+    const isCut = finish.reason === "length" || finish.reason === "cancelled";
+    return [
+      ...missing.map((file) => ({ type: "file", file, inline: null }) as const),
+      ...(isLimited && !isCut ? [{ type: "rounds_reached" } as const] : []),
+      { ...finish, reason: isLimited ? "length" : finish.reason },
+      { type: "done", usage: this.#answer.usage ?? usage },
+    ];
+  }
+
+  async #storeMissing(number: number): ReturnType<typeof storeMissing> {
+    const { request, agent } = this.#options;
+    return await storeMissing(this.#services.files, {
+      run: this.#id,
+      round: number,
+      turn: this.#session.turn,
+      session: this.#session.id,
+      client: request.client,
+      requested: agent.requestedFiles,
+      produced: this.#produced,
+    });
+  }
+
+  #runsHere(name: string): boolean {
+    return builtInNamed(name) !== undefined || this.#services.dispatch !== null;
+  }
+}
+
+/** What the client has got of a run: the texts and client calls of all rounds, as one message. */
+class Answered {
+  #content = "";
+  readonly #calls: RoundCall[] = [];
+  #usage: Usage | null = null;
+  clientCalls = 0;
+  /** Number of calls that the server has run. */
+  serverCalls = 0;
+
+  add(round: Round): void {
+    this.#content += round.text;
+    this.#calls.push(...round.calls.filter(({ runsHere }) => !runsHere));
+    this.clientCalls = round.clientCalls;
+    if (round.usage !== null) this.#usage = this.#usage === null ? round.usage : addedUsage(this.#usage, round.usage);
+  }
+
+  get usage(): Usage | null {
+    return this.#usage;
+  }
+
+  get message(): ChatMessage {
+    const toolCalls = this.#calls.map(({ id, name, arguments: args }) => ({ id, name, arguments: args }));
+    return { role: "assistant", content: this.#content, ...(toolCalls.length === 0 ? {} : { toolCalls }) };
+  }
+}
+
+/** Result of a call that is not run. */
+function notRun(why: string): string {
+  return JSON.stringify({ status: "error", error: `not run: ${why}` });
+}
+
+function limitReached(hasNoRounds: boolean, callsLeft: number): string {
+  if (hasNoRounds) return "the limit of tool rounds is reached (max_tool_rounds)";
+  if (callsLeft < maxCallsPerRound) return "the limit of tool calls is reached (max_tool_calls)";
+  return `at most ${maxCallsPerRound} calls of one turn run; make fewer`;
+}
+
+function resultMessage({ call, content }: Pick<CallResult, "call" | "content">): ChatMessage {
+  return { role: "tool", content, name: call.name, toolCallId: call.id };
+}
+
+function endedEarly(): ServerError {
+  return new ServerError("peer_gone", "the generation ended before it was done; send the request again");
+}

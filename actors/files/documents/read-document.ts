@@ -1,0 +1,10 @@
+// Program that document-text.ts runs: writes the beginning of a document's text to stdout.
+//
+// Arguments: the kind of the document, its path, the maximum number of characters.
+import type { DocumentKind } from "./document-kind.ts";
+import { officeText } from "./office-text.ts";
+import { pdfText } from "./pdf-text.ts";
+
+const [kind = "pdf", path = "", limit = "0"] = process.argv.slice(2) as [DocumentKind, string, string];
+const text = kind === "pdf" ? await pdfText(path, Number(limit)) : await officeText(path, kind, Number(limit));
+process.stdout.write(text.trim().slice(0, Number(limit)));

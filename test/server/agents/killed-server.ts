@@ -1,0 +1,32 @@
+// Server that killed.test.ts kills: its model calls Python and the shell in three rounds, then answers. It prints its URL.
+//
+// Arguments: the folder of the state, the parent of the working directories.
+import type { ChatMessage } from "../../../engines/generation.ts";
+import { python, shell } from "./clients.ts";
+import { startAgents, type Turn } from "./rig.ts";
+
+const [stateFolder = "", workFolder = ""] = process.argv.slice(2);
+// Seconds that nothing else on this machine sleeps.
+const nap = `4242.${process.pid}`;
+const rounds = 3;
+
+const rig = await startAgents({ stateFolder, workFolder, write });
+process.stdout.write(rig.url);
+
+/** Each call prints the question and the round, and leaves a process. */
+function write(chat: readonly ChatMessage[]): Turn {
+  const start = chat.findLastIndex(({ role }) => role === "user");
+  const round = chat.slice(start).filter(({ role }) => role === "assistant").length;
+  if (round === rounds) return "done";
+  const mark = `${chat[start]?.content} round ${round}`;
+  const code = `import subprocess
+subprocess.Popen(["sleep", "${nap}"], start_new_session=True)
+open("out.txt", "w").write("${mark} " * 1000)
+print("${mark} python")`;
+  return {
+    calls: [
+      [python, { code }],
+      [shell, { commands: [`sleep ${nap} & sleep 0.05; echo "${mark} shell"`] }],
+    ],
+  };
+}

@@ -1,0 +1,170 @@
+// A server that is killed (SIGKILL) during agent runs leaves no command running and loses nothing that it has announced: the next
+// one has every result, file and answer of which an event was sent, and the clients continue there. It also ends bubblewraps that
+// had not started their command yet. KILLS sets the number of kills.
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { seeded } from "../../fixtures/schemas/random-text.ts";
+import { checked, eventsOf, post, type ServerEvent } from "./clients.ts";
+
+const kills = Number(process.env.KILLS ?? 5);
+const program = fileURLToPath(new URL("./killed-server.js", import.meta.url));
+
+const bubblewrap = /^\S+\s+\S*bwrap /;
+
+describe("a server that is killed during agent runs", () => {
+  it(`leaves no process and loses nothing announced, ${kills} times`, {
+    timeout: 60_000 + kills * 10_000,
+  }, async (t) => {
+    const base = mkdtempSync(join(tmpdir(), "troupe-killed-"));
+    const [stateFolder, workFolder] = [join(base, "state"), join(base, "work")];
+    for (const folder of [stateFolder, workFolder]) mkdirSync(folder);
+    const random = seeded(11);
+    const clients = ["a", "b", "c"].map((session) => new Client(session));
+    const found = { results: 0, files: 0 };
+    try {
+      let killed = "";
+      for (let i = 0; i <= kills; i++) {
+        const { process: server, url } = await startServer(stateFolder, workFolder);
+        if (killed !== "") await assertNoneLeft((line) => line.includes(killed), `start ${i}`);
+        assert.equal(readdirSync(workFolder).length, 1, "only the folder of the running server is there");
+        for (const client of clients) {
+          const kept = await client.assertAllKept(url);
+          found.results += kept.results;
+          found.files += kept.files;
+        }
+        const runs = clients.map((client) => client.run(url));
+        await Promise.race(clients.map((client) => client.hasResult()));
+        await sleep(random() * 600);
+        server.kill("SIGKILL");
+        await once(server, "exit");
+        await Promise.all(runs);
+        // The arguments of a bubblewrap contain those of the command that it has not started yet.
+        const isCommand = (line: string) => line.includes(`sleep 4242.${server.pid}`) && !bubblewrap.test(line);
+        await assertNoneLeft(isCommand, `kill ${i}`);
+        killed = `@${server.pid}.`;
+      }
+      assert.ok(found.results > kills && found.files > kills, JSON.stringify(found));
+      assert.ok(clients.some(({ answers }) => answers > 0));
+      const answers = clients.reduce((sum, client) => sum + client.answers, 0);
+      t.diagnostic(`looked up after a restart: ${found.results} results, ${found.files} files, ${answers} answers`);
+    } finally {
+      rmSync(base, { recursive: true, force: true });
+    }
+  });
+});
+
+/** A client with one session. It asks again and again, and remembers what the server has announced. */
+class Client {
+  readonly #session: string;
+  readonly #messages: object[] = [];
+  /** Outputs of calls in the complete requests, and in the last one. */
+  readonly #outputs: string[] = [];
+  #newOutputs: string[] = [];
+  readonly #files = new Map<string, string>();
+  #onResult: () => void = () => {};
+  /** Number of complete answers. */
+  answers = 0;
+
+  constructor(session: string) {
+    this.#session = session;
+    this.#ask();
+  }
+
+  /** Runs requests until the server ends. A request that the end of a server cut off is sent again. */
+  async run(url: string): Promise<void> {
+    for (;;) {
+      this.#newOutputs = [];
+      const body = {
+        messages: this.#messages,
+        session_id: this.#session,
+        stream: true,
+        enable_code_execution: true,
+        enable_shell: true,
+      };
+      try {
+        const response = await post(`${url}/v1/chat/completions`, body);
+        assert.equal(response.status, 200);
+        for await (const event of eventsOf(response)) this.#take(event);
+      } catch (error) {
+        if (error instanceof assert.AssertionError) throw error;
+        return;
+      }
+    }
+  }
+
+  async hasResult(): Promise<void> {
+    await new Promise<void>((resolve) => {
+      this.#onResult = resolve;
+    });
+  }
+
+  /** Asserts that the server has all that an earlier one has announced. Returns how much it was. */
+  async assertAllKept(url: string): Promise<{ readonly results: number; readonly files: number }> {
+    const expected = [...this.#outputs, ...this.#newOutputs];
+    if (expected.length > 0) {
+      const { messages } = await checked(await fetch(`${url}/v1/sessions/${this.#session}`));
+      const contents = (messages as readonly { readonly content: string }[]).map(({ content }) => content);
+      for (const output of expected) {
+        assert.ok(
+          contents.some((content) => content.includes(output)),
+          `session ${this.#session} has lost "${output}"`,
+        );
+      }
+      assert.equal(contents.filter((content) => content === "done").length, this.answers);
+    }
+    for (const [id, text] of this.#files) {
+      const content = await fetch(`${url}/v1/files/${id}/content`);
+      assert.deepEqual([content.status, await content.text()], [200, text], id);
+    }
+    const count = { results: this.#newOutputs.length, files: this.#files.size };
+    this.#files.clear();
+    return count;
+  }
+
+  #take({ name, data }: ServerEvent): void {
+    if (name === "file_produced") this.#files.set(String(data.id), String(data.text));
+    if (name === "agentic_tool_call_progress" && data.phase === "complete") {
+      const { stdout } = data.data as { readonly stdout: string };
+      this.#newOutputs.push(stdout.trim());
+      this.#onResult();
+    }
+    const [choice] = (data.choices ?? []) as readonly { readonly finish_reason: string | null }[];
+    if (choice?.finish_reason !== "stop") return;
+    this.#outputs.push(...this.#newOutputs.splice(0));
+    this.answers++;
+    this.#messages.push({ role: "assistant", content: "done" });
+    this.#ask();
+  }
+
+  #ask(): void {
+    this.#messages.push({ role: "user", content: `question ${this.answers} of ${this.#session}` });
+  }
+}
+
+async function startServer(
+  stateFolder: string,
+  workFolder: string,
+): Promise<{ readonly process: ChildProcess; readonly url: string }> {
+  const server = spawn(process.execPath, [program, stateFolder, workFolder], { stdio: ["ignore", "pipe", "inherit"] });
+  const [url] = (await once(server.stdout, "data")) as [Buffer];
+  return { process: server, url: url.toString() };
+}
+
+/** Waits until no process is left that is meant. `isMeant` sees the state and the command of each process. */
+async function assertNoneLeft(isMeant: (line: string) => boolean, what: string): Promise<void> {
+  let left: readonly string[] = [];
+  for (let i = 0; i < 100; i++) {
+    const lines = spawnSync("ps", ["-eo", "stat,args"], { encoding: "utf8" }).stdout.split("\n");
+    left = lines.filter(isMeant);
+    if (left.length === 0) return;
+    await sleep(50);
+  }
+  assert.deepEqual(left, [], what);
+}

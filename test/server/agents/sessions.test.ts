@@ -1,0 +1,84 @@
+// biome-ignore-all lint/suspicious/noExplicitAny: the bodies of three protocols are read field by field
+// Sessions of agent runs over HTTP: export, import and deletion.
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { chat, checked, commands, post, question, runs } from "./clients.ts";
+import { type AgentRig, startAgents } from "./rig.ts";
+
+let rig: AgentRig;
+before(async () => {
+  rig = await startAgents();
+});
+after(async () => {
+  await rig.stop();
+});
+
+describe("sessions of agent runs", () => {
+  it("move to another server and go on there", async () => {
+    rig.script(commands("echo data > moved.txt"), "made");
+    const first = await chat.ask(rig.url, { messages: [question] });
+    const exported = await checked(await fetch(`${rig.url}/v1/sessions/${first.session}`));
+    assert.deepEqual(
+      exported.messages.map((message: any) => [message.role, message.visible]),
+      [
+        ["user", 0],
+        ["assistant", 1],
+        ["tool", 1],
+        ["assistant", 1],
+      ],
+    );
+    assert.equal(exported.files[0].text, "data\n");
+    const other = await startAgents();
+    try {
+      const put = await fetch(`${other.url}/v1/sessions/${first.session}`, {
+        method: "PUT",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(exported),
+      });
+      assert.deepEqual([put.status, await put.json()], [200, {}]);
+      other.script("there");
+      const body = {
+        messages: [question, { role: "assistant", content: "made" }, { role: "user", content: "go on" }],
+        session_id: first.session,
+      };
+      const reply = await post(`${other.url}/v1/chat/completions`, body);
+      assert.equal(reply.status, 200, await reply.clone().text());
+      assert.deepEqual(
+        other.seen()[0]!.map(({ role }) => role),
+        ["user", "assistant", "tool", "assistant", "user"],
+      );
+      assert.equal((await fetch(`${other.url}/v1/files/${exported.files[0].id}/content`)).status, 200);
+    } finally {
+      await other.stop();
+    }
+  });
+
+  it("are deleted with their state, and importing nonsense is refused", async () => {
+    rig.script(runs("1"), "one");
+    const { session } = await chat.ask(rig.url, { messages: [question] });
+    for (const deleted of [true, false]) {
+      const reply = await fetch(`${rig.url}/v1/sessions/${session}`, { method: "DELETE" });
+      assert.deepEqual([reply.status, ((await reply.json()) as { deleted: boolean }).deleted], [200, deleted]);
+    }
+    assert.equal((await fetch(`${rig.url}/v1/sessions/${session}`)).status, 404);
+    for (const body of [
+      {},
+      { version: 2 },
+      {
+        version: 1,
+        turns: 0,
+        messages: [{ role: "user", content: "x", visible: 5 }],
+        images: [],
+        videos: [],
+        files: [],
+      },
+    ]) {
+      const reply = await fetch(`${rig.url}/v1/sessions/abc`, {
+        method: "PUT",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(body),
+      });
+      assert.equal(reply.status, 400);
+    }
+  });
+});
