@@ -1,5 +1,6 @@
 // Agent run: one request whose tools the server runs: its rounds, from the files of the request to the last event.
 import { randomBytes } from "node:crypto";
+import { setMaxListeners } from "node:events";
 import type { ChatMessage, GenerateRequest, PromptChanges, Usage } from "../../engines/generation.ts";
 import { addedUsage } from "../../engines/usage.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
@@ -62,6 +63,8 @@ export class AgentRun {
 
   /** Begins a run in the session of the request. */
   static async open(services: RunServices, options: RunOptions): Promise<AgentRun> {
+    // Each call of a round listens to the signal. Node warns about more than ten listeners.
+    setMaxListeners(0, options.signal);
     const session = await SessionLink.open(services.sessions, options.request, options.agent);
     return new AgentRun(services, options, session);
   }

@@ -17,6 +17,13 @@ const mime = new Mime(standardTypes).define(
     "application/yaml": ["yaml", "yml"],
     "application/vnd.apache.parquet": ["parquet"],
     "application/octet-stream": ["gguf", "npy", "npz", "pkl"],
+    // Zip archives, whose first bytes may not tell them apart.
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ["docx"],
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": ["pptx"],
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ["xlsx"],
+    "application/vnd.oasis.opendocument.text": ["odt"],
+    "application/vnd.oasis.opendocument.presentation": ["odp"],
+    "application/vnd.oasis.opendocument.spreadsheet": ["ods"],
   },
   true,
 );
@@ -29,7 +36,6 @@ export async function mimeTypeOf(name: string, head: Uint8Array, isText: boolean
   const byName = mime.getType(name);
   if (isText) return byName !== null && isTextual(byName) ? byName : "text/plain";
   const found = await fileTypeFromBuffer(head).catch(() => undefined);
-  // Office documents are zip archives whose kind the first bytes may not tell.
   if (found === undefined || found.mime === "application/zip")
     return byName ?? found?.mime ?? "application/octet-stream";
   return found.mime;

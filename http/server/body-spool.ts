@@ -75,8 +75,11 @@ export class BodySpool {
   drained(): Promise<void> | null {
     if (!this.#file.writableNeedDrain) return null;
     return new Promise((resolve) => {
-      this.#file.once("drain", resolve);
-      this.#file.once("close", resolve);
+      const end = (): void => {
+        this.#file.off("drain", end).off("close", end);
+        resolve();
+      };
+      this.#file.on("drain", end).on("close", end);
     });
   }
 

@@ -8,6 +8,9 @@ export function partsNamed(entries: readonly Entry[], names: RegExp): readonly E
   return entries.filter(({ fileName }) => names.test(fileName)).sort((one, other) => number(one) - number(other));
 }
 
+/** Number of bytes of a part that are read. Text that begins later is not found. */
+const MAX_PART_BYTES = 64 * 2 ** 20;
+
 /** Names are without the prefix of the namespace. */
 export interface XmlReader {
   open(name: string, attributes: Readonly<Record<string, string>>): void;
@@ -28,9 +31,11 @@ export async function readXml(archive: ZipFile, entry: Entry, reader: XmlReader)
     { xmlMode: true, decodeEntities: true },
   );
   const decoder = new TextDecoder();
+  let bytes = 0;
   for await (const chunk of await archive.openReadStreamPromise(entry)) {
     parser.write(decoder.decode(chunk as Buffer, { stream: true }));
-    if (reader.isDone()) return;
+    bytes += (chunk as Buffer).length;
+    if (reader.isDone() || bytes > MAX_PART_BYTES) return;
   }
   parser.end();
 }
