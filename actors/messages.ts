@@ -65,9 +65,7 @@ export interface ModelStatistics {
   readonly waiting: number;
   /** Number of sequences that lost their slots because their clients did not read the earlier tokens. */
   readonly preempted: number;
-  /**
-   * Number of preemptions. A sequence loses its slot if it is paused, if KV memory is short, or to a client with fewer slots.
-   */
+  /** Number of preemptions of paused sequences, for lack of KV memory, and in favour of a client with fewer slots. */
   readonly preemptions: number;
   readonly memoryPreemptions: number;
   readonly sharePreemptions: number;
@@ -367,9 +365,9 @@ export interface ToolsPlaceInit {
   /** Command of the Python interpreter; null: Python is not enabled. */
   readonly python: string | null;
   readonly shellPath: string;
-  /** Folder for the private folder of this process, which has the work folders; null: the system's one for temporary files. */
+  /** Parent of the private folder of this process, which contains the work folders; null: the system's temporary folder. */
   readonly workFolder: string | null;
-  /** Time limits of one cell, and of all commands of a shell call together. */
+  /** Time limits of one Python cell, and of all commands of a shell call together. */
   readonly codeTimeoutMs: number;
   readonly shellTimeoutMs: number;
   /** Folder for the copies of produced files: Files.stagingFolder. */
@@ -377,7 +375,10 @@ export interface ToolsPlaceInit {
   readonly mailboxLimit: number;
 }
 
-/** The same for the thread itself, with the private folder. The thread removes what an earlier thread has left in it. */
+/**
+ * Start parameters that the thread receives. `folder`: the private folder, from which the thread removes files of earlier
+ * threads.
+ */
 export interface ToolsThreadInit extends Omit<ToolsPlaceInit, "workFolder"> {
   readonly folder: string;
 }

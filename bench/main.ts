@@ -1,5 +1,5 @@
-// Entry point of the benchmarks: `npm run bench -- NAME [FLAGS]`. Each prints a table. With --save it also writes the table to
-// bench/results/ with date, machine and commit.
+// Entry point of the benchmarks: `npm run bench -- NAME [FLAGS]`. A benchmark prints a table. With --save it also writes the
+// table to bench/results/ with date, machine and commit.
 import arg from "arg";
 import { ServerError } from "../runtime/errors.ts";
 

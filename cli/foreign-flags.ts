@@ -1,5 +1,5 @@
-// Flags of other model servers. The error for such a flag names the flag of troupe, with the user's value, or says why none is
-// needed. Used by the command line only: none of these flags is accepted.
+// Flags of other model servers. None of them is accepted: the error names the equivalent flag of troupe, with the user's value,
+// or says why no flag is needed. Used by the command line only.
 import { ServerError } from "../runtime/errors.ts";
 
 interface ForeignFlag {
@@ -93,7 +93,7 @@ export const foreignFlags: readonly ForeignFlag[] = [
 /** Short flags that have a different meaning in llama-server, where their value is a number. */
 const collisions: Readonly<Record<string, string>> = { "-c": "--max-model-len", "-t": "--threads" };
 
-/** Commands of other programs, and the command of troupe. */
+/** Commands of other programs, each with the equivalent command of troupe. */
 export const foreignCommands: Readonly<Record<string, string>> = {
   chat: "run",
   generate: "run -i TEXT",

@@ -1,5 +1,5 @@
-// Greeting: what `troupe serve` prints when it is ready: the addresses of the endpoints, and a command to try. Endpoints that no
-// served model answers are left out.
+// Greeting: the text that `troupe serve` prints when it is ready, with the addresses of the endpoints and a command to try.
+// Endpoints that no served model supports are left out.
 import type { ModelEntry } from "../actors/api/inference.ts";
 import { smallestModel } from "../engines/files/hub/catalog.ts";
 

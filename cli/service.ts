@@ -99,7 +99,7 @@ export class Service {
     return app;
   }
 
-  /** Loads the models. If it fails, it stops the service first. */
+  /** Loads the models. If this fails, stops the service and rejects. */
   async start(): Promise<void> {
     try {
       await this.#parts.front.start();

@@ -151,11 +151,11 @@ export interface SealedContent {
   readonly kind: "sealed";
   readonly isChat: boolean;
   readonly bytes: Uint8Array;
-  /** Digest of the content's grammar and tools; null: it has neither. */
+  /** Digest of the content's grammar and tools; null: the content has neither. */
   readonly demand: string | null;
 }
 
-/** Changes to the chat of a request. They are applied when its content is opened. */
+/** Changes to the chat of a request. A text worker applies them when it parses the request's content. */
 export interface PromptChanges {
   /**
    * Messages to replace, in ascending order: `remove` messages from index `at` of the request's chat. If `at` is the number of
@@ -270,7 +270,8 @@ export interface TemplateArguments {
 }
 
 /**
- * Why a choice ended. `tool_calls`: the model stopped by itself or at a stop string, after at least one complete call.
+ * Reason for the end of a choice. `tool_calls`: the model stopped by itself or at a stop string, after at least one complete
+ * call.
  */
 export type FinishReason = "stop" | "length" | "tool_calls" | "cancelled";
 
@@ -303,8 +304,8 @@ export interface Timeline {
 /**
  * Events of a request, in this order: at most one `prompt` event, one `begin` event, the events of its choices, then exactly
  * one `done` or `error` event. An `error` event may come at any time. The events of one choice are (reasoning | text | call)*
- * (refusal)? finish. A call is tool_call, tool_arguments*, and then one of tool_call_end, tool_call_failed and tool_call_cut;
- * calls of the same choice do not overlap.
+ * (refusal)? finish. A call consists of tool_call, tool_arguments*, and then one of tool_call_end, tool_call_failed and
+ * tool_call_cut; calls of the same choice do not overlap.
  */
 export type GenerateEvent =
   /** The first token was generated. Sent once, before the events of any choice. */

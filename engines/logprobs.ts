@@ -42,7 +42,7 @@ export class LogprobList {
     this.#count += count;
   }
 
-  /** Returns the records so far as arrays of whole records. The arrays stay valid when more records are added. */
+  /** Returns the records added so far as arrays of whole records. The arrays stay valid when more records are added. */
   blocks(): readonly Float32Array[] {
     const last = this.#blocks.length - 1;
     return this.#blocks.map((block, i) => (i === last ? block.subarray(0, this.#used) : block));

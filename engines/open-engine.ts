@@ -1,5 +1,5 @@
 // Engine list. Each engine is imported on first use, for two reasons: the wasm engine must also run on systems where
-// llama.cpp's libraries do not load, and its process must not map them.
+// llama.cpp's libraries do not load, and the wasm engine's process must not map these libraries.
 import type { Engine, EngineName } from "./engine.ts";
 
 const engines: Readonly<Record<EngineName, () => Promise<Engine>>> = {

@@ -45,7 +45,7 @@ export interface AppOptions {
   /** Files and sessions; default null: the server keeps none. */
   readonly files?: Files | null;
   readonly sessions?: Sessions | null;
-  /** API keys. Each request needs one of them; default: no request needs a key. */
+  /** API keys. A request needs one of them, unless its route is open; default: no request needs a key. */
   readonly apiKeys?: ApiKeys | null;
   readonly log: Log;
   /** Storage of responses; default: in memory. */
@@ -63,9 +63,9 @@ export interface AppOptions {
 export interface App {
   /** Handles a request of the HTTP front end (EdgeHandler). `onEvents` receives the events of the request's generation. */
   handle(request: HttpRequest, reply: HttpReply, refusal: ServerError | null, onEvents?: OnEvents): void;
-  /** Checks the host, the origin and the API key of a request. Its body is read only if this returns null. */
+  /** Checks the host, the origin and the API key of a request. The request's body is read only if the result is null. */
   readonly admit: AdmitRequest;
-  /** Says which bodies are written to a file: those of uploads. */
+  /** Returns the folder for the body of an upload, which is written to a file; null for all other bodies. */
   readonly spoolFolder: SpoolFolder;
   /** Rejects new inference requests with the error `draining`. Running requests continue, and /health still responds. */
   drain(): void;

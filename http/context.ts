@@ -1,5 +1,5 @@
-// Context: what a route handler receives in addition to its request: models, model management, and the settings of the HTTP
-// server.
+// Context of a route handler: objects that it receives in addition to its request, such as models, model management, and the
+// settings of the HTTP server.
 import type { Agents } from "../actors/api/agent/agents.ts";
 import type { Files } from "../actors/api/agent/files.ts";
 import type { Sessions } from "../actors/api/agent/sessions.ts";
@@ -38,7 +38,10 @@ export interface HttpConfig extends RouteSettings {
   readonly host: string;
   /** Additional host names of the server, for example the name of a proxy. */
   readonly allowedHosts: readonly string[];
-  /** Web origins that may use the server, through known host names only; null: all origins and all host names are allowed. */
+  /**
+   * Web origins that may use the server. If set, only known host names are accepted; null: all origins and host names are
+   * allowed.
+   */
   readonly corsOrigins: readonly string[] | null;
   /** What happens to fields of inference requests that the server does not know. */
   readonly unknownFields: UnknownFields;
@@ -58,7 +61,7 @@ export interface Context {
   readonly sessions: Sessions | null;
   readonly config: HttpConfig;
   readonly log: Log;
-  /** Like `inference.tokenTexts`, but the result holds no reference to a request, so it may outlive the request. */
+  /** Like `inference.tokenTexts`, but the result holds no reference to a request, so the result may outlive the request. */
   readonly tokenTexts: (model: string) => ShownTokens;
   /** Memory budget of all responses in progress. */
   readonly answerMemory: AnswerMemory;

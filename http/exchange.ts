@@ -12,7 +12,7 @@ import { hasVersionHeader } from "./shared/version-header.ts";
 
 /** Observer of requests: access log, metrics, request log, tracing. */
 export interface ExchangeObserver {
-  /** Called when the route of the request is known. Its model is not known yet. */
+  /** Called when the route of the request is known. The request's model is not known yet. */
   began?(exchange: Exchange): void;
   /** Called when the request has ended, whether or not a response was sent. Must not throw. */
   ended(exchange: Exchange): void;

@@ -90,13 +90,13 @@ export function describeIssue(issues: readonly Issue[]): ServerError {
   return fieldError(isUnsupported ? "unsupported" : "invalid_value", at, issue.message);
 }
 
-/** Error of an unknown field, with the nearest of the known names. */
+/** Error of an unknown field. The message suggests the most similar known name. */
 export function unknownFieldError(path: readonly PropertyKey[], key: string, known: readonly string[]): ServerError {
   const message = `there is no such field here${suggestion(clip(key), known)}`;
   return fieldError("invalid_value", [...path, key], message);
 }
 
-/** Yields the issues with their complete paths, those in the branches of unions included. */
+/** Yields all issues with their complete paths, including issues in the branches of unions. */
 export function* located(issues: readonly Issue[], before: readonly PropertyKey[] = []): Iterable<Located> {
   for (const issue of issues) {
     const path = [...before, ...issue.path];

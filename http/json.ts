@@ -41,7 +41,8 @@ type NamedModels = Readonly<Partial<Record<ModelField, unknown>>>;
 const namedModels = new WeakMap<HttpRequest, NamedModels>();
 
 /**
- * Returns the model that a body names; `name` is undefined if it names none. Returns null if the body was not parsed as JSON.
+ * Returns the model that a body names; `name` is undefined if the body names none. Returns null if the body was not parsed as
+ * JSON.
  */
 export function namedModel(request: HttpRequest, field: ModelField = "model"): { readonly name: unknown } | null {
   const named = namedModels.get(request);

@@ -8,7 +8,7 @@ export type Tag = "Inference" | "Agents" | "Ollama" | "Models" | "LoRA adapters"
 /** Response body of one content type. */
 export interface Content {
   readonly contentType: string;
-  /** Schema of the JSON body; for an event stream, of the JSON `data` of an event. Absent: plain text. */
+  /** Schema of the JSON body, or of the JSON `data` of each event of a stream. Absent: plain text. */
   readonly schema?: z.ZodType;
   readonly description: string;
 }

@@ -16,7 +16,7 @@ export interface DescribedRoute {
   readonly isInferred?: true;
   /** Whether the path accepts WebSocket connections. Each message is then the body of a POST request, with a streamed reply. */
   readonly takesMessages?: true;
-  /** Whether bodies are written to a file while they arrive: HttpRequest.bodyFile. */
+  /** Whether bodies are written to a file while they arrive; see HttpRequest.bodyFile. */
   readonly spoolsBody?: true;
   /** Whether JSON bodies need no content type. The protocol's examples use curl, which sends a different type by default. */
   readonly takesUntyped?: true;

@@ -140,7 +140,7 @@ const ollamaRoutes: readonly Route[] = [
   { ...ollama, method: "GET", path: "/api/version", kind: "resource", handler: version, operation: versionOperation },
 ];
 
-/** Routes of what the server keeps for the agent loop: files, sessions and approvals. */
+/** Routes of the agent loop: files, sessions and approvals. */
 const agentRoutes: readonly Route[] = [
   {
     method: "POST",

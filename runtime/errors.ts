@@ -1,7 +1,7 @@
 // Error class and table of error codes. All layers throw these errors. Only http/ maps a code to an HTTP status and builds
 // error bodies. Errors are sent between threads as plain records.
 
-/** Error codes. Each tells whether the same request may succeed later, and has a description for the documents. */
+/** Error codes. `retryable`: whether the same request may succeed later. `meaning`: description for the documents. */
 const codes = {
   invalid_json: { retryable: false, meaning: "The body is not JSON in UTF-8." },
   invalid_content_type: { retryable: false, meaning: "The content type is not `application/json` in UTF-8." },

@@ -24,12 +24,12 @@ import { createDispatch, type DispatchSettings } from "./dispatch.ts";
 import type { FetchFile } from "./input-files.ts";
 
 export interface AgentSettings {
-  /** Features that are enabled. */
+  /** Groups of built-in tools that the settings enable. */
   readonly groups: readonly ToolGroup[];
   readonly permission: Permission;
   /** Limit of rounds if the request sets none. */
   readonly maxRounds: number;
-  /** Where custom tools are sent; null: clients run their own tools. */
+  /** URL, timeout and signature key for calls of custom tools; null: clients run their own tools. */
   readonly dispatch: DispatchSettings | null;
 }
 
@@ -89,7 +89,10 @@ export class AgentLoop implements Agents {
     }
   }
 
-  /** Returns the stricter of the server's and the request's permission. Throws invalid_value if nobody could be asked. */
+  /**
+   * Returns the stricter of the server's and the request's permission. Throws invalid_value for "ask" without a streamed
+   * response, because the user cannot be asked then.
+   */
   #permission({ permission, isStreamed }: AgentOptions): Permission {
     const order: readonly Permission[] = ["auto", "ask", "deny"];
     const server = this.#settings.permission;

@@ -1,4 +1,4 @@
-// Agent run: one request whose tools the server runs: its rounds, from the files of the request to the last event.
+// Agent run: processes one request whose tools the server runs, from its input files through all rounds to the last event.
 import { randomBytes } from "node:crypto";
 import { setMaxListeners } from "node:events";
 import type { ChatMessage, GenerateRequest, PromptChanges, Usage } from "../../engines/generation.ts";
@@ -15,14 +15,13 @@ import { notesOnRequested, storeMissing } from "./requested-files.ts";
 import { Round, type RoundCall } from "./round.ts";
 import { SessionLink } from "./session-link.ts";
 
-/** What a run uses. */
 export interface RunServices extends CallServices {
   readonly inference: Pick<Inference, "generate">;
   readonly sessions: Sessions;
   readonly fetchFile: FetchFile;
 }
 
-/** A request, and what holds for its run. */
+/** A request, with the permission and the limits of its run. */
 export interface RunOptions {
   readonly request: GenerateRequest;
   readonly agent: AgentOptions;
@@ -32,11 +31,11 @@ export interface RunOptions {
   readonly signal: AbortSignal;
 }
 
-/** What follows a generation. */
+/** Next action of the run after a generation. */
 interface Decision {
-  /** Calls that the server runs now, of those that are the server's. */
+  /** Calls of server tools that run now. */
   readonly running: readonly RoundCall[];
-  /** Results of the calls of the server's that do not run. */
+  /** Result messages for the calls of server tools that do not run. */
   readonly notRun: readonly ChatMessage[];
   readonly next: "round" | "client" | "end";
   /** Whether calls did not run because of a limit. */
@@ -69,7 +68,9 @@ export class AgentRun {
     return new AgentRun(services, options, session);
   }
 
-  /** Runs the rounds. Throws a ServerError if the run cannot go on; ends without a last event if the request was cancelled. */
+  /**
+   * Runs the rounds. Throws a ServerError if the run cannot continue; ends without a last event if the request was cancelled.
+   */
   async *events(): AsyncGenerator<readonly AgentEvent[]> {
     const { agent, signal } = this.#options;
     const notes = [...(await this.#prepareFiles()), ...notesOnRequested(agent.requestedFiles)];
@@ -98,7 +99,7 @@ export class AgentRun {
     }
   }
 
-  /** Stores the files of the request and copies them to the tools. Returns the notes on them. */
+  /** Stores the files of the request and copies them to the work folder. Returns the prompt notes that describe the files. */
   async #prepareFiles(): Promise<PromptChanges["notes"]> {
     const { files, fetchFile, tools } = this.#services;
     const { request, agent, signal } = this.#options;
@@ -168,7 +169,10 @@ export class AgentRun {
     session.add(...(await running).map(resultMessage));
   }
 
-  /** Stores the session and returns the last events. A run that is handed back to the client is not complete: it misses no files. */
+  /**
+   * Stores the session and returns the last events. If the client must run calls, the run is not complete, so no requested file
+   * counts as missing yet.
+   */
   async #end(round: Round, { next, isLimited }: Decision, number: number): Promise<readonly AgentEvent[]> {
     const { finish, usage } = round;
     if (finish === null || usage === null) throw endedEarly();
@@ -202,7 +206,7 @@ export class AgentRun {
   }
 }
 
-/** What the client has got of a run: the texts and client calls of all rounds, as one message. */
+/** Output of a run that the client has received: the texts and client calls of all rounds, as one message. */
 class Answered {
   #content = "";
   readonly #calls: RoundCall[] = [];

@@ -7,7 +7,7 @@ import type { ApprovalDecision, ApprovalRequest, ApprovalStatus } from "../api/a
 /** Milliseconds after which a call without a decision is denied. */
 export const approvalTimeoutMs = 5 * 60_000;
 
-/** How a call may go on: it runs, or `denial` is the text that the model gets as its result. */
+/** Outcome of an approval: the call runs, or the model gets the text `denial` as the result of the call. */
 export type Verdict =
   | { readonly isApproved: true; readonly remembers: boolean }
   | { readonly isApproved: false; readonly denial: string };

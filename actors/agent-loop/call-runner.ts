@@ -1,5 +1,5 @@
-// Call runner: runs one call of a server tool: asks for approval, runs the tool, and stores the files that it made. Whatever goes
-// wrong in a tool is the call's result for the model; it never ends the run.
+// Call runner: runs calls of server tools. For each call, it asks for approval, runs the tool, and stores the files that the
+// tool made. An error in a tool becomes the call's result for the model and never ends the run.
 import { readFile } from "node:fs/promises";
 import type { ToolCall } from "../../engines/generation.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
@@ -19,7 +19,7 @@ import type { Approvals, Verdict } from "./approvals.ts";
 import type { Dispatch } from "./dispatch.ts";
 import { listFiles, readFileText } from "./file-tools.ts";
 
-/** What all calls of a run share. */
+/** Data that all calls of one round share. */
 export interface RunContext {
   readonly run: string;
   readonly session: string;
@@ -54,7 +54,7 @@ export interface CallServices {
   readonly dispatch: Dispatch | null;
 }
 
-/** A tool of the server as a call sees it. */
+/** The server tool that a call names. */
 interface CalledTool {
   /** Position of the call in its round. */
   readonly index: number;
@@ -78,7 +78,9 @@ export class CallRunner {
     this.#round = round;
   }
 
-  /** Runs all calls of a round in parallel. Returns their results in the order of the calls. Rejects if the run cannot go on. */
+  /**
+   * Runs all calls of a round in parallel. Returns their results in the order of the calls. Rejects if the run cannot continue.
+   */
   async runAll(calls: readonly ToolCall[]): Promise<readonly CallResult[]> {
     const { permission, approvals } = this.#context;
     const asked = calls.map((call, index) => {
@@ -114,7 +116,7 @@ export class CallRunner {
       return { isApproved: false, denial: `${about.label} was denied by policy.` };
     }
     if (approval === null) return { isApproved: true, remembers: false };
-    // The client may answer as soon as it has read the event. The wait begins when the event has been passed on.
+    // The event is passed on first, because the client may decide as soon as it has read the event.
     await new Promise<void>((resolve) => setImmediate(resolve));
     return await this.#services.approvals.wait(approval, this.#context.signal);
   }
@@ -226,7 +228,7 @@ export class CallRunner {
         expected: requestedFiles.map(({ name: expected, format }) => ({ name: expected, format })),
       });
     } catch (error) {
-      // The tools thread has ended, or refuses work. The model learns it and the run goes on.
+      // The tools thread has ended, or rejects the call. The model gets the error as the result, and the run continues.
       const { message } = toErrorRecord(error);
       const content = JSON.stringify({ status: "error", exception: message });
       return { ...nothingMade, status: "error", content, data: { exception: message } };
@@ -255,7 +257,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Fields of the progress event when a call begins: what is about to run. */
+/** Returns the fields of the progress event for a call that is about to run. */
 function callingData(type: ToolType, args: unknown): Readonly<Record<string, unknown>> {
   const fields = typeof args === "object" && args !== null ? (args as Readonly<Record<string, unknown>>) : {};
   if (type === "code_execution") return { code: fields.code ?? null };

@@ -15,7 +15,9 @@ export interface DispatchSettings {
 /** Runs a custom tool. Returns its result as text for the model. Never rejects. */
 export type Dispatch = (call: ToolCall, signal: AbortSignal) => Promise<string>;
 
-/** Number of attempts. An attempt is repeated if no reply came, or one with a status that asks for it. */
+/**
+ * Number of attempts. An attempt is repeated after a connection error or a status in retriedStatuses, but not after a timeout.
+ */
 const maxAttempts = 3;
 const retryDelayMs = 250;
 const maxReplyBytes = 1024 * 1024;
@@ -45,7 +47,7 @@ async function attempted(
   const seconds = Math.floor(Date.now() / 1000);
   const headers: Record<string, string> = {
     "content-type": "application/json",
-    // The same for all attempts of a call, so that the receiver can recognise a repeated one.
+    // All attempts of a call have the same key, so that the receiver can recognise a repeated attempt.
     "idempotency-key": callId,
     ...(secret === null ? {} : { "x-troupe-signature": signature(secret, seconds, body) }),
   };
@@ -68,7 +70,7 @@ export function signature(secret: string, seconds: number, body: string): string
   return `t=${seconds},v1=${createHmac("sha256", secret).update(`${seconds}.${body}`).digest("hex")}`;
 }
 
-/** Reads a body; null: it is too large. */
+/** Reads the body of a response as text; null: the body is larger than maxReplyBytes. */
 async function bounded(response: Response): Promise<string | null> {
   const chunks: Uint8Array[] = [];
   let size = 0;
@@ -89,7 +91,7 @@ function causeOf(error: unknown): string {
   return error.cause instanceof Error ? error.cause.message : error.message;
 }
 
-/** The contract's reply is {"content": text} or a bare string; other JSON is passed on as it is. */
+/** Returns the result for the model: the text of a reply {"content": text} or of a JSON string; other replies unchanged. */
 function resultOf(tool: string, reply: Reply): string {
   if (!reply.isOk) return JSON.stringify({ error: reply.error, tool, status: "failed" });
   const value = argumentsOf(reply.text);

@@ -31,7 +31,7 @@ for (const [net, prefix] of [
 ] as const) {
   blocked.addSubnet(net, prefix, "ipv4");
 }
-/** Only global unicast addresses (2000::/3) are public, without those that embed an IPv4 address or are for documents. */
+/** Public IPv6 addresses are global unicast (2000::/3), except ranges that embed an IPv4 address or are for documentation. */
 const globalV6 = new BlockList();
 globalV6.addSubnet("2000::", 3, "ipv6");
 for (const [net, prefix] of [
@@ -91,7 +91,7 @@ function checkedUrl(text: string): URL {
   }
   if (url.username !== "" || url.password !== "") throw refused("expected a URL without a user name and password");
   const host = url.hostname.replace(/^\[|\]$/g, "");
-  // The lookup is not called for a host that is an address.
+  // A host that is an IP address is checked here, because no lookup is made for it.
   if (isIP(host) !== 0 && !isPublic(host)) throw notPublic(host);
   return url;
 }

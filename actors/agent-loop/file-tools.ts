@@ -22,7 +22,7 @@ export async function listFiles(files: Files, session: string): Promise<string> 
   });
 }
 
-/** Reads characters of a text file. Returns JSON text: the slice, or what is wrong. `text`: arguments of read_file. */
+/** Reads characters of a text file. Returns JSON text: the characters, or an error. `text`: arguments of read_file. */
 export async function readFileText(files: Files, text: string): Promise<string> {
   const args = toolArguments.read_file.safeParse(jsonOf(text));
   if (!args.success) {

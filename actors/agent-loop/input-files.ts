@@ -1,5 +1,5 @@
-// Input files of a run: files in the conversation. Contents that came with the request are stored, all files are copied into the
-// work folder of the session, and the prompt gets a note for each of them: its metadata and the beginning of its text.
+// Input files of a run: files in the conversation. Contents that came with the request are stored. All files are copied into
+// the work folder of the session. For each file, the prompt gets a note with the metadata and the beginning of the text.
 import { createHash, randomUUID } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -28,7 +28,7 @@ export interface PreparedFiles {
   readonly ids: readonly string[];
 }
 
-/** Stores and describes the files. Throws invalid_value if one is unknown or cannot be used. */
+/** Stores and describes the files. Throws invalid_value if a file is unknown or cannot be used. */
 export async function prepareFiles(
   inputs: readonly InputFile[],
   files: Files,

@@ -1,5 +1,5 @@
-// Round: one generation of a run. It separates the calls of server tools from the events that the client sees, and collects what
-// the model wrote, so that the next round's prompt contains it.
+// Round: one generation of a run. It separates the calls of server tools from the events that the client sees, and collects the
+// output of the model for the prompt of the next round.
 import type { ChatMessage, GenerateEvent, ToolCall, Usage } from "../../engines/generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 
@@ -58,7 +58,7 @@ export class Round {
     return this.#clientCalls;
   }
 
-  /** How the generation ended; null: it has not, or with an error. */
+  /** How the generation ended; null: it is still running, or has ended with an error. */
   get finish(): FinishEvent | null {
     return this.#finish;
   }
@@ -136,14 +136,14 @@ export class Round {
     return this.#ofClient(event);
   }
 
-  /** A server call that is not valid becomes text, because no part of it has been sent. */
+  /** An invalid call of a server tool is sent as text, because no part of the call has been sent to the client. */
   #failed(event: Extract<GenerateEvent, { readonly type: "tool_call_failed" }>): readonly GenerateEvent[] {
     this.#text += event.text;
     if (this.#open?.runsHere === false) return this.#ofClient(event);
     return [{ type: "text", choice: event.choice, text: event.text }];
   }
 
-  /** Returns an event of the open call if the call is the client's, with its number among the client's calls of the run. */
+  /** Returns an event of the open call, numbered among the client calls of the run; no event if the server runs the call. */
   #ofClient<E extends GenerateEvent & { readonly call: number }>(event: E): readonly E[] {
     if (this.#open === null || this.#open.runsHere) return [];
     return [{ ...event, call: this.#clientCalls - 1 }];

@@ -1,5 +1,5 @@
-// Session link: the session of one run: what earlier requests left on the server, and the state to store after each result, so
-// that a restarted server continues from the last event that was sent.
+// Session link: connects a run with its session. It provides the messages and files of earlier requests, and stores the state
+// after each result, so that a restarted server continues from the last event that was sent.
 import { randomUUID } from "node:crypto";
 import type { ChatMessage, GenerateRequest, PromptChanges, SealedContent } from "../../engines/generation.ts";
 import type { AgentOptions } from "../api/agent/agents.ts";
@@ -53,7 +53,7 @@ export class SessionLink {
     return this.#linked.head?.turns ?? 0;
   }
 
-  /** Changes to the request's chat before the first round, in addition to `notes`. */
+  /** Returns the changes to the request's chat for a round. After the first round, they include the messages of the run. */
   changes(notes: PromptChanges["notes"], isFirstRound: boolean): PromptChanges {
     const end = { at: this.#digests.length, remove: 0, messages: [...this.#added] };
     const { splices } = this.#linked;
@@ -107,9 +107,9 @@ export class SessionLink {
 function linkOf(found: Awaited<ReturnType<Sessions["match"]>>, asked: string | null): Linked {
   if (found === null) return { id: asked ?? newId(), head: null, splices: [], basedOn: null };
   const { head, common, splices } = found;
-  // Without an id in the request, a conversation that leaves the session's conversation is a branch with an id of its own.
+  // Without an id in the request, a conversation that differs from the session's conversation is a branch with its own id.
   const isBranch = asked === null && common < head.digests.length;
-  // The user's approval of all actions holds for the conversation in which it was given.
+  // A branch does not inherit the user's approval of all actions.
   const kept = isBranch ? { ...head, approvesAll: false } : head;
   return { id: isBranch ? newId() : head.id, head: kept, splices, basedOn: head.id };
 }

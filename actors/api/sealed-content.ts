@@ -44,7 +44,7 @@ export function changedContent(
   };
 }
 
-/** Returns the messages of a chat after its splices. */
+/** Returns the messages of a chat with the splices applied. */
 export function splicedMessages(
   messages: readonly ChatMessage[],
   splices: PromptChanges["splices"],

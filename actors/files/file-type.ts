@@ -6,7 +6,7 @@ import standardTypes from "mime/types/standard.js";
 /** Number of leading bytes that the type is read from. */
 export const headBytes = 4100;
 
-/** Types that the library does not know, or knows as something that a tool rarely writes. */
+/** Extensions that the library does not know, or maps to a type that tools rarely write (`ts` to MPEG video). */
 const mime = new Mime(standardTypes).define(
   {
     "text/x-python": ["py", "pyw"],
@@ -17,7 +17,7 @@ const mime = new Mime(standardTypes).define(
     "application/yaml": ["yaml", "yml"],
     "application/vnd.apache.parquet": ["parquet"],
     "application/octet-stream": ["gguf", "npy", "npz", "pkl"],
-    // Zip archives, whose first bytes may not tell them apart.
+    // These formats are zip archives. Their first bytes may not show which one a file has.
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ["docx"],
     "application/vnd.openxmlformats-officedocument.presentationml.presentation": ["pptx"],
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ["xlsx"],
@@ -29,8 +29,8 @@ const mime = new Mime(standardTypes).define(
 );
 
 /**
- * Returns the content type of a file. Binary files: by their first bytes, then by the name. Text files: by the name. The type is
- * what the file is, not what is safe to show: see isInlineSafe.
+ * Returns the content type of a file. Binary files: by their first bytes, then by the name. Text files: by the name. A browser
+ * may not show every type: see isInlineSafe.
  */
 export async function mimeTypeOf(name: string, head: Uint8Array, isText: boolean): Promise<string> {
   const byName = mime.getType(name);

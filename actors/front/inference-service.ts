@@ -307,7 +307,7 @@ export class InferenceService implements Inference, ModelManagement {
     throw fromErrorRecord(restarting);
   }
 
-  /** Applies the defaults of the model and the server to a request. The only place that does so, for all protocols. */
+  /** Applies the defaults of the model and the server to a request. No other code applies these defaults, for any protocol. */
   #resolved(request: GenerateRequest, defaults: GenerationDefaults): ResolvedRequest {
     const sampling = effectiveSampling(request.sampling, defaults);
     return {

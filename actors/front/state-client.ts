@@ -75,7 +75,7 @@ export class StateClient {
     };
   }
 
-  /** Starts the thread. A failed start is not retried: rejects, with config_invalid if the folder cannot be used. */
+  /** Starts the thread. A failed start is not retried. Rejects, with config_invalid if the folder cannot be used. */
   async start(): Promise<void> {
     const { log, minBackoffMs = restartPolicy.minBackoffMs } = this.#options;
     let wasUp = false;
@@ -123,7 +123,7 @@ export class StateClient {
     await this.#system.stop();
   }
 
-  /** Returns a function that makes methods: each sends its argument to the actor. */
+  /** Returns a function that creates a method by name. The method sends its argument to the actor. */
   #asker<P extends Protocol<P>>(actor: string) {
     return <K extends keyof P & string>(method: K) =>
       async (message: MessageOf<P, K>) => {

@@ -1,5 +1,5 @@
-// Tools client: the main thread's client of the tools thread. Starts the thread, and restarts it whenever it ends; running calls
-// then fail, and the processes of the thread end with it.
+// Tools client: the main thread's client of the tools thread. Starts the thread, and restarts it whenever it ends. When the
+// thread ends, its processes end and its running calls fail.
 import { tmpdir } from "node:os";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
@@ -17,7 +17,7 @@ import { toolsModule } from "../placement.ts";
 const startTimeoutMs = 30_000;
 /** Time in addition to a tool's own limit, for files to be copied and processes to end. */
 const marginMs = 60_000;
-/** Number of calls for which a call may wait: the maximum number of calls of one round. */
+/** Maximum number of calls for which another call waits: the maximum number of calls of one round. */
 const waitingCalls = 64;
 const maxTimerMs = 2 ** 31 - 1;
 const restartPolicy: RestartPolicy = {
@@ -48,7 +48,7 @@ export class ToolsClient implements Tools {
   async start(): Promise<void> {
     const { log, init } = this.#options;
     const { workFolder, ...settings } = init;
-    // The folder belongs to this thread, so that it is removed even if the thread of the tools is ended by force.
+    // This thread creates the folder, so that the folder is removed even if the tools thread is ended by force.
     const folder = createProcessFolder("tools", [workFolder ?? tmpdir()]);
     this.#folder = folder;
     let wasUp = false;
@@ -88,7 +88,7 @@ export class ToolsClient implements Tools {
 
   async run(call: ToolRun): Promise<ToolOutcome> {
     const { codeTimeoutMs, shellTimeoutMs } = this.#options.init;
-    // A call waits for others: cells for those of their session, and all calls while too many run.
+    // A Python cell waits for earlier cells of its session. Every call waits while too many calls run.
     const timeoutMs = Math.min(waitingCalls * Math.max(codeTimeoutMs, shellTimeoutMs) + marginMs, maxTimerMs);
     return await this.#actor().ask("run", call, { timeoutMs });
   }

@@ -1,6 +1,6 @@
-// Embedding: one request for vectors, or for the scores of a reranker. Each group of inputs is tokenised by a text worker,
-// then the model computes its vectors. The groups are small, so that the requests of other clients also get text workers
-// and places in the model's queue.
+// Embedding: one request for vectors, or for the scores of a reranker. Each group of inputs is tokenised by a text worker, then
+// the model computes its vectors. The groups are small, so that the requests of other clients also get text workers and entries
+// in the model's queue.
 import type { Capacity } from "../../engines/engine.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { ServerError } from "../../runtime/errors.ts";

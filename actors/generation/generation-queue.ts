@@ -27,7 +27,8 @@ export class GenerationQueue {
 
   /**
    * Throws `queue_full` if the queue has no room for `count` more sequences of a client. If another client has more waiting
-   * sequences, some of its places count as free, because the scheduler removes these sequences when the new prompt is prepared.
+   * sequences, some of that client's entries count as free, because the scheduler removes these sequences when the new prompt
+   * is prepared.
    */
   check(client: string, count: number): void {
     const { slots, maxQueue } = this.#options;

@@ -15,7 +15,7 @@ import {
 } from "../messages.ts";
 
 const unitsPerMs = 100;
-/** Room of a frame, in steps: before isFull becomes true, and in addition while isFull is true. */
+/** Capacity of a frame in steps: until isFull becomes true, and in addition while isFull is true. */
 const stepsHeld = 8;
 const spareSteps = 1;
 const noFailures: TokenFrame["failed"] = [];

@@ -42,7 +42,7 @@ export class ModelSlots {
     return this.#holders.has(user);
   }
 
-  /** Gives up the user's slot or its place in the queue. */
+  /** Releases the user's slot, or removes the user from the queue. */
   release(user: SlotUser): void {
     this.#queue.delete(user);
     this.#holders.delete(user);

@@ -1,17 +1,17 @@
-// File contents: the bytes of stored files, one regular file an id, in a folder of the state. New contents are written to a
-// staging folder on the same file system, and renamed into place.
+// File contents: the bytes of stored files, one regular file per id, in the state folder. New contents are written to a staging
+// folder on the same file system, then renamed into the content folder.
 import { constants, type FileHandle, mkdir, open, readdir, rename, rm, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
 import { fileLimits } from "../api/agent/files.ts";
 import { headBytes } from "../files/file-type.ts";
 
-/** Age in milliseconds from which a staged file belongs to no running upload. */
+/** Age in milliseconds from which a staged file counts as abandoned. */
 const STAGED_MS = 3_600_000;
 const PIECE_BYTES = 256 * 1024;
 const idPattern = /^[A-Za-z0-9_-]{1,128}$/;
 
-/** What the bytes of a file say about it. */
+/** Properties of a file, read from its bytes. */
 export interface ReadContent {
   readonly bytes: number;
   /** First bytes, at most headBytes. */
@@ -40,7 +40,10 @@ export class FileContents {
     return join(this.#folder, id);
   }
 
-  /** Moves a staged file into place; its bytes are on the disk when it resolves. Throws invalid_value if it is too large. */
+  /**
+   * Moves a staged file into the content folder. Resolves when its bytes are on the disk. Throws invalid_value if it is too
+   * large.
+   */
   async adopt(id: string, staged: string): Promise<ReadContent> {
     const from = join(this.stagingFolder, checkedStaged(staged));
     let file: FileHandle | null = null;
@@ -59,7 +62,7 @@ export class FileContents {
     }
   }
 
-  /** Returns the size of a content; null: it is not there. */
+  /** Returns the size of a content in bytes; null: the content does not exist. */
   async sizeOf(id: string): Promise<number | null> {
     return await stat(this.pathOf(id)).then(
       ({ size }) => size,
@@ -72,8 +75,8 @@ export class FileContents {
   }
 
   /**
-   * Removes staged files that nobody will store, and contents for which `isKept` returns false. A content is younger than its
-   * metadata for a moment, so `leastAgeMs` spares young ones. `now`: milliseconds since 1970.
+   * Removes abandoned staged files, and contents for which `isKept` returns false. A content is stored shortly before its
+   * metadata, so contents younger than `leastAgeMs` are kept. `now`: milliseconds since 1970.
    */
   async sweep(now: number, leastAgeMs: number, isKept: (id: string) => boolean): Promise<void> {
     await this.#removeOld(this.stagingFolder, now - STAGED_MS, () => true);
@@ -84,7 +87,7 @@ export class FileContents {
     for (const name of await readdir(folder)) {
       if (!isGone(name)) continue;
       const path = join(folder, name);
-      // Another server of the same state may remove the file at the same time.
+      // Another server with the same state folder may remove the file at the same time.
       const age = await stat(path).catch(() => null);
       if (age !== null && age.ctimeMs <= before) await rm(path, { force: true });
     }
@@ -147,7 +150,7 @@ class TextCheck {
   }
 }
 
-/** Returns a text without half of a character at its end. */
+/** Removes half of a surrogate pair at the end of a text. */
 function wholeCharacters(text: string): string {
   return /[\uD800-\uDBFF]$/.test(text) ? text.slice(0, -1) : text;
 }

@@ -8,7 +8,7 @@ import { checkedFileName } from "../files/file-name.ts";
 import { formatOf, mimeTypeOf } from "../files/file-type.ts";
 import type { FileContents } from "./file-contents.ts";
 
-/** Extracts the beginning of the text of a document; null: it has none, or cannot be read within the limits. */
+/** Extracts the beginning of the text of a document; null: the document has no text, or cannot be read within the limits. */
 export type ExtractText = (path: string, mimeType: string) => Promise<string | null>;
 
 export interface FileStoreOptions {
@@ -21,19 +21,22 @@ export interface FileStoreOptions {
   readonly now?: () => number;
 }
 
-/** All files belong to one share, so that the oldest file of all is removed first. */
+/** All files belong to one share of the store, so that a full store removes the oldest file of all clients. */
 const share = "files";
 /** Number of entries that are read at once. */
 const PAGE = 512;
-/** Age in milliseconds of a content without metadata from which no server is about to store its metadata. */
+/**
+ * Age in milliseconds from which a content without metadata is removed. By then, every server has stored the metadata of its
+ * uploads.
+ */
 const ORPHAN_MS = 10 * 60_000;
 
 export class FileStore implements Files {
   readonly #options: FileStoreOptions;
   readonly #now: () => number;
   /**
-   * Size of all contents in bytes, at most: expired files count until the next sweep, which also sees the files of other servers
-   * of the same state. null: not known yet.
+   * Estimated size of all contents in bytes; null: not known yet. Until the next sweep, expired files count, and new files of
+   * other servers with the same state folder do not.
    */
   #totalBytes: number | null = null;
 
@@ -149,7 +152,7 @@ export class FileStore implements Files {
       cursor = page.cursor;
       if (cursor === null) break;
     }
-    // The expiry has the time of creation in milliseconds.
+    // The expiry follows from the time of creation, and is more precise than `createdAt`.
     return files.sort((one, other) => one.expiresAt - other.expiresAt).map(({ head }) => head);
   }
 }

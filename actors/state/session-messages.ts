@@ -1,4 +1,5 @@
-// Messages of a session: built from a request's chat and what its run added, and turned into the splices of a later request.
+// Messages of a session: builds them from a request's chat and the messages that the run added, and turns them into the splices
+// of a later request.
 import type { ChatMessage, PromptChanges } from "../../engines/generation.ts";
 import type { SessionMessage, SessionUpdate } from "../api/agent/sessions.ts";
 import { openContent } from "../api/sealed-content.ts";
@@ -24,7 +25,10 @@ function chatOf(prompt: SessionUpdate["prompt"]): readonly ChatMessage[] {
   return content.kind === "chat" ? content.messages : [];
 }
 
-/** Returns the splices for the first `common` messages of a client: the messages that the client sees as one. */
+/**
+ * Returns the splices for the first `common` messages of a client: each replaces a message of the client with the session's
+ * messages that the client sees as one.
+ */
 export function splicesOf(messages: readonly SessionMessage[], common: number): PromptChanges["splices"] {
   const groups = new Map<number, ChatMessage[]>();
   for (const { message, visible } of messages) {

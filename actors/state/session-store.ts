@@ -108,7 +108,7 @@ export class SessionStore implements Sessions {
   /** Marks a session as used now. Its parts are not written again. */
   async #touch(id: string, kept: Kept): Promise<void> {
     const next = { ...kept, head: { ...kept.head, usedAt: this.#now() }, expiresAt: this.#expiry() };
-    // If the session has changed meanwhile, that change has marked it.
+    // If the session has changed meanwhile, the change has already set `usedAt`.
     await this.#store.compareAndSet(id, kept.version, next);
   }
 

@@ -1,5 +1,5 @@
-// State place: the module of the state thread, which runs the actors whose data outlives a request. Each actor has a store with
-// a name. All stores share one LMDB environment, or the memory of the thread.
+// State place: the module of the state thread, which runs the actors whose data outlives a request. Each actor has a named
+// store. All stores share one LMDB environment, or the memory of the thread.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

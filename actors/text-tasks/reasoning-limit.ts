@@ -26,7 +26,10 @@ export function reasoningLimit(
   return { tokens, begin: last === begin ? new Int32Array(0) : Int32Array.of(begin), end: Int32Array.of(end) };
 }
 
-/** Returns the token of a reasoning tag. A model may merge the end of a tag of several tokens with the text after it. */
+/**
+ * Returns the token of a reasoning tag. Throws `unsupported` for a tag of several tokens, because a model may merge its last
+ * token with the text after the tag.
+ */
 function tagToken({ id, vocabulary }: ReasoningModel, tag: string): number {
   const control = vocabulary.controlTokens.find((token) => vocabulary.tokenText(token) === tag);
   const tokens = control === undefined ? vocabulary.encode(tag) : [control];

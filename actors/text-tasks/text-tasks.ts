@@ -1,5 +1,5 @@
-// TextTasks: typed calls of the tasks that the generation thread runs on its pool of text workers. Converts errors to errors
-// for the client. The generation thread itself processes only the output of models, not clients' text.
+// TextTasks: typed calls of the tasks that the generation thread runs on its pool of text workers. Converts the errors of tasks
+// to errors for the client. The generation thread itself processes only the output of models, not clients' text.
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { type EndReason, TaskEnded } from "../../runtime/task/task.ts";

@@ -1,8 +1,10 @@
-// Bounded text: the output of a process. Beyond its capacity, the beginning and the end are kept and the middle is counted.
+// Bounded text: the output of a process. If it exceeds the capacity, only its beginning, its end and its length are kept.
 
 export class BoundedText {
   readonly #half: number;
-  /** The first half has the first bytes, the second half the last bytes, as a ring. Allocated with the first byte. */
+  /**
+   * The first half contains the first bytes; the second half is a ring buffer of the last bytes. Allocated at the first byte.
+   */
   #bytes: Buffer | null = null;
   #total = 0;
 
@@ -16,7 +18,7 @@ export class BoundedText {
     this.#bytes ??= Buffer.allocUnsafe(2 * this.#half);
     const toHead = Math.min(added.length, Math.max(0, this.#half - this.#total));
     added.copy(this.#bytes, this.#total, 0, toHead);
-    // Of a long piece, only the last bytes stay in the ring.
+    // Only the last bytes of a long piece fit into the ring buffer.
     let from = Math.max(toHead, added.length - this.#half);
     while (from < added.length) {
       const at = (this.#total + from - this.#half) % this.#half;
@@ -25,7 +27,7 @@ export class BoundedText {
     this.#total += added.length;
   }
 
-  /** Returns the text: at most `limit` bytes of it, with a note in place of what is left out. */
+  /** Returns at most `limit` bytes of the text, with a note in place of the omitted bytes. */
   within(limit: number): string {
     if (this.#bytes === null) return "";
     if (this.#total <= Math.min(limit, 2 * this.#half)) {
@@ -36,7 +38,7 @@ export class BoundedText {
     return excerpt(head, this.#tail(half), this.#total);
   }
 
-  /** Returns the last bytes of a text that is longer than this number. */
+  /** Returns the last `length` bytes. The text must be longer than `length`. */
   #tail(length: number): Buffer {
     const bytes = this.#bytes ?? Buffer.alloc(0);
     const kept = Math.min(this.#total, 2 * this.#half);
@@ -48,8 +50,8 @@ export class BoundedText {
 }
 
 /**
- * Returns at most `limit` bytes of a text: its beginning and end, with a note of what was left out. Halves of surrogate pairs
- * become replacement characters, because many parsers of JSON refuse them.
+ * Returns at most `limit` bytes of a text: its beginning and end, with a note in place of the omitted bytes. Halves of
+ * surrogate pairs become replacement characters, because many JSON parsers reject them.
  */
 export function boundedText(text: string, limit: number): string {
   const bytes = Buffer.from(text, "utf8");
@@ -58,7 +60,7 @@ export function boundedText(text: string, limit: number): string {
   return excerpt(bytes.subarray(0, half), bytes.subarray(bytes.length - half), bytes.length);
 }
 
-/** Joins the beginning and the end of a text. Characters that are cut are left out. */
+/** Joins the beginning and the end of a text. Incomplete characters at the two cuts are left out. */
 function excerpt(head: Buffer, tail: Buffer, total: number): string {
   const first = head.subarray(0, head.length - cutAtEnd(head));
   const last = tail.subarray(cutAtStart(tail));
@@ -66,13 +68,13 @@ function excerpt(head: Buffer, tail: Buffer, total: number): string {
   return `${first.toString("utf8")}\n[${omitted} bytes left out]\n${last.toString("utf8")}`;
 }
 
-/** Returns the number of bytes at the start that are the end of a longer character. */
+/** Returns the number of bytes at the start that belong to a character whose first byte is missing. */
 function cutAtStart(bytes: Buffer): number {
   const start = bytes.subarray(0, 4).findIndex((byte) => (byte & 0xc0) !== 0x80);
   return start >= 0 ? start : Math.min(bytes.length, 3);
 }
 
-/** Returns the number of bytes at the end that are the beginning of a longer character. */
+/** Returns the number of bytes at the end that belong to a character whose last byte is missing. */
 function cutAtEnd(bytes: Buffer): number {
   for (let back = 1; back <= Math.min(3, bytes.length); back++) {
     const byte = bytes[bytes.length - back] ?? 0;

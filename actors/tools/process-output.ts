@@ -2,9 +2,9 @@
 import type { Readable } from "node:stream";
 import { BoundedText } from "./bounded-text.ts";
 
-/** Number of bytes that are kept of each output of a cell or command. */
+/** Maximum number of bytes that are kept of the stdout, and of the stderr, of a cell or command. */
 export const maxOutputBytes = 65_536;
-/** Time in ms for output to arrive after the end of its process. */
+/** Maximum wait in ms for the end of an output stream after its process has ended. */
 const CLOSE_MS = 1000;
 
 export class ProcessOutput {
@@ -31,7 +31,10 @@ export function whenClosed(stream: Readable): Promise<void> {
   });
 }
 
-/** Waits for the end of a stream whose process has ended. Without a sandbox, a process left behind can hold it open. */
+/**
+ * Waits for the end of a stream whose process has ended. Without a sandbox, a child process that still runs can keep the stream
+ * open, so the stream is destroyed after CLOSE_MS.
+ */
 export async function endStream(stream: Readable, closed: Promise<void>): Promise<void> {
   const timer = setTimeout(() => stream.destroy(), CLOSE_MS);
   await closed;

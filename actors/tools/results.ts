@@ -1,4 +1,4 @@
-// Results of tool calls: what the model reads, and the data of the progress event.
+// Results of tool calls: the text for the model, and the data of the progress event.
 import { maxResultBytes, type ToolOutcome } from "../api/agent/tools.ts";
 import { type BoundedText, boundedText } from "./bounded-text.ts";
 import type { Produced } from "./files/outputs.ts";
@@ -54,7 +54,7 @@ interface RanCommands {
   readonly commands: readonly string[];
   readonly results: readonly CommandResult[];
   readonly workFolder: string;
-  /** Maximum number of bytes of each output that the model asked for; null: the tool's own. */
+  /** Limit in bytes that the model set for stdout, and for stderr, of all commands together; null: the tool's own limit. */
   readonly maxOutput: number | null;
 }
 
@@ -68,7 +68,7 @@ export function commandsOutcome(
   const hasFailed = results.some(({ outcome }) => outcome.type === "exit" && outcome.exit_code !== 0);
   const status = hasTimedOut ? "timeout" : hasFailed ? "error" : "success";
   const shared = { status, working_directory: workFolder, exit_code: exitCode, timed_out: hasTimedOut } as const;
-  // The commands of a call share the limit.
+  // The commands of a call share the limit equally.
   const each = (limit: number): number => Math.floor(Math.min(limit, maxOutput ?? limit) / Math.max(1, results.length));
   const outputs = (limit: number) =>
     results.map((result) => ({ stdout: textOf(result.stdout, limit), stderr: errorsOf(result, limit) }));
@@ -91,7 +91,7 @@ function textOf(text: BoundedText | null, limit: number): string {
   return text === null ? "" : text.within(limit);
 }
 
-/** Returns what a command has written to stderr, and why it was ended or not run. */
+/** Returns the stderr of a command, and the reason if the command was ended or not run. */
 function errorsOf({ stderr, limit }: CommandResult, maxBytes: number): string {
   if (stderr === null) return "not run: the time limit of the call was reached\n";
   return lines([stderr.within(maxBytes), ...(limit === null ? [] : [`ended: it exceeded the limit of ${limit}\n`])]);
@@ -115,7 +115,10 @@ function made(model: Readonly<Record<string, unknown>>): Omit<ToolOutcome, "stat
   return { content: JSON.stringify(model), data: model, images: [], videoFrames: [], files: [] };
 }
 
-/** Returns a result as JSON. Its texts are shortened until it is short enough, because JSON lengthens some characters. */
+/**
+ * Returns a result as JSON. Its texts are shortened until the JSON has at most maxResultBytes bytes, because JSON escapes some
+ * characters.
+ */
 function contentOf(fields: (limit: number) => object): string {
   for (let limit = MAX_MODEL_OUTPUT; ; limit = Math.floor(limit / 2)) {
     const content = JSON.stringify(fields(limit));

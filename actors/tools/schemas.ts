@@ -1,5 +1,5 @@
-// Built-in tools: their names, the descriptions and argument schemas that the model sees, and how progress events and approvals
-// call them. The main thread and the text workers load this module, so it imports nothing that runs tools.
+// Built-in tools: their names, the descriptions and argument schemas that the model sees, and their names in progress events
+// and approvals. The main thread and the text workers load this module, so it imports nothing that runs tools.
 import { z } from "zod";
 import type { ToolSpec } from "../../engines/generation.ts";
 import type { ApprovalRequest, ToolGroup, ToolType } from "../api/agent/agents.ts";
@@ -64,12 +64,12 @@ export interface BuiltInTool {
   readonly name: BuiltInName;
   /** Declaration for the model. */
   readonly spec: ToolSpec;
-  /** Features that offer the tool to the model. */
+  /** Groups of tools to which the tool belongs. Each enabled group offers its tools to the model. */
   readonly groups: readonly ToolGroup[];
   readonly type: ToolType;
   readonly kind: ApprovalRequest["tool"]["kind"];
   readonly label: string;
-  /** Whether the tools thread runs the tool; null: the agent loop runs it on the file store. */
+  /** Name of the tool on the tools thread; null: the agent loop runs the tool on the file store. */
   readonly sandboxed: SandboxedTool | null;
 }
 
@@ -133,7 +133,7 @@ export function builtInNamed(name: string): BuiltInTool | undefined {
   return byName.get(name);
 }
 
-/** Returns the tools that the features offer. */
+/** Returns the tools that belong to at least one of the groups. */
 export function toolsOf(groups: readonly ToolGroup[]): readonly BuiltInTool[] {
   return builtInTools.filter((built) => built.groups.some((group) => groups.includes(group)));
 }

@@ -1,5 +1,6 @@
-// Session table: the open sessions with their work folders, in the order of their last use. A session's first call gets a folder
-// with an interpreter that is ready. Sessions without calls are closed when there are too many, or after a time.
+// Session table: the open sessions with their work folders, in the order of their last use. A new session gets a prepared
+// folder and interpreter. Sessions without running calls are closed when there are too many sessions, or when they are idle for
+// IDLE_MS.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Sandbox } from "../../runtime/sandbox/sandbox.ts";
 import type { WorkFolder, WorkFolders } from "./files/work-folders.ts";
@@ -7,9 +8,9 @@ import type { Interpreter } from "./python/interpreter.ts";
 import type { PythonStarter } from "./python/starter.ts";
 import { ToolSession } from "./tool-session.ts";
 
-/** Number of sessions with a folder above which sessions without calls are closed. */
+/** Number of open sessions above which sessions without running calls are closed. */
 const MAX_SESSIONS = 128;
-/** Maximum number of interpreters, with the one that is ready for the next session. */
+/** Maximum number of interpreters, including the prepared one for the next session. */
 const MAX_INTERPRETERS = 64;
 /** Milliseconds without a call after which a session's processes and folder are removed. */
 const IDLE_MS = 60 * 60_000;
@@ -43,7 +44,7 @@ interface Spare {
 
 export class SessionTable {
   readonly #options: SessionTableOptions;
-  /** The order of the map is the order of use. */
+  /** Sessions by id, the least recently used first. */
   readonly #entries = new Map<string, Entry>();
   readonly #sweeper = setInterval(() => this.#sweep(), SWEEP_MS).unref();
   #spare: Promise<Spare | null> = Promise.resolve(null);
@@ -70,8 +71,8 @@ export class SessionTable {
   }
 
   /**
-   * Runs work with a session's interpreter, which is started if there is none. If there are too many, others that are not in use
-   * are ended. At most maxRunningCells calls at the same time.
+   * Runs work with a session's interpreter, which is started if the session has none. If too many interpreters run, an unused
+   * one is ended first. At most maxRunningCells calls of this method may run at the same time.
    */
   async withInterpreter<T>(session: ToolSession, work: () => Promise<T>): Promise<T> {
     session.usesInterpreter = true;
@@ -130,12 +131,14 @@ export class SessionTable {
     return new ToolSession({ folder, interpreter: spare?.interpreter ?? null, sandbox, python, shellPath });
   }
 
-  /** Returns the sessions with an interpreter. A session that is being opened may get one. */
+  /** Returns the sessions with an interpreter. Sessions that are being opened are included, because they may get one. */
   #withInterpreters(): readonly Entry[] {
     return [...this.#entries.values()].filter(({ session }) => session === null || session.hasInterpreter);
   }
 
-  /** Starts an interpreter for the next session. Without one, the session starts its own, and its error is the call's result. */
+  /**
+   * Starts an interpreter for the next session. If the start fails, the session tries again, and an error is the call's result.
+   */
   #prepareSpare(): void {
     const { python, folders } = this.#options;
     this.#spare = Promise.resolve(null);
@@ -155,7 +158,10 @@ export class SessionTable {
     this.#closeUnused(Number.POSITIVE_INFINITY, performance.now() - IDLE_MS);
   }
 
-  /** Closes up to `count` sessions without calls that were last used before a moment, the least recently used ones first. */
+  /**
+   * Closes at most `count` sessions without running calls that were last used before `usedBefore`, the least recently used
+   * first.
+   */
   #closeUnused(count: number, usedBefore: number): void {
     const unused = [...this.#entries].filter(([, { uses, usedAt }]) => uses === 0 && usedAt < usedBefore);
     for (const [id] of unused.slice(0, Math.max(0, count))) {
@@ -169,7 +175,7 @@ export class SessionTable {
   }
 }
 
-/** Ends an interpreter that is not in use: if possible, of a session without calls. */
+/** Ends an unused interpreter, preferably that of a session without running calls. */
 async function endOneOf(entries: readonly Entry[]): Promise<void> {
   const unused = entries.filter(({ session }) => session?.usesInterpreter === false);
   const victim = unused.find(({ uses }) => uses === 0) ?? unused[0];
@@ -179,6 +185,6 @@ async function endOneOf(entries: readonly Entry[]): Promise<void> {
   }
   const opening = entries.filter(({ session }) => session === null);
   if (opening.length === 0) throw new ServerError("internal", "more cells run than there may be interpreters");
-  // Their interpreters can be ended when they are open.
+  // The interpreter of a session can be ended once the session is open.
   await Promise.race(opening.map(({ opened }) => opened.catch(() => null)));
 }

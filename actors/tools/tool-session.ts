@@ -9,7 +9,7 @@ import { type CommandResult, notRun, runCommand } from "./shell.ts";
 
 export interface ToolSessionOptions {
   readonly folder: WorkFolder;
-  /** Interpreter that is ready; null: none was. */
+  /** Prepared interpreter; null: none was available. */
   readonly interpreter: Interpreter | null;
   readonly sandbox: Sandbox;
   /** null: Python is not enabled. */
@@ -18,16 +18,16 @@ export interface ToolSessionOptions {
 }
 
 export interface ShellLimits {
-  /** Time for all commands together, and for each of them; in milliseconds. */
+  /** Time limits of all commands together, and of each command. */
   readonly callMs: number;
   readonly commandMs: number;
 }
 
 export class ToolSession {
   readonly folder: WorkFolder;
-  /** Whether a cell runs or is about to: the interpreter is not ended to make room for others. */
+  /** Whether a cell runs or is about to run. The interpreter is then not ended to make room for others. */
   usesInterpreter = false;
-  /** Resolves when the interpreter that makes room for others has ended; null: it is not being ended. */
+  /** Resolves when the interpreter has been ended to make room for others; null: it is not being ended. */
   ending: Promise<void> | null = null;
   readonly #options: ToolSessionOptions;
   #interpreter: Interpreter | null;
@@ -49,7 +49,7 @@ export class ToolSession {
     return this.#interpreter !== null && !this.#interpreter.hasEnded;
   }
 
-  /** Runs work that uses the interpreter, after such work that came before it. */
+  /** Runs work that uses the interpreter, after all such earlier work. */
   inTurn<T>(work: () => Promise<T>): Promise<T> {
     const done = this.#turns.then(work);
     this.#turns = done.catch(() => {});
@@ -67,7 +67,7 @@ export class ToolSession {
     this.#note = "A new Python interpreter was started: variables of earlier calls are lost, files are kept.";
   }
 
-  /** Runs a cell in the interpreter. `note`: what the model should know about the variables; null: nothing. */
+  /** Runs a cell in the interpreter. `note`: message to the model that variables were lost; null: none. */
   async runCell(
     code: string,
     timeoutMs: number,
@@ -125,7 +125,7 @@ export class ToolSession {
     return interpreter !== null;
   }
 
-  /** Ends the interpreter to make room for others. The next cell says that the variables are lost. */
+  /** Ends the interpreter to make room for others. The result of the next cell says that the variables are lost. */
   async endInterpreter(): Promise<void> {
     this.ending ??= this.#interpreter?.kill() ?? null;
     await this.ending;

@@ -10,7 +10,7 @@ import { WorkFolders } from "./files/work-folders.ts";
 import { PythonStarter } from "./python/starter.ts";
 import { ToolRunner } from "./tool-runner.ts";
 
-/** Starts the thread. Reports why tools run without isolation, if they do. Throws config_invalid. */
+/** Starts the thread. Reports the reason if tools run without isolation. Throws config_invalid. */
 export async function start(place: PlaceContext<ToolsThreadInit>): Promise<IsolationReport> {
   const { init } = place;
   const warn = (fields: object, message: string): void => place.progress({ fields, message });

@@ -1,4 +1,4 @@
-// Generates random LoRA adapters from fixed seeds for `bench adapters` and writes them to a temporary folder on first use.
+// Random LoRA adapters for `bench adapters`, generated from fixed seeds and written to a temporary folder on first use.
 // Their weights are small, so the model still writes readable text.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +12,7 @@ const magnitude = 0.1;
 
 export interface AdapterFile {
   readonly alias: string;
-  /** Folder in the format that PEFT writes. */
+  /** Folder with the adapter in PEFT's format. */
   readonly folder: string;
 }
 

@@ -1,6 +1,6 @@
 // Adapter churn: clients stream while adapters are loaded, replaced and unloaded. Each response must equal the response of the
-// same adapter generation on an idle server, and no adapter may remain at the end. Runs on the wasm engine because its output
-// does not depend on the other sequences of a batch.
+// same adapter version (`generation`) on an idle server, and no adapter may remain at the end. The benchmark uses the wasm
+// engine, whose output for a sequence does not depend on the other sequences of the batch.
 import { setTimeout as sleep } from "node:timers/promises";
 import { exactly, findingsTable, told } from "../overload/finding.ts";
 import { family, residentKiB } from "../proc.ts";
@@ -28,7 +28,7 @@ interface Seen {
   whole: number;
   /** Requests rejected because their alias named no adapter at that moment. */
   absent: number;
-  /** Responses that name several adapter generations, or whose text differs from the text of the named generation. */
+  /** Responses that name several adapter versions, or whose text differs from the text of the named version. */
   mixed: number;
   readonly failures: string[];
 }
@@ -66,7 +66,7 @@ export async function churnTable(options: SideOptions, files: AdapterFiles, chan
   }
 }
 
-/** Returns the response text of each adapter generation, generated on an idle server. */
+/** Returns the response text of each adapter version, generated on an idle server. */
 async function textsByGeneration(url: string, folders: readonly AdapterFile[]): Promise<Map<string, string>> {
   const texts = new Map<string, string>();
   for (const { folder } of folders) {
@@ -93,7 +93,7 @@ async function storm(
   for (let i = 0; i < changes; i++) {
     const alias = aliases[i % aliases.length] as string;
     const old = loaded.get(alias);
-    // Every third change of an alias that names an adapter unloads it.
+    // Every third change of an alias unloads the adapter that the alias names.
     if (old !== undefined && Math.floor(i / aliases.length) % 3 === 2) {
       await change(url, "unload", { lora_name: alias, expected_generation: old });
       loaded.delete(alias);
@@ -138,7 +138,7 @@ async function streamOn(
 interface Streamed {
   readonly status: number;
   readonly text: string;
-  /** Adapter generations named in the chunks. */
+  /** Adapter versions named in the chunks of the stream. */
   readonly generations: ReadonlySet<string>;
   readonly failure: string | null;
 }

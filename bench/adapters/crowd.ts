@@ -1,4 +1,4 @@
-// Load of `bench adapters`: simultaneous clients that use the adapters in rotation, and the results.
+// Load of `bench adapters`: simultaneous clients that use the adapters in rotation, and the results of the load.
 import { performance } from "node:perf_hooks";
 import { type Answer, ask } from "../serving/client/ask.ts";
 import { type CrowdResult, firstTextP50, tokensPerSecond } from "../serving/client/crowd.ts";
@@ -13,7 +13,7 @@ export interface CrowdLoad {
   readonly answers: readonly Answer[];
   readonly tokensPerSecond: number;
   readonly firstTextMs: number;
-  /** 99th percentile of the pauses between two texts of a stream, over all streams. */
+  /** 99th percentile of the pauses between two text chunks of a stream, over all streams. */
   readonly gapP99Ms: number;
 }
 

@@ -1,4 +1,4 @@
-// Cost of more adapters in one forward pass on the llama engine: the same load over a growing number of adapters.
+// Cost of more adapters in one forward pass on the llama engine: the same load spread over a growing number of adapters.
 import { findingsTable } from "../overload/finding.ts";
 import { answered, ratioAtLeast, toldRounds } from "../serving/show.ts";
 import type { SideOptions } from "../serving/sides.ts";

@@ -1,4 +1,4 @@
-// Compares loads that differ only in their adapters. All loads run on one server, in alternating rounds with the same texts.
+// Comparison of loads that differ only in their adapters. All loads use one server, in alternating rounds with the same texts.
 
 import { SizedPrompts } from "../serving/client/sized-prompts.ts";
 import { inRounds, ours, type SideOptions, withSides } from "../serving/sides.ts";
@@ -8,7 +8,8 @@ import { type CrowdLoad, crowdLoad, type LoadShape } from "./crowd.ts";
 export const clients = 32;
 export const sizes = { sequences: clients, tokensEach: 512 };
 /**
- * Switches off the prefix cache, so that no load profits from an earlier one, and speculation, which favours repetitive texts.
+ * Flags that switch off the prefix cache and speculative decoding. A prefix cache would favour later loads, and speculative
+ * decoding would favour repetitive texts.
  */
 export const plain = ["--prefix-cache-n", "0", "--speculation", "off"];
 

@@ -1,4 +1,4 @@
-// Cost of adapters on the wasm engine: sixteen adapters over all slots, compared with the same load on the base model.
+// Cost of adapters on the wasm engine: sixteen adapters spread over all slots, compared with the same load on the base model.
 import { findingsTable } from "../overload/finding.ts";
 import { answered, ratioAtLeast, toldRounds } from "../serving/show.ts";
 import type { SideOptions } from "../serving/sides.ts";

@@ -1,5 +1,5 @@
-// `bench agents`: cost of tools. Many agent runs at once with three rounds of Python each, over the same runs with tools that
-// answer at once; the prompt tokens that each round computes; and the times of the sandbox and of Python cells.
+// `bench agents`: cost of tools. Compares the speed of many simultaneous agent runs with three Python rounds each to the same
+// runs with tools that return immediately. Also reports the prompt tokens computed per round and the times of Python cells.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -29,7 +29,7 @@ const rounds = 3;
 const tokensEach = 24;
 /** Tokens of the KV cache for each run: the descriptions of the tools and all rounds. */
 const tokensOfRun = 1536;
-/** A few runs are longer, because the model writes text that becomes many tokens in the next prompt. */
+/** Allows a few longer runs: the text that a model writes may become many tokens in the next prompt. */
 const contextLength = 4 * tokensOfRun;
 const python = "service_execute_python";
 
@@ -61,7 +61,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   const reuse: number[] = [];
   await measure(service.inference, model, 1, tools, state, []);
   for (let pair = 0; pair < pairs; pair++) {
-    // The order changes from pair to pair, because a shared machine becomes slower or faster meanwhile.
+    // The order alternates between pairs, because the speed of a shared machine changes over time.
     const run = (of: Tools): Promise<Measured> => measure(service.inference, model, runs, of, state, reuse);
     const withToolsFirst = pair % 2 === 1 ? await run(tools) : null;
     const without = await run(instantTools);
@@ -167,7 +167,7 @@ function requestOf(
   };
 }
 
-/** Adds a call of Python to the end of the first rounds of a generation. */
+/** Adds a Python call to the end of the generation in each of the first `rounds` rounds. */
 function withCalls(inference: Pick<Inference, "generate">, usages: Usage[]): Inference["generate"] {
   let round = 0;
   return async function* (request, signal, onPrepared) {
@@ -189,7 +189,7 @@ function withCalls(inference: Pick<Inference, "generate">, usages: Usage[]): Inf
   };
 }
 
-/** Prompt tokens computed in the rounds after the first, over the tokens that are new in them. */
+/** Returns the prompt tokens computed after the first round, divided by the new prompt tokens of those rounds. */
 function reuseOf(usages: readonly Usage[]): number {
   let computed = 0;
   let fresh = 0;
@@ -202,7 +202,7 @@ function reuseOf(usages: readonly Usage[]): number {
   return computed / fresh;
 }
 
-/** Tools that answer at once. */
+/** Tools that return immediately. */
 const instantTools: Tools = {
   run: async (): Promise<ToolOutcome> => {
     const result = {

@@ -66,7 +66,7 @@ function tokenOf(word: string): string {
   return word.startsWith("##") ? word.slice(2) : `\u2581${word}`;
 }
 
-/** Names of the tensors: published name, name in GGUF. Tensors that are in neither list are not used. */
+/** GGUF names of tensors, by published name. Tensors that neither this table nor `layerNames` lists are not used. */
 const outerNames: Readonly<Record<string, string>> = {
   "embeddings.word_embeddings": "token_embd",
   "embeddings.position_embeddings": "position_embd",

@@ -43,7 +43,7 @@ const faults: Readonly<Record<string, (patient: Patient) => Promise<void>>> = {
   },
 };
 
-/** Runs the faults on the first of the chosen HTTP server implementations and on the first engine. */
+/** Runs the faults on the first of the chosen HTTP server implementations and on the first chosen engine. */
 export async function runFaults(options: HostileOptions, rounds: number): Promise<string> {
   const [edge, engine] = [options.edges[0] ?? "node", options.engines[0] ?? "wasm"];
   const rig = new Rig({ ...options, edge, engine });

@@ -45,7 +45,7 @@ export interface Watched {
 
 export interface Measurement {
   readonly outcome: Outcome;
-  /** null if no server is watched. */
+  /** Measured costs; null if no server is watched. */
   readonly costs: Costs | null;
   /** Thresholds that were exceeded; empty if none. */
   readonly breaches: readonly string[];

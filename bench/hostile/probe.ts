@@ -17,7 +17,7 @@ interface CommonProbe {
   readonly name: string;
   /** Number of the tested weakness, shown in the results. */
   readonly finding: number;
-  /** Settings that affect the result. The probe runs with each of their values, and with the first value of the others. */
+  /** Settings that affect the result. The probe runs with each value of these, and with the first value of all others. */
   readonly concerns: readonly ("edge" | "engine")[];
   /** Engines to which the probe applies; all by default. */
   readonly engines?: readonly EngineName[];

@@ -1,6 +1,6 @@
-// `bench http`: cost of the main thread, without the cost of an engine. The real front, generation thread, step loop and HTTP
-// server serve a model without weights at a fixed rate. The front runs on this process's main thread; the clients run in a
-// separate process.
+// `bench http`: cost of the main thread, without the cost of an engine. The real inference service ("front"), generation
+// thread, step loop and HTTP server serve a model without weights at a fixed rate. The front runs on the main thread of this
+// process; the clients run in a separate process.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -123,7 +123,7 @@ async function measure(model: string, workload: Workload, seconds: number): Prom
       throw new ServerError("internal", `the clients ended before all streams ran; use more --seconds`);
     });
     await Promise.race([allRunning(front, model, workload.streams), tooSoon]);
-    // The threads that the front has started are the generation thread and its text workers.
+    // The new threads since then, started by the front, are the generation thread and its text workers.
     const agentsThreads = threadsOf(process.pid).filter((thread) => !threadsBefore.has(thread));
     const finish = meterFront({ agentsThreads, modelPid, clientPid: clients.process.pid ?? 0 });
     await sleep(seconds * 1000);

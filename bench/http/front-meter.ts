@@ -1,5 +1,5 @@
 // Meter of the main thread under load: CPU share of the main thread and of the generation threads, and delay of the main
-// thread's event loop. It measures the process it runs in.
+// thread's event loop. The meter measures its own process.
 import { performance } from "node:perf_hooks";
 import { type LoopDelay, watchLoopDelay } from "../loop-delay.ts";
 import { processSeconds, threadSeconds } from "../proc.ts";

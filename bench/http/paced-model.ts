@@ -8,7 +8,7 @@ import { idleCapabilities, idleKv } from "../idle-kv.ts";
 /** Size of the vocabulary: few tokens, so that sampling costs nothing. In most vocabularies, low ids are short texts. */
 const vocabSize = 512;
 const firstTextToken = 300;
-/** Maximum delay that later steps make up for. Longer delays are not made up for, so the rate is a ceiling. */
+/** Maximum delay for which later, shorter steps compensate. A longer delay lowers the rate, so the rate is a ceiling. */
 const forgivenMs = 50;
 const noPooled = new Float32Array(0);
 
@@ -61,7 +61,7 @@ export class PacedModel implements LoadedModel {
 
   dispose(): void {}
 
-  /** Makes one token the most probable in output `output`, and returns that token. */
+  /** Makes one token the most probable in row `output` of the logits, and returns `output`. */
   #choose(batch: Batch, row: number, output: number): number {
     const position = (batch.position[row] ?? 0) + (batch.length[row] ?? 0);
     const token = firstTextToken + ((position * 7 + (batch.slot[row] ?? 0)) % (vocabSize - firstTextToken));

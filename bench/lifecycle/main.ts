@@ -22,7 +22,7 @@ interface Scenario {
 const healthyMs = 5000;
 /** Maximum recovery time of a model that died, in addition to its load time. */
 const allowedMs = 2000;
-/** Wait until streams and a forward pass are in progress. */
+/** Waiting time after which streams and a forward pass are in progress. */
 const settleMs = 300;
 /**
  * Maximum memory growth in the second half: this share of all memory, plus growthMiB. The first half is not limited, because

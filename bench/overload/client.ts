@@ -1,5 +1,5 @@
-// Clients of `bench overload`. Each opens one raw connection and requests one stream. Then it reads to the end, disconnects, or
-// never reads. They use little CPU because they share the cores with the server.
+// Clients of `bench overload`. Each client opens one raw connection, requests one stream, and then reads to the end,
+// disconnects, or never reads. The clients use little CPU, because they share the cores with the server.
 import { connect, type Socket } from "node:net";
 import { performance } from "node:perf_hooks";
 import { EventScanner } from "../serving/client/event-scanner.ts";
@@ -55,7 +55,7 @@ export function standStill(port: number, question: Question, choices: number): S
   return socket;
 }
 
-/** Reads what a stalled client left unread, to the end of the connection. Returns true if it contains a complete response. */
+/** Reads all unread data of a stalled client, until the connection ends. Returns true if the response is complete. */
 export function holdsWholeAnswer(socket: Socket): Promise<boolean> {
   let tail = "";
   return new Promise((resolve) => {

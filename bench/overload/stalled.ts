@@ -1,8 +1,8 @@
 // Scenario `stalled`: clients that request long responses and never read, in addition to clients that read. The reading clients
 // must not be affected, and the server must disconnect the stalled clients.
 //
-// The readers' rate is measured only after the stalled clients have been descheduled. This is detected from outside: none of
-// their responses is complete, no connection is closed, and the engine's process uses no CPU time.
+// The readers' rate is measured only after the server has stopped generating for the stalled clients. This state is detected
+// from outside: none of their responses is complete, no connection is closed, and the engine's process uses no CPU time.
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { mean } from "../serving/client/statistics.ts";
@@ -23,7 +23,7 @@ const longAnswer = 1900;
 /**
  * Seconds after which the server disconnects a client that does not read. Until all clients have stalled and the readers have
  * been measured, the server must not disconnect the first stalled client. If Linux buffers 4 MB for a connection, stalling all
- * clients takes about 120,000 tokens. If net.ipv4.tcp_wmem and tcp_rmem are 64 KiB, it takes seconds.
+ * clients takes about 120,000 tokens. If net.ipv4.tcp_wmem and tcp_rmem are 64 KiB, stalling them takes seconds.
  */
 const stalledReaderSecs = 120;
 const settleLimitMs = 90_000;

@@ -1,5 +1,5 @@
-// Computes the gap between the two largest logits at the first different token of two greedy generations. Rounding can only
-// change the order of nearly equal logits.
+// Gap between the two largest logits at the first token where two greedy generations differ. Rounding can only change the order
+// of nearly equal logits.
 import { Batch } from "../../engines/batch.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 

@@ -1,4 +1,4 @@
-// Runs one or many generations through a step loop and keeps their tokens.
+// Runner of one or many generations: feeds them to a step loop and keeps their tokens.
 import { performance } from "node:perf_hooks";
 import {
   jobDefaults,

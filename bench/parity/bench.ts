@@ -21,8 +21,8 @@ const forms: readonly Form[] = ["chunks", "decode"];
 /** Float types that are not measured, because F16 already shows every difference that they would show. */
 const unmeasured: readonly string[] = ["F32", "BF16"];
 /**
- * KV cache type of the run of llama.cpp against itself. Only the rounding of the KV cache differs in that run, so it shows the
- * effect of rounding.
+ * KV cache type for the comparison of llama.cpp with itself. Its two runs differ only in the rounding of the KV cache, so the
+ * comparison shows the effect of rounding.
  */
 const floorCacheType = "bf16";
 /** llama.cpp allocates room for at least this number of tokens in each sequence. */

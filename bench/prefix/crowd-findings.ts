@@ -1,5 +1,5 @@
-// Findings (measured values, some with thresholds) about a crowd of clients. If llama-server runs too, they include its results
-// and the ratios to them.
+// Findings (measured values, some with thresholds) about a crowd of clients. If llama-server runs too, the findings include its
+// results and the ratios to its results.
 import type { Finding } from "../overload/finding.ts";
 import { type CrowdResult, cachedShare, firstTextP50, tokensPerSecond } from "../serving/client/crowd.ts";
 import { answered, ratioAtLeast, ratioAtMost, toldRounds } from "../serving/show.ts";

@@ -1,5 +1,5 @@
-// Simulates speculative decoding: computes the speed with drafts divided by the speed without drafts. The step time model and
-// the plan for the draft length are the real code. The step durations were measured on engines.
+// Simulation of speculative decoding: the speed with drafts divided by the speed without drafts. The step time model and the
+// plan for the draft length are the real code. The step durations were measured on engines.
 import { table } from "../../cli/bench/report.ts";
 import { StepTimeModel } from "../../engines/decoding/scheduler/step-time-model.ts";
 import { DepthPlan } from "../../engines/decoding/speculation/depth.ts";

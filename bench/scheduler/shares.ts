@@ -25,8 +25,8 @@ export interface SharesLoad {
   readonly slots: number;
   readonly greedyTokens: number;
   /**
-   * Number of clients in addition to the client that holds all slots. Each requests a short response every `everyMs`; Infinity
-   * means once.
+   * Number of clients in addition to the client that holds all slots. Each sends a short request every `everyMs` milliseconds,
+   * or only once if `everyMs` is Infinity.
    */
   readonly others: number;
   readonly everyMs: number;

@@ -1,4 +1,4 @@
-// Reads a server's /metrics page. The result is empty if the server has none.
+// Reader of a server's /metrics page. The result is empty if the server has no such page.
 
 /** Values by metric name with labels. */
 export type EngineMetrics = ReadonlyMap<string, number>;

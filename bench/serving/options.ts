@@ -19,7 +19,7 @@ export interface ServingOptions {
   readonly model: string | null;
   readonly apiKey: string | null;
   readonly loads: readonly LoadKind[];
-  /** Number of requests; null: a few for each client. */
+  /** Number of requests; null sends a few for each client. */
   readonly requests: number | null;
   readonly warmup: number | null;
   readonly rounds: number;

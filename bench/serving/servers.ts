@@ -33,13 +33,13 @@ export interface ServerSettings {
   /** Additional flags. */
   readonly flags: readonly string[];
   /**
-   * Whether each sequence has an equal share of the context. If false, all share one pool. Default: whichever is faster for the
-   * engine.
+   * Whether each sequence has an equal share of the context. If false, all sequences share one pool. The default is the faster
+   * choice for the engine.
    */
   readonly hasShares?: boolean;
 }
 
-/** Starts `troupe serve`. `watchLoop` wakes the server every millisecond. */
+/** Starts `troupe serve`. Measuring the loop delay (`watchLoop`) wakes the server every millisecond. */
 export function startTroupe(settings: ServerSettings, watchLoop = false): Promise<RunningServer> {
   const { model, threads, sequences, context, flags } = settings;
   // The llama engine, which `auto` may choose, is slower with a pool. The slots of llama-server have equal shares too.

@@ -1,5 +1,5 @@
-// `bench speculation`: decode speed of one client with speculative decoding, divided by the speed of the same server without
-// it.
+// `bench speculation`: decode speed of one client with speculative decoding, divided by the same server's speed without
+// speculative decoding.
 import arg from "arg";
 import { exactly, type Finding, findingsTable, told } from "../overload/finding.ts";
 import { report } from "../results.ts";

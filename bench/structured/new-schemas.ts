@@ -1,5 +1,5 @@
-// Delay of other streams by schema compilation: one client requests structured responses one after another, first all with one
-// schema, then each with a new schema.
+// Delay of other streams by schema compilation. One client requests structured responses one after another: first all with the
+// same schema, then each with a new schema.
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { exactly, findingsTable, told } from "../overload/finding.ts";

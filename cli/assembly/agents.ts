@@ -1,4 +1,4 @@
-// Agent loop of a server: its settings, and the tools thread behind it.
+// Agent loop of a server: creates it from the settings, and starts the tools thread.
 import { AgentLoop } from "../../actors/agent-loop/agent-loop.ts";
 import { fetchFile } from "../../actors/agent-loop/fetch-file.ts";
 import { maxToolRounds, type ToolGroup } from "../../actors/api/agent/agents.ts";
@@ -57,7 +57,7 @@ function toolsInit(config: Config, groups: readonly ToolGroup[], stagingFolder: 
     throw new ServerError("config_invalid", message, { param: "shell_workdir" });
   }
   const runsCode = groups.includes("code_execution");
-  // Without tools the profile matters to nobody; with tools it is the one for developers.
+  // The default profile is `developer` if a tool is enabled. Without tools, the profile has no effect.
   const profile = sandbox.profile ?? (groups.length > 0 ? "developer" : "restricted");
   const isWindows = process.platform === "win32";
   return {

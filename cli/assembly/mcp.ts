@@ -13,7 +13,6 @@ import { version } from "../version.ts";
 
 export interface McpListener {
   readonly listener: Listener;
-  /** MCP server object, see Mcp. */
   readonly mcp: Mcp;
 }
 

@@ -1,5 +1,5 @@
-// Measures a loaded model through the real step loop: scheduler, forward pass, sampler, frames and detokenizer, in one thread
-// and without HTTP. Used by `troupe bench` and by the comparison with the C++ tools.
+// Measurement of a loaded model through the real step loop: scheduler, forward pass, sampler, frames and detokenizer, in one
+// thread and without HTTP. Used by `troupe bench` and by the comparison with the C++ tools.
 import { performance } from "node:perf_hooks";
 import {
   jobDefaults,

@@ -47,7 +47,7 @@ export interface ConfigRequest {
   readonly flags: Flags;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly file?: TomlFile;
-  /** Settings of an embedding program. There is no file then. */
+  /** Settings of an embedding program. `file` is then absent. */
   readonly settings?: TroupeSettings;
   /** model_id to use if neither a flag nor a file names a model. */
   readonly defaultModel: string;

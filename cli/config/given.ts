@@ -1,5 +1,5 @@
-// Reads the settings in a file and in flags. Converts each source to a map from keys to values, and rejects unknown names.
-// environment.ts reads the third source. config.ts checks the values.
+// Readers of the settings in a file and in flags: each converts its source to a map from keys to values, and rejects unknown
+// names. environment.ts reads the third source. config.ts checks the values.
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
 import type { Command } from "./key.ts";

@@ -48,7 +48,7 @@ export function givenBySettings(settings: TroupeSettings): FileValues {
   return { values, models: ofModels };
 }
 
-/** Reads the keys of a section, and its subsections. `prefix`: how messages name the section. */
+/** Reads the keys of a section, and its subsections. `prefix`: name of the section in messages. */
 function read(section: string, given: object, prefix: string, into: Map<KeyEntry, Given>): void {
   for (const [field, value] of Object.entries(given)) {
     const name = `${prefix}${field}`;

@@ -22,7 +22,7 @@ export interface Troupe extends Router {
 }
 
 /**
- * Loads the models of the settings; missing ones are downloaded. Rejects with an Error of code `config_invalid` that names an
+ * Loads the models of the settings. Missing models are downloaded. Rejects with an Error of code `config_invalid` that names an
  * invalid setting. Stored responses are in memory, unless `troupe.stateDir` is set.
  */
 export async function createTroupe(settings: TroupeSettings = {}): Promise<Troupe> {

@@ -106,7 +106,7 @@ function generating(spec: ModelSpec, sequenceTokens: number, kvBlocks: number) {
   };
 }
 
-/** Returns the sizes for an encoder, which attends to a whole sequence at once and keeps no state. */
+/** Returns the sizes for an encoder, which computes a whole sequence in one pass and keeps no state. */
 function encoderSizes(spec: ModelSpec, { kv }: ModelTraits): ContextSizes {
   const { maxSequences, maxBatchTokens, blockTokens } = spec;
   const sequenceTokens = Math.min(spec.maxModelLength ?? kv.trainedContext, kv.trainedContext, maxBatchTokens);

@@ -289,8 +289,8 @@ function card(library: LlamaLibrary, spec: ModelSpec, context: NativeContext, fi
 }
 
 /**
- * Runs a first pass, which pages in the weights and makes llama.cpp allocate its buffers, so that the first request
- * does not wait for it.
+ * Runs a first pass. It pages in the weights and makes llama.cpp allocate its buffers, so that the first request does
+ * not wait for this work.
  */
 function warmUp(model: NativeModel): void {
   const batch = new Batch(1, 1);

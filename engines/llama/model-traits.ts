@@ -1,6 +1,6 @@
 // Model traits: whether a model generates, whether the last tokens of a sequence can be dropped, the pooling method,
-// and the size of its KV cache. The loader determines them when the weights are loaded. Models that this engine cannot
-// run are rejected here.
+// and the size of its KV cache. The loader reads the traits when the weights have been loaded. Models that this engine
+// cannot run are rejected here.
 import { ServerError } from "../../runtime/errors.ts";
 import type { KvShape } from "../decoding/kv/kv-budget.ts";
 import type { ModelSpec, Pooling } from "../engine.ts";

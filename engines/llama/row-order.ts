@@ -1,5 +1,5 @@
 // Row order: the rows of a step sorted by native sequence id, because llama.cpp computes rows with consecutive ids in
-// one pass. arrange() fills it again at every step.
+// one pass. arrange() sorts the rows of each step.
 import type { Batch } from "../batch.ts";
 import type { SlotKv } from "./kv/slot-kv.ts";
 

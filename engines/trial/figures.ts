@@ -3,7 +3,7 @@ import type { TrialReport } from "../../runtime/host/system.ts";
 import type { EngineName } from "../engine.ts";
 import type { Speeds } from "./workloads.ts";
 
-/** Speeds of one engine, scaled from the excerpt to the whole model by the ratio of their weight bytes. */
+/** Speeds of one engine, scaled from the excerpt to the whole model by the ratio of the weight sizes of the two. */
 export type EngineFigures = TrialReport;
 
 export type TrialFigures = Readonly<Record<EngineName, EngineFigures>>;
@@ -26,8 +26,8 @@ export function quickerEngine(figures: TrialFigures): EngineName {
 }
 
 /**
- * Returns the time per generated token of wasm divided by that of llama. Both times include a share of the prefill
- * time. The decode time is the mean of the times with 1 and with 16 sequences.
+ * Returns the time per generated token of wasm divided by that of llama. Both times include the prefill of
+ * `promptTokensPerNewToken` prompt tokens. The decode time is the mean of the times with 1 and with 16 sequences.
  */
 export function timeRatio({ wasm, llama }: Readonly<Record<EngineName, Speeds>>): number {
   return secondsPerNewToken("wasm", wasm) / secondsPerNewToken("llama", llama);

@@ -10,7 +10,7 @@ export interface TimedEngine {
 }
 
 export interface RoundLimits {
-  /** Minimum duration in milliseconds; a trial ends then if one engine is clearly faster. */
+  /** Minimum duration in milliseconds, after which a trial ends if one engine is clearly faster. */
   readonly clearMs: number;
   /** Duration in milliseconds after which a trial ends even if the engines are equally fast. */
   readonly closeMs: number;

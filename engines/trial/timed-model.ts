@@ -71,8 +71,8 @@ export class TimedModel implements TimedEngine {
 }
 
 /**
- * Pause before each measurement. The wasm engine's threads spin for 2 ms after a pass, and would slow down the llama
- * engine.
+ * Pause before each measurement, in milliseconds. The wasm engine's threads spin for 2 ms after a pass, which would slow down
+ * the llama engine.
  */
 const restMs = 4;
 const never = new Int32Array(new SharedArrayBuffer(4));

@@ -16,7 +16,7 @@ import { trialBatchTokens, trialContext, trialSequences } from "./workloads.ts";
 const trialModule = new URL("./trial-place.js", import.meta.url);
 /**
  * Maximum number of weights of the excerpt. A limit in weights, not in bytes, makes the trial equally long for all number
- * types, and does not let the third-level cache of most machines hold all of the large ones (40 MB as F16).
+ * types. As F16, the excerpt (40 MB) is larger than the third-level cache of most machines.
  */
 const excerptWeights = 20_000_000;
 /**

@@ -25,7 +25,7 @@ export const trialSequences = 16;
 /** Maximum length of a sequence in tokens: the smallest context that llama.cpp allocates. */
 export const trialContext = 256;
 const promptTokens = 64;
-/** Number of texts in the larger batch of an encoder. It is between 1, as for a single client, and 32, as for many clients. */
+/** Number of texts in the larger batch of an encoder. The number is between 1 (a single client) and 32 (many clients). */
 const textsTogether = 4;
 /** Maximum number of tokens in a batch. */
 export const trialBatchTokens = textsTogether * promptTokens;
@@ -34,7 +34,7 @@ export const trialBatchTokens = textsTogether * promptTokens;
 export function workloadsFor(context: number, generates: boolean): Workloads {
   const tokens = Math.min(promptTokens, Math.floor(context / 2));
   const one: Workload = { rows: 1, tokensPerRow: tokens, steps: 1 };
-  // Encoder workloads: one text, as for a single client, and a batch of texts, as for many.
+  // Encoder workloads: one text, as for a single client, and a batch of texts, as for many clients.
   if (!generates) return { prompts: [one, { ...one, rows: textsTogether }], oneRow: null, sixteenRows: null };
   return {
     prompts: [one],

@@ -33,8 +33,8 @@ import { HelperThread } from "./threads/helper-thread.ts";
 import { allocateShared } from "./threads/shared-blocks.ts";
 
 /**
- * Maximum number of tokens in one pass. Scratch memory grows with it. 128 tokens instead of 64 make prefill 5 % faster
- * on Node 24, and not faster on Node 20.
+ * Maximum number of tokens in one pass. Scratch memory grows with it. With 128 tokens instead of 64, prefill is 5 % faster on
+ * Node 24 and no faster on Node 20.
  */
 const passTokens = 64;
 /** Version of the byte layout of a KV page; part of the layout name of saved pages. */
@@ -135,8 +135,9 @@ function sizeKv(
   const { kvPageBytes } = instantiateKernels(kernels, createMemory(1));
   const layerBytes = kvPageBytes(kvType, kvHeads, headLength, spec.blockTokens);
   const free = availableMemory();
-  // If the KV budget is absent or a fraction, the cache takes a part of `freeBytes`. Cache and weights together must
-  // fit in the memories of the threads, so `freeBytes` is limited to `room`.
+  // Without a KV budget, the cache takes a quarter of `freeBytes` (kv-budget.ts). A budget that is a fraction takes that
+  // fraction. Cache and weights must fit in the memories of the threads, so `freeBytes` is at most `room`. Without a budget,
+  // it is at most 2 * `room`, so the cache takes at most half of `room`.
   const room = roomBytes(threads) - tensorBytes(table);
   const freeBytes = Math.min(free, spec.kvBudget === null ? 2 * room : room);
   const elements = { elementsPerLayer: layerBytes, bytesPerElement: 1 / spec.blockTokens };

@@ -1,5 +1,5 @@
-// Model of the wasm engine: the LoadedModel that the step loop calls. It runs on the leader's thread. It splits a step
-// into passes and, as thread 0 of the group, computes its own part of each pass.
+// Model of the wasm engine: the LoadedModel that the step loop calls. It runs on the leader (thread 0) of the thread group. It
+// splits a step into passes and computes the leader's part of each pass.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
 import type { Capabilities, Capacity, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
@@ -40,8 +40,7 @@ export class WasmModel implements LoadedModel {
   readonly kv: PagedKv;
   readonly adapters: WasmAdapters | null;
   /**
-   * Null: this engine has no tokenizer. The text worker's vocabulary needs no check, because it comes from the same
-   * file.
+   * Null: this engine has no tokenizer. The text workers read their vocabulary from the same model file, so it needs no check.
    */
   readonly tokenize = null;
   readonly #pooler: Pooler;

@@ -107,7 +107,7 @@ function text(content: WireMessage["content"]): string {
   return texts.join("\n");
 }
 
-/** Returns the files in the messages. Throws invalid_value if the content of one cannot be decoded. */
+/** Returns the files in the messages. Throws invalid_value if the content of a file cannot be decoded. */
 export function inputFiles(messages: WireMessages): readonly InputFile[] {
   if (typeof messages === "string") return [];
   return messages.flatMap(({ content }, i) =>

@@ -124,8 +124,9 @@ export const chatRequestSchema = z
 export type ChatRequestBody = z.output<typeof chatRequestSchema>;
 
 /**
- * Converts a request body to the request that all protocols share, and the options of the agent loop. `offered`: what the server
- * offers; null: it has no agent loop. Throws `unsupported` if the body needs a feature that the server does not offer.
+ * Converts a request body to the request that all protocols share, and the options of the agent loop. `offered`: tools that the
+ * server offers; null: the server has no agent loop. Throws `unsupported` if the body needs a feature that the server does not
+ * offer.
  */
 export function askedRun(
   body: ChatRequestBody,

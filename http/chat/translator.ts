@@ -1,4 +1,4 @@
-// Translates the body of POST /v1/chat/completions to a generation request.
+// Translator from the body of POST /v1/chat/completions to a generation request.
 import { runTranslator } from "../shared/translation.ts";
 import { askedRun, chatRequestSchema } from "./request.ts";
 

@@ -12,7 +12,7 @@ const noLogprobs: WireLegacyLogprobs = { tokens: [], token_logprobs: [], top_log
 interface TokenPlace {
   readonly floats: Float32Array;
   readonly at: number;
-  /** The first token of the prompt has no logprob. */
+  /** Whether this is the first token of the prompt, which has no logprob. */
   readonly isFirst: boolean;
 }
 
@@ -73,7 +73,10 @@ export class StreamedLogprobs {
     this.#offset = characterCount(prefix) - (prompt === null ? 0 : lengthOf([prompt.floats], texts));
   }
 
-  /** Yields the JSON of the next tokens. `isPrompt`: they begin with the first token of the prompt, which has no logprob. */
+  /**
+   * Yields the JSON of the next tokens. `isPrompt`: whether the first of them is the prompt's first token, which has no
+   * logprob.
+   */
   *fragments({ floats }: LogprobRecords, isPrompt: boolean): Generator<string> {
     const texts = this.#texts;
     const places = () => placesIn([floats], isPrompt);

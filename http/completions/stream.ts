@@ -23,7 +23,9 @@ export interface CompletionStreamOptions {
    * when the model is loaded.
    */
   readonly prefixes: () => readonly string[];
-  /** Whether `usage` is sent in an additional chunk without choices. If false, the last chunk of a choice carries it. */
+  /**
+   * Whether `usage` is sent in an additional chunk without choices. If false, the chunk of the last finish_reason carries it.
+   */
   readonly includesUsage: boolean;
   /** Returns the token texts of the model; called only if there are logprobs. */
   readonly texts: () => ShownTokens;
@@ -35,7 +37,7 @@ export class CompletionStream implements StreamCodec<GenerateEvent> {
   #prefixes: readonly string[] | null = null;
   /** Logprobs of the echoed prompt; null: none. */
   #prompt: LogprobRecords | null = null;
-  /** Choices whose first chunk was encoded, with the serialiser of their logprobs. */
+  /** Serialisers of the logprobs, by index of the choice, for choices whose first chunk was encoded; null: no logprobs. */
   readonly #begun = new Map<number, StreamedLogprobs | null>();
   #head: string;
   #unfinished: number;

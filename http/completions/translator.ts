@@ -1,4 +1,4 @@
-// Translates the body of POST /v1/completions to generation requests.
+// Translator from the body of POST /v1/completions to generation requests.
 import type { z } from "zod";
 import { movedWith, sealContent } from "../../actors/api/sealed-content.ts";
 import type { GenerateRequest, Prompt } from "../../engines/generation.ts";
@@ -14,7 +14,7 @@ interface CompletionFacts {
   readonly adapter: z.output<typeof adapterField>;
   /**
    * Prompts to put before the text of their choices: a JSON array of strings and lists of tokens, in UTF-8; empty without echo.
-   * The escapes of JSON preserve lone surrogates.
+   * JSON escapes preserve lone surrogates, which UTF-8 alone cannot encode.
    */
   readonly echoes: Uint8Array;
   readonly wantsLogprobs: boolean;

@@ -1,4 +1,4 @@
-// Translates the body of POST /v1/embeddings to an embedding request.
+// Translator from the body of POST /v1/embeddings to an embedding request.
 import { acceptedBody } from "../shared/accepted-body.ts";
 import type { AskedEmbeddings } from "../shared/answer/send-embeddings.ts";
 import type { BodyTranslator, Translation } from "../shared/translation.ts";

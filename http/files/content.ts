@@ -1,5 +1,5 @@
 // Content of a stored file as a response: sent from the disk as fast as the client reads, with headers that keep a browser from
-// running it in a page of the server.
+// running the content as a page of the server.
 import { createReadStream } from "node:fs";
 import { basename } from "node:path";
 import type { Files, StoredFile } from "../../actors/api/agent/files.ts";

@@ -45,7 +45,7 @@ async function stored(files: Files, { fields, file }: UploadedForm, request: Htt
   });
 }
 
-/** Returns the error for a purpose; null: it is accepted. The messages protocol has no purposes. */
+/** Returns the error for a purpose; null: the purpose is accepted. Clients of the messages protocol may omit the purpose. */
 function purposeRefusal(purpose: string | undefined, isVendors: boolean): ServerError | null {
   if (purpose === undefined) return isVendors ? null : missing("purpose", 'a purpose, for example "user_data"');
   if (PURPOSES.some((accepted) => accepted === purpose)) return null;
@@ -96,7 +96,9 @@ export const containerFileContent: RouteHandler = async (exchange, context) => {
   await sendContent(exchange, context, filesOf(context), id);
 };
 
-/** Finds a file that tools of the container's session made, or one of clients, which any session may have. Throws file_not_found. */
+/**
+ * Finds a file that tools of the container's session made, or that a client uploaded, for any session. Throws file_not_found.
+ */
 async function foundInContainer({ parameters }: Exchange, context: Context): Promise<StoredFile> {
   const { container_id = "", file_id = "" } = parameters;
   const session = sessionOfContainer(container_id);

@@ -110,7 +110,7 @@ function createParser(contentType: string): BusboyInstance {
         headerPairs: MAX_PART_HEADER_PAIRS,
         headerSize: MAX_HEADER_BYTES,
       },
-      // The name is checked instead of being cut.
+      // Keeps any path in the file name, because checkedFileName checks the whole name.
       preservePath: true,
     });
   } catch (error) {

@@ -85,7 +85,7 @@ export class Mcp {
       .finally(() => exchange.finish());
   };
 
-  /** Checks the host, the origin and the API key of a request. Its body is read only if this returns null. */
+  /** Checks the host, the origin and the API key of a request. The request's body is read only if the result is null. */
   readonly admit: AdmitRequest = (request) => {
     const needsKey = request.method !== "OPTIONS";
     return this.#hosts.refusal(request) ?? (needsKey ? this.#apiKeys?.refusal(request) : null) ?? null;

@@ -59,8 +59,7 @@ export class Session {
   release(): void {
     this.#heldCount--;
     this.#idleTimer.refresh();
-    // Without a session id, the initialize request was rejected. The client then knows no session id and cannot close the
-    // session.
+    // If the initialize request was rejected, the transport has no session id. The client then cannot close the session.
     if (this.#transport.sessionId === undefined) void this.close();
   }
 

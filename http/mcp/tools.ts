@@ -1,5 +1,5 @@
-// Tools: the models as MCP tools. Each tool stands for one route of the app: its input schema is that of the route's body, and
-// a tool call becomes a request to the route.
+// Tools: the models as MCP tools. Each tool calls one route of the app. Its input schema is made from the schema of the route's
+// body, and a tool call becomes a request to the route.
 import assert from "node:assert/strict";
 import type { CallToolResult, Tool } from "@modelcontextprotocol/server";
 import { z } from "zod";
@@ -74,7 +74,7 @@ export class ToolBox {
     return this.#offered().map(({ listed }) => listed);
   }
 
-  /** Runs a tool; null if there is no tool with this name. */
+  /** Runs a tool. Returns null if there is no tool with this name. */
   call(name: string, call: Call): Promise<CallToolResult> | null {
     return (
       this.#offered()

@@ -76,8 +76,8 @@ export class PostTransport extends WebStandardStreamableHTTPServerTransport {
   #end({ cancelled }: Post): void {
     for (const id of cancelled) {
       this.closeSSEStream(id);
-      // This response is not delivered, because the stream is closed. It makes the library forget the id. Without it, the
-      // library would keep the id until the session ends.
+      // This response is not delivered, because the stream is closed. It makes the library forget the id. Without this
+      // response, the library would keep the id until the session ends.
       super.send({ jsonrpc: "2.0", id, result: {} }).catch(() => {});
     }
   }

@@ -1,5 +1,5 @@
-// Errors of the messages protocol: the body, the error types, and the words with which its clients recognise a prompt that is
-// too long. The exchange uses them for failed responses, stream.ts for failed streams.
+// Errors of the messages protocol: the body, the error types, and the message by which clients recognise a prompt that is too
+// long. The exchange uses them for failed responses, stream.ts for failed streams.
 import { z } from "zod";
 import { type ContextLengths, type ErrorRecord, errorCodes } from "../../runtime/errors.ts";
 import { type ErrorFormat, statusOf } from "../errors.ts";
@@ -14,7 +14,7 @@ const errorTypes = [
   "overloaded_error",
 ] as const;
 
-/** Field name in the code that all protocols share, and the name of the same field in this protocol. */
+/** Names of the field for the reasoning budget: in the code that all protocols share, and in this protocol. */
 const OUR_BUDGET = "reasoning_budget";
 const THEIR_BUDGET = "thinking.budget_tokens";
 
@@ -67,8 +67,8 @@ function body({ code, message: text, param, lengths }: ErrorRecord, requestId: s
 }
 
 /**
- * Describes a prompt, or a prompt and `max_tokens`, that exceeds the context. Clients parse both messages: they shorten the
- * conversation after the first, and `max_tokens` after the second.
+ * Returns the message for a prompt, or for a prompt plus `max_tokens`, that exceeds the context. Clients parse both messages:
+ * after the first they shorten the conversation, after the second they reduce `max_tokens`.
  */
 function tooLong({ limit, prompt, output }: ContextLengths): string {
   const room = limit - (output ?? 1);

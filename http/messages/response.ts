@@ -1,4 +1,5 @@
-// Message body: content, stop reason, usage and the other fields, with their schemas for the API document. Streams use its parts.
+// Message body: content, stop reason, usage and the other fields, with their schemas for the API document. stream.ts uses parts
+// of it.
 
 import assert from "node:assert/strict";
 import { z } from "zod";

@@ -42,7 +42,7 @@ type ServerBlock = z.output<(typeof serverBlockSchemas)[number]>;
 type UseBlock = Extract<ServerBlock, { readonly type: "server_tool_use" }>;
 type ResultBlock = Exclude<ServerBlock, UseBlock>;
 
-/** Kinds of blocks, by the tool that runs. Other tools have no blocks; the extension events report them. */
+/** Kinds of blocks, by the name of the tool. Other tools have no blocks; extension events report their calls. */
 const kinds: Readonly<Record<string, "code_execution" | "bash_code_execution">> = {
   service_execute_python: "code_execution",
   service_shell: "bash_code_execution",
@@ -98,7 +98,7 @@ function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-/** Id of a server call in this protocol, whose clients expect this prefix. */
+/** Returns the id of a server call in the messages protocol. Its clients expect the prefix `srvtoolu_`. */
 function blockId(callId: string): string {
   return `srvtoolu_${callId.replaceAll(/[^A-Za-z0-9_-]/g, "_")}`;
 }
@@ -108,7 +108,7 @@ function inputOf(text: string): Record<string, unknown> {
     const value: unknown = JSON.parse(text);
     if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
   } catch {
-    // The model wrote no JSON object. The result says so.
+    // The model wrote no JSON object. The result of the call reports this error.
   }
   return {};
 }

@@ -121,7 +121,7 @@ export class MessageStream implements StreamCodec {
     }
   }
 
-  /** Sends the block of a call when it begins, and the block of its result when it ends. */
+  /** Returns the block of a call when the call begins, and the block of its result when the call ends. */
   #progress(event: ProgressEvent): string {
     const { id } = event.call;
     const use = this.#announced.has(id) ? null : useBlock(event);
@@ -131,7 +131,7 @@ export class MessageStream implements StreamCodec {
     return announced + (result === null ? "" : this.#wholeBlock(result, null));
   }
 
-  /** Sends a block at once. `input`: sent as its delta; null: the block has none. */
+  /** Returns the events of a complete block. `input`: sent as the block's delta; null: the block has no delta. */
   #wholeBlock(block: object, input: object | null): string {
     const opened = this.#openBlock("tool_use", JSON.stringify(block));
     const delta = input === null ? "" : this.#delta + JSON.stringify(JSON.stringify(input)) + DELTA_END;

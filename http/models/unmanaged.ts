@@ -1,4 +1,4 @@
-// Model management of an app that was created without it: every change is rejected.
+// Model management of an app that cannot load or unload models: every change is rejected.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { ModelManagement, ModelOutcome } from "../../actors/api/model-management.ts";
 import { ServerError } from "../../runtime/errors.ts";

@@ -39,7 +39,7 @@ export class InstrumentedInference implements Inference {
   readonly #inner: Inference;
   readonly #holder: GenerationHolder;
   readonly #onEvents: OnEvents | undefined;
-  /** The agent loop, observed like the inference; null: there is none. */
+  /** The agent loop, whose runs are observed like generations; null: the server has no agent loop. */
   readonly agents: Agents | null;
   /** Number of choices of the generations so far. A request with several prompts has several generations. */
   #choiceCount = 0;

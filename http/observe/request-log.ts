@@ -55,7 +55,7 @@ export class RequestLog implements ExchangeObserver {
     return Uint8Array.from(body.subarray(0, Math.min(maxLoggedBytes, Math.max(maxHeldBytes - this.#heldBytes, 0))));
   }
 
-  /** Keeps a piece of a response body if all of it is within the limits, else only counts its bytes. */
+  /** Keeps a piece of a response body if the whole piece is within the limits. Otherwise, only counts its bytes. */
   #keep(copy: ExchangeCopy, body: string | Uint8Array): void {
     const bytes = Buffer.byteLength(body);
     const fits = copy.bytes + bytes <= maxLoggedBytes && this.#heldBytes + bytes <= maxHeldBytes;

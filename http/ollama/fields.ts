@@ -113,7 +113,7 @@ type GenerationFields = z.output<z.ZodObject<typeof generationFields>>;
 export interface GenerationFacts {
   readonly model: string | null | undefined;
   readonly isStreamed: boolean;
-  /** Load or unload of the model, requested by a request without a prompt; null: the request is a generation. */
+  /** Change of the model's state that a request without a prompt asks for; null: the request is a generation. */
   readonly change: "load" | "unload" | null;
 }
 

@@ -14,7 +14,7 @@ import { ollamaErrors } from "./errors.ts";
 import { generateRequestSchema } from "./generate.ts";
 import { chatResponseSchema, generateResponseSchema } from "./response.ts";
 
-/** Time in GET /api/ps for a model that is not unloaded at a known time. */
+/** Value of `expires_at` in GET /api/ps, because no model has a known time of unloading. */
 export const NEVER = "9999-12-31T23:59:59Z";
 
 const details = z

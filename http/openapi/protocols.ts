@@ -148,7 +148,7 @@ function errors(routes: readonly DescribedRoute[], common: readonly ErrorCode[])
 
 /**
  * Describes the status and name that a protocol uses for an error code, for example "`invalid_json` is 400 `malformed_json`".
- * Returns null if the common error body uses the same.
+ * Returns null if the common error body uses the same status and name.
  */
 function difference(format: ErrorFormat, name: ErrorCode): string | null {
   const shown = format.nameOf?.(name) ?? name;

@@ -1,4 +1,4 @@
-// Translates the body of POST /v1/rerank to a request for scores.
+// Translator from the body of POST /v1/rerank to a request for scores.
 import { acceptedBody } from "../shared/accepted-body.ts";
 import type { BodyTranslator, Translation } from "../shared/translation.ts";
 import { type AskedScores, askedScores, rerankRequestSchema, textsOf } from "./request.ts";

@@ -45,8 +45,8 @@ export interface ResponsePlan {
   readonly isStreamed: boolean;
   readonly tokenTexts: (model: string) => ShownTokens;
   /**
-   * Called with the output items when the response has ended and has not failed, before its last event is sent; null: nothing to
-   * call.
+   * Called with the output items when the response has ended and has not failed, before its last event is sent; null: no
+   * callback.
    */
   readonly onItems: ((output: ItemTexts) => void) | null;
   /** Lease on the memory of the logprobs. The run releases it after its final state is stored. */
@@ -98,7 +98,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#fold.status;
   }
 
-  /** Whether the response, and therefore its stored form, is long. */
+  /** Whether the response, and therefore its stored form, is estimated to exceed PIECE_LENGTH characters. */
   get isLong(): boolean {
     return this.#fold.length > PIECE_LENGTH;
   }

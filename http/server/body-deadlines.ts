@@ -14,7 +14,10 @@ export type OnLate = (refusal: ServerError) => void;
 export class ArrivingBody {
   readonly startedAt = performance.now();
   readonly onLate: OnLate;
-  /** Time in ms at which the last complete group of LEAST_BYTES bytes had arrived; until then, the start of the body. */
+  /**
+   * Time in ms at which the latest LEAST_BYTES bytes were complete; the start of the body until the first LEAST_BYTES have
+   * arrived.
+   */
   movedAt = this.startedAt;
   #bytesSince = 0;
 

@@ -168,8 +168,8 @@ export class Reception {
   }
 
   /**
-   * Adds a chunk and takes ownership of its bytes. Chunks after a rejection are discarded. Returns a promise if no more must be
-   * read until it resolves; null: reading may continue. The promise never rejects.
+   * Adds a chunk and takes ownership of its bytes. Chunks after a rejection are discarded. If reading must pause, returns a
+   * promise that resolves when reading may continue and never rejects; else null.
    */
   add(chunk: Uint8Array): Promise<void> | null {
     if (this.#isOver) return null;
@@ -187,7 +187,7 @@ export class Reception {
     else this.#handled(null);
   }
 
-  /** Passes the request on when its body is in the file. A client that has gone meanwhile needs no response. */
+  /** Passes the request to its handler when the file contains the whole body. If the client has disconnected, does nothing. */
   async #endSpool(spool: BodySpool): Promise<void> {
     const error = await spool.end();
     if (this.#isDone) return;

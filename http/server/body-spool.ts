@@ -1,4 +1,4 @@
-// Body spool: writes the body of one upload to a file while it arrives, so that it is never in memory as a whole. The file is
+// Body spool: writes the body of one upload to a file while it arrives, so that the whole body is never in memory. The file is
 // removed when the request ends.
 import { randomBytes } from "node:crypto";
 import { createWriteStream, rmSync, type WriteStream } from "node:fs";
@@ -7,10 +7,10 @@ import { finished } from "node:stream/promises";
 import { ServerError } from "../../runtime/errors.ts";
 import { MAX_BODY_BYTES, tooLarge } from "./body.ts";
 
-/** Maximum number of bodies that are written at the same time, and of one client. */
+/** Maximum number of bodies that are written or read at the same time: of all clients, and of one client. */
 const MAX_SPOOLS = 32;
 const MAX_CLIENT_SPOOLS = 16;
-/** Bytes that wait to be written, above which no more is read from the client. */
+/** Number of bytes waiting to be written at which reading from the client pauses. */
 const HIGH_WATER_BYTES = 256 * 1024;
 
 /** Counts the bodies that are being written or read, in all and by client. */
@@ -47,7 +47,7 @@ export class BodySpool {
   #error: ServerError | null = null;
   #isReleased = false;
 
-  /** `count` has counted the body. */
+  /** `count`: counter that has already counted this body. */
   constructor(folder: string, client: string, count: SpoolCount) {
     this.path = join(folder, `upload-${randomBytes(16).toString("hex")}`);
     this.#client = client;
@@ -71,7 +71,7 @@ export class BodySpool {
     return null;
   }
 
-  /** Resolves when more may be added; null: now. Never rejects. */
+  /** Resolves when more chunks may be added; null: they may be added now. Never rejects. */
   drained(): Promise<void> | null {
     if (!this.#file.writableNeedDrain) return null;
     return new Promise((resolve) => {

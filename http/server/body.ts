@@ -10,7 +10,7 @@ const CLIENT_SHARE = 1 / 2;
 
 const EMPTY = new Uint8Array(0);
 /**
- * Number of separate chunks after which they are joined into one buffer. A client may send one byte per chunk, and each
+ * Number of separate chunks at which the chunks are joined into one buffer. A client may send one byte per chunk, and each
  * separate chunk costs about 200 bytes in addition to its data.
  */
 const LOOSE_CHUNKS = 1024;

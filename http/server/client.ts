@@ -1,5 +1,5 @@
-// Client identity, for fair scheduling between clients: the API key, or the address if there is no key. It is stored as a
-// digest, because a key is a secret that the rest of the server does not need. access/api-keys.ts verifies keys.
+// Client identity, for fair scheduling between clients: the API key, or the address if there is no key. The identity is stored
+// as a digest, because a key is a secret that the rest of the server does not need. access/api-keys.ts verifies keys.
 import { createHash, randomBytes } from "node:crypto";
 import type { HttpRequest } from "./edge.ts";
 

@@ -99,7 +99,7 @@ export interface EdgeServer {
 export type SpoolFolder = (request: Pick<HttpRequest, "method" | "path">) => string | null;
 
 export interface BodyLimits {
-  /** Which bodies are written to disk; default: none. */
+  /** Selects the bodies that are written to disk; default: none. */
   readonly spoolFolder?: SpoolFolder | undefined;
   /** Checks the head of a request before its body is read; default: every body is read. */
   readonly admit?: AdmitRequest | undefined;

@@ -30,8 +30,8 @@ export class InFlight {
   }
 
   /**
-   * Returns the server of these requests. `stopAccepting` is called when it closes, `stop` after the last request in flight has
-   * ended.
+   * Creates the EdgeServer whose requests this object tracks. `stopAccepting` is called when the server closes, `stop` after
+   * the last request in flight has ended.
    */
   server(port: number, stopAccepting: () => void, stop: () => void | Promise<void>): EdgeServer {
     const close = (): void => {

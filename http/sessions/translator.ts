@@ -1,4 +1,4 @@
-// Translates the body of PUT /v1/sessions/{session_id}. A long body is parsed on a text worker.
+// Translator of the body of PUT /v1/sessions/{session_id}. A long body is parsed on a text worker.
 import { type SerializedSession, serializedSessionSchema } from "../../actors/api/agent/serialized-session.ts";
 import { acceptedBody } from "../shared/accepted-body.ts";
 import type { BodyTranslator, Translation } from "../shared/translation.ts";
@@ -10,7 +10,7 @@ interface SessionTranslation extends Translation {
 export const sessionTranslator: BodyTranslator<SessionTranslation> = {
   name: "session",
   translate(value) {
-    // A session of another form must not be imported in part, so unknown fields are refused.
+    // Unknown fields are refused, because a session with such fields would be imported only in part.
     const { body } = acceptedBody(serializedSessionSchema, value, "refuse");
     return { model: null, ignored: [], session: body };
   },

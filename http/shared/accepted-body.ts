@@ -12,7 +12,7 @@ const othersNames = new Set(["top_a", "models", "mode", "speed", "max_tokens"]);
 
 interface Accepted<Body> {
   readonly body: Body;
-  /** Fields of the body without effect, unknown ones included. */
+  /** Fields of the body without effect, including unknown fields. */
   readonly ignored: readonly IgnoredField[];
 }
 

@@ -8,7 +8,7 @@ export function continuesLast(messages: readonly ChatMessage[]): boolean {
   return last !== undefined && isAnswer(last) && (last.content !== "" || (last.reasoning ?? "") !== "");
 }
 
-/** Returns the messages without an empty assistant message at the end, which stands for the answer to generate. */
+/** Returns the messages without an empty assistant message at the end, which is a placeholder for the answer to generate. */
 export function withoutEmptyEnd(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const last = messages.at(-1);
   const isEmpty = last !== undefined && isAnswer(last) && last.content === "" && (last.reasoning ?? "") === "";

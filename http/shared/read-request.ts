@@ -1,5 +1,5 @@
-// Parses the body of an inference request: a short body on this thread, a long body on a text worker, because parsing it would
-// block this thread.
+// Parser of the bodies of inference requests. A short body is parsed on this thread. A long body is parsed on a text worker,
+// because parsing it would block this thread.
 import type { Context } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
 import { checkContentType, MAX_BODY_READ_HERE, nameModel, readJsonValue } from "../json.ts";

@@ -15,7 +15,7 @@ import type { UnknownFields } from "./unknown-fields.ts";
 /** Request for the model without the fields that come from its exchange. */
 export type AskedRequest = Omit<GenerateRequest, keyof Origin>;
 
-/** Part that all translations have in common. Plain data, so that it can be sent to another thread. */
+/** Fields that all translations have. A translation is plain data, so that it can be sent to another thread. */
 export interface Translation {
   /** Field `model` of the body. */
   readonly model: string | null | undefined;

@@ -1,5 +1,5 @@
-// Deferred reply: a handler returns it to reply later, when the promise inside resolves. Meanwhile the actor handles its next
-// messages. A handler that returns a plain promise blocks the next messages.
+// Deferred reply: the return value of a handler that replies later, when the promise in `reply` resolves. Meanwhile the actor
+// handles its next messages. A handler that returns a plain promise blocks the next messages.
 
 export class DeferredReply<T> {
   readonly reply: Promise<T>;

@@ -97,7 +97,7 @@ export class Reader<T> implements StreamReader<T>, AsyncIterator<readonly T[], u
   readonly #creditBatch: number;
   readonly #post: ReaderPost;
   #items: T[] = [];
-  /** Number of items that were handed to the consumer and for which no credit was sent yet. */
+  /** Number of items that the consumer has received and for which no credit was sent yet. */
   #handedOut = 0;
   #isOver = false;
   #error: Error | null = null;

@@ -31,7 +31,7 @@ export interface SuperviseOptions<Ready> {
 }
 
 export interface Supervisor {
-  /** Stops the place, or its start, permanently. Resolves when the place has ended. */
+  /** Stops the place permanently, even while it starts. Resolves when the place has ended. */
   stop(deadlineMs: number): Promise<void>;
 }
 

@@ -104,12 +104,12 @@ export abstract class BaseEndpoint implements Endpoint {
   }
 }
 
-/** Returns the loss for a connection that ended without a goodbye. */
+/** Returns the PeerExit for a connection that ended without a goodbye. */
 export function silentLoss(): PeerExit {
   return { reason: "the connection closed without a goodbye", code: null, signal: null, orderly: false };
 }
 
-/** Returns the loss for a connection that one end closed on purpose. */
+/** Returns the PeerExit for a connection that one end closed on purpose. */
 export function orderlyLoss(reason: string): PeerExit {
   return { reason, code: null, signal: null, orderly: true };
 }

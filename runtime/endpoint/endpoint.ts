@@ -1,5 +1,5 @@
 // Endpoint: an ordered, bounded message connection with one peer. It uses a MessagePort for worker threads (port-endpoint.ts)
-// or a socket for child processes (socket-endpoint.ts). Callers need not know which.
+// or a socket for child processes (socket-endpoint.ts). Callers need not distinguish the two.
 import type { MessagePort } from "node:worker_threads";
 import { ServerError } from "../errors.ts";
 

@@ -28,8 +28,7 @@ export function computeCores(): number {
 }
 
 /**
- * Returns the number of compute threads of a model. It is `configured`; if `configured` is 0, one thread
- * per core within the CPU quota.
+ * Returns the number of compute threads of a model: `configured`, or, if that is 0, one thread per core within the CPU quota.
  */
 export function computeThreads(configured: number, cores = computeCores(), quota = ownCpuQuota()): number {
   return configured || Math.max(1, Math.min(cores, Math.ceil(quota)));
@@ -102,7 +101,8 @@ export function countCores(read: (path: string) => string | null, threads = allo
 }
 
 /**
- * Returns the hardware threads of performance cores that this process may use. If there are none, returns all that it may use.
+ * Returns the hardware threads of performance cores that this process may use. If there are none, returns all hardware threads
+ * that this process may use.
  */
 export function performanceThreads(read: (path: string) => string | null): number[] {
   const allowed = allowedThreads(read);

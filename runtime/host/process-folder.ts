@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { isAlive, ownIdentity } from "./process-identity.ts";
 import { removeFolderSync } from "./remove-folder.ts";
 
-/** Creates the folder in the first parent that is writable. `kind`: what it is for, a part of its name. */
+/** Creates the folder in the first parent that is writable. `kind`: purpose of the folder, a part of its name. */
 export function createProcessFolder(kind: string, parents: readonly [...string[], string]): string {
   const prefix = prefixOf(kind);
   for (const parent of parents) removeAbandoned(parent, prefix);
@@ -47,7 +47,7 @@ function removeAbandoned(parent: string, prefix: string): void {
   }
 }
 
-/** Returns whether a name is that of a process folder of this kind whose process, on this host, is dead. */
+/** Returns whether `name` is the name of a process folder of this kind whose process ran on this host and is dead. */
 export function isAbandonedFolder(kind: string, name: string): boolean {
   return isOfDeadProcess(prefixOf(kind), name);
 }

@@ -1,5 +1,5 @@
 // Process identity: determines whether the process that wrote an entry still runs. The system reuses process ids, so on Linux
-// the identity includes the start time. Processes that share a folder must run on one machine, in one namespace of process ids.
+// the identity includes the start time. Processes that share a folder must run on one machine, in one PID namespace.
 import { readFileSync } from "node:fs";
 
 export function ownIdentity(): string {

@@ -1,4 +1,4 @@
-// Removal of a folder with everything in it, also where the permissions of its folders forbid it. Links are not followed.
+// Removal of a folder and its content, even if the permissions of its folders forbid the removal. Links are not followed.
 import { chmodSync, type Dirent, readdirSync, rmSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -25,7 +25,7 @@ export function removeFolderSync(path: string): void {
   }
 }
 
-/** Gives this user all permissions for the folders. Their other entries need none to be removed. */
+/** Gives this user all permissions for the folder and its subfolders. Files can then be removed whatever their permissions. */
 function allowRemoval(path: string): void {
   const open = [path];
   for (let folder = open.pop(); folder !== undefined; folder = open.pop()) {
@@ -34,7 +34,7 @@ function allowRemoval(path: string): void {
       chmodSync(folder, 0o700);
       entries = readdirSync(folder, { withFileTypes: true });
     } catch {
-      // The next attempt to remove it reports the error.
+      // The next attempt to remove the folder reports the error.
       continue;
     }
     for (const entry of entries) if (entry.isDirectory()) open.push(join(folder, entry.name));

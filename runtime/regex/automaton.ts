@@ -118,7 +118,7 @@ export function isEmpty(automaton: Automaton): boolean {
 
 /**
  * Returns the lengths of the shortest and the longest text that match the automaton. max is Infinity if there is no longest
- * one. The automaton must be minimal.
+ * text. The automaton must be minimal.
  */
 export function lengths(automaton: Automaton): { min: number; max: number } {
   let min = Number.POSITIVE_INFINITY;
@@ -128,7 +128,7 @@ export function lengths(automaton: Automaton): { min: number; max: number } {
   return { min, max: longest(automaton) };
 }
 
-/** Returns, for each state, the minimum number of characters from the start to it; undefined if it is not reachable. */
+/** Returns, for each state, the minimum number of characters from the start state to this state; undefined: not reachable. */
 function distances(automaton: Automaton): readonly number[] {
   const distance: number[] = [];
   distance[0] = 0;

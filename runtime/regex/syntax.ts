@@ -13,7 +13,9 @@ export type RegexNode =
 
 export interface Regex {
   readonly node: RegexNode;
-  /** Lookaheads at the beginning of the pattern. The text must begin with `node`, or must not if `negated`. */
+  /**
+   * Lookaheads at the beginning of the pattern. The text must begin with a match of `node`; if `negated`, the text must not.
+   */
   readonly ahead: readonly { readonly node: RegexNode; readonly negated: boolean }[];
 }
 

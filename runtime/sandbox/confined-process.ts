@@ -1,21 +1,27 @@
-// Confined process: a running command with its limits. It is ended as a whole: with the process-id namespace of the sandbox, or
-// with its process group where there is no sandbox.
+// Confined process: a running command with its limits. All its processes end together: with the PID namespace of the sandbox,
+// or with their process group if there is no sandbox.
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
-import type { ControlGroup } from "./control-group.ts";
+import type { ControlGroup } from "./linux/control-group.ts";
 import type { ConfinedExit, ConfinedProcess, LimitHit, SandboxSettings } from "./sandbox.ts";
 import { activityOf, deletedBytes, diskUsage, freeBytes, memoryOf, processTree, threadCount } from "./usage.ts";
 
 /** Maximum number of files and folders in the work folder and the temporary folder together. */
 export const maxEntries = 65_536;
-/** Free bytes of a disk below which a command is ended if the disk has lost more than the limit since the command started. */
+/**
+ * Free bytes of the disk below which a command is ended if the free bytes have decreased by more than its disk limit since its
+ * start.
+ */
 const RESERVE_BYTES = 2 ** 30;
 const MIB = 2 ** 20;
 const WATCH_MS = 100;
-/** A process that waits for input is watched only for activity that it leaves behind, such as threads and children. */
+/**
+ * Check interval in ms for a command that waits for input. Only its background activity is checked, such as threads and
+ * children.
+ */
 const IDLE_WATCH_MS = 2000;
-/** Part of the time that the watcher may use. */
+/** Maximum fraction of the time that the watcher may use. */
 const WATCH_SHARE = 0.1;
 const GONE_POLL_MS = 2;
 const GONE_LIMIT_MS = 2000;
@@ -28,13 +34,13 @@ export interface StartOptions {
   /** Path of the work folder as the command sees it. */
   readonly workFolder: string;
   readonly hasChannel: boolean;
-  /** Descriptors that follow the pipes: the filter, if any. */
+  /** File descriptors after the pipes: the seccomp filter, if any. */
   readonly extra: readonly number[];
   /** Whether the last descriptor is a pipe on which bubblewrap reports the process id of the command. */
   readonly hasStatus: boolean;
   readonly group: ControlGroup | null;
   readonly settings: SandboxSettings;
-  /** Folders that count for the disk limit. */
+  /** Folders that count against the disk limit. */
   readonly folders: readonly [work: string, ...string[]];
 }
 
@@ -50,13 +56,13 @@ export class RunningProcess implements ConfinedProcess {
   /** Process id of the command on the host, if it is in the sandbox; null: not known yet, or there is no sandbox. */
   #innerPid: number | null = null;
   #limit: LimitHit = null;
-  /** Whether the command has used all processes, so that the kernel refuses it more (RLIMIT_NPROC). */
+  /** Whether the command has reached its process limit, so that the kernel refuses further processes (RLIMIT_NPROC). */
   #wasOutOfProcesses = false;
   #isWatched = true;
   #timer: NodeJS.Timeout | null = null;
   #hasExited = false;
   readonly #freeAtStart: number;
-  /** Activity at the last check while it waited. */
+  /** Activity at the last check while the command waited for input; see activityOf. */
   #activity: string | null = null;
 
   constructor(options: StartOptions) {
@@ -66,7 +72,7 @@ export class RunningProcess implements ConfinedProcess {
     this.#child = spawn(options.file, options.args, {
       cwd: options.currentFolder,
       env: { ...options.environment },
-      // A process group of its own, so that it can be ended as a whole.
+      // A separate process group, so that all processes of the command can be killed together.
       detached: true,
       stdio: ["pipe", "pipe", "pipe", ...pipes, ...options.extra, ...(options.hasStatus ? (["pipe"] as const) : [])],
     });
@@ -112,18 +118,18 @@ export class RunningProcess implements ConfinedProcess {
       const found = /"child-pid":\s*(\d+)/.exec(text)?.[1];
       if (found === undefined) return;
       this.#innerPid = Number(found);
-      // Nothing after the first report is read: the command must not be able to name another process.
+      // Only the first report is read, so that the command cannot name another process.
       status.removeAllListeners("data").resume();
     });
   }
 
   /**
-   * Sends SIGINT to the command, or SIGKILL to all processes: the command is the first process of its namespace, whose end ends
-   * all others; without a sandbox they are in its process group.
+   * Sends SIGINT to the command, or SIGKILL to all its processes. In a sandbox, the command is the first process of its
+   * namespace, so its end kills all others. Without a sandbox, all processes are in its process group.
    */
   #signal(signal: "SIGINT" | "SIGKILL"): void {
     const { pid } = this.#child;
-    // The system gives the ids of ended processes to others.
+    // The system reuses the ids of ended processes.
     if (pid === undefined || this.#hasExited) return;
     if (signal === "SIGINT") {
       send(this.#innerPid ?? pid, signal);
@@ -141,7 +147,7 @@ export class RunningProcess implements ConfinedProcess {
     this.#hasExited = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
     const { pid } = this.#child;
-    // Without a sandbox, processes that the command has left behind are still in its group.
+    // Without a sandbox, processes that the command has started may still run in its process group.
     if (pid !== undefined) send(-pid, "SIGKILL");
     if (this.#innerPid !== null) await gone(this.#innerPid);
     if (group?.wasOutOfMemory) this.#limit ??= "memory";
@@ -164,7 +170,7 @@ export class RunningProcess implements ConfinedProcess {
     }, delayMs).unref();
   }
 
-  /** Whether the process did something since the last call although it waits for input. */
+  /** Returns whether the command was active since the last call, although it waits for input. */
   #wasActive(root: number): boolean {
     const before = this.#activity;
     this.#activity = activityOf(root);
@@ -189,8 +195,8 @@ export class RunningProcess implements ConfinedProcess {
   }
 
   /**
-   * Whether the disk is nearly full and has lost more than the limit since the start. Code can hide deleted files from the other
-   * checks, for example in a socket.
+   * Returns whether the disk is nearly full and its free bytes have decreased by more than the limit since the start. Code can
+   * hide deleted files from the other checks, for example in a socket.
    */
   #exhaustsDisk(limitBytes: number): boolean {
     const free = freeBytes(this.#options.folders[0]);
@@ -211,7 +217,7 @@ function send(pid: number, signal: NodeJS.Signals): void {
   }
 }
 
-/** Waits until a process has ended. Its parent may read its exit status later. */
+/** Waits until a process has ended. A zombie, whose parent has not read its exit status yet, counts as ended. */
 async function gone(pid: number): Promise<void> {
   const until = performance.now() + GONE_LIMIT_MS;
   while (isRunning(pid) && performance.now() < until) {

@@ -1,29 +1,33 @@
-// Host isolation: finds out what isolation this host offers, by trying it.
+// Host isolation: determines by trial which isolation this host offers.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
-import { groupRoots } from "./control-group.ts";
+import { groupRoots } from "./linux/control-group.ts";
+import { seccompProgram } from "./linux/seccomp.ts";
+import { socketScopeProgram } from "./linux/socket-scope.ts";
 import type { IsolationReport } from "./sandbox.ts";
-import { seccompProgram } from "./seccomp.ts";
-import { socketScopeProgram } from "./socket-scope.ts";
+import { seatbeltProblem } from "./seatbelt.ts";
 
 const PROBE_MS = 10_000;
 
-/** Isolation, and what of it depends on versions. */
+/** Isolation, and its features that depend on the versions of bwrap and of the kernel. */
 export interface HostIsolation extends IsolationReport {
   /** Path of bwrap; null: there is no isolation. */
   readonly bwrap: string | null;
-  /** Whether bwrap has the option --disable-userns (0.8). The seccomp filter refuses namespaces without it, too. */
+  /**
+   * Whether bwrap has the option --disable-userns (0.8). Without this option, the seccomp filter still refuses new namespaces.
+   */
   readonly disablesNamespaces: boolean;
   /** Whether the program of socket-scope.ts works here. */
   readonly scopesSockets: boolean;
 }
 
-/** Returns what isolation this host offers. Takes about 20 ms. */
+/** Returns the isolation that this host offers. Takes about 20 ms. */
 export function inspectIsolation(bwrap: string | null = findProgram("bwrap")): HostIsolation {
+  if (process.platform === "darwin") return isolationOnMac(seatbeltProblem());
   if (process.platform !== "linux") {
-    return withoutIsolation(`tools run without isolation on ${process.platform}: it is built for Linux only`);
+    return withoutIsolation(`tools run without isolation on ${process.platform}: it is built for Linux and macOS`);
   }
   if (bwrap === null) {
     const install = "install it with the system's package manager, for example: apt-get install bubblewrap";
@@ -44,8 +48,18 @@ export function inspectIsolation(bwrap: string | null = findProgram("bwrap")): H
   };
 }
 
-function withoutIsolation(reason: string): HostIsolation {
+export function withoutIsolation(reason: string): HostIsolation {
   return { kind: "none", missing: [reason], bwrap: null, disablesNamespaces: false, scopesSockets: false };
+}
+
+function isolationOnMac(problem: string | null): HostIsolation {
+  if (problem !== null) return withoutIsolation(`Seatbelt (sandbox-exec) does not confine commands here: ${problem}`);
+  return {
+    ...withoutIsolation(
+      "Seatbelt limits files, network and signals, but not memory or the number of processes, and it leaves most services of macOS in reach; the tests of escapes have only run on Linux",
+    ),
+    kind: "seatbelt",
+  };
 }
 
 function adviceOn(problem: string): string {
@@ -54,7 +68,7 @@ function adviceOn(problem: string): string {
     : "the kernel or the container must allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone or kernel.apparmor_restrict_unprivileged_userns; Docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined)";
 }
 
-/** Runs a shell in new namespaces, by way of `program`. Returns what bwrap says if that fails; null: it works. */
+/** Runs a shell in new namespaces, started by `program`. Returns the last line of bwrap's error output; null: the shell ran. */
 function tryIn(bwrap: string, program: readonly string[]): string | null {
   const namespaces = ["--unshare-all", "--unshare-user", "--as-pid-1", "--uid", "65534", "--gid", "65534"];
   const { status, stderr } = spawnSync(

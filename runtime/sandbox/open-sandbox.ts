@@ -1,10 +1,12 @@
-// Opens the sandbox: bubblewrap on Linux if the host allows it; otherwise, with mode `auto` or `off`, commands run without
-// isolation, with a scrubbed environment, limits and a process group of their own.
+// Sandbox of the host: bubblewrap on Linux and Seatbelt on macOS, if the host allows them. Otherwise, with mode `auto` or `off`, commands run without
+// isolation, but with a minimal environment, limits and a separate process group.
 import { closeSync, mkdirSync, openSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { ServerError } from "../errors.ts";
 import { createProcessFolder } from "../host/process-folder.ts";
-import { endAbandonedBubblewraps } from "./abandoned.ts";
+import { RunningProcess } from "./confined-process.ts";
+import { findProgram, type HostIsolation, inspectIsolation, withoutIsolation } from "./host-isolation.ts";
+import { endAbandonedBubblewraps } from "./linux/abandoned.ts";
 import {
   baseEnvironment,
   bubblewrapArguments,
@@ -12,11 +14,10 @@ import {
   commonArguments,
   innerWorkFolder,
   temporaryFolderOf,
-} from "./bubblewrap.ts";
-import { RunningProcess } from "./confined-process.ts";
-import { ControlGroup, type GroupRoots, groupRoots, removeAbandonedGroups } from "./control-group.ts";
-import { findProgram, type HostIsolation, inspectIsolation } from "./host-isolation.ts";
+} from "./linux/bubblewrap.ts";
+import { ControlGroup, type GroupRoots, groupRoots, removeAbandonedGroups } from "./linux/control-group.ts";
 import type { ConfinedCommand, ConfinedProcess, IsolationReport, Sandbox, SandboxSettings } from "./sandbox.ts";
+import { seatbeltCommand } from "./seatbelt.ts";
 
 const MIB = 2 ** 20;
 const FOLDER_KIND = "sandbox";
@@ -33,10 +34,10 @@ export function openSandbox(
   inspect: () => HostIsolation = inspectIsolation,
 ): Sandbox {
   if (settings.mode === "off") {
-    return new HostSandbox(settings, { kind: "none", missing: ["the sandbox is off (sandbox.mode)"] }, null);
+    return new HostSandbox(settings, withoutIsolation("the sandbox is off (sandbox.mode)"));
   }
   const isolation = inspect();
-  if (isolation.bwrap !== null) return new HostSandbox(settings, isolation, { ...isolation, bwrap: isolation.bwrap });
+  if (isolation.kind !== "none") return new HostSandbox(settings, isolation);
   const [reason = ""] = isolation.missing;
   if (settings.mode === "on") {
     throw new ServerError(
@@ -48,7 +49,7 @@ export function openSandbox(
     );
   }
   warn({ reason }, "tools run without isolation: they can read and write what the server can; do not serve strangers");
-  return new HostSandbox(settings, isolation, null);
+  return new HostSandbox(settings, isolation);
 }
 
 class HostSandbox implements Sandbox {
@@ -60,11 +61,8 @@ class HostSandbox implements Sandbox {
   readonly #roots: GroupRoots | null;
   readonly #running = new Set<ConfinedProcess>();
 
-  constructor(
-    settings: SandboxSettings,
-    { kind, missing }: IsolationReport,
-    bubblewrap: (HostIsolation & { readonly bwrap: string }) | null,
-  ) {
+  constructor(settings: SandboxSettings, isolation: HostIsolation) {
+    const { kind, missing, bwrap } = isolation;
     this.isolation = { kind, missing };
     this.#settings = settings;
     endAbandonedBubblewraps(FOLDER_KIND);
@@ -73,12 +71,7 @@ class HostSandbox implements Sandbox {
     if (this.#roots !== null) removeAbandonedGroups(this.#roots);
     this.#limits = limitsOf(settings, kind !== "none");
     this.#confinement =
-      bubblewrap === null
-        ? null
-        : {
-            ...commonArguments({ settings, folder: this.#folder, isolation: bubblewrap }),
-            bwrap: bubblewrap.bwrap,
-          };
+      bwrap === null ? null : { ...commonArguments({ settings, folder: this.#folder, isolation }), bwrap };
   }
 
   launch(command: ConfinedCommand): ConfinedProcess {
@@ -103,7 +96,8 @@ class HostSandbox implements Sandbox {
     const options = { hasChannel, group, settings: this.#settings, folders: [workFolder, temporary] } as const;
     const inner = [...this.#limits, ...command.argv];
     if (this.#confinement === null) {
-      const [file = "", ...args] = group === null ? inner : inGroup(group, inner);
+      const argv = this.isolation.kind === "seatbelt" ? [...this.#seatbelt(command), ...inner] : inner;
+      const [file = "", ...args] = group === null ? argv : inGroup(group, argv);
       const variables = { ...baseEnvironment(workFolder, temporary), ...environment };
       const place = { environment: variables, currentFolder: workFolder, workFolder, extra: [], hasStatus: false };
       return new RunningProcess({ ...options, ...place, file, args });
@@ -122,13 +116,18 @@ class HostSandbox implements Sandbox {
         ...inner,
       ];
       const [file = "", ...args] = group === null ? argv : inGroup(group, argv);
-      // bwrap hands on its own environment, so it has none.
+      // bwrap passes its own environment to the command, so bwrap gets an empty environment.
       const place = { environment: {}, currentFolder: "/", workFolder: innerWorkFolder, hasStatus: true };
       const extra = filterFd === null ? [] : [filterFd];
       return new RunningProcess({ ...options, ...place, extra, file, args });
     } finally {
       if (filterFd !== null) closeSync(filterFd);
     }
+  }
+
+  #seatbelt({ workFolder, readable = [] }: ConfinedCommand): readonly string[] {
+    const { network } = this.#settings;
+    return seatbeltCommand({ network, readable, writable: [workFolder, temporaryFolderOf(workFolder)] });
   }
 
   async close(): Promise<void> {
@@ -139,16 +138,22 @@ class HostSandbox implements Sandbox {
   #group(): ControlGroup | null {
     if (this.#roots === null) return null;
     const { maxMemoryMb, maxProcs } = this.#settings;
-    // bwrap itself is two processes of the group.
+    // bwrap itself adds two processes to the group.
     return ControlGroup.create(this.#roots, { memoryBytes: maxMemoryMb * MIB, processes: maxProcs + 2 });
   }
 }
 
-/** Returns a command that limits single processes. The limits hold in addition to those of the group, or of the watcher. */
+/**
+ * Returns a command that limits each process: prlimit, or on macOS a shell. These limits apply in addition to the limits of the group or the watcher.
+ */
 function limitsOf(
   { maxMemoryMb, maxCpuSecs, maxDiskMb, maxProcs }: SandboxSettings,
   isIsolated: boolean,
 ): readonly string[] {
+  if (process.platform === "darwin") {
+    const limits = `ulimit -c 0; ulimit -n ${MAX_OPEN_FILES}; ulimit -t ${maxCpuSecs}`;
+    return ["/bin/sh", "-c", `${limits}; exec "$@"`, "sh"];
+  }
   const prlimit = findProgram("prlimit");
   if (prlimit === null) return [];
   return [
@@ -157,15 +162,15 @@ function limitsOf(
     `--nofile=${MAX_OPEN_FILES}`,
     `--fsize=${maxDiskMb * MIB}`,
     `--cpu=${maxCpuSecs}:${maxCpuSecs + 5}`,
-    // Not the address space, of which WebAssembly reserves 10 GiB a module.
+    // The address space is not limited, because WebAssembly reserves 10 GiB of it per module.
     `--data=${DATA_FACTOR * maxMemoryMb * MIB}`,
-    // The number counts all processes of a user, except in a user namespace.
+    // The kernel counts all processes of a user, except in a user namespace.
     ...(isIsolated ? [`--nproc=${maxProcs}`] : []),
     "--",
   ];
 }
 
-/** Returns a command that enters the group before it becomes the given one. */
+/** Returns a command that enters the group and then executes the given command. */
 function inGroup(group: ControlGroup, argv: readonly string[]): readonly string[] {
   const count = group.entries.length;
   const enter = Array.from({ length: count }, (_, i) => `echo $$ > "$${i + 1}"`).join(" && ");

@@ -1,5 +1,5 @@
-// Sandbox: how child processes of tools are confined. This module has the interface; open-sandbox.ts chooses the isolation that
-// the host offers.
+// Sandbox interface: confinement of the child processes of tools. open-sandbox.ts implements it with the isolation that the
+// host offers.
 import type { Readable, Writable } from "node:stream";
 
 export type SandboxMode = "auto" | "on" | "off";
@@ -23,8 +23,8 @@ export interface SandboxSettings {
 
 /** Isolation that the host offers. */
 export interface IsolationReport {
-  readonly kind: "bubblewrap" | "none";
-  /** What is missing or weaker than it could be, as sentences that say what to do; empty: nothing. */
+  readonly kind: "bubblewrap" | "seatbelt" | "none";
+  /** Missing or weak parts of the isolation, as sentences with advice; empty: none. */
   readonly missing: readonly string[];
 }
 
@@ -41,7 +41,7 @@ export interface ConfinedCommand {
   readonly hasChannel?: boolean;
 }
 
-/** Why a confined command was ended by the sandbox; null: it was not. */
+/** Limit at which the sandbox has ended a confined command; null: no limit was reached. */
 export type LimitHit = "memory" | "disk" | "processes" | null;
 
 export interface ConfinedExit {
@@ -58,13 +58,15 @@ export interface ConfinedProcess {
   readonly stderr: Readable;
   /** Ends of the pipes of `hasChannel`; null without it. */
   readonly channel: { readonly toCommand: Writable; readonly fromCommand: Readable } | null;
-  /** Resolves when the command and everything that it started have ended. Never rejects. */
+  /** Resolves when the command and all processes that it started have ended. Never rejects. */
   readonly exited: Promise<ConfinedExit>;
-  /** Whether the limits of disk and memory are watched. A process that waits for input needs no watch. Initially true. */
+  /**
+   * Whether the disk and memory limits are checked continuously. Not needed while the process waits for input. Initially true.
+   */
   isWatched: boolean;
   /** Sends SIGINT to the command. */
   interrupt(): void;
-  /** Kills the command and everything that it started, also daemons. Resolves when nothing is left. */
+  /** Kills the command and all processes that it started, including daemons. Resolves when all of them have ended. */
   kill(): Promise<void>;
 }
 

@@ -1,5 +1,5 @@
-// Usage of a confined command, for its watcher: bytes and entries in its folders, files that it has deleted but holds open, and
-// memory, number and activity of its processes, read from /proc.
+// Resource usage of a confined command, for its watcher: bytes and entries in its folders, deleted files that it holds open,
+// and memory, number and activity of its processes. The facts about processes are read from /proc.
 import { type Dirent, lstatSync, readdirSync, readFileSync, statfsSync, statSync } from "node:fs";
 import { join } from "node:path";
 
@@ -42,7 +42,7 @@ function allocatedBytes(path: string): number {
   }
 }
 
-/** Returns the bytes of files on the file system of `folder` that have no name any more and are open in the processes. */
+/** Returns the bytes of deleted files on the file system of `folder` that the processes hold open. */
 export function deletedBytes(processes: readonly number[], folder: string): number {
   const device = deviceOf(folder);
   const found = new Map<number, number>();
@@ -98,10 +98,12 @@ export function threadCount(processes: readonly number[]): number {
 
 const PAGE_BYTES = 4096;
 
-/** Returns the resident memory of the processes, at most as exactly as needed to compare it with `limit`. */
+/**
+ * Returns the resident memory of the processes in bytes. The exact number is determined only if an upper bound exceeds `limit`.
+ */
 export function memoryOf(processes: readonly number[], limit: number): number {
   const resident = processes.reduce((sum, pid) => sum + residentBytes(pid), 0);
-  // Pages that processes share count for each of them. The exact number takes the kernel longer.
+  // In this sum, a page that several processes share counts for each of them. The kernel needs more time for the exact number.
   return resident <= limit ? resident : processes.reduce((sum, pid) => sum + proportionalBytes(pid), 0);
 }
 
@@ -117,8 +119,8 @@ function proportionalBytes(pid: number): number {
 }
 
 /**
- * Returns a text that changes when a process uses its processor for 10 ms or more, or starts a child; null if it has children,
- * whose activity it does not show.
+ * Returns a text that changes when a process uses 10 ms or more of processor time, or starts a child. Returns null if the
+ * process has children, because the text does not show their activity.
  */
 export function activityOf(pid: number): string | null {
   if (processTree(pid).length > 1) return null;

@@ -1,5 +1,5 @@
-// Removes the database that earlier releases used, before table-store.ts. No code reads it any more, and it does not count
-// towards any size limit. Blocks on the disk.
+// Removal of the database that earlier releases used, before table-store.ts. No other code reads this database, and no size
+// limit counts it. Blocks on the disk.
 import { rmdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { open } from "lmdb";

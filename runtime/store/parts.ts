@@ -21,8 +21,8 @@ const MOST_UNCLAIMED = 256;
 
 const nextIdKey: TableKey = ["next"];
 /**
- * Upper bound of the first part id of a new store, which is chosen at random. Tables in memory are empty after a restart, and
- * part ids that a reader still has from before the restart must not match new parts.
+ * Upper bound of the first part id of a new store. The first id is random, because tables in memory are empty after a restart,
+ * and part ids that a reader still has from before the restart must not match new parts.
  */
 const FIRST_IDS = 2 ** 40;
 

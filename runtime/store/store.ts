@@ -85,7 +85,10 @@ export interface Store<Head> {
    * as a change, but its later removal does. Throws storage_unavailable if the store cannot be read now.
    */
   watch(target: WatchTarget, listener: WatchListener): () => void;
-  /** Removes what exceeds the limits. Called at the start and every few minutes, because a write removes only a few entries. */
+  /**
+   * Removes the entries that exceed the limits. Called at the start and every few minutes, because a write removes only a few
+   * entries.
+   */
   sweep(): Promise<void>;
   /** Resolves when all pending writes are done. No method may be called afterwards. */
   close(): Promise<void>;

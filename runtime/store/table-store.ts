@@ -1,4 +1,4 @@
-// Implements a store (store.ts) with tables: keeps entries and their parts, and enforces the limits.
+// Implementation of a store (store.ts) with tables: keeps entries and their parts, and enforces the limits.
 import { pack, unpack } from "msgpackr";
 import { wallTime } from "../clock.ts";
 import { ServerError } from "../errors.ts";

@@ -1,6 +1,6 @@
-// The code inside a place, which is a thread or process: loads the module, runs its start(), replies to the spawner,
-// and stops in order. Called by entry-thread.ts and entry-process.ts. The place ends within one turn of the event
-// loop after its spawner has ended.
+// Code inside a place (a thread or process): loads the place's module, runs its start(), replies to the spawner, and handles an
+// orderly stop. Called by entry-thread.ts and entry-process.ts. The place ends within one turn of the event loop after its
+// spawner has ended.
 import assert from "node:assert";
 import { ActorSystem } from "../actor/system.ts";
 import type { Endpoint } from "../endpoint/endpoint.ts";

@@ -41,7 +41,7 @@ export function startProcess(options: HostOptions): Host {
       detached: true,
     },
   );
-  const gone = untilGone(child); // first: an error event without a listener would end this process
+  const gone = untilGone(child); // must be first, because an error event without a listener would end this process
   for (const stream of [child.stdout, child.stderr]) {
     if (stream !== null) createInterface({ input: stream }).on("line", options.onOutput);
   }

@@ -1,6 +1,6 @@
 // Excerpts of model files, on which `auto` measures the speed of the engines. Both engines load an excerpt of a model of every
-// architecture and compute the same logits. Also tests the trial of the engines in a separate process: what it measures and
-// what it records.
+// architecture and compute the same logits. Also tests the trial of the engines in a separate process: its measurements
+// and its record.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";

@@ -182,8 +182,8 @@ describe("every kind of vocabulary", () => {
           if (whole[0] !== parsed[0] && whole[0] === ours.bosToken) prompt.shift();
           assert.deepEqual(prompt, [...parsed], JSON.stringify(sample));
         }
-        // For this kind of vocabulary llama.cpp decodes pieces as byte encodings (one character per byte), so its texts are
-        // wrong.
+        // For this kind of vocabulary llama.cpp decodes pieces as byte encodings (one character per byte), so llama.cpp's texts
+        // are wrong.
         if (file.model === "whitespace") return;
         for (let token = 0; token < ours.size; token++) {
           assert.deepEqual(Buffer.from(ours.piece(token)), native.piece(token), ours.tokenText(token));

@@ -1,4 +1,4 @@
-// Engine choice as a user sees it: both engines with the same server, what `auto` reports about its choice, and rejected
+// Engine choice as a user sees it: both engines with the same server, the report of `auto` about its choice, and rejected
 // settings. Every test runs the command itself.
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";

@@ -1,5 +1,5 @@
 // Everyday use of the real default model with default settings: the defaults of sampling on every protocol, and answers that
-// end, rarely loop and follow simple instructions. `bench everyday` is the long form.
+// end, rarely loop and follow simple instructions. `bench everyday` is the longer version.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { judge } from "../../bench/everyday/judge.ts";

@@ -1,5 +1,5 @@
 // Streams of POST /v1/responses from the real command, read whole and checked strictly. Each stream must have exactly one end,
-// however the run ends, and GET must return the same result.
+// however the generation ends, and GET must return the same result.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { realModel } from "../fixtures/models/models.ts";

@@ -8,7 +8,7 @@ export type ToolGroup = "code_execution" | "shell";
 
 export type Permission = "auto" | "ask" | "deny";
 
-/** Maximum number of rounds of a run if neither the server nor the request sets one, and the largest number they may set. */
+/** Default maximum number of rounds of a run, and the largest value that the server or a request may set. */
 export const maxToolRounds = 256;
 
 /** Tool types of progress events. */
@@ -28,7 +28,7 @@ export type InputFile = { readonly message: number } & (
   | { readonly url: string; readonly name: string | null }
 );
 
-/** What a request asks of the agent loop. */
+/** Options of a request for the agent loop. */
 export interface AgentOptions {
   readonly groups: readonly ToolGroup[];
   /** Permission that the request asks for; null: the server's. A request can only tighten it. */
@@ -70,9 +70,9 @@ export interface ToolCallRecord {
 }
 
 /**
- * Events of a run. The events of a generation keep their order and meaning, except that calls of server tools are not among
- * them, that `begin` and `done` come once, and that `finish` comes once: when the last round ends. `done` has the usage of all
- * rounds together.
+ * Events of a run. The events of its generations keep their order and meaning, with two exceptions: calls of server tools are
+ * left out, and `begin`, `finish` and `done` come only once. `finish` comes when the last round ends. `done` has the usage of
+ * all rounds together.
  */
 export type AgentEvent =
   | GenerateEvent
@@ -97,7 +97,7 @@ export type AgentEvent =
   | { readonly type: "approval"; readonly request: ApprovalRequest }
   /** The model called server tools after the last round that may run them. `finish` follows, with the reason `length`. */
   | { readonly type: "rounds_reached" }
-  /** `inline`: the content, if it is at most maxInlineBytes long: text, or base64 of binary content. */
+  /** `inline`: the content as text, or as base64 if it is binary; null if it is longer than maxInlineBytes. */
   | { readonly type: "file"; readonly file: StoredFile; readonly inline: InlineContent | null };
 
 export interface InlineContent {
@@ -128,7 +128,7 @@ export interface Agents {
     signal: AbortSignal,
     onPrepared?: () => void,
   ): AsyncIterable<readonly AgentEvent[]>;
-  /** Answers an approval. `queued`: the run does not wait for it yet. */
+  /** Decides an approval. `queued`: the run has not begun to wait for the decision. */
   decide(id: string, decision: ApprovalDecision): ApprovalStatus;
   /** Ends the processes of a session and removes its work folder. */
   forget(sessionId: string): Promise<void>;

@@ -1,15 +1,15 @@
-// Files: the interface that http/ and the agent loop use to keep and read files. The state thread implements it. A file's bytes
-// are in a content folder on disk, one file an id; the metadata is in a store.
+// Files: the interface that http/ and the agent loop use to keep and read files. The state thread implements it. The bytes are
+// in a content folder on disk, one file per id; the metadata is in a store.
 
 /** Limits of the file store, from the contract. */
 export const fileLimits = {
   /** Milliseconds from the creation of a file until it expires. */
   lifetimeMs: 30 * 60_000,
-  /** Maximum number of files; the oldest ones are removed. */
+  /** Maximum number of files. If there are more, the oldest ones are removed. */
   maxFiles: 4096,
   /** Maximum size in bytes of one file. */
   maxFileBytes: 64 * 2 ** 20,
-  /** Maximum size in bytes of a body that events and responses contain. */
+  /** Maximum size in bytes of a file whose content is included in events and responses. */
   maxInlineBytes: 8 * 2 ** 20,
   /** Maximum number of characters of an input file's preview in a prompt, and of all previews of a request. */
   inputPreviewCharacters: 4096,
@@ -52,11 +52,11 @@ export interface StoredFile {
    * inputPreviewCharacters characters; null: the file has no text.
    */
   readonly preview: string | null;
-  /** Set if the file could not be produced; it then has no content. */
+  /** Set if the file could not be produced. The file then has no content. */
   readonly failure: { readonly code: string; readonly message: string } | null;
 }
 
-/** A file to store. Its bytes lie in a file of the staging folder, which the store takes over. */
+/** A file to store. Its bytes are in a file of the staging folder, which the store moves to the content folder. */
 export interface FileToStore {
   /** Id of a produced file; null: the store chooses one for a client's file. */
   readonly id: string | null;
@@ -66,7 +66,7 @@ export interface FileToStore {
   readonly purpose: FilePurpose;
   readonly source: FileSource;
   readonly session: string | null;
-  /** Name of the client. If the store is full, the client with the most files loses its oldest one. */
+  /** Name of the client. It has no effect on which file a full store removes. */
   readonly client: string;
   /** Path within the staging folder; null with `failure`. */
   readonly staged: string | null;
@@ -92,7 +92,7 @@ export interface Files {
     readonly limit: number;
   }): Promise<{ readonly files: readonly StoredFile[]; readonly hasMore: boolean }>;
   find(id: string): Promise<StoredFile | null>;
-  /** Returns the path of the content, which stays readable while it is open; null: unknown or expired. */
+  /** Returns the path of the content; null: unknown or expired. A file that is open stays readable after its removal. */
   content(id: string): Promise<FileContent | null>;
   /** Returns whether the file existed. */
   delete(id: string): Promise<boolean>;

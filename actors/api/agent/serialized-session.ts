@@ -1,5 +1,5 @@
-// Serialised session: the form in which a session leaves a server (GET /v1/sessions/{session_id}) and comes to another one (PUT).
-// It contains the messages in the shape of chat completions and the contents of the session's files.
+// Serialised session: the form in which a session is exported (GET /v1/sessions/{session_id}) and imported on another server
+// (PUT). It contains the messages in the shape of chat completions and the contents of the session's files.
 
 import { randomBytes } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
@@ -80,7 +80,7 @@ export const serializedSessionSchema = z
 
 export type SerializedSession = z.output<typeof serializedSessionSchema>;
 
-/** Maximum size in bytes of the contents of all files of a serialised session. Files beyond it are left out. */
+/** Maximum size in bytes of the contents of all files of a serialised session. Files that do not fit are left out. */
 const MAX_CONTENT_BYTES = 32 * 2 ** 20;
 
 /** Returns a session in its serialised form, with the contents of the files that still exist, the newest first. */
@@ -139,8 +139,8 @@ function wireMessage({ message: said, visible }: SessionMessage): SerializedSess
 }
 
 /**
- * Returns the session of a serialised form, and stores its files. Files whose ids exist already are kept. `isOpen(id)`: whether
- * the assistant's last message is incomplete. Throws invalid_value, storage_unavailable.
+ * Returns the session of a serialised form, and stores its files. An existing file with the same id is not replaced. Throws
+ * invalid_value, storage_unavailable.
  */
 export async function importedSession(
   id: string,
@@ -223,8 +223,9 @@ function sessionMessage({
 }
 
 /**
- * Returns the digests of the messages as the client sees them. A group of messages is one message: the texts of its assistant's
- * messages, and the calls without a result, which the client runs. A group that ends with a result is not complete.
+ * Returns the digests of the messages as the client sees them. Messages with the same `visible` index become one message: the
+ * texts of the assistant's messages, and the calls without a result, which the client runs. The last group has no digest if it
+ * ends with a result and has no client call, because it is incomplete.
  */
 function digestsOf(messages: readonly SessionMessage[]): readonly string[] {
   const groups: ChatMessage[][] = [];

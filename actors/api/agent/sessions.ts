@@ -1,5 +1,5 @@
-// Sessions: the interface that http/ and the agent loop use to keep what a conversation did on the server: the messages between
-// the client's messages (tool calls and their results), and the files. The state thread implements it.
+// Sessions: the interface that http/ and the agent loop use to keep the part of a conversation that the client does not have:
+// the messages between the client's messages (tool calls and their results), and the files. The state thread implements it.
 import type { ChatMessage, GenerateRequest, PromptChanges } from "../../../engines/generation.ts";
 
 export const sessionLimits = {
@@ -56,7 +56,10 @@ export interface SessionUpdate {
   readonly videos: readonly SessionVideo[];
   readonly files: readonly string[];
   readonly approvesAll: boolean;
-  /** Session whose images, videos and files are kept; null: none. It is the session with this id, or the one it branches from. */
+  /**
+   * Session whose images, videos and files are kept: the session with this id, or the session from which it branches; null:
+   * none.
+   */
   readonly basedOn: string | null;
 }
 
@@ -67,15 +70,15 @@ export interface SessionVideo {
   readonly sampled_indices: readonly number[];
 }
 
-/** What the agent loop needs of a session: everything but the images and videos. */
+/** Fields of a session that the agent loop needs: all except messages, images and videos. */
 export type SessionHead = Pick<Session, "id" | "turns" | "digests" | "files" | "approvesAll">;
 
-/** A session that begins a conversation. */
+/** A session whose messages are the beginning of a conversation. */
 export interface MatchedSession {
   readonly head: SessionHead;
-  /** Number of the client's first messages that are the session's. */
+  /** Number of messages at the start of the conversation that are also in the session. */
   readonly common: number;
-  /** Replacements of those messages by the messages that the client does not see. */
+  /** Splices that replace those messages with the session's messages, including those that the client does not see. */
   readonly splices: PromptChanges["splices"];
 }
 
@@ -83,8 +86,8 @@ export interface Sessions {
   /** Returns a session and marks it as used; null: unknown or expired. */
   find(id: string): Promise<Session | null>;
   /**
-   * Returns the session with which a conversation continues, and marks it as used: the session with the id, or without an id
-   * the session of this client with the longest common beginning, of at least two messages; null: none.
+   * Returns the session that a conversation continues, and marks it as used; null: none. With an id: the session with the id.
+   * Without: the session of this client with the most common messages at the start, at least two.
    */
   match(request: {
     readonly client: string;

@@ -20,14 +20,14 @@ export interface ToolRun {
   readonly tool: SandboxedTool;
   /** Arguments as JSON text, as the model wrote it. It may be invalid. */
   readonly arguments: string;
-  /** Names of files that the request expects (`files[]`); those that exist after the call are surfaced. */
+  /** Files that the request expects (`files[]`). Those that exist after the call are returned with the outcome. */
   readonly expected: readonly { readonly name: string; readonly format: string | null }[];
 }
 
-/** Outcome of a tool call. It never throws for what the model or the tool did wrong: that is a result. */
+/** Outcome of a tool call. An error of the model or of the tool is an outcome, not an exception. */
 export interface ToolOutcome {
   readonly status: "success" | "error" | "timeout" | "cancelled";
-  /** Result for the model: JSON text of at most maxResultBytes bytes. Longer texts in it are cut, and say so. */
+  /** Result for the model: JSON text of at most maxResultBytes bytes. Longer texts in it are shortened, with a note. */
   readonly content: string;
   /** Fields of the progress event's `data`, for example stdout and exit_code; spec: Tool progress event data. */
   readonly data: Readonly<Record<string, unknown>>;
@@ -39,7 +39,7 @@ export interface ToolOutcome {
   readonly files: readonly FileToStore[];
 }
 
-/** A file to copy into a session's work folder, read-only for the caller. */
+/** A file to copy into a session's work folder. The original file is only read. */
 export interface FileToMount {
   /** File name within the work folder: no folders. */
   readonly name: string;

@@ -41,7 +41,10 @@ export interface OutputProcessorParts {
 
 export class OutputProcessor {
   readonly #parts: OutputProcessorParts;
-  /** Time until which this step waits for token masks, and the later time for engines that cannot truncate their KV cache. */
+  /**
+   * Time until which this step waits for token masks, and the later time at which a sequence fails if the engine cannot
+   * truncate its KV cache.
+   */
   #waitUntilMs = 0;
   #failAtMs = 0;
 

@@ -1,27 +1,26 @@
-// Outputs: files that a tool call has created or changed, and files that it was asked for. They are copied to the staging folder
-// of the file store.
-import { innerWorkFolder } from "../../../runtime/sandbox/bubblewrap.ts";
+// Outputs of a tool call: the files that it created or changed, and the files that the call or the request names. They are
+// copied to the staging folder of the file store, which is called surfacing.
+import { innerWorkFolder } from "../../../runtime/sandbox/linux/bubblewrap.ts";
 import type { FileToStore } from "../../api/agent/files.ts";
 import { checkedFileName } from "../../files/file-name.ts";
 import { maxScanned, type Snapshot, snapshot } from "./snapshot.ts";
 import { stage } from "./stage-file.ts";
 import type { WorkFolder } from "./work-folders.ts";
 
-/** Maximum number of files that one call surfaces by itself. */
+/** Maximum number of changed files that one call surfaces without naming them. */
 const MAX_SURFACED = 64;
-/** Files that a call has produced. */
 export interface Produced {
   readonly files: readonly FileToStore[];
-  /** What the model should know about files that are not among them. */
+  /** Notes for the model about files that were not surfaced. */
   readonly notes: readonly string[];
 }
 
 export interface OutputCall {
   readonly folder: WorkFolder;
   readonly before: Snapshot;
-  /** Files that the call names. A missing one becomes a failure. */
+  /** Files that the call names. A missing file becomes a failure. */
   readonly named: readonly { readonly name: string; readonly format?: string | undefined }[];
-  /** Files that the request expects: each is surfaced when it exists, once for each of its states. */
+  /** Files that the request expects. An existing file is surfaced once in each run, and again when it has changed. */
   readonly expected: readonly { readonly name: string; readonly format: string | null }[];
   readonly stagingFolder: string;
   /** Fields of each file to store. */
@@ -50,7 +49,7 @@ export async function outputsOf(call: OutputCall): Promise<Produced> {
   return { files, notes: [...notes, ...notesOf(refused)] };
 }
 
-/** Chooses the files to surface, and marks them as known, so that a call that runs at the same time does not surface them too. */
+/** Chooses the files to surface, and marks them as known, so that a concurrent call does not surface them again. */
 function chosen({ folder, before, named, expected, run }: OutputCall, after: Snapshot) {
   const { known } = folder;
   for (const name of known.keys()) if (!after.files.has(name)) known.delete(name);
@@ -98,7 +97,7 @@ function notesOf(refused: readonly string[]): readonly string[] {
   return [`files that cannot be surfaced: ${refused.slice(0, MAX_REFUSED).join("; ")}${more}`];
 }
 
-/** Returns a path relative to the work folder. The model may write it in another way. */
+/** Returns a path relative to the work folder. The model may write an absolute path, or `./` at the start. */
 function withinFolder(name: string, { path }: WorkFolder): string {
   const folder = [innerWorkFolder, path].find((start) => name.startsWith(`${start}/`));
   const relativeName = folder === undefined ? name : name.slice(folder.length + 1);
@@ -115,7 +114,7 @@ async function stored(call: OutputCall, { name, format }: Wanted): Promise<FileT
     const failure = { code: "invalid_name", message: `${shown} cannot be the name of a file` };
     return { ...base, name: "unnamed", staged: null, failure };
   }
-  // The file is opened by the name that it has on disk, which may be in another normalisation form.
+  // The file is opened by its name on disk, which may have another Unicode normalisation form than `checked`.
   const staged = await stage(call.folder.path, name, call.stagingFolder, call.isCancelled);
   return typeof staged === "string"
     ? { ...base, name: checked, staged, failure: null }

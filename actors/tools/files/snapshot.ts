@@ -1,4 +1,4 @@
-// Snapshot of a work folder: the state of its files, from which a call's changes are found.
+// Snapshot of a work folder: the state of its files. Two snapshots show which files a call has changed.
 import type { Dirent } from "node:fs";
 import { lstat, readdir } from "node:fs/promises";
 import { join, relative } from "node:path";
@@ -10,13 +10,13 @@ const ignoredNames = /^\.|^__pycache__$|\.pyc$/;
 
 /** State of the files in a work folder. */
 export interface Snapshot {
-  /** State of each file by its relative path. It changes with each write. */
+  /** State of each file by its relative path. Each write to a file changes its state. */
   readonly files: ReadonlyMap<string, string>;
   /** false: the folder has more than maxScanned entries. */
   readonly isComplete: boolean;
 }
 
-/** Lists the files, without hidden files, compiled Python and what links lead to. */
+/** Lists the files, except hidden files, compiled Python files, and symbolic links and their targets. */
 export async function snapshot(path: string): Promise<Snapshot> {
   const paths: string[] = [];
   const folders = [path];
@@ -43,7 +43,7 @@ async function entriesOf(folder: string): Promise<readonly Dirent[]> {
   try {
     return await readdir(folder, { withFileTypes: true });
   } catch {
-    // The folder has been removed, or its files cannot be read: they are not surfaced then.
+    // The folder has been removed, or cannot be read. Its files are not surfaced.
     return [];
   }
 }

@@ -1,5 +1,5 @@
-// Staging of a file: copies a file of a work folder to the staging folder of the file store. The work folder is controlled by the
-// model's code, so no link out of it is followed and every bound is checked.
+// Staging of a file: copies a file of a work folder to the staging folder of the file store. Code of the model controls the
+// work folder, so no link out of the folder is followed and every limit is checked.
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
 import { type FileHandle, open, readlink, realpath, rm } from "node:fs/promises";
@@ -10,7 +10,7 @@ const PIECE_BYTES = 256 * 1024;
 
 export type StageFailure = NonNullable<FileToStore["failure"]>;
 
-/** Copies a file. Returns the name of the copy in the staging folder, or why there is none. */
+/** Copies a file. Returns the name of the copy in the staging folder, or the reason why the file was not copied. */
 export async function stage(
   folder: string,
   name: string,
@@ -27,7 +27,8 @@ export async function stage(
   const copy = join(stagingFolder, staged);
   try {
     const found = await file.stat();
-    // A file with several names may be one that the folder does not own; a path through a linked folder leads elsewhere.
+    // A file with several hard links may also be outside the work folder, and a path through a linked folder may lead out of
+    // it.
     if (!found.isFile() || found.nlink > 1 || !(await isInside(file, folder))) return notAFile(name);
     if (found.size > fileLimits.maxFileBytes) {
       const limit = `at most ${fileLimits.maxFileBytes} are kept`;
@@ -54,15 +55,17 @@ function notAFile(name: string): StageFailure {
   return { code: "not_a_file", message: `${name} is not a readable regular file of the working directory` };
 }
 
-/** Returns whether an open file lies in the work folder, whatever links its path had. */
+/** Returns whether an open file is in the work folder, after all links in its path are resolved. */
 async function isInside(file: FileHandle, folder: string): Promise<boolean> {
   const root = await realpath(folder);
   const target = await readlink(`/proc/self/fd/${file.fd}`).catch(() => null);
-  // Without /proc there is no sandbox either: the code can read every file of the server itself.
+  // Without /proc there is no sandbox, so the code can read every file of the server anyway.
   return target === null || target.startsWith(root + sep);
 }
 
-/** Copies a file, at most maxFileBytes bytes. Returns whether it was copied as a whole. Throws if it cannot be written. */
+/**
+ * Copies a file, at most maxFileBytes bytes. Returns whether the whole file was copied. Throws if the copy cannot be written.
+ */
 async function copied(from: FileHandle, path: string, isCancelled: () => boolean): Promise<boolean> {
   const to = await open(path, "wx", 0o600);
   try {

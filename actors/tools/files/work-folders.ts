@@ -1,10 +1,11 @@
-// Work folders: one folder a session, shared by its Python process and its shell commands, in a private folder of this process.
+// Work folders: one folder per session, shared by its Python process and its shell commands, in a private folder of this
+// process.
 import { randomBytes } from "node:crypto";
 import { constants, copyFile, mkdir, mkdtemp, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import { removeFolder } from "../../../runtime/host/remove-folder.ts";
-import { temporaryFolderOf } from "../../../runtime/sandbox/bubblewrap.ts";
+import { temporaryFolderOf } from "../../../runtime/sandbox/linux/bubblewrap.ts";
 import type { FileToMount } from "../../api/agent/tools.ts";
 import { checkedFileName } from "../../files/file-name.ts";
 import { stateOf } from "./snapshot.ts";
@@ -13,8 +14,8 @@ export interface WorkFolder {
   /** Path on the host. */
   readonly path: string;
   /**
-   * Files that the client has in their current state, by name: inputs, and outputs that were surfaced. They are surfaced again
-   * when they change, or when another run expects them. `run`: run that surfaced it; null: it is an input.
+   * States of the files that the client already has, by name: inputs, and surfaced outputs. A file is surfaced again when it
+   * has changed, or when another run expects it. `run`: run that surfaced the file; null: the file is an input.
    */
   readonly known: Map<string, { readonly state: string; readonly run: string | null }>;
 }
@@ -22,7 +23,7 @@ export interface WorkFolder {
 export class WorkFolders {
   readonly #base: string;
 
-  /** `base`: private folder. */
+  /** `base`: private folder that contains the work folders. */
   constructor(base: string) {
     this.#base = base;
   }
@@ -36,14 +37,14 @@ export class WorkFolders {
   }
 
   /**
-   * Copies files into a folder. A file or folder with the name is replaced. Throws invalid_value for a name that cannot be used,
-   * and storage_unavailable.
+   * Copies files into a folder. An existing file or folder with the same name is replaced. Throws invalid_value for a name that
+   * cannot be used, and storage_unavailable.
    */
   async mount({ path, known }: WorkFolder, files: readonly FileToMount[]): Promise<void> {
     for (const { name, path: from } of files) {
       const checked = checkedFileName(name, false);
       const to = join(path, checked);
-      // The copy is made with a new name and renamed, so that no link of a tool is followed.
+      // The copy gets a new name and is then renamed, so that no link that a tool created is followed.
       const copy = join(temporaryFolderOf(path), `.mount-${randomBytes(8).toString("hex")}`);
       try {
         await copyFile(from, copy, constants.COPYFILE_EXCL);

@@ -1,8 +1,8 @@
-// Driver channel: cells to the driver of an interpreter, and its replies, as JSON lines. Code of a cell can write to it too, so
-// lines that are no reply to the cell are ignored, and the number of bytes is bounded.
+// Driver channel: sends cells to the driver of an interpreter and receives its replies, as JSON lines. Code of a cell can write
+// to the channel too, so lines that are not the reply to the cell are ignored, and the number of bytes is limited.
 import type { ConfinedProcess } from "../../../runtime/sandbox/sandbox.ts";
 
-/** Maximum number of bytes that may come while a cell runs: more than the pictures of a cell need. */
+/** Maximum number of bytes received while a cell runs. The pictures of a cell need less. */
 const MAX_BYTES = 48 * 2 ** 20;
 const NEWLINE = 0x0a;
 
@@ -15,12 +15,12 @@ export class DriverChannel {
   readonly #onFlood: () => void;
   #id = 0;
   #onReply: (reply: Reply) => void = () => {};
-  /** Parts of the line that is arriving. */
+  /** Received parts of the current, incomplete line. */
   #line: Buffer[] = [];
   #bytes = 0;
   isFlooded = false;
 
-  /** `onFlood`: ends the process, which has sent too much. */
+  /** `onFlood`: called when the process has sent more than MAX_BYTES; must end the process. */
   constructor(channel: ConfinedProcess["channel"], onFlood: () => void) {
     this.#channel = channel;
     this.#onFlood = onFlood;
@@ -28,7 +28,7 @@ export class DriverChannel {
     channel?.fromCommand.on("data", (chunk: Buffer) => this.#receive(chunk)).pause();
   }
 
-  /** Sends a cell. Resolves with the driver's reply, if one comes. */
+  /** Sends a cell. Resolves with the driver's reply; never settles if no reply arrives. */
   ask(code: string): Promise<Reply> {
     const id = ++this.#id;
     this.#bytes = 0;
@@ -71,7 +71,7 @@ export class DriverChannel {
       return;
     }
     if (typeof reply !== "object" || reply === null || (reply as { id?: unknown }).id !== this.#id) return;
-    // Between cells nothing is read, so that a process that the cell left behind waits instead of keeping this thread busy.
+    // Nothing is read between cells. A child process that still writes is then blocked, and does not keep this thread busy.
     this.#channel?.fromCommand.pause();
     this.#onReply({ reply });
   }

@@ -1,6 +1,6 @@
 // Driver of a Python session, as Python source. It reads cells as JSON lines from descriptor 3, runs them in one namespace, and
-// writes results as JSON lines to descriptor 4. Output of a cell goes to the process's stdout and stderr, also from child
-// processes and C code; a mark on both ends the output of a cell.
+// writes results as JSON lines to descriptor 4. Output of a cell, also of its child processes and C code, goes to stdout and
+// stderr of the process. A mark on both streams ends the output of a cell.
 import { marks } from "./marks.ts";
 
 /** Maximum number of characters of a result's repr, and of an exception. */

@@ -1,5 +1,5 @@
 // Interpreter: one confined Python process with its driver. It runs one cell at a time and keeps the variables between cells.
-// Code of a cell runs in the same process as the driver, so nothing that comes from it is trusted.
+// Code of a cell runs in the same process as the driver, so no data from this process is trusted.
 import { z } from "zod";
 import { resolvesWithin } from "../../../runtime/clock.ts";
 import type { ConfinedExit, ConfinedProcess } from "../../../runtime/sandbox/sandbox.ts";
@@ -8,9 +8,9 @@ import { DriverChannel } from "./driver-channel.ts";
 import { MarkedOutput } from "./marked-output.ts";
 import { marks } from "./marks.ts";
 
-/** Milliseconds from the interrupt of a cell to the end of its interpreter. */
+/** Milliseconds after the interrupt of a cell before its interpreter is killed. */
 const KILL_AFTER_MS = 2000;
-/** Milliseconds for the marks of the outputs to arrive after the reply. The driver writes them before it. */
+/** Maximum wait in ms, after the reply, for the marks that end the outputs. The driver writes the marks before the reply. */
 const MARK_MS = 1000;
 
 /** Base64 of a PNG file. */
@@ -25,7 +25,6 @@ const driverReply = z.object({
   ms: z.number(),
 });
 
-/** What a cell has done. */
 export interface CellResult {
   readonly stdout: BoundedText;
   readonly stderr: BoundedText;
@@ -72,7 +71,10 @@ export class Interpreter {
     return this.#process.workFolder;
   }
 
-  /** Runs a cell. After the time limit it is interrupted, and if that does not help, its interpreter is killed. Never rejects. */
+  /**
+   * Runs a cell. After the time limit, the cell is interrupted; if it still runs KILL_AFTER_MS later, its interpreter is
+   * killed. Never rejects.
+   */
   async run(code: string, timeoutMs: number): Promise<CellResult> {
     const startedAt = performance.now();
     const outputs = [this.#stdout, this.#stderr] as const;

@@ -1,4 +1,4 @@
-// Marked output: an output of an interpreter, cell by cell. The driver ends the output of a cell with a mark.
+// Marked output: the stdout or stderr of an interpreter, split by cell. The driver writes a mark after the output of each cell.
 import type { Readable } from "node:stream";
 import { BoundedText } from "../bounded-text.ts";
 import { endStream, maxOutputBytes, whenClosed } from "../process-output.ts";
@@ -21,7 +21,10 @@ export class MarkedOutput {
     stream.on("data", (chunk: Buffer) => this.#add(chunk)).pause();
   }
 
-  /** Begins the output of the next cell. Output that came since the last mark, for example of a thread, belongs to it. */
+  /**
+   * Begins the output of the next cell. Output since the last mark, for example of a background thread, belongs to this cell
+   * too.
+   */
   begin(): void {
     this.marked = new Promise((resolve) => {
       this.#onMark = resolve;
@@ -29,7 +32,7 @@ export class MarkedOutput {
     this.#stream.resume();
   }
 
-  /** Waits for the output of a process that has ended, which may lack the mark. */
+  /** Waits for the remaining output of a process that has ended. The output may lack the mark. */
   async end(): Promise<void> {
     this.#stream.resume();
     await endStream(this.#stream, this.#closed);
@@ -41,7 +44,7 @@ export class MarkedOutput {
   take(): BoundedText {
     const text = this.#text;
     this.#text = new BoundedText(maxOutputBytes);
-    // Between cells nothing is read, so that a process that the cell left behind waits instead of keeping this thread busy.
+    // Nothing is read between cells. A child process that still writes is then blocked, and does not keep this thread busy.
     this.#stream.pause();
     return text;
   }

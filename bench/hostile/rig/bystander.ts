@@ -1,4 +1,4 @@
-// Bystander: a well-behaved client whose waiting times show what an attack costs the other clients. It runs in a separate
+// Bystander: a well-behaved client whose waiting times show how much an attack delays other clients. It runs in a separate
 // process because the attackers keep the event loop of this process busy.
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";

@@ -1,5 +1,5 @@
-// `bench hostile --random`: attackers send random grammars, schemas, regexes and templates to one server while the bystander
-// uses it.
+// `bench hostile --random`: attackers send random grammars, schemas, regexes and templates to one server, while the bystander
+// uses the same server.
 import { renameSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type HostileCase, hostileGrammar, hostileTemplate } from "../../../test/fixtures/hostile/random-grammars.ts";
@@ -32,7 +32,7 @@ interface Sent {
   readonly reply: Reply;
 }
 
-/** Runs the attack on the first of the chosen HTTP server implementations and on the first engine. */
+/** Runs the attack on the first of the chosen HTTP server implementations and on the first chosen engine. */
 export async function runRandom(options: HostileOptions, count: number): Promise<string> {
   const [edge, engine] = [options.edges[0] ?? "node", options.engines[0] ?? "wasm"];
   // The texts are generated before the measurement, because generating them takes minutes.
@@ -81,7 +81,7 @@ export async function runRandom(options: HostileOptions, count: number): Promise
   }
 }
 
-/** Formats how far the waits exceed the quiet time, and how many exceed the threshold. */
+/** Formats how far the waits exceed the wait before the attack, `quietMs`, and how many waits exceed the threshold. */
 function spread(waitsMs: readonly number[], quietMs: number): string {
   const { p50, p99 } = percentiles(waitsMs.map((ms) => ms - quietMs));
   const beyond = waitsMs.filter((ms) => ms - quietMs > longestDelayMs).length;

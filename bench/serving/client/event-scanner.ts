@@ -39,7 +39,7 @@ interface PlainChunk {
 }
 
 export class EventScanner {
-  /** Number of texts that were not empty. */
+  /** Number of events with a non-empty text. */
   textCount = 0;
   firstTextMs = Number.NaN;
   lastTextMs = Number.NaN;

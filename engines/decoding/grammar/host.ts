@@ -1,5 +1,5 @@
 // Grammar host: constrained decoding for one model. It keeps the compiled grammars and the threads that compile grammars and
-// compute token masks. It is called on the model's thread, which must not wait, so it computes no masks itself.
+// compute token masks. The host is called on the model's thread, which must not wait, so it computes no masks itself.
 import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import { LruMap } from "../../../runtime/collections.ts";
@@ -40,7 +40,7 @@ interface KeptGrammar {
   readonly compiled: CompiledGrammar;
 }
 
-/** Interval in ms between two checks of the time that busy threads have taken. */
+/** Interval in ms at which the threads that have work are checked against the time limits. */
 const lookMs = 50;
 
 class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {

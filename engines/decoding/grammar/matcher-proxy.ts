@@ -15,7 +15,7 @@ export interface ProvedGrammar extends NumberedSource {
   readonly compileMs: number;
 }
 
-/** The owner of the grammar threads, as a matcher sees it. */
+/** The part of the grammar host (host.ts) that a matcher uses. */
 export interface MatcherKeeper {
   readonly vocabSize: number;
   /** Called when the token mask of a matcher has been used. The matcher's `pace` already includes the time of that mask. */

@@ -25,8 +25,8 @@ export interface Matcher {
    */
   readonly isReady: boolean;
   /**
-   * Waits for the token mask, for at most `limitMs`. Returns whether it is ready. If it returns false, isReady is
-   * false until the mask is ready.
+   * Waits for the token mask, for at most `limitMs`. Returns whether the mask is ready. After a result of false,
+   * isReady stays false until the mask is ready.
    */
   wait(limitMs: number): boolean;
   /**

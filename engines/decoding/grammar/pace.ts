@@ -1,5 +1,5 @@
-// Pace of one matcher: predicts whether its next token mask will be ready in time, and measures how much of its thread's time
-// it takes. No side effects and no clock: times are arguments.
+// Pace of one matcher: predicts whether the next token mask will be ready in time, and measures the matcher's share of its
+// thread's time. No side effects and no clock: times are arguments.
 
 /** Share of a thread's time that one matcher may take permanently. Time above this share is added to the matcher's load. */
 const fairShare = 0.25;
@@ -7,7 +7,7 @@ const fairShare = 0.25;
 const quickMs = 20;
 
 export class Pace {
-  /** Time used above the fair share, in ms. It decreases as time passes. */
+  /** Time used above the fair share, in ms. The value decreases as time passes. */
   loadMs = 0;
   /** Sum over all token masks of the time above `quickMs`, in ms. */
   slowMs = 0;
@@ -29,7 +29,7 @@ export class Pace {
     return !this.#isOverdue && this.#tookMs < this.#patienceMs;
   }
 
-  /** Records that the last token mask has been used and the next one is requested. `tookMs`: time that the last mask took. */
+  /** Records that the last token mask has been used and the next mask is requested. `tookMs`: time that the last mask took. */
   ask(tookMs: number, nowMs: number): void {
     this.loadMs = Math.max(this.loadMs + tookMs - fairShare * (nowMs - this.#askedMs), 0);
     this.slowMs += Math.max(tookMs - quickMs, 0);

@@ -34,7 +34,7 @@ export interface Proof extends NumberedSource {
   lane: Lane;
   /** The thread that compiles the grammar; null while the grammar waits. */
   thread: GrammarThread | null;
-  /** Whether the compilation was stopped because it is slow. It starts again from the beginning when the slow lane is free. */
+  /** Whether the compilation was stopped because it is slow. It is repeated from the beginning when the slow lane is free. */
   isPutBack: boolean;
 }
 
@@ -97,7 +97,7 @@ export class ProofQueue {
     if (isWaiting) this.#waiting[proof.lane].add(proof, false);
   }
 
-  /** Removes a grammar that has been compiled, rejected or abandoned. It may be added again. */
+  /** Removes a grammar that has been compiled, rejected or abandoned. The same grammar may be added again later. */
   remove(proof: Proof): void {
     this.#waiting[proof.lane].remove(proof);
     if (this.#byDigest.get(proof.digest) !== proof) return;

@@ -1,8 +1,8 @@
 // Proofs: runs the first compilation of each grammar. A compilation may abort, hang or use up the memory of its thread. So it
-// runs on a thread without matchers, one grammar at a time. A slow compilation continues in a separate lane, also one at a
-// time, while quick ones run in parallel. A client whose recent grammars were quick is trusted: it does not wait for the quick
-// grammars of other clients. A grammar for which no request waits is not compiled. The limit of waiting requests is shared
-// fairly between clients.
+// runs on a thread without matchers, one grammar at a time. A slow compilation moves to a second queue, the slow lane, which
+// also runs one grammar at a time, in parallel with the quick lane. A client whose recent grammars were quick is trusted: its
+// grammars do not wait for the quick grammars of other clients. A grammar for which no request waits is not compiled. The limit
+// of waiting requests is shared fairly between clients.
 
 import type { ServerError } from "../../../runtime/errors.ts";
 import { ClientPaces } from "../../../runtime/queues/client-paces.ts";

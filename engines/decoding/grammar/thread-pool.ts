@@ -6,8 +6,8 @@ import type { NumberedSource, WorkerSetup } from "./thread/messages.ts";
 import { GrammarThread } from "./thread.ts";
 
 /**
- * Number of threads that are kept when all threads are idle: the most recently reused thread, with its
- * compiled grammars, and a spare thread.
+ * Number of threads that are kept when all threads are idle: the thread whose grammars were most recently reused, and a
+ * spare thread.
  */
 const restingCount = 2;
 /** Time in ms for which more than `restingCount` idle threads are kept, because more work may come. */

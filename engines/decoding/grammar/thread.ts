@@ -15,8 +15,8 @@ const longestLookMs = 1000;
 /** Minimum share of a processor core that a working thread is assumed to get. */
 const leastShare = 0.1;
 /**
- * Size of a thread's JavaScript heap in MiB. A vocabulary takes about 0.4 KiB per token, and three
- * times as much while it is read.
+ * Maximum size of a thread's JavaScript heap: `heapMiB`, plus `heapBytesPerToken` for each token of the
+ * vocabulary. A vocabulary takes about 0.4 KiB per token, and three times as much while it is read.
  */
 const heapMiB = 256;
 const heapBytesPerToken = 2048;
@@ -33,7 +33,7 @@ export class GrammarThread {
   readonly matchers = new Map<number, MatcherProxy>();
   /** Whether the thread is running the first compilation of a grammar. */
   isProving = false;
-  /** Whether the thread uses too much memory and gets no new work. */
+  /** Whether the thread uses too much memory and gets no new grammars. */
   isFull = false;
   /** Resolves when the worker has exited. */
   readonly gone: Promise<void>;
@@ -233,7 +233,7 @@ export class GrammarThread {
   }
 
   /**
-   * Ends the thread because the grammar engine has failed. If it was compiling a grammar, that compilation is
+   * Ends the thread because the grammar engine has failed. If the thread was compiling `grammar`, that compilation is
    * rejected with `invalid_value`.
    */
   #fail(grammar: number | null, reason: string): void {

@@ -60,9 +60,9 @@ function mebibytes(bytes: number): string {
 }
 
 /**
- * Maximum number of tokens per sequence if `spec.maxSequences` sequences share the budget equally. It is limited to
- * the configured length, or to the model's length if none is configured. Throws `config_invalid` if a share is
- * smaller than `contextStep` tokens.
+ * Maximum number of tokens per sequence if `spec.maxSequences` sequences share the budget equally. The number is limited
+ * to the configured length, or to the length the model was trained for if no length is configured. Throws
+ * `config_invalid` if a share is smaller than `contextStep` tokens.
  */
 export function tokensPerSequence(
   spec: ModelSpec,
@@ -83,8 +83,8 @@ export interface KvPool {
   /** Number of blocks on each thread. Block b of every sequence is on thread b % threads. */
   readonly blocksPerThread: number;
   /**
-   * Maximum number of tokens of one sequence: the configured length, or the model's length if none is configured. It is limited
-   * to the size of the pool; without paging, to an equal share of the pool, so that all sequences always fit.
+   * Maximum number of tokens of one sequence: the configured length, or the model's length if none is configured. The number is
+   * limited to the size of the pool; without paging, to an equal share of the pool, so that all sequences always fit.
    */
   readonly sequenceTokens: number;
 }

@@ -38,8 +38,8 @@ export class SavedPages {
  */
 export class PageTable {
   /**
-   * Pages to copy before the next write. Copy them in this order, because a later copy may
-   * overwrite the source of an earlier one.
+   * Pages to copy before the next write. Copy them in the order of the list, because a later copy
+   * may overwrite the source of an earlier copy.
    */
   readonly copies: PageCopy[] = [];
   readonly #shape: PageShape;
@@ -47,7 +47,7 @@ export class PageTable {
   readonly #pages: Int32Array[];
   readonly #blocks: Int32Array;
   /**
-   * By slot: the number of tokens, and the number of settled tokens. Tokens after the settled ones may be
+   * By slot: the number of tokens, and the number of settled tokens. Tokens after the settled tokens may be
    * replaced, because they are drafts.
    */
   readonly #tokens: Int32Array;
@@ -112,7 +112,7 @@ export class PageTable {
 
   /**
    * Prepares a write of tokens start..end of the slot. Drops the slot's tokens from position `start` on. The next write must
-   * begin at `settled` or later. Returns false and changes nothing if pages were not reserved and there are too few.
+   * begin at `settled` or later. Returns false and changes nothing if the write needs more pages than are free.
    */
   write(slot: number, start: number, end: number, settled = end): boolean {
     const inRange = start >= 0 && start <= this.length(slot) && start <= end && settled <= end;

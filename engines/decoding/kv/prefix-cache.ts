@@ -1,5 +1,5 @@
 // Prefix cache: keeps copies of the KV of ended sequences, so that later sequences with the same prefix (a system prompt, the
-// turns of a chat) can reuse it. It also indexes the prompts of running sequences, whose KV can be shared. Copies use the same
+// turns of a chat) can reuse it. Also indexes the prompts of running sequences, whose KV can be shared. Copies use the same
 // KV memory as running sequences and are evicted to make room for them.
 import type { Capabilities, KvCache, LoadedModel, SavedKv } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
@@ -55,8 +55,8 @@ export class PrefixCache<S extends Sequence> {
   }
 
   /**
-   * Whether evicting copies may make room for `tokens` more tokens. False is certain. If true, the room may still be too small,
-   * because copies may share blocks with running sequences.
+   * Whether evicting copies may make room for `tokens` more tokens. A result of false is certain. After a result of true, the
+   * room may still be too small, because copies may share blocks with running sequences.
    */
   canMakeRoomFor(tokens: number): boolean {
     let blocks = this.#kv.freeBlocks;

@@ -1,5 +1,6 @@
-// Prefix index: finds the holder (a sequence or a cached copy) with the longest common prefix. Each block of tokens has a hash
-// over the block and all blocks before it. Equal hashes give candidates, and then the tokens of the candidates are compared.
+// Prefix index: finds the holder (a sequence or a cached copy) that has the longest common prefix with a token list. Each block
+// of tokens has a hash over the block and all blocks before it. Holders with equal hashes are candidates, whose tokens are then
+// compared.
 
 /**
  * Number of tokens in a block. Computing a shorter prefix takes less time than finding, saving
@@ -50,7 +51,7 @@ export class PrefixIndex<H extends TokenHolder> {
 
   /**
    * Returns the usable holder with the longest common prefix within the first `limit` tokens of `wanted`; null if no common
-   * prefix is at least a block long. If several are equal, returns the one that was added first.
+   * prefix is at least a block long. If several prefixes are equally long, returns the holder that was added first.
    */
   longest(wanted: TokenHolder, limit: number, isUsable: (holder: H, length: number) => boolean): Match<H> | null {
     const levels: Set<H>[] = [];
@@ -62,7 +63,7 @@ export class PrefixIndex<H extends TokenHolder> {
     for (let level = levels.length - 1; level >= 0; level--) {
       let best: Match<H> | null = null;
       for (const holder of levels[level] as Set<H>) {
-        // A holder that also matches the next longer level has already been compared.
+        // A holder that also matches one more block has already been compared.
         if (levels[level + 1]?.has(holder)) continue;
         const length = commonLength(holder.tokens, wanted.tokens, Math.min(this.#lengths.get(holder) ?? 0, limit));
         const isLonger = length >= indexBlockTokens && length > (best?.length ?? 0);

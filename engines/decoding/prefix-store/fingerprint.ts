@@ -1,22 +1,22 @@
-// Fingerprint: identifies the content of model files without reading all of it. It is needed, because the KV of
-// one model is invalid for another model. It is computed after the model has been loaded, so most of the bytes
-// that it reads are in the page cache.
+// Fingerprint: a hash that identifies the content of model files, computed from a part of their bytes. It is needed,
+// because the KV of one model is invalid for another model. It is computed after the model has been loaded, so most
+// of these bytes are in the page cache.
 import { createHash } from "node:crypto";
 import { type FileHandle, open } from "node:fs/promises";
 import { shardPaths } from "../../files/gguf/shards.ts";
 
 /**
- * Number of bytes read at the start of each file. They contain the metadata and the table of tensors, unless the vocabulary is
- * large.
+ * Number of bytes read at the start of each file. These bytes contain the metadata and the table of tensors, unless the
+ * vocabulary is large.
  */
 const headBytes = 4 * 2 ** 20;
-/** Number of samples per file. There is at least one for every layer, because models may differ in one layer only. */
+/** Number of samples per file, at least one in every layer, because two models may differ in only one layer. */
 const sampleCount = 128;
 const sampleBytes = 16 * 1024;
 
 /**
- * Returns the sha256, in hex, of the sizes of the model's files, their first bytes, and samples
- * of the rest up to the last byte.
+ * Returns the sha256, in hex, of the sizes of the model's files, their first bytes, and evenly
+ * spaced samples of the remaining bytes.
  */
 export async function modelFingerprint(path: string): Promise<string> {
   const hash = createHash("sha256");

@@ -1,6 +1,6 @@
 // Prefix file: the format of one file of the store. A file contains a description of the model, the tokens, the KV, and
-// checksums. Called by prefix-folder.ts on the store's own thread, because every call waits for the disk. It does not follow
-// symbolic links, and it validates everything that it reads.
+// checksums. Called by prefix-folder.ts on the store's own thread, because every call waits for the disk. This module does not
+// follow symbolic links, and validates all data that it reads.
 import { createHash, type Hash } from "node:crypto";
 import { closeSync, constants, fstatSync, futimesSync, openSync, readSync, writeSync } from "node:fs";
 import type { PrefixKey } from "./prefix-list.ts";

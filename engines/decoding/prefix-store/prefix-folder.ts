@@ -53,8 +53,8 @@ export class PrefixFolder {
   readonly #home: string;
 
   /**
-   * Opens the model's folder and creates it if it does not exist. Removes abandoned files, and files above the size limit.
-   * Throws config_invalid if the folder cannot be used.
+   * Opens the model's folder and creates it if it does not exist. Removes abandoned files. If all files together exceed the
+   * size limit, also removes the least recently used files. Throws config_invalid if the folder cannot be used.
    */
   constructor(options: PrefixStoreOptions, model: StoreModel) {
     this.#options = options;

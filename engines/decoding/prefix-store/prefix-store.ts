@@ -77,7 +77,7 @@ export class PrefixStore {
 
   /**
    * Reads the tokens and the bytes of a file. Returns null if the file is missing, damaged or unreadable; find() then does not
-   * return it again. Simultaneous reads of a file share one result, so callers must not change it.
+   * return the file again. Simultaneous reads of a file share one result, so callers must not change the result.
    */
   read({ name }: StoredPrefix): Promise<PrefixContent | null> {
     const underWay = this.#reading.get(name);
@@ -159,7 +159,7 @@ export class PrefixStore {
     }
   }
 
-  /** Adds a prefix to the list. Removes the file of a shorter prefix that is the beginning of the new one. */
+  /** Adds a prefix to the list. Removes the file of a shorter prefix that the new prefix begins with. */
   async #enlist(prefix: ListedPrefix): Promise<void> {
     const superfluous = this.#list.covers(prefix) ? prefix : this.#list.add(prefix);
     // The thread removes the file after all pending reads, so a file that find() has returned can still be read.

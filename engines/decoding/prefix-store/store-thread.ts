@@ -1,5 +1,5 @@
-// Store thread: the main thread's handle of the prefix store's worker thread. It starts the worker, sends tasks and returns the
-// answers. Answers come in the order of the tasks. Used by prefix-store.ts. After the worker has ended, every answer is an
+// Store thread: the model thread's handle of the prefix store's worker thread. It starts the worker, sends tasks and returns
+// the answers. Answers come in the order of the tasks. Used by prefix-store.ts. After the worker has ended, every answer is an
 // error with the reason.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord } from "../../../runtime/errors.ts";

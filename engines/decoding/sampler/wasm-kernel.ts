@@ -77,8 +77,8 @@ export class WasmKernel implements RowKernel {
 }
 
 /**
- * Compiles the WebAssembly file in this folder; null if SIMD is missing. It is compiled only once,
- * because all models share the module.
+ * Compiles the WebAssembly file in this folder; null if SIMD is missing. The file is compiled only
+ * once, because all models share the module.
  */
 function compile(): object | null {
   const file = new URL("./sampler.wasm", import.meta.url);

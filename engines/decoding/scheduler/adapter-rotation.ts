@@ -7,7 +7,7 @@ import type { StepTimeModel } from "./step-time-model.ts";
 /**
  * Length of a quantum, as a multiple of the time of one adapter switch. At 8, switches take a ninth of the time. The number of
  * steps is the same for every adapter (it is derived from the mean step time), so all sequences decode at the same pace. A
- * quantum has at least two steps, because the first step serves prompts and the second one decodes.
+ * quantum has at least two steps: the first step serves prompts, and the second step decodes.
  */
 const quantumPerSwitch = 8;
 const leastSteps = 2;
@@ -17,8 +17,8 @@ const leastSteps = 2;
  */
 const roundMs = 1000;
 /**
- * Maximum number of failed attempts to schedule an adapter whose sequences all wait for grammar masks. Then
- * its quantum ends. Chosen by hand.
+ * Number of failed attempts to schedule an adapter whose sequences all wait for grammar masks, after which the
+ * quantum of the adapter ends. Chosen by hand.
  */
 const mostLooks = 4;
 /** Initial estimate of the time of a switch, and the weight of each new measurement in the estimate. Chosen by hand. */
@@ -77,9 +77,8 @@ export class AdapterRotation {
   }
 
   /**
-   * Switches to the next adapter because the current one has no row in this step. Returns false if there is no
-   * other adapter, or if sequences of the current adapter wait only for grammar masks: the current adapter then
-   * keeps its turn for a few more tries.
+   * Switches to the next adapter because the current adapter has no row in this step. Returns false if no other adapter
+   * can run. Also returns false for a few tries while sequences of the current adapter wait only for grammar masks.
    */
   pass(running: readonly Sequence[]): boolean {
     const isHeld = running.some((one) => one.adapter === this.adapter && awaitsGrammarOnly(one));
@@ -124,7 +123,7 @@ export class AdapterRotation {
 
   /**
    * Returns the runnable adapter whose last quantum was longest ago, except the current adapter. Returns the current adapter if
-   * no other one is runnable.
+   * no other adapter is runnable.
    */
   #next(running: readonly Sequence[]): number {
     let next = this.adapter;

@@ -28,7 +28,7 @@ export class KvAllocator<S extends Sequence> {
   readonly #canSwap: boolean;
   readonly #swapLimitBytes: number;
   #swappedBytes = 0;
-  /** Bytes per token of the last swapped sequence: an estimate for the next one. */
+  /** Bytes per token of the last swapped sequence: an estimate for the next swapped sequence. */
   #bytesPerToken = 0;
 
   /** `swapBytes`: maximum total bytes of swapped-out KV, which is the KV of preempted sequences in main memory. */
@@ -53,7 +53,7 @@ export class KvAllocator<S extends Sequence> {
     return true;
   }
 
-  /** Returns whether a blocked sequence must still wait for its shared prefix. Unblocks the sequence if it need not wait. */
+  /** Returns whether a blocked sequence must still wait for its shared prefix. If not, unblocks the sequence. */
   awaitsPrefix(sequence: S): boolean {
     const { sharedPrefixOwner: owner, sharedPrefixTokens } = sequence;
     if (owner !== null && willPrefill(owner) && owner.computed < sharedPrefixTokens) return true;

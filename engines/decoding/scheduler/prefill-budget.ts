@@ -6,13 +6,13 @@ import type { Sequence } from "./sequence.ts";
 import type { StepTimeModel } from "./step-time-model.ts";
 
 /**
- * A prompt that is the only one in a step may exceed its allowance by up to this factor, if the step then
+ * If a step has only one prompt, the prompt may exceed its allowance by up to this factor, if the step then
  * completes the prompt. Chosen by hand.
  */
 const loneRestFactor = 2;
 /**
- * Maximum time for which decodes are held back, as a multiple of `maxStepMs`. It is large enough that 32 prompts that arrive
- * together start to decode together. Chosen by hand.
+ * Maximum time for which decodes are held back, as a multiple of `maxStepMs`. The time is long enough that 32 prompts that
+ * arrive together start to decode together. Chosen by hand.
  */
 const longestHoldSteps = 32;
 
@@ -110,9 +110,9 @@ export class PrefillBudget<S extends Sequence> {
   }
 
   /**
-   * Returns the maximum chunk length if a step has only one prompt; 0 if it has several. If the rest of the prompt is at most
-   * twice the allowance, returns the whole rest: a second pass would delay the prompt more than the longer step delays a new
-   * request. A sequence that has run without others for long gets longer chunks.
+   * Returns the maximum chunk length if a step has only one prompt; 0 if it has several. If at most twice the allowance remains
+   * of the prompt, returns all remaining tokens: a second pass would delay the prompt more than the longer step delays a new
+   * request. A sequence that has long been the only runnable one gets longer chunks.
    */
   #loneAllowance([only, other]: readonly S[], allowance: number): number {
     if (only === undefined || other !== undefined || this.#rotation?.isShared) return 0;

@@ -19,12 +19,12 @@ import { StepTimeModel } from "./step-time-model.ts";
 export type Finish = "none" | "stop" | "length";
 
 /**
- * Time in ms: a sequence whose client has not read for this time loses its slot if another sequence waits for a slot. A shorter
+ * Time in ms after which a sequence loses its slot if its client does not read and another sequence waits for a slot. A shorter
  * pause may be network jitter. Chosen by hand.
  */
 export const pauseGraceMs = 100;
 /**
- * Time in ms: a sequence whose client has not read for this time loses its slot even if no sequence waits, because an idle slot
+ * Time in ms after which a sequence loses its slot if its client does not read, even if no sequence waits. Reason: an idle slot
  * may cost the engine a row in each step. Chosen by hand.
  */
 export const longestPauseMs = 2000;
@@ -42,8 +42,8 @@ interface Progress<S extends Sequence> {
    */
   decodeStart: number;
   /**
-   * Cost of the prompt steps since the last decode step, in prompt tokens. Used only if the engine cannot mix
-   * prompts and decodes in one step.
+   * Cost of the prompt steps since the last decode step: their prompt tokens, plus `passTokens` (see StepTimeModel) for each
+   * step. Used only if the engine cannot mix prompts and decodes in one step.
    */
   tokensSinceDecodes: number;
 }
@@ -127,7 +127,7 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Earliest time at which advance() will have an effect if no other method is called, by the clock
+   * Earliest time at which advance() or schedule() will end, preempt or admit a sequence because time has passed. By the clock
    * of advance(); Infinity: never.
    */
   get nextChangeMs(): number {
@@ -163,8 +163,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Removes a sequence in any state. Caches its KV if its whole prompt has been computed. `hasFailed`: the KV is not cached,
-   * because the engine may have failed, too.
+   * Removes a sequence in any state. Caches its KV if its whole prompt has been computed. `hasFailed`: the sequence has failed;
+   * its KV is not cached, because the engine may have failed as well.
    */
   cancel(sequence: S, hasFailed = false): void {
     const { state, computed, promptLength } = sequence;
@@ -217,8 +217,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Appends a sampled token to a sequence, and ends the sequence if the token is a stop token or the last one allowed. A stop
-   * token is not appended. Returns why the sequence ended, or "none".
+   * Appends a sampled token to a sequence, and ends the sequence if the token is a stop token or if the maximum length is
+   * reached. A stop token is not appended. Returns why the sequence ended, or "none".
    */
   accept(sequence: S, token: number): Finish {
     const isStop = (!sequence.ignoreEos && this.#endTokens.has(token)) || sequence.stopsAt(token);
@@ -231,7 +231,7 @@ export class Scheduler<S extends Sequence> {
     return isStop ? "stop" : "length";
   }
 
-  /** Marks the most recently accepted token as computed. It was drafted, so the step has already written its KV. */
+  /** Marks the most recently accepted token as computed. The token was drafted, so the step has already written its KV. */
   acceptDraft(sequence: S): void {
     sequence.computed++;
   }
@@ -367,8 +367,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Fills a step with either prompts or decodes, because the engine cannot mix them. Prompts get several consecutive steps;
-   * their total time is limited to that of the prompts in one mixed step. Then decodes get one step.
+   * Fills a step with either prompts or decodes, because the engine cannot mix them. Prompts get several consecutive steps. The
+   * total time of these steps is limited to the time of the prompts in one mixed step. Then decodes get one step.
    */
   #fillOneKind(batch: Batch, progress: Progress<S>, isDue: boolean): void {
     if (this.#decodes.length === 0) progress.tokensSinceDecodes = 0;
@@ -413,7 +413,7 @@ export class Scheduler<S extends Sequence> {
     return Math.min(allowance, this.#limits.maxBatchTokens);
   }
 
-  // Prefill: chunks of prompts, and of sequences whose tokens are fed again.
+  // Prefill: adds chunks of prompts, and of sequences whose KV was lost and is computed again.
 
   #prefill(batch: Batch, { order }: Progress<S>, allowance: number): void {
     if (allowance <= 0 || this.#prompts.length === 0) return;
@@ -447,7 +447,8 @@ export class Scheduler<S extends Sequence> {
     return end >= total ? total : end - (end % this.#budget.grain);
   }
 
-  // Decode: one token of each sequence and its draft. If the budget is too small for all sequences, they take turns.
+  // Decode: adds the pending tokens of each sequence (usually one) and its draft. If the budget is too small for all sequences,
+  // the sequences take turns.
 
   #decode(batch: Batch, progress: Progress<S>, budget: number): void {
     const count = this.#decodes.length;

@@ -3,8 +3,8 @@ import { ServerError } from "../../../runtime/errors.ts";
 import type { LoadedModel } from "../../engine.ts";
 
 /**
- * waiting: queued for a slot. running: holds a slot. preempted: lost its slot because its client reads too slowly; only its
- * tokens are kept, and its KV if it is cached. finished: holds nothing.
+ * waiting: queued for a slot. running: holds a slot. preempted: has no slot because its client reads too slowly; its tokens are
+ * kept, and its KV if possible. finished: holds no slot and no KV.
  */
 export type SequenceState = "waiting" | "running" | "preempted" | "finished";
 
@@ -81,7 +81,7 @@ export class Sequence {
   /** Number of prompt tokens whose KV was reused when the sequence first got a slot; -1 before that. */
   cachedTokens = -1;
   /**
-   * The running sequence that computes the first sharedPrefixTokens tokens of this prompt, while blockedBy contains "prefix".
+   * While blockedBy contains "prefix": the running sequence that computes the first sharedPrefixTokens tokens of this prompt.
    */
   sharedPrefixOwner: Sequence | null = null;
   sharedPrefixTokens = 0;

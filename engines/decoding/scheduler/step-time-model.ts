@@ -15,8 +15,8 @@ const memory = 0.92;
  */
 const believedFactor = 2;
 /**
- * Weight of a new prompt measurement that is slower than the estimate, and of one that is faster. A faster measurement has more
- * weight, so that slow first steps soon lose their effect.
+ * Weight of a new prompt measurement that is slower or faster than the estimate. A faster measurement has more weight, so that
+ * slow first steps soon lose their effect.
  */
 const slowerWeight = 0.2;
 const fasterWeight = 0.5;
@@ -27,7 +27,7 @@ const fasterWeight = 0.5;
 const assumedShare = 0.25;
 /** Weight of the assumed cost of a token in the least-squares fit, per measured step. Unit: squared tokens. */
 const assumptionWeight = 3e-3;
-/** Factor by which each step reduces the largest measured step size: the size halves in some 34 steps. Chosen by hand. */
+/** Factor by which each step reduces the recorded largest step size, which halves in some 34 steps. Chosen by hand. */
 const sizeMemory = 0.98;
 /** Maximum time of a step of a sequence that runs without others, in multiples of `maxStepMs`. Chosen by hand. */
 const longestLoneSteps = 4;

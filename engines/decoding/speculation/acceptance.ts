@@ -1,12 +1,12 @@
 // Acceptance: estimates how often drafted tokens are right, by level (0 and up). A level is a range of match lengths, or a
-// position in a draft. The statistics of the sequence count most, then those of all sequences, then a prior.
+// position in a draft. The statistics of the sequence count most, then the statistics of all sequences, then a prior.
 
 /** Approximate number of recent attempts that count in the statistics of one sequence, and of all sequences. */
 const ownTries = 32;
 const sharedTries = 512;
-/** The statistics of all sequences count as much as this number of attempts of the sequence itself. */
+/** Weight of the statistics of all sequences, as a number of attempts of the sequence itself. */
 const sharedWeight = 4;
-/** The prior (the assumed chance) counts as much as this number of attempts of all sequences. */
+/** Weight of the prior (the assumed chance), as a number of attempts of all sequences. */
 const priorWeight = 8;
 
 class Tally {

@@ -1,5 +1,5 @@
 // Draft depth: chooses the number of tokens to draft for each sequence in the next step, so that the whole batch has the most
-// expected tokens per millisecond. The number is 0 if plain decoding is better. It has no side effects.
+// expected tokens per millisecond. The number is 0 if plain decoding is better. This module has no side effects.
 import type { StepTimeModel } from "../scheduler/step-time-model.ts";
 
 export interface DraftSource {
@@ -15,8 +15,8 @@ const worthwhile = 1.1;
 /** Minimum chance that a drafted token will be used. Tokens with a lower chance are not drafted. */
 const leastGain = 0.02;
 /**
- * Maximum ratio of the decode tokens of a step to those of measured steps. The ratio is limited, because the time of larger
- * steps is unknown.
+ * Maximum number of decode tokens of a step, as a multiple of the largest number in recent steps. The number is limited,
+ * because the time of larger steps is unknown.
  */
 const growth = 2;
 
@@ -39,8 +39,8 @@ export class DepthPlan {
   readonly #rooms: Int32Array;
   readonly #isCostly: Uint8Array;
   /**
-   * Expected number of tokens from position p of sequence i, at index i * maxDepth + p. It is the chance that all draft tokens
-   * up to and including position p are right.
+   * At index i * maxDepth + p: chance that all draft tokens of sequence i up to and including position p are right. This chance
+   * is the expected number of tokens gained from drafting position p.
    */
   readonly #gains: Float64Array;
   /** Index of the sequence of each pick. Each pick adds one token to the draft of a sequence. */

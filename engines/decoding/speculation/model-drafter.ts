@@ -1,6 +1,6 @@
-// ModelDrafter: drafts with a smaller model. Its KV cache has the same slots as that of the target model. Before it drafts for
-// a sequence, it feeds the tokens that its cache lacks (the backlog). It drafts the likeliest tokens; each position takes one
-// batched step. Called only by Speculation.
+// ModelDrafter: drafts with a smaller model (the draft model), whose KV cache has the same slots as the target model's. Before
+// the drafter drafts for a sequence, it feeds the tokens that this cache lacks (the backlog). It drafts the likeliest tokens;
+// each position takes one batched step. Called only by Speculation.
 import { Batch } from "../../batch.ts";
 import type { LoadedModel } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
@@ -119,8 +119,8 @@ export class ModelDrafter implements Drafter {
   }
 
   /**
-   * Adds a row of the last drafted token of each sequence that wants more than `drafted` tokens. Returns
-   * false if there is no such sequence.
+   * For each sequence that wants more than `drafted` draft tokens, adds a row with its last drafted token. Returns
+   * false if no row was added.
    */
   #addDrafts(sequences: readonly Sequence[], depths: Int32Array, drafted: number): boolean {
     this.#batch.clear();

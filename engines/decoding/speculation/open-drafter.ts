@@ -1,4 +1,4 @@
-// Selects the drafter: the smaller model if one is configured, else the model's own MTP heads. Called by Speculation.
+// Drafter selection: the smaller model if one is configured, else the model's own MTP heads. Called by Speculation.
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { MtpHeads } from "../../engine.ts";

@@ -16,7 +16,7 @@ export interface SpeculationOptions {
    */
   readonly mtpTokens: number | null;
   /**
-   * How MTP heads pick tokens: "greedy" picks the likeliest ones, the other values pick the tokens that would be
+   * How MTP heads pick tokens: "greedy" picks the likeliest tokens, the other values pick the tokens that would be
    * sampled from the heads' logits.
    */
   readonly mtpSampling: "auto" | "greedy" | "probabilistic";

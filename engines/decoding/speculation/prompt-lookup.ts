@@ -1,6 +1,6 @@
 // Prompt lookup: drafts from the earlier tokens of the same sequence. If the last tokens of the sequence also occur earlier in
-// it, the tokens after the earlier occurrence may come next. Prompt lookup costs next to nothing, so it predicts every token,
-// even if no draft is used. It learns from each prediction how reliable it is. Used by Speculation. It runs no model.
+// it, the tokens after the earlier occurrence may come next. Prompt lookup runs no model and takes little time. So it predicts
+// every token, even if no draft is used, and measures how many of its predictions are right. Used by Speculation.
 import type { Sequence } from "../scheduler/sequence.ts";
 import { Acceptance, SharedAcceptance } from "./acceptance.ts";
 import { TokenIndex } from "./token-index.ts";
@@ -14,8 +14,8 @@ const priors = [0.3, 0.45, 0.6, 0.7, 0.78, 0.85, 0.9, 0.94, 0.96];
 /** Maximum number of tokens that are compared to find the length of a new match. Longer matches are not more reliable. */
 const longestMatch = 40;
 /**
- * Minimum number of tokens of an interrupted copy whose continuation is searched for. A text that is repeated with edits
- * typically continues shortly after the position in the earlier text at which the copy ended.
+ * Minimum number of tokens of a copy of earlier text whose continuation is searched for after a mismatch. A text that is
+ * repeated with edits typically continues shortly after the position in the earlier text at which the copy ended.
  */
 const copyLength = 8;
 /**
@@ -33,7 +33,7 @@ export class PromptLookup {
   readonly #sequence: Sequence;
   readonly #index: TokenIndex;
   readonly #acceptance: Acceptance;
-  /** Position of the earlier token that is expected to come next; 0: none. It is below `total`. */
+  /** Position of the earlier token that is expected to be repeated next; 0: none. Always below `total`. */
   #cursor = 0;
   /** Number of tokens before the cursor that equal the last tokens of the sequence. */
   #matched = 0;
@@ -69,8 +69,8 @@ export class PromptLookup {
   }
 
   /**
-   * Writes the first `count` tokens of the draft. If the tokens to copy reach the end of the sequence, the draft
-   * repeats them from the first one.
+   * Writes the first `count` tokens of the draft. If the copied tokens reach the end of the sequence, the draft
+   * repeats the copied tokens from the first.
    */
   write(draft: Int32Array, count: number): void {
     const { tokens, total } = this.#sequence;
@@ -79,7 +79,7 @@ export class PromptLookup {
     for (let i = known; i < count; i++) draft[i] = draft[i - known] as number;
   }
 
-  /** Reads the next token of the sequence, compares it with the expected one, and finds the next expected token. */
+  /** Reads the next token of the sequence, compares it with the expected token, and finds the next expected token. */
   #take(): void {
     const { tokens, promptLength } = this.#sequence;
     const position = this.#index.length;

@@ -15,12 +15,12 @@ import { PromptLookup, sharedLookupAcceptance } from "./prompt-lookup.ts";
 export interface SpeculationStatistics {
   /** Number of verified drafts. */
   drafts: number;
-  /** Number of tokens in the verified drafts, and number of the right ones. */
+  /** Number of tokens in the verified drafts, and number of these tokens that were accepted. */
   proposed: number;
   accepted: number;
   /** Number of drafts that no step verified. */
   dropped: number;
-  /** Number of right tokens by position in the draft. */
+  /** Number of accepted tokens by position in the draft. */
   readonly acceptedAt: Int32Array;
 }
 
@@ -57,7 +57,7 @@ export class Speculation {
   #idleSteps = 0;
   #idleLimit = shortestIdle;
 
-  /** Creates the speculation of a model; null if the model cannot roll back or has no source of drafts. */
+  /** Creates the speculation of a model; null if the model cannot verify drafts, or if there is no source of drafts. */
   static create(parts: SpeculationParts): Speculation | null {
     const { model, draft, options } = parts;
     const hasSource = options.promptLookup || draft !== null || Boolean(model.mtp);

@@ -1,5 +1,5 @@
-// Model metadata: the facts of a GGUF file that are needed before an engine loads it, such as chat templates and
-// vocabulary. The text workers use it to convert text to tokens and back. Loads no weights and no native code.
+// Model metadata: the facts of a GGUF file that are needed before an engine loads it, such as chat templates and vocabulary.
+// The text workers use the metadata to convert text to tokens and back. Loads no weights and no native code.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { GgufValue } from "./cursor.ts";
 import { fileTypes } from "./file-types.ts";
@@ -43,8 +43,8 @@ export interface TokenizerMetadata {
    */
   readonly stripsAfterControl: boolean;
   /**
-   * Name of the token before which white space is removed; null or absent: none. Determined by the token names in the
-   * file.
+   * Name of the token before which white space is removed; null or absent: none. Determined by the pre-tokenizer, the
+   * architecture and the model's name.
    */
   readonly strippedBefore?: string | null;
   /** "t5" vocabularies only: whether a run of spaces counts as one space. */
@@ -137,7 +137,7 @@ function readTokenizer(fields: Fields, architecture: string): TokenizerMetadata 
     infillPadId: fields.token("fim_pad_token_id", tokens.length),
     infillRepositoryId: fields.token("fim_rep_token_id", tokens.length),
     infillFileId: fields.token("fim_sep_token_id", tokens.length),
-    // The second name of each key is that of older files.
+    // The second name of each key occurs in older files.
     infillPrefixId: fields.token("fim_pre_token_id", tokens.length) ?? fields.token("prefix_token_id", tokens.length),
     infillSuffixId: fields.token("fim_suf_token_id", tokens.length) ?? fields.token("suffix_token_id", tokens.length),
     infillMiddleId: fields.token("fim_mid_token_id", tokens.length) ?? fields.token("middle_token_id", tokens.length),

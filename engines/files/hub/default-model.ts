@@ -1,5 +1,5 @@
-// Default model: the model to serve if the user names none. It depends on the cached models, the network and the free
-// memory. Also resolves the names of the catalog to files. Called by cli/main.ts and resolve-model.ts.
+// Default model: the model to serve if the user names none. It depends on the cached models, the network and the free memory.
+// Also resolves the names of the catalog to files. Called by cli/default-config.ts and resolve-model.ts.
 import { ServerError } from "../../../runtime/errors.ts";
 import { listRepo } from "./api/hub-api.ts";
 import { createHubContext, type HubContext, hurried } from "./api/hub-context.ts";

@@ -31,8 +31,8 @@ export function isForeignSource(source: string): boolean {
 }
 
 /**
- * Returns the path of the file that `source` names. If there is no such file, throws `model_file_invalid` with the
- * nearest name.
+ * Returns the path of the file that `source` names. If there is no such file, throws `model_file_invalid` with the nearest
+ * existing name.
  */
 export async function resolveForeignModel(
   source: string,
@@ -55,7 +55,7 @@ export async function listForeignModels(environment: Environment): Promise<Forei
   return models.sort((a, b) => (a.source < b.source ? -1 : 1));
 }
 
-/** Folders of Ollama: of the user, and of the service on Linux. */
+/** Folders with Ollama's models: the folder that OLLAMA_MODELS names, or those of the user and of the Linux service. */
 function ollamaFolders(environment: Environment): string[] {
   const named = environment.OLLAMA_MODELS;
   if (named) return [expandHome(named)];

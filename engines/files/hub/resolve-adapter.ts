@@ -15,7 +15,7 @@ import { type HubSource, isRevision, mainBranch, parseHubSource } from "./hub-so
 export interface AdapterFetchOptions extends Omit<FetchOptions, "cacheDirectory" | "quantizedFile"> {
   /** Revision to use if a hub source names none; default `main`. */
   readonly revision?: string;
-  /** Folder or file of the adapter, if the source contains several. */
+  /** Folder or file of the adapter, if the source contains several adapters. */
   readonly member?: string | null;
   /** Maximum size of each fetched file in bytes; default: no limit. */
   readonly maxFileBytes?: number;

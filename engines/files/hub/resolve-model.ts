@@ -1,5 +1,6 @@
-// Model source: resolves the argument of `-m` to a local model file. The argument is a path, a name on the hub, a
-// package, a name of the catalog, or a model of another program. Reads at most a model's first bytes. Called by cli/ before a model is loaded.
+// Model source: resolves the argument of `-m` to a local model file. The argument is a path, a name on the hub, a package, a
+// name of the catalog, or a model of another program. Reads only the first bytes of a local model. Called by cli/ before a
+// model is loaded.
 import { ServerError } from "../../../runtime/errors.ts";
 import { createHubContext } from "./api/hub-context.ts";
 import { hubCacheDirectory, isOffline } from "./api/hub-locations.ts";

@@ -1,5 +1,5 @@
 // LoRA pair: an adapter's change to one matrix of the model, and the location of its values. peft-adapter.ts and
-// gguf-adapter.ts convert the two adapter formats to LoRA pairs; prepared-file.ts reads the pairs.
+// gguf-adapter.ts convert the two adapter formats to LoRA pairs; prepare.ts reads the values of the pairs.
 import type { TensorTable } from "../gguf/tensors.ts";
 import { invalidAdapter } from "./adapter-problems.ts";
 import { halfValues } from "./half-floats.ts";

@@ -1,4 +1,4 @@
-// LoRA adapters of one llama.cpp model: which are loaded, and which one its passes use. Called on the model's thread;
+// LoRA adapters of one llama.cpp model: the loaded adapters, and the adapter that passes use. Called on the model's thread;
 // files are read on the adapter loading thread (adapter-worker.ts). llama.cpp keeps the list of a model's adapters
 // without a lock. Loading and freeing an adapter change the list, and the first pass after a change of adapter reads
 // it. Each of these operations therefore holds the loader's lock.
@@ -82,8 +82,8 @@ export class LlamaAdapters implements AdapterHost {
   }
 
   /**
-   * Frees unused adapters if the lock is free. During a load it does nothing, because it is called again when the load
-   * ends.
+   * Frees unused adapters if the lock is free. Does nothing during a load, because this method is called again when the
+   * load ends.
    */
   #freeUnused(): void {
     if (this.#unused.length === 0 || !this.#loader.lock.tryAcquire()) return;

@@ -1,6 +1,6 @@
 // KV cache with one stream of memory per sequence: maps slots to native sequences, and keeps copies as bytes in main
-// memory. llama.cpp splits a pass at every gap between sequence ids, so ids are kept dense. A part of a stream must
-// never be copied natively, because that ends the process.
+// memory. llama.cpp splits a pass at every gap between sequence ids, so ids are kept dense. This class never calls
+// llama.cpp's own copy function, because copying a part of a stream with it ends the process.
 import assert from "node:assert/strict";
 import type { Batch } from "../../batch.ts";
 import type { Capacity, SavedKv } from "../../engine.ts";
@@ -108,8 +108,8 @@ export class StreamsKv implements SlotKv {
   fillerPosition(id: number): number {
     const slot = this.#slots.slotOf(id);
     if (slot < 0) return 0;
-    // Two cases get no padding token (filler token). A model that cannot drop the last tokens would keep the filler token. A
-    // full stream has no room for it.
+    // No padding token (filler token) is fed in two cases: a model that cannot drop its last tokens would keep the filler
+    // token, and a full stream has no room for it.
     const position = at(this.#cached, slot);
     return this.#truncates && position < this.#capacity.sequenceTokens ? position : -1;
   }

@@ -7,8 +7,8 @@ import type { Pointer } from "../native/pointer.ts";
 
 export interface PredictionFunctions {
   /**
-   * Enables or disables the output of the hidden states that MTP reads: of all tokens of a pass, or only of those with
-   * logits.
+   * Enables or disables the output of the hidden states that MTP reads. `onlyOutputs`: only for the tokens with logits;
+   * otherwise for all tokens of a pass.
    */
   setStates(context: Pointer, wanted: boolean, onlyOutputs: boolean): void;
   /** Returns the hidden states of the last pass, in the order of its tokens (or of its outputs). */

@@ -1,7 +1,7 @@
 // MTP feeder: after each step of the model, feeds the MTP heads with pairs of a token's hidden state and the token
 // after it. Called by the model, its KV cache and mtp.ts. In the MTP context, a slot number is the native sequence id.
-// The heads have their own KV cache, or they read the model's KV cache (an assistant that shares the model's memory).
-// If they read the model's KV cache, this class feeds and removes nothing.
+// The heads normally have their own KV cache. An assistant that shares the model's memory reads the model's KV cache
+// instead; this class then feeds and removes nothing.
 import type { Batch } from "../../batch.ts";
 import { NativeFloats } from "../native/memory/native-floats.ts";
 import type { NativeContext } from "../native/native-context.ts";
@@ -139,8 +139,8 @@ export class HeadsFeeder {
   }
 
   /**
-   * Continues a slot that has `tokens` tokens, of which the first `held` have been fed. If some of the tokens have not
-   * been fed, drops the slot's MTP context, because fed tokens must not have a gap.
+   * Continues a slot that has `tokens` tokens. The first `held` of these tokens have been fed. If the others have not
+   * been fed, drops the slot's MTP context, because there must be no gap between fed tokens.
    */
   #resume(slot: number, held: number, tokens: number): void {
     if (held >= tokens) {

@@ -2,12 +2,12 @@
 // state and the token after it. Until the next step, the token after the newest state is unknown or an unverified
 // draft, so the newest states are kept. This class only stores them; mtp-feeder.ts feeds the heads.
 
-/** Maximum number of states kept per sequence; older ones are fed immediately. */
+/** Maximum number of states kept per sequence; older states are fed to the MTP heads immediately. */
 export const trailLength = 32;
 
 export class Trail {
   readonly width: number;
-  /** Position of the last fed token. The trail keeps the state of this token and of the tokens after it, `count` in all. */
+  /** Position of the last fed token. The trail keeps `count` states: the state of this token and of the tokens after it. */
   base = -1;
   count = 0;
   /** States of the kept tokens. The state of the token at position base + i begins at i * width; its id is tokens[i]. */

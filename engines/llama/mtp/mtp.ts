@@ -50,8 +50,8 @@ export class LlamaHeads implements MtpHeads {
 
   /**
    * Feeds the waiting tokens of all targets. If every token of the first drafting pass can have an output, that pass
-   * also contains the waiting tokens. Otherwise, an earlier pass without outputs contains them. Reason: some
-   * architectures return wrong states for a pass in which only some tokens have outputs.
+   * also contains the waiting tokens. Otherwise, an earlier pass without outputs contains the waiting tokens, because
+   * some architectures return wrong states for a pass in which only some tokens have outputs.
    */
   #catchUpAll(targets: readonly DraftTarget[], depths: Int32Array): void {
     let pending = 0;

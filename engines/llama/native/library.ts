@@ -1,4 +1,4 @@
-// llama.cpp libraries with their C API bound, opened once per process (or worker thread). Prebuilt ones for the CPU on
+// llama.cpp libraries with their C API bound, opened once per process (or worker thread). Prebuilt libraries for the CPU on
 // Linux are installed with troupe and opened directly (prebuilt.ts). node-llama-cpp, installed on request, chooses a build
 // for a GPU or another system. Nothing is compiled or downloaded.
 import koffi from "koffi";
@@ -41,8 +41,8 @@ export interface LlamaLibrary extends Devices {
   readonly flagIsSet: Pointer;
 }
 
-// Stack size for native calls. llama_decode builds its graph on the call's stack; the default of 1 MiB is tight for
-// deep models.
+// Stack size for native calls. llama_decode builds its graph on the stack of the call. The default of 1 MiB is barely
+// enough for models with many layers.
 const nativeStackBytes = 8 * 1024 * 1024;
 const logLinesKept = 64;
 /** Log level DEBUG of ggml; it gives one line per tensor. */

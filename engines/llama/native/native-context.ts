@@ -1,6 +1,6 @@
 // NativeContext: an open llama.cpp context with its model. It runs forward passes, changes the sequences in its memory,
-// and frees both. Called by the models and KV caches, which map slots to sequences. Failed calls are converted to
-// ServerErrors here.
+// and frees the context and the model. Called by the models and KV caches, which map slots to sequences. Failed calls
+// are converted to ServerErrors here.
 import koffi from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ComputeLock } from "../compute-lock.ts";

@@ -69,8 +69,8 @@ export function nativeHost(options: NativeHostOptions = {}): NativeHost {
       return devices.length === 0 ? first.devices : devices;
     },
     problem: async () => {
-      // If the libraries load with a GPU, they also load without one. If they do not, the GPU driver may be the cause,
-      // so a probe without GPU follows.
+      // If the libraries load with a GPU, they also load without a GPU. If they do not load, the GPU driver may be the
+      // cause, so a probe without GPU follows.
       if (withGpu && (await withGpu).problem === null) return null;
       onCpu ??= answerOf(probe({ useGpu: false }));
       return (await onCpu).problem;

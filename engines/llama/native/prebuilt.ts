@@ -1,5 +1,5 @@
-// Opens the prebuilt llama.cpp libraries for the CPU without node-llama-cpp. That package is slow to import, first
-// tests the libraries in a child process, and is installed only on request.
+// Prebuilt llama.cpp libraries for the CPU, opened without the package node-llama-cpp. That package is slow to import,
+// first tests the libraries in a child process, and is installed only on request.
 import { readdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import koffi, { type LibraryHandle } from "koffi";

@@ -47,8 +47,8 @@ export class TurnLock {
   }
 
   /**
-   * Requests the lock. If both sides request the lock, the later one (this side) must wait. The other side may already be
-   * waiting for a change of the word `waitingSide`, so it is notified.
+   * Requests the lock. If both sides request the lock, the later side (this side) must wait. The other side may already
+   * be waiting for a change of the word `waitingSide`, so it is notified.
    */
   #ask(): void {
     Atomics.store(this.#words, this.#own, 1);

@@ -26,7 +26,7 @@ import { compileObjectsInto, SchemaBudget, type SchemaPart } from "./json-schema
 
 /**
  * Maximum number of calls if a call is required. Without a maximum, a weak model adds calls until the token limit. A model can
- * make further calls in its next turn, when it has the results of the first ones.
+ * make further calls in its next turn, when it has the results of the first calls.
  */
 export const maxRequiredCalls = 8;
 

@@ -78,7 +78,7 @@ function tokenAt(grammar: string, at: number, line: number): readonly [TokenKind
 class GbnfCompiler {
   readonly #tokens: readonly Token[];
   readonly #rules: Rules;
-  /** Names of the compiled rules by the names in the grammar. */
+  /** Names of the compiled rules, keyed by their names in the grammar. */
   readonly #names = new Map<string, string>();
   #at = 0;
   #depth = 0;
@@ -201,7 +201,7 @@ function bounds(token: Token): readonly [min: number, max: number | null] {
   return [min, max];
 }
 
-/** Compiles a character class. It has the syntax of regular expressions, with the additional escape \UXXXXXXXX. */
+/** Compiles a character class. Such a class has the syntax of regular expressions, with the additional escape \UXXXXXXXX. */
 function charClass(token: Token): Expression {
   const pattern = token.text.replace(/\\(?:U([0-9a-fA-F]{8})|.)/gsu, (sequence, code: string | undefined) =>
     code === undefined ? sequence : `\\u{${code.replace(/^0+(?=.)/, "")}}`,

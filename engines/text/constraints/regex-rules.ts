@@ -17,7 +17,7 @@ import {
   set,
 } from "./ebnf/expressions.ts";
 
-/** Converts a regular expression that must match a whole text, from its syntax. Anchors are allowed only at its ends. */
+/** Converts the syntax tree of a regular expression that must match a whole text. Anchors are allowed only at its ends. */
 export function regexExpression({ node, ahead }: Regex): Expression {
   if (ahead.length > 0) throw new RegexProblem("unsupported", "lookaheads are not supported here");
   return expressionOf(withoutAnchors(node));
@@ -48,7 +48,10 @@ function withoutAnchors(node: RegexNode): RegexNode {
   return { kind: "sequence", parts };
 }
 
-/** How generated text represents characters (for example, escaped in a JSON string), and the text after the last character. */
+/**
+ * Representation of characters in generated text (for example, escaped in a JSON string), and the text after the last
+ * character.
+ */
 export interface Spelling {
   /** Returns one expression for each way to represent a character of `set`. */
   chars(set: CharSet): readonly Expression[];
@@ -79,7 +82,7 @@ class AutomatonRules {
   /** Number of edges that lead to each state. */
   readonly #entries: Int32Array;
   readonly #wide: ReadonlyMap<Edge, WidePlace>;
-  /** Rule names by the keys of wide places (sets of almost any character). */
+  /** Rule names by the keys of wide places (positions in the grammar where almost any character may come). */
   readonly #common: Map<string, string>;
   readonly #own = new Map<string, string>();
   readonly #names = new Map<number, string>();
@@ -138,7 +141,7 @@ class AutomatonRules {
 
   #spelled({ set: chars, to }: Edge, depth: number): readonly Expression[] {
     const spelled = this.#spelling.chars(chars);
-    // The engine compiles "a s | b s" four times as fast as "(a | b) s".
+    // The grammar engine compiles "a s | b s" four times as fast as "(a | b) s".
     const rest = spelled.length > 1 ? this.#rule(to) : this.#target(to, depth + 1);
     return spelled.map((option) => sequence(option, rest));
   }

@@ -13,7 +13,10 @@ import { ebnfText } from "./ebnf/writer.ts";
 import type { Check } from "./json-schema/check.ts";
 
 const maxRules = 8000;
-/** Maximum number of elements of a grammar with non-strict tool schemas. The engine takes about 2 s to compile that many. */
+/**
+ * Maximum number of elements of a grammar with non-strict tool schemas. The grammar engine takes about 2 s to compile a grammar
+ * of this size.
+ */
 const maxLooseElements = 15_000;
 
 /** All constraints of one output. */
@@ -32,8 +35,8 @@ export interface OutputConstraint {
 export interface Translation {
   readonly source: GrammarSource;
   /**
-   * Returns the reason why a finished answer is invalid, or null if it is valid. `check` is null if
-   * the grammar enforces everything.
+   * Returns the reason why a finished answer is invalid, or null if it is valid. `check` is null if the grammar enforces the
+   * whole constraint.
    */
   readonly check: Check | null;
   /** Like `check`, for the arguments (JSON text) of a finished call to the tool `name`. */

@@ -1,6 +1,6 @@
-// Output parser: splits a model's output into content, thinking and parts that begin with a mark, a fixed text of the tool-call
-// format. The parser knows no syntax: each mark has a function that reads the text after it. A format creates one parser per
-// output. Called once per token.
+// Output parser: splits a model's output into content, thinking and marked parts. A marked part begins with a mark, which is a
+// fixed text of the tool-call format. The parser knows no syntax: each mark has a function that reads the text after it. A
+// format creates one parser per output. Called once per token.
 import { isJsonSpace } from "./json-scanner.ts";
 import type { Reading, Wait } from "./reading.ts";
 import type { OutputParser, OutputPart } from "./tool-format.ts";

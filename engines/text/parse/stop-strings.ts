@@ -18,8 +18,8 @@ export class StopStrings {
   private isStopped = false;
 
   /**
-   * The stop string that is completed first ends the sequence, however the text is divided into pieces. If two end at the same
-   * character, the longer one counts. Empty stop strings are ignored.
+   * The stop string that is completed first ends the sequence, however the text is divided into pieces. If two stop strings end
+   * at the same character, the longer of the two is used. Empty stop strings are ignored.
    */
   constructor(stops: readonly string[]) {
     this.stops = stops.filter((stop) => stop !== "").sort((a, b) => b.length - a.length);

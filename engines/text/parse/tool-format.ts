@@ -9,8 +9,8 @@ export interface ThinkingTags {
 }
 
 /**
- * A part of the output. `at` is its position, counted in characters of all pushed text. The part
- * is an exact slice of that text.
+ * A part of the output. `at` is the position of the part, counted in characters of all pushed text. The part is an exact slice
+ * of that text.
  */
 export type OutputPart =
   | { readonly kind: "content" | "reasoning"; readonly text: string; readonly at: number }
@@ -20,11 +20,11 @@ export type OutputPart =
   | { readonly kind: "arguments"; readonly text: string }
   /** The arguments of the last call are complete, valid JSON. */
   | { readonly kind: "call-end" }
-  /** The last call turned out not to be a call. `text` is all its text, including its marks. Content follows. */
+  /** The last call is not valid. `text` is the whole text of the call, including its marks. Content follows. */
   | { readonly kind: "call-failed"; readonly text: string }
   /** The token limit has cut the last call. Its arguments are the beginning of JSON text. */
   | { readonly kind: "call-cut" }
-  /** Text that is left out, because the token limit has cut it: the beginning of a call or of a mark. */
+  /** Omitted text: the beginning of a call or of a mark that the token limit has cut. */
   | { readonly kind: "cut" };
 
 /** Parses one output. All pushed text is emitted as content, as reasoning or as part of a call, unless it is cut. */
@@ -46,7 +46,7 @@ export interface ParserOptions {
   readonly startsThinking: boolean;
 }
 
-/** Describes how constrained decoding writes calls, always with JSON arguments. The format's parser reads such calls. */
+/** Syntax of the calls that constrained decoding produces, always with JSON arguments. The format's parser reads such calls. */
 export interface CallSyntax {
   /**
    * Text with which the first call begins. It occurs in no other output, so free text ends at this text. null: a call is

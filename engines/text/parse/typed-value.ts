@@ -19,7 +19,10 @@ export function mayOnlyBeString(types: ReadonlySet<string> | null): boolean {
   return types !== null && types.size === 1 && types.has("string");
 }
 
-/** Returns `text` unchanged if it is JSON of an allowed type; else `text` as a JSON string. */
+/**
+ * Returns `text` as JSON: the trimmed text if it is JSON of an allowed type (Python literals are converted), else a JSON
+ * string.
+ */
 export function jsonTyped(text: string, types: ReadonlySet<string> | null): string {
   const trimmed = text.trim();
   const literal = types === null ? trimmed : (pythonWords.get(trimmed) ?? trimmed);

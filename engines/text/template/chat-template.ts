@@ -167,8 +167,8 @@ export class ChatTemplate {
 }
 
 /**
- * Returns the messages in roles that the template supports. If it has no system role, system text is put in
- * front of the next user message.
+ * Returns the messages in roles that the template supports. If the template has no system role, system text is put in front of
+ * the next user message.
  */
 function withRoles(
   messages: readonly ParsedMessage[],

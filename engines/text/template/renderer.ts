@@ -24,8 +24,8 @@ export class Renderer {
   }
 
   /**
-   * Returns the prompt. It ends at the start of the assistant's next message, unless `variables` change
-   * this. Throws the template's error.
+   * Returns the prompt. The prompt ends at the start of the assistant's next message, unless `variables` change its end. Throws
+   * the template's error.
    */
   render(
     messages: readonly TemplateMessage[],

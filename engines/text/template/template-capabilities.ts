@@ -1,4 +1,5 @@
-// Template capabilities: what a chat template accepts. Data only; probe-capabilities.ts determines it.
+// Template capabilities: the kinds of messages and tools that a chat template accepts. Data only; probe-capabilities.ts
+// determines them.
 
 /** Form in which a template accepts the tool calls of a message. */
 export interface CallCapabilities {

@@ -74,7 +74,7 @@ export function templateMessages(
   });
 }
 
-/** Id and name of a call in the prompt. Such entries are stored by the id that the client uses. */
+/** Id and name of a call in the prompt. The key of such an entry is the id that the client uses. */
 type KnownCall = Pick<ParsedCall, "id" | "name">;
 
 function withId(call: ParsedCall, ids: CallIds, known: Map<string, KnownCall>): ParsedCall {
@@ -105,8 +105,8 @@ function shaped(message: ParsedMessage, capabilities: TemplateCapabilities): Tem
   if (reasoning !== "" && !withThoughts) return [calling(message, "", `${reasoning}\n\n${content}`, capabilities)];
   if (besideContent === "together") return [calling(message, content, reasoning, capabilities)];
   if (besideContent === "lost") return [calling(message, "", reasoning, capabilities)];
-  // The reasoning stays with the call, because models should see the reasoning that led to it. Templates mostly
-  // omit reasoning before plain text.
+  // The reasoning stays with the call, because models should see the reasoning that led to the call. Templates mostly omit
+  // reasoning before plain text.
   return [plain(message, content, "", capabilities), calling(message, "", reasoning, capabilities)];
 }
 

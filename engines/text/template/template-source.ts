@@ -1,5 +1,5 @@
 // Template source: finds the chat template of a model. It is the configured template, the template in the model file, or ChatML
-// if the vocabulary has its tokens. Reads template files, but compiles nothing.
+// if the vocabulary has ChatML's tokens. Reads template files, but compiles nothing.
 import { readFile } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";

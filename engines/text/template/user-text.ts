@@ -54,8 +54,8 @@ export class UserTextGuard {
   }
 
   /**
-   * Inserts `marker` into every control token name in `text`. Also adds it at an end of `text` that could form a name together
-   * with neighbouring text.
+   * Inserts `marker` into every control token name in `text`. Also adds a marker at an end of `text` that could form a name
+   * together with neighbouring text.
    */
   guard(text: string, marker: string): string {
     if (text === "") return text;

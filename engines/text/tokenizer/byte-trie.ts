@@ -1,6 +1,6 @@
-// Byte trie: a set of byte strings. It finds, byte by byte, which of the strings are the beginning of a text. The Unigram and
-// WordPiece encoders traverse it for every text, so each step must be a single look-up in flat arrays. Nodes are not objects,
-// because a vocabulary's trie has up to a million of them.
+// Byte trie: a set of byte strings. It finds, byte by byte, the strings with which a text begins. The Unigram and WordPiece
+// encoders traverse it for every text, so each step must be a single look-up in flat arrays. Nodes are not objects, because a
+// vocabulary's trie has up to a million of them.
 import { ServerError } from "../../../runtime/errors.ts";
 
 /** Result for a missing node, or for a node at which no string ends. */
@@ -16,7 +16,7 @@ export class ByteTrie {
   #children = new Int32Array(firstSlots);
   #values: number[] = [absent];
 
-  /** Sets the value of the node at the end of `bytes`. If a string is added twice, the last value stays. */
+  /** Sets the value of the node at the end of `bytes`. If a string is added twice, the last value is kept. */
   add(bytes: Uint8Array, value: number): void {
     let node = 0;
     for (const byte of bytes) {

@@ -5,7 +5,7 @@ import { spaceSymbol } from "./encoding/encoders.ts";
 import { byteOfToken, type TokenKind } from "./token-kinds.ts";
 
 /**
- * How a normal token's name encodes its bytes: one character per byte ("bytes"), or the text itself with U+2581 for a space
+ * Encoding of a normal token's bytes in its name: one character per byte ("bytes"), or the text itself with U+2581 for a space
  * ("spaces").
  */
 export type Spelling = "bytes" | "spaces";

@@ -50,7 +50,7 @@ export interface InfillTokens {
 }
 
 /**
- * Returns the infill tokens. A token is specified by the model file or found by a known name. Returns null if a token is
+ * Returns the infill tokens. Each token is given by the model file or found by a known name. Returns null if a token is
  * missing.
  */
 export function infillTokens(tokenizer: TokenizerMetadata): InfillTokens | null {

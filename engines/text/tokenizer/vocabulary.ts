@@ -96,8 +96,8 @@ function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMe
 const lossyTokenBytes = 1024;
 
 /**
- * Returns the tokens between two texts. RoBERTa's vocabularies close the first text and add a separator;
- * BERT's have one token for both.
+ * Returns the tokens between two texts. RoBERTa's vocabularies close the first text and add a separator; BERT's vocabularies
+ * use one token for both purposes.
  */
 function separatorsOf({ model, addSeparator, separatorId }: TokenizerMetadata, closing: number | null): number[] {
   if (closing === null) return [];

@@ -19,7 +19,7 @@ import {
 } from "./layout.ts";
 import type { AdapterSite } from "./sites.ts";
 
-/** Where to pack an adapter: the memory of a thread, and the adapter's address in it. */
+/** Target of packing: the memory of a thread, and the adapter's address in this memory. */
 export interface AdapterTarget {
   readonly memory: SharedArrayBuffer;
   readonly address: number;

@@ -55,7 +55,7 @@ function sizesOf(files: readonly AdapterFile[]): AdapterSizes {
   };
 }
 
-/** Converts any failure to the error that the adapter was not loaded. The model keeps running. */
+/** Returns adapter errors unchanged; converts every other error to lora_device_load_failed. The model keeps running. */
 function asLoadFailure(error: unknown): ServerError {
   if (error instanceof ServerError && ownCodes.includes(error.code)) return error;
   return loadFailed(`cannot be read: ${error instanceof Error ? error.message : String(error)}`, error);

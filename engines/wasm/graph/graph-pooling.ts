@@ -1,5 +1,5 @@
-// Pooling of a model: how the hidden states of a sequence become one vector, and the scoring head (rerankers). Plain
-// data, part of the graph; pooler.ts runs it. Called once per load.
+// Pooling of a model: how the hidden states of a sequence become one vector, and the scoring head (rerankers). Plain data, part
+// of the graph, built once per load. pass/pooler.ts computes the pooled outputs.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Pooling } from "../../engine.ts";
 import type { Architecture, ScoringRules } from "./architectures/architecture.ts";
@@ -23,7 +23,7 @@ export interface ScoringHead extends ScoringRules {
   readonly output: Matrix | null;
 }
 
-/** Pooling kinds by the value of the file's pooling_type. If it is absent or 0, the kind is mean. */
+/** Pooling kinds by the value of the file's key pooling_type. If the key is absent or 0, the kind is mean. */
 const kinds: ReadonlyMap<unknown, Pooling> = new Map([
   [undefined, "mean"],
   [0, "mean"],

@@ -1,4 +1,4 @@
-// e^x for vectors, and tanh based on it, for softmax, activations and soft caps. Inlined into the kernels that use it.
+// Vector functions e^x and tanh, for softmax, activations and soft caps. Inlined into the kernels that use them.
 import { multiplyAdd } from "./arithmetic";
 
 const LOG2_E: f32 = 1.4426950408889634;

@@ -86,7 +86,10 @@ export interface KernelExports {
     k: number,
     epsilon: number,
   ): void;
-  /** copyRows() copies n rows of `columns` floats to `target`. addRows() adds such rows to the rows at `target`. */
+  /**
+   * copyRows() copies n rows of `columns` floats to `target`. addRows() adds n rows of `columns` floats to the rows at
+   * `target`.
+   */
   copyRows(
     source: number,
     sourceStride: number,

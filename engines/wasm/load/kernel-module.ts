@@ -69,7 +69,7 @@ const indexBytes = 256;
 
 /**
  * Compiles the kernels and picks a variant. Throws config_invalid if TROUPE_WASM_KERNELS names an unknown variant or
- * forces one that fails here, `unsupported` if no variant works.
+ * forces a variant that fails on this machine, `unsupported` if no variant works.
  */
 export async function loadKernels(): Promise<KernelModule> {
   const wish = process.env[variable] ?? "";
@@ -98,7 +98,7 @@ export async function loadKernels(): Promise<KernelModule> {
   });
 }
 
-/** Creates a memory that threads can share. It can grow to `maximum` pages; existing views of it stay valid. */
+/** Creates a memory that threads can share. It can grow to `maximum` pages of 64 KiB; existing views of it stay valid. */
 export function createMemory(pages: number, maximum = pages): KernelMemory {
   return new WebAssembly.Memory({ initial: pages, maximum, shared: true });
 }

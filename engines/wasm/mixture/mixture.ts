@@ -26,7 +26,7 @@ export interface LoadedMixture {
   readonly digest: string;
 }
 
-/** Data that the leader needs to run a mixture. All adapters are stacked into one, which every row uses. */
+/** Data that the leader needs to run a mixture. All adapters are stacked into one adapter, which every row uses. */
 export interface MixtureParts {
   /** Address of the stacked adapter; it is the same in the memories of all threads. */
   readonly address: number;
@@ -149,8 +149,8 @@ function paddedTo(count: number): number {
 }
 
 /**
- * Returns the digest of a mixture. The digest contains the file names of the prepared adapters, which are hashes of the
- * files' content.
+ * Returns the digest of a mixture: a hash of its rules, its classifier and the file names of its prepared adapters. The file
+ * names are hashes of the files' content.
  */
 function digestOf({ adapters, classifier, ...rules }: MixtureSpec, values: SharedArrayBuffer): string {
   const said = JSON.stringify([adapters.map((path) => basename(path)), rules]);

@@ -51,8 +51,8 @@ export class RowPlan {
     // Position 0 is always the start of a new sequence, because a model that keeps weights neither copies nor restores
     // slots.
     const before = batch.position[row] === 0 ? inPrompt : (this.#fed[slot] as number);
-    // Any row of a prompt may want logits, so such a row is not always the last row of the prompt. The prompt is complete when
-    // a row with a single token follows a row that wants logits.
+    // Any row of a prompt may want logits, so a row that wants logits need not be the last row of the prompt. The prompt is
+    // complete when a row with a single token follows a row that wants logits.
     const isAlone = before !== inPrompt && batch.length[row] === 1;
     // After a row has skipped the first pass, the KV of the first pass has a gap. No later row of the slot can run the first
     // pass, so all later rows use the kept weights.

@@ -1,6 +1,6 @@
 // Adapter weights of an X-LoRA mixture on one compute thread: the weight of each adapter for each token. The weights are
-// computed from the classifier's outputs. This thread's products with A of the stacked adapter are multiplied by the weights,
-// and then by B. All threads compute the same weights.
+// computed from the classifier's outputs. They scale this thread's products with the LoRA matrix A of the stacked adapter,
+// before the products with B. All threads compute the same weights.
 import { stackedRanks } from "../adapters/file.ts";
 import { layOutAdapter, type SiteLayout } from "../adapters/layout.ts";
 import type { AdapterSite } from "../adapters/sites.ts";
@@ -152,7 +152,7 @@ export class MixtureWeights {
   }
 
   /**
-   * Sets #counts to 1 for the `count` largest values and to 0 for all other values. Of equal values, the lower index is
+   * Sets #counts to 1 for the `count` largest values and to 0 for all other values. If values are equal, the lower index is
    * chosen.
    */
   #chooseTop(count: number): void {

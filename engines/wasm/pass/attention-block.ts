@@ -13,7 +13,7 @@ const floatBytes = 4;
 /** A range of heads of n tokens. Query heads have the lowest numbers, followed by key heads. */
 interface Heads {
   readonly at: number;
-  /** Number of floats between the heads of one token and those of the next. */
+  /** Number of floats from the first head of one token to the first head of the next token. */
   readonly stride: number;
   readonly first: number;
   readonly count: number;

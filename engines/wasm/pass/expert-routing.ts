@@ -4,8 +4,9 @@
 import type { Hyperparameters } from "../graph/shape.ts";
 
 /**
- * Maximum number of scratch rows for the inner states of the experts. If a single token needs more rows, the number is higher.
- * The limit is small, because an expert is computed most efficiently for a few tokens.
+ * Maximum number of scratch rows for the inner states of the experts. If a single token uses more experts than this, it still
+ * gets one row for each of them. The limit is small, because an expert's products are most efficient with a few tokens at a
+ * time.
  */
 const mostRows = 1024;
 
@@ -85,7 +86,7 @@ export class ExpertRouting {
   }
 
   /**
-   * Chooses the experts with the largest logits. Of equal logits, the lower expert number is chosen. NaN counts as the
+   * Chooses the experts with the largest logits. If logits are equal, the lower expert number is chosen. NaN counts as the
    * smallest value.
    */
   #choose(logits: Float32Array, from: number, token: number): void {
@@ -108,7 +109,7 @@ export class ExpertRouting {
     }
   }
 
-  /** Computes the weights: the softmax over all experts or, if `normalised`, over the chosen ones. */
+  /** Computes the weights: the softmax over all experts or, if `normalised`, the softmax over the chosen experts. */
   #weigh(logits: Float32Array, from: number, token: number, normalised: boolean): void {
     const { count, used } = this.#shape;
     const [largest = 0] = this.#best;

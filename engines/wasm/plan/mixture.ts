@@ -1,5 +1,5 @@
-// Mixture (X-LoRA): adapters that a classifier weights separately for every token. This is the description that the
-// compute threads need. Data only; mixture/mixture.ts creates and checks it at load.
+// Mixture (X-LoRA): adapters that a classifier weights separately for every token. This file defines the data that the
+// compute threads need. mixture/mixture.ts creates and checks the data at load.
 import type { MixtureSpec } from "../../engine.ts";
 import type { Matrix } from "../graph/graph-tensors.ts";
 

@@ -1,5 +1,5 @@
-// Partition plan: which thread computes which rows of each matrix, and all other parameters that the compute threads
-// share. Pure arithmetic over plain data: every thread computes the same division from the same plan.
+// Partition plan: the parameters that all compute threads share, and the division of each matrix's rows among the threads. Pure
+// arithmetic over plain data: every thread computes the same division from the same plan.
 
 import type { AttentionRules, Graph, GraphStep } from "../graph/graph.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
@@ -50,8 +50,8 @@ export interface Piece {
   /** `rows` rounded up to a multiple of 16: the number of rows packed and computed. */
   readonly padded: number;
   /**
-   * Offsets in floats of the piece's results: in a row of the thread's own results (its slab), and in a row that joins
-   * the results of all threads.
+   * Offsets in floats of the piece's results: `slabColumn` in a row of the thread's own results (its slab), `column` in a row
+   * that joins the results of all threads.
    */
   readonly slabColumn: number;
   readonly column: number;

@@ -1,6 +1,6 @@
-// Compute thread: holds its slices of the weights and runs passes over them. Every thread runs the same program on its
-// own rows of each matrix. After each product, every thread gets the results of all threads. All other computations are
-// done completely by every thread.
+// Compute thread: holds its slices of the weights and runs passes over them. Every thread runs the same program on its own rows
+// of each matrix and its own pages of the KV cache. After each product and each attention, every thread gets the results of all
+// threads. Most other computations are repeated by every thread.
 import { AdapterPass, type AdapterScratch } from "../adapters/pass.ts";
 import { adapterSites } from "../adapters/sites.ts";
 import type { Rope } from "../graph/ropes.ts";

@@ -1,4 +1,4 @@
-// Translates the bodies of POST /tokenize and POST /detokenize.
+// Translators of the bodies of POST /tokenize and POST /detokenize.
 import type { TokenSource } from "../../../actors/api/inference.ts";
 import { acceptedBody } from "../../shared/accepted-body.ts";
 import type { BodyTranslator, Translation } from "../../shared/translation.ts";

@@ -57,7 +57,7 @@ class Drafts {
       this.say("user", content, `${at}.content`);
       return;
     }
-    // Results come first, wherever they are in the message, because models expect them directly after their calls.
+    // Tool results come first, wherever they are in the message, because models expect them directly after their calls.
     for (const [i, block] of content.entries()) {
       if (block.type === "tool_result") this.#take(block, `${at}.content[${i}]`);
     }

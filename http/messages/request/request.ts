@@ -144,9 +144,9 @@ type CountRequestBody = z.output<typeof countRequestSchema>;
 type MessagesRequestBody = z.output<typeof messagesRequestSchema>;
 
 /**
- * Converts a request body to the request that all protocols share, and the options of the agent loop. `offered`: what the server
- * offers; null: it has no agent loop. Throws if the messages are not a valid conversation, and `unsupported` if the body needs a
- * feature that the server does not offer.
+ * Converts a request body to the request that all protocols share, and the options of the agent loop. `offered`: tools that the
+ * server offers; null: the server has no agent loop. Throws if the messages are not a valid conversation, and `unsupported` if
+ * the body needs a feature that the server does not offer.
  */
 export function askedRun(
   body: CountRequestBody & {

@@ -46,7 +46,7 @@ const serverTools = [
   "mcp_toolset",
 ] as const;
 
-/** Versions of the code execution tool. The first one has Python only, the others also a shell. */
+/** Versions of the code execution tool. The first version has only Python; the others also have a shell. */
 const codeTools = [
   "code_execution_20250522",
   "code_execution_20250825",
@@ -132,7 +132,7 @@ export function requestedToolConflicts(fields: ToolFields, added: readonly ToolS
   return toolConflicts([...specsOf(fields.tools), ...added], choiceOf(fields.tool_choice));
 }
 
-/** Returns what the code execution tools of the request ask for. */
+/** Returns whether the code execution tools of the request include Python (`code`) and a shell. */
 export function codeExecutionOf({ tools }: Pick<ToolFields, "tools">): {
   readonly code: boolean;
   readonly shell: boolean;

@@ -1,4 +1,4 @@
-// Translates the bodies of POST /v1/messages and POST /v1/messages/count_tokens to generation requests.
+// Translators from the bodies of POST /v1/messages and POST /v1/messages/count_tokens to generation requests.
 import { runTranslator } from "../../shared/translation.ts";
 import { askedRun, countRequestSchema, messagesRequestSchema } from "./request.ts";
 

@@ -7,7 +7,7 @@ const LAG_SAMPLE_MS = 20;
 
 let registry: Registry | null = null;
 
-/** Returns the registry, which is created once, since several apps in one process share the process. */
+/** Returns the registry. It is created once, because all apps in this process share the process's metrics. */
 export function processRegistry(): Registry {
   if (registry === null) {
     registry = new Registry();

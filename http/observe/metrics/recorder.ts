@@ -95,7 +95,7 @@ function queriedModel({ query }: HttpRequest): { readonly name: unknown } {
   return { name: new URLSearchParams(query).get("model") };
 }
 
-/** Size of the request body; null if unknown: there is no body, or it has no content-length and was not fully read. */
+/** Size of the request body; null: there is no body, or the body has no content-length and was not fully read. */
 function knownBodyBytes({ headers, bodyBytes }: HttpRequest): number | null {
   if (!bringsBody(headers)) return null;
   if (bodyBytes > 0) return bodyBytes;

@@ -1,4 +1,4 @@
-// Request metrics: the HTTP metrics of the API contract, in a registry of their own. recorder.ts counts with them.
+// Request metrics: the HTTP metrics of the API contract, in a separate registry. recorder.ts updates them.
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 
 /** Histogram buckets in seconds, from a rejected request to a long response of a slow model. */

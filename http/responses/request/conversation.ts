@@ -14,12 +14,12 @@ type MessageItem = Extract<InputItem, { readonly role: unknown }>;
 type CallOutput = Extract<InputItem, { readonly type: "function_call_output" }>;
 type Content = MessageItem["content"] | CallOutput["output"];
 
-/** A conversation, and what of it concerns the agent loop. */
+/** A conversation, and its facts for the agent loop. */
 export interface Conversation {
   readonly messages: readonly ChatMessage[];
   /** Files in the messages of the user. */
   readonly files: readonly InputFile[];
-  /** Id of the session in which the server ran the tools of the latest call; null: it ran none. */
+  /** Id of the session in which the server ran the latest server call; null: the server ran no call. */
   readonly session: string | null;
 }
 
@@ -102,9 +102,9 @@ interface AssistantMessage {
   reasoning: string;
   content: string | null;
   readonly calls: ToolCall[];
-  /** Tool round of the calls that the server ran; null: it ran none. */
+  /** Tool round of the calls that the server ran; null: the server ran no calls. */
   round: number | null;
-  /** Results of these calls, which follow the message. */
+  /** Results of the calls that the server ran. They follow the message. */
   readonly results: { readonly id: string; readonly content: string }[];
   /** Whether the content was truncated. If true, the next text is appended to it. */
   isCutOff: boolean;

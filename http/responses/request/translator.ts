@@ -1,4 +1,4 @@
-// Translates the body of POST /v1/responses to the response's settings, the input items, and a generation request.
+// Translators from the body of POST /v1/responses to the response's settings, the input items, and a generation request.
 import type { z } from "zod";
 import type { AgentOptions, InputFile, ToolGroup } from "../../../actors/api/agent/agents.ts";
 import { movedWith } from "../../../actors/api/sealed-content.ts";
@@ -63,10 +63,10 @@ export interface ResponseParameters {
   readonly offered: OfferedTools | null;
 }
 
-/** What of a complete conversation concerns the agent loop. */
+/** Facts of a complete conversation for the agent loop. */
 export type ConversationFacts = Pick<Conversation, "files" | "session"> & { readonly digests: readonly string[] };
 
-/** What the body says about the agent loop, apart from the conversation. */
+/** Settings of the body for the agent loop, without the facts of the conversation. */
 export interface AgentPart {
   readonly fields: AgentFields;
   /** null: the body alone does not use the loop. */

@@ -1,6 +1,6 @@
-// Items of tools that the server ran in an earlier response: code_interpreter_call, shell_call with shell_call_output, and mcp_call
-// for the other tools. The field `agentic` has what the prompt needs to repeat the call exactly; without it, as other servers
-// write the items, the result is built from their outputs.
+// Items of tools that the server ran in an earlier response: code_interpreter_call, shell_call with shell_call_output, and
+// mcp_call for the other tools. The field `agentic` contains the call and its result exactly as the prompt had them. Items of
+// other servers lack this field; their result is built from their outputs.
 import { z } from "zod";
 import { builtInPrefix } from "../../../actors/tools/schemas.ts";
 import { ignored } from "../../shared/fields/fields.ts";
@@ -15,7 +15,7 @@ const status = z.enum(["in_progress", "completed", "incomplete", "interpreting",
 const callId = z.string().min(1).max(MAX_ID_LENGTH);
 const containerId = z.string().max(MAX_ID_LENGTH).nullish();
 
-/** Field of this server's items. */
+/** Field of this server's items: the call as the model wrote it, and the result as the model read it. */
 export const agenticSchema = z
   .strictObject({
     round: z.int().min(0).meta({ description: "Tool round of the response." }),
@@ -110,7 +110,7 @@ export function isServerItem(item: { readonly type?: string | null | undefined }
   return serverItemTypes.some((type) => type === item.type);
 }
 
-/** A server call in a conversation. `result` is null if another item has it. */
+/** A server call in a conversation. `result` is null if another item contains the result. */
 export interface EarlierCall {
   readonly round: number;
   readonly id: string;
@@ -119,7 +119,7 @@ export interface EarlierCall {
   readonly result: string | null;
 }
 
-/** Returns the call of an item; null: the item is only the result of one. */
+/** Returns the call of an item; null: the item contains only the result of a call. */
 export function callOfItem(item: ServerItem, index: number): EarlierCall | null {
   const round = item.agentic?.round ?? index;
   const text = item.agentic?.arguments;
@@ -153,7 +153,7 @@ export function callOfItem(item: ServerItem, index: number): EarlierCall | null 
   }
 }
 
-/** Label of this server in mcp_call items: its own tools. */
+/** Label of this server's own tools in mcp_call items. */
 export const serverLabel = builtInPrefix.slice(0, -1);
 
 /** Returns the result of a shell call. */
@@ -161,7 +161,7 @@ export function shellResult(item: Extract<ServerItem, { readonly type: "shell_ca
   return item.agentic?.result_content ?? JSON.stringify({ output: item.output });
 }
 
-/** Returns the id of the container in which a tool ran; null: the item does not say. */
+/** Returns the id of the container in which a tool ran; null: the item names no container. */
 export function containerOf(item: ServerItem): string | null {
   return item.agentic?.container_id ?? (item.type === "code_interpreter_call" ? (item.container_id ?? null) : null);
 }

@@ -1,4 +1,4 @@
-// Server items: output items of tools that the server runs. Each call is one item, and a shell call's result is a second one.
+// Server items: output items of tools that the server runs. Each call is one item. The result of a shell call is a second item.
 import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
 import { builtInPrefix } from "../../../actors/tools/schemas.ts";
 import { containerPrefix, serverToolNames } from "../../shared/fields/tools/tool-fields.ts";

@@ -53,9 +53,9 @@ export class EventLog {
   }
 
   /**
-   * Creates the reader of the client that created the response. It starts at the first event. Chunks that it has not read are
-   * kept even above the size limit, because the first events may already exceed the limit. The excess is dropped when the
-   * reader leaves. A client that stops reading is disconnected.
+   * Creates the reader of the client that created the response. The reader starts at the first event. Chunks that the reader
+   * has not read are kept even above the size limit, because the first events may already exceed the limit. The excess is
+   * dropped when the reader leaves. A client that stops reading is disconnected.
    */
   creatorReader(aborted: AbortSignal): LogReader {
     const reader = this.reader(-1, aborted);

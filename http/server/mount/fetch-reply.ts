@@ -3,7 +3,7 @@ import type { EdgeReply } from "../body-intake.ts";
 import type { ReplyHeaders, StreamSink } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
 
-/** Bytes that wait for the reader, above which writing pauses. */
+/** Number of bytes waiting for the reader at which writing pauses. */
 const highWaterBytes = 64 * 1024;
 
 const CLIENT_GONE = 499;

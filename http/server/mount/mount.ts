@@ -23,7 +23,7 @@ export class Mount {
   readonly #handler: EdgeHandler;
   readonly #intake: BodyIntake;
   readonly #inFlight = new InFlight();
-  /** Server without a port; stopping it ends the requests in flight. */
+  /** EdgeServer without a port, with which the caller closes this front end. */
   readonly server: EdgeServer;
 
   constructor(handler: EdgeHandler, options: MountOptions) {

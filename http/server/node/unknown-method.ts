@@ -14,8 +14,8 @@ const requestLine = /^([A-Za-z][A-Za-z0-9_-]*) (\S+) HTTP\/1\.1$/;
 const headerLine = /^([!#$%&'*+.^_`|~\w-]+):[ \t]*([\x20-\x7e\t]*)$/;
 
 /**
- * Returns the request at the start of the packet if the parser has failed at its method. Returns null if it has failed elsewhere,
- * or if the packet does not contain the complete head.
+ * Returns the request at the start of the packet if the parser failed at the request's method. Returns null if the parser
+ * failed elsewhere, or if the packet does not contain the complete head.
  */
 export function requestOfUnknownMethod(error: ParserError, socket: Socket): IncomingMessage | null {
   const { code, rawPacket, bytesParsed = 0 } = error;

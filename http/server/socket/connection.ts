@@ -1,7 +1,7 @@
 // Socket connection: interface of a WebSocket connection between an HTTP front end and the session that serves it. Implemented
 // by uws/ and node/.
 
-/** A text message, or a part of a long one. Only complete characters are in a part. */
+/** A text message, or a part of a long text message. A part contains only complete characters. */
 export interface Frame {
   readonly text: string;
   readonly part: "whole" | "first" | "middle" | "last";
@@ -20,7 +20,7 @@ export interface SocketConnection {
   destroy(): void;
 }
 
-/** Receives what arrives on a connection. */
+/** Receives the messages and the end of a connection. */
 export interface SocketListener {
   /** Takes a complete message and the ownership of its bytes. */
   message(data: Uint8Array): void;

@@ -13,7 +13,7 @@ const PART_LENGTH = 2 ** 16;
 export class EventFrames {
   /** Text whose event is not complete. */
   #held = "";
-  /** Whether the first part of a message was returned, but not its last one. */
+  /** Whether the first part of a message was returned, but not its last part. */
   #isOpen = false;
   #isDone = false;
 

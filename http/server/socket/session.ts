@@ -15,7 +15,7 @@ const PING_EVERY_MS = 20_000;
 /** Headers of the handshake that are not copied to the requests that arrive as messages. */
 const handshakeHeaders = new Set(["connection", "upgrade", "x-request-id"]);
 
-/** What a session needs from its server. */
+/** Objects and limits of the server that its sessions share. */
 export interface SessionOptions {
   readonly intake: BodyIntake;
   readonly inFlight: InFlight;

@@ -1,5 +1,5 @@
 // HTTP front end on uWebSockets.js (uWS). A uWS request object is valid only during its callback, so the callback first copies
-// everything to an HttpRequest. It also registers `onAborted`, which uWS requires in the same callback.
+// everything to an HttpRequest. The callback also registers `onAborted`, as uWS requires.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { BodyIntake } from "../body-intake.ts";

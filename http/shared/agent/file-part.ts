@@ -21,7 +21,7 @@ interface FileFields {
   readonly file_data?: string | null | undefined;
 }
 
-/** Returns what is wrong with the combination of fields; null: nothing. */
+/** Returns the error message for the combination of fields; null: the combination is valid. */
 export function filePartProblem({ file_id: id, filename, file_data: data }: FileFields): string | null {
   const hasId = typeof id === "string";
   const hasData = typeof data === "string";

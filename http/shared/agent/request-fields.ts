@@ -55,14 +55,14 @@ export const agentFields = {
 
 export type AgentFields = z.output<z.ZodObject<typeof agentFields>>;
 
-/** What the server offers, as a parameter of the translation of bodies. */
+/** Tools that the server offers. A parameter of the translation of bodies. */
 export interface OfferedTools {
   readonly groups: readonly ToolGroup[];
   /** Whether the server runs the client's function tools (tool_dispatch_url). */
   readonly dispatches: boolean;
 }
 
-/** Features that a request names: with its fields, or with tools of these types. */
+/** Features that a request switches on (true) or off (false), by fields or by tools of these types; null: not named. */
 export interface NamedGroups {
   readonly code_execution: boolean | null;
   readonly shell: boolean | null;
@@ -86,7 +86,7 @@ export function namedSpecs(named: NamedGroups): readonly ToolSpec[] {
 const groupNames = ["code_execution", "shell"] as const satisfies readonly ToolGroup[];
 const settings = { code_execution: "enable_code_execution", shell: "enable_shell" } as const;
 
-/** What of a request decides whether it uses the agent loop. */
+/** Facts of a request that decide whether it uses the agent loop. */
 export interface AgentNeeds {
   readonly named: NamedGroups;
   readonly fields: AgentFields;
@@ -96,8 +96,8 @@ export interface AgentNeeds {
 }
 
 /**
- * Returns the features of a request that uses the agent loop: those that it names, or else all that the server offers. null: the
- * request does not use the loop. Throws `unsupported` for what the server does not offer.
+ * Returns the features of a request that uses the agent loop: the features that it names, or else all that the server offers.
+ * null: the request does not use the loop. Throws `unsupported` for a feature that the server does not offer.
  */
 export function agentGroups(
   { named, fields, hasFiles, hasFunctions }: AgentNeeds,
@@ -150,7 +150,7 @@ export function specsOf(groups: readonly ToolGroup[]): readonly ToolSpec[] {
 export interface AskedAgent {
   readonly groups: readonly ToolGroup[];
   readonly inputFiles: readonly InputFile[];
-  /** Digest of each message of the conversation: digestsOf. */
+  /** Digest of each message of the conversation; see digestsOf. */
   readonly digests: readonly string[];
   readonly isStreamed: boolean;
   /** Maximum number of calls of server tools; absent: no limit. */
@@ -183,7 +183,7 @@ export function agentOptions(fields: AgentFields, asked: AskedAgent): AgentOptio
   };
 }
 
-/** Throws invalid_value if the request has a part that the agent loop cannot do. */
+/** Throws invalid_value if the request needs something that the agent loop does not support. */
 export function checkRun({ prompt, choices }: Pick<GenerateRequest, "prompt" | "choices">): void {
   if (choices > 1) {
     throw new ServerError("invalid_value", `expected 1 choice with server tools, sessions or files; got ${choices}`, {

@@ -1,10 +1,10 @@
-// Starts the generation of a request: with the agent loop if the request uses it, else directly.
+// Start of the generation of a request: with the agent loop if the request uses the loop, else directly.
 import type { AgentEvent, AgentOptions } from "../../../actors/api/agent/agents.ts";
 import type { GenerateRequest } from "../../../engines/generation.ts";
 import type { Context } from "../../context.ts";
 import type { OfferedTools } from "./request-fields.ts";
 
-/** A request together with its options for the agent loop; null: it does not use the loop. */
+/** A request together with its options for the agent loop; `agent` is null if the request does not use the loop. */
 export interface RunRequest {
   readonly request: GenerateRequest;
   readonly agent: AgentOptions | null;
@@ -20,7 +20,7 @@ export function startRun(
   return agents.run(request, agent, signal, onPrepared);
 }
 
-/** Returns what the server offers, for the translation of a body. */
+/** Returns the tools that the server offers, for the translation of a body; null: the server has no agent loop. */
 export function offeredBy({ agents }: Pick<Context, "agents">): OfferedTools | null {
   return agents === null ? null : { groups: agents.groups, dispatches: agents.dispatches };
 }

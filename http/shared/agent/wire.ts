@@ -56,7 +56,7 @@ export const toolCallRecordSchema = z
   })
   .meta({ id: "AgenticToolCall" });
 
-/** Fields that a response has if the request used the agent loop. Each is left out if it is empty. */
+/** Fields of a response whose request used the agent loop. An empty field is omitted. */
 export const agentAnswerFields = {
   session_id: z.string().optional().meta({ description: "Session to send with the next request." }),
   agentic_tool_calls: z.array(toolCallRecordSchema).readonly().optional(),
@@ -65,7 +65,7 @@ export const agentAnswerFields = {
 
 type AgentAnswerFields = z.output<z.ZodObject<typeof agentAnswerFields>>;
 
-/** What a run has produced besides its texts. */
+/** Results of a run of the agent loop besides its texts. */
 export interface RunRecord {
   readonly sessionId: string;
   readonly calls: readonly ToolCallRecord[];

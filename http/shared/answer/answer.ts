@@ -11,8 +11,8 @@ import { PIECE_LENGTH } from "./json-pieces.ts";
 import { TokenJson } from "./logprobs.ts";
 
 /**
- * Part of a choice. For a call, `text` is the JSON of the arguments as the model wrote it. `isCut`: the token limit cut it off.
- * `server_call`: a call that the server ran; its length counts its result.
+ * Part of a choice. For a call, `text` is the JSON of the arguments as the model wrote it. `isCut`: the token limit truncated
+ * the arguments. `server_call`: a call that the server ran; `text` is its result.
  */
 export type AnswerPart =
   | { readonly kind: "reasoning" | "text"; text: string }
@@ -32,7 +32,7 @@ export interface Answer {
   readonly usage: Usage;
   /** Version of the adapter that was used; null without an adapter. */
   readonly adapterGeneration: string | null;
-  /** What the agent loop did; null: the request did not use it. */
+  /** Results of the agent loop; null: the request did not use the loop. */
   readonly run: RunRecord | null;
 }
 

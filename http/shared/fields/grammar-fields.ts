@@ -69,7 +69,7 @@ const LLAMA_ALIAS = "Alias of grammar, as llama.cpp names it";
 const MAX_GUIDED_CHOICES = 1000;
 const guidedChoice = z.array(grammarText).min(1).max(MAX_GUIDED_CHOICES);
 
-/** Fields with which other servers set the grammar of the complete output. */
+/** Fields of other servers' protocols for the grammar of the complete output. */
 export const guidedFields = {
   guided_json: schema.nullish().meta({ description: `${ALIAS}: a JSON schema.` }),
   guided_regex: grammarText.nullish().meta({ description: `${ALIAS}: a regular expression.` }),

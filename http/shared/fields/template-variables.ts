@@ -65,7 +65,7 @@ export function* variableConflicts(variables: TemplateVariables, { effort, isOn 
   yield* differing("chat_template_kwargs.reasoning_effort", reasoning_effort, "the reasoning effort", effort);
 }
 
-/** Returns why the template cannot have a variable of this name; null: it can. */
+/** Returns why a variable must not have this name; null: the name is valid. */
 function wrongName(name: string): string | null {
   if (Object.hasOwn(knownFields, name)) return null;
   if (reservedNames.has(name)) return "this name is reserved: the server sets it; remove it";

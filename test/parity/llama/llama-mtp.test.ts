@@ -40,7 +40,7 @@ async function load(path: string, mtp: MtpSpec | null = ownHeads, changes: Parti
   return model;
 }
 
-/** More tokens in a step cost almost nothing, so it always pays to draft as much as allowed. */
+/** Step times in which more tokens cost almost nothing, so drafting the maximum is always fastest. */
 const wideSteps = { decodeMs: (tokens: number) => 20 + 0.01 * tokens, mostDecodeTokens: 1000 } as StepTimeModel;
 
 interface Run {

@@ -1,4 +1,4 @@
-// Pooled outputs of the llama engine, compared with those that llama.cpp's C API gives directly.
+// Pooled outputs of the llama engine, compared with direct calls of llama.cpp's C API.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,5 +1,5 @@
-// Opens thousands of damaged model files of every architecture, to test the checks of the wasm engine. WASM_FUZZ_ROUNDS sets
-// the number of files, WASM_FUZZ_SEED the seed.
+// Fuzz test of the wasm engine's file checks: opens thousands of damaged model files of every architecture. WASM_FUZZ_ROUNDS
+// sets the number of files, WASM_FUZZ_SEED the seed.
 import assert from "node:assert/strict";
 import { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -65,7 +65,7 @@ describe("a damaged model file of any architecture", () => {
   });
   after(() => rmSync(directory, { recursive: true, force: true }));
 
-  /** Reads the file. Returns null if the reader rejects it properly; throws on any other failure. */
+  /** Reads the file. Returns null if the reader rejects the file with a proper error; throws on any other failure. */
   async function read(file: WholeFile): Promise<WasmModelFile | null> {
     try {
       return await readModel(path);

@@ -41,7 +41,7 @@ describe("the wasm engine against llama.cpp on the real model", () => {
   // activations, llama.cpp itself changes its most likely token at 4 of 100 positions if the KV type or the kernels change.
   const quantised = { perplexity: 0.02, sameTop: 0.92, kl: 0.01 };
   /**
-   * Error bounds for two windows of 32 tokens. Two block formats differ by no more than this; a wrong scale causes a far larger
+   * Error bounds for two windows of 32 tokens. Every block format stays within these bounds; a wrong scale causes a far larger
    * difference.
    */
   const few = { perplexity: 0.08, sameTop: 0.87, kl: 0.01 };

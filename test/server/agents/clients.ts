@@ -1,5 +1,5 @@
 // biome-ignore-all lint/suspicious/noExplicitAny: the bodies of three protocols are read field by field
-// Clients for tests of agent runs: one request in each of the three protocols, with its answer in a common form.
+// Clients for tests of agent runs: each sends a request in one of three protocols, and returns the answer in a common form.
 import assert from "node:assert/strict";
 import type { Turn } from "./rig.ts";
 
@@ -13,7 +13,7 @@ export const weather = {
   parameters: { type: "object", properties: { city: { type: "string" } } },
 };
 
-/** A request in one protocol, and what came back in a common form. */
+/** Answer of any protocol in a common form. */
 export interface Answer {
   readonly text: string;
   /** Names and results of the tools that the server ran. */
@@ -47,7 +47,7 @@ export interface ServerEvent {
   readonly data: Record<string, unknown>;
 }
 
-/** Events of a stream (SSE). */
+/** Yields the server-sent events of a stream. */
 export async function* eventsOf(response: Response): AsyncGenerator<ServerEvent> {
   let rest = "";
   const decoder = new TextDecoder();

@@ -1,5 +1,5 @@
 // biome-ignore-all lint/suspicious/noExplicitAny: the bodies of three protocols are read field by field
-// Files of agent runs over HTTP: those that a client sends and those that tools make.
+// Files of agent runs over HTTP: files that a client sends, and files that tools create.
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
 import OpenAI, { toFile } from "openai";

@@ -1,19 +1,20 @@
-// Server that killed.test.ts kills: its model calls Python and the shell in three rounds, then answers. It prints its URL.
+// Server that killed.test.ts kills. Its model calls Python and the shell in three rounds, then answers. The server prints its
+// URL.
 //
-// Arguments: the folder of the state, the parent of the working directories.
+// Arguments: the state folder, and the parent of the working directories.
 import type { ChatMessage } from "../../../engines/generation.ts";
 import { python, shell } from "./clients.ts";
 import { startAgents, type Turn } from "./rig.ts";
 
 const [stateFolder = "", workFolder = ""] = process.argv.slice(2);
-// Seconds that nothing else on this machine sleeps.
+// Argument of `sleep` in seconds, unique on this machine.
 const nap = `4242.${process.pid}`;
 const rounds = 3;
 
 const rig = await startAgents({ stateFolder, workFolder, write });
 process.stdout.write(rig.url);
 
-/** Each call prints the question and the round, and leaves a process. */
+/** Each call prints the question and the round, and leaves a background process running. */
 function write(chat: readonly ChatMessage[]): Turn {
   const start = chat.findLastIndex(({ role }) => role === "user");
   const round = chat.slice(start).filter(({ role }) => role === "assistant").length;

@@ -1,6 +1,6 @@
-// A server that is killed (SIGKILL) during agent runs leaves no command running and loses nothing that it has announced: the next
-// one has every result, file and answer of which an event was sent, and the clients continue there. It also ends bubblewraps that
-// had not started their command yet. KILLS sets the number of kills.
+// Agent runs on a server that is killed (SIGKILL). No command may keep running. The next server must have every result, file
+// and answer that the killed server announced in an event, so that the clients can continue. The next server must also end
+// bubblewrap processes that had not started their command yet. The environment variable KILLS sets the number of kills.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -45,7 +45,7 @@ describe("a server that is killed during agent runs", () => {
         server.kill("SIGKILL");
         await once(server, "exit");
         await Promise.all(runs);
-        // The arguments of a bubblewrap contain those of the command that it has not started yet.
+        // A bubblewrap process that has not started its command yet has the command in its own arguments, so it is excluded.
         const isCommand = (line: string) => line.includes(`sleep 4242.${server.pid}`) && !bubblewrap.test(line);
         await assertNoneLeft(isCommand, `kill ${i}`);
         killed = `@${server.pid}.`;
@@ -60,11 +60,11 @@ describe("a server that is killed during agent runs", () => {
   });
 });
 
-/** A client with one session. It asks again and again, and remembers what the server has announced. */
+/** Client with one session. It sends requests repeatedly, and records the results and files that the server announces. */
 class Client {
   readonly #session: string;
   readonly #messages: object[] = [];
-  /** Outputs of calls in the complete requests, and in the last one. */
+  /** Outputs of calls: of all complete requests, and (`#newOutputs`) of the last request. */
   readonly #outputs: string[] = [];
   #newOutputs: string[] = [];
   readonly #files = new Map<string, string>();
@@ -77,7 +77,7 @@ class Client {
     this.#ask();
   }
 
-  /** Runs requests until the server ends. A request that the end of a server cut off is sent again. */
+  /** Sends requests until the server ends. A request that was cut off by the end of the server is sent to the next server. */
   async run(url: string): Promise<void> {
     for (;;) {
       this.#newOutputs = [];
@@ -105,7 +105,7 @@ class Client {
     });
   }
 
-  /** Asserts that the server has all that an earlier one has announced. Returns how much it was. */
+  /** Asserts that the server has everything that earlier servers announced. Returns the counts of new results and files. */
   async assertAllKept(url: string): Promise<{ readonly results: number; readonly files: number }> {
     const expected = [...this.#outputs, ...this.#newOutputs];
     if (expected.length > 0) {
@@ -157,7 +157,7 @@ async function startServer(
   return { process: server, url: url.toString() };
 }
 
-/** Waits until no process is left that is meant. `isMeant` sees the state and the command of each process. */
+/** Waits until no process matches `isMeant`, which gets one line with the state and the command of a process. */
 async function assertNoneLeft(isMeant: (line: string) => boolean, what: string): Promise<void> {
   let left: readonly string[] = [];
   for (let i = 0; i < 100; i++) {

@@ -1,5 +1,5 @@
-// Agent runs of the real command with the real default model: a forced call runs Python, the model reads the result and answers;
-// over three protocols, with the official clients.
+// Agent runs of the real command with the real default model, over three protocols with the official clients. A forced call
+// runs Python; then the model reads the result and answers.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import Anthropic from "@anthropic-ai/sdk";

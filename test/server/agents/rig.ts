@@ -1,5 +1,5 @@
-// Rig for tests of the agent loop over HTTP: a scripted model, and everything else real: the loop, the tools thread with its
-// sandbox, the state thread, and an HTTP server.
+// Rig for tests of the agent loop over HTTP. Only the model is scripted. The agent loop, the tools thread with its sandbox, the
+// state thread and the HTTP server are real.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import { startAgentPlaces } from "../../fixtures/actors/agent-places.ts";
 import { begin, done, type FakeInference, finish, text, toolCall } from "../../fixtures/fakes/fake-inference.ts";
 import { startServer, type TestServer } from "../../fixtures/http-server.ts";
 
-/** What the model writes in one round: text, calls of tools, or both; or events. */
+/** Output of the model in one round: text, tool calls, or both; or a list of events. */
 export type Turn =
   | string
   | { readonly text?: string; readonly calls: readonly (readonly [name: string, args: unknown])[] }
@@ -24,20 +24,20 @@ export interface AgentRig {
   readonly server: TestServer;
   readonly inference: FakeInference;
   readonly state: StateClient;
-  /** Sets what the model writes in the following rounds. After them it writes what `write` returns, or "end". */
+  /** Sets the model's output in the following rounds. Later rounds get the result of `write`, or "end" by default. */
   script(...turns: readonly Turn[]): void;
-  /** Chats that the model saw, one a round, since the last script. */
+  /** Chats that the model received since the last call of `script`, one for each round. */
   readonly seen: () => readonly (readonly ChatMessage[])[];
   stop(): Promise<void>;
 }
 
 export interface RigOptions {
   readonly settings?: Partial<AgentSettings>;
-  /** null: the state is in memory. */
+  /** null keeps the state in memory. */
   readonly stateFolder?: string | null;
   /** Parent of the working directories; default: a folder that `stop` removes. */
   readonly workFolder?: string;
-  /** Returns what the model writes after a chat, if there is no script. */
+  /** Returns the model's output for a chat in a round without a script. */
   readonly write?: (chat: readonly ChatMessage[]) => Turn;
 }
 

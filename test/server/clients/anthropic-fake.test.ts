@@ -1,4 +1,4 @@
-// Tests the official Anthropic client with a fake inference, on every HTTP server implementation that loads here.
+// The official Anthropic client with a fake inference, on every HTTP server implementation that loads here.
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -31,7 +31,7 @@ describe("examples", () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  /** Runs a program to its end and returns what it printed. */
+  /** Runs a program to its end and returns its output. */
   function run(program: string, args: readonly string[]): Promise<string> {
     assert.ok(running.server, "the server has not been started");
     const env = { PATH: process.env.PATH, TROUPE_URL: running.server.url, TROUPE_KEY: key };

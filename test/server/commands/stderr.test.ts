@@ -1,4 +1,4 @@
-// A real process whose stderr is a pipe that is never read: it keeps running, drops log lines in order, and reports how many.
+// Real process whose stderr is an unread pipe: it keeps running, drops log lines without reordering, and reports their count.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";

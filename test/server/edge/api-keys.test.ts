@@ -1,4 +1,4 @@
-// API keys on every HTTP front end: which requests need one, what a request without one gets, and what is never logged.
+// API keys on every HTTP front end: requests that need a key, responses to requests without a key, and data never logged.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";

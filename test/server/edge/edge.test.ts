@@ -1,4 +1,4 @@
-// Tests on a real socket that all HTTP server implementations ("edges") behave equally: streams, aborts, back pressure, limits,
+// Equal behaviour of all HTTP server implementations ("edges") on a real socket: streams, aborts, back pressure, limits,
 // closing.
 import assert from "node:assert/strict";
 import { once } from "node:events";

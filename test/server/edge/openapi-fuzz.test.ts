@@ -1,5 +1,5 @@
 // Thousands of random requests to every route of the API document, with a fake model. Each must get a response in time. The
-// document must declare the response, and it must not be an internal error.
+// document must declare the response, and the response must not be an internal error.
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -71,7 +71,7 @@ function isLong({ prompt }: GenerateRequest): boolean {
   return prompt.kind === "chat" && prompt.messages.some(({ content }) => content === LONG);
 }
 
-/** Agent loop of a server whose tools are off: nothing waits for an approval, and every decision is taken. */
+/** Agent loop of a server without tools: no call waits for an approval, and every approval decision is accepted. */
 const noTools: Agents = {
   groups: [],
   dispatches: false,
@@ -81,7 +81,7 @@ const noTools: Agents = {
   pending: () => [],
 };
 
-/** Routes of agents: they need stores of files and sessions. Other routes are tested without. */
+/** Agent routes, which are tested with file and session stores. Other routes are tested without these stores. */
 const ofAgents = /^\/v1\/(?:files|containers|sessions|agent)\b/;
 
 function setUp(seed: number, stores: TestStores | null = null) {

@@ -224,7 +224,7 @@ describe("an embedded troupe", () => {
   });
 
   it("refuses unknown and unsuitable settings by name", async () => {
-    // A program in JavaScript may give any setting.
+    // A program in JavaScript may pass any setting.
     const refused = (settings: object) => createTroupe(settings as TroupeSettings);
     await assert.rejects(
       refused({ troupe: { maxQueu: 4 } }),

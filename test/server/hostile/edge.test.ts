@@ -1,5 +1,5 @@
-// Tests the HTTP server implementations ("edges") with malformed HTTP, unread logs, a lack of file descriptors and many MCP
-// sessions. `bench hostile` runs the other probes.
+// Hostile probes of the HTTP server implementations ("edges"): malformed HTTP, unread logs, a lack of file descriptors and many
+// MCP sessions. `bench hostile` runs the other probes.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";

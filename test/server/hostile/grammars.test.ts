@@ -1,5 +1,5 @@
-// Slow matchers and abandoned compilations do not delay other clients. Uses the real model: with a tiny vocabulary every grammar
-// is fast.
+// Hostile probes of the grammar threads: slow matchers and abandoned compilations must not delay other clients. Uses the real
+// model, because with a tiny vocabulary every grammar is fast.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { realModel } from "../../fixtures/models/models.ts";

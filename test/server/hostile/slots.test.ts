@@ -1,4 +1,4 @@
-// One client's responses use up neither the heap, nor the slots, nor the queue that other clients need.
+// Hostile probes of shared resources: one client must not use up the heap, the slots or the queue that other clients need.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { realModel } from "../../fixtures/models/models.ts";

@@ -1,4 +1,4 @@
-// Grammars that are slow to translate, and prompts that are slow to render, delay only the client that sent them.
+// Hostile probes of the text workers: grammars slow to translate and prompts slow to render must delay only their own client.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";

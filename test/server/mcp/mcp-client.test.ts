@@ -1,5 +1,5 @@
-// Tests the MCP server with the official client and a fake inference, on real sockets of every HTTP server implementation that
-// loads here.
+// MCP server with the official client and a fake inference, on real sockets of every HTTP server implementation that loads
+// here.
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { Client, type ProgressCallback, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";

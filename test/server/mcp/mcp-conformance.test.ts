@@ -1,4 +1,4 @@
-// Tests the MCP server with the protocol's conformance suite, on every HTTP server implementation that loads here.
+// Conformance suite of the MCP protocol against the MCP server, on every HTTP server implementation that loads here.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { createRequire } from "node:module";

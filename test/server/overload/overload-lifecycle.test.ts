@@ -1,4 +1,4 @@
-// Errors that clients get while the server is unavailable: before the model is loaded, after it was told to stop, and when the
+// Errors that clients get while the server is unavailable: before the model is loaded, after a stop was requested, and when the
 // memory for request bodies is full.
 import assert from "node:assert/strict";
 import { once } from "node:events";

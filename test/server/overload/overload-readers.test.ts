@@ -1,5 +1,5 @@
 // Many stalled readers in addition to active ones, against the real command with the generated model. A stalled reader delays
-// no other client. It loses nothing if it resumes in time, and loses its request if it does not.
+// no other client. If it resumes reading in time, it loses nothing; otherwise it loses its request.
 import assert from "node:assert/strict";
 import type { Socket } from "node:net";
 import { describe, it } from "node:test";
@@ -20,7 +20,7 @@ async function start(stalledReaderSecs: number, edge: string = loadableEdges()[0
   return startServer(["-m", await tinyModel(), ...common, ...limits]);
 }
 
-/** Request with about 1.6 KB per token, so that the response exceeds what the kernel buffers for a connection. */
+/** Request with about 1.6 KB per token, so that the response exceeds the kernel's buffers for a connection. */
 const wordyBody = {
   messages: [{ role: "user", content: "hi" }],
   max_tokens: longAnswer,

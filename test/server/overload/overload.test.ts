@@ -1,4 +1,4 @@
-// Overload as clients see it: which requests are rejected and how, which wait and how long, and in which order. Against the
+// Overload as clients see it: rejections and their errors, and the duration and order of the waits in the queue. Against the
 // real command with the generated model. The tests check orders and counts, not times.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
@@ -51,7 +51,7 @@ function assertRefusal(error: InstanceType<typeof OpenAI.APIError>, status: numb
   assert.match(error.headers?.get("retry-after") ?? "", /^[1-9]\d*$/);
 }
 
-/** Repeats a request until it is not rejected immediately. It then waits in the queue. */
+/** Repeats a request until the server does not reject it immediately, which means that it waits in the queue. */
 async function queueUp(client: OpenAI, signal?: AbortSignal): Promise<{ answer: Promise<OpenAI.ChatCompletion> }> {
   for (let attempt = 0; attempt < 100; attempt++) {
     const answer = client.chat.completions.create(bodyOf(5), { signal });

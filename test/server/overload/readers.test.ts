@@ -12,7 +12,7 @@ type StreamingBody = OpenAI.ChatCompletionCreateParamsStreaming & { ignore_eos: 
 
 // Two compute threads that wait for each other are a hundred times slower if other programs use the cores.
 const flags = ["--threads", "1", "--max-model-len", "8192", "--shutdown-deadline-secs", "1"];
-/** Fields that give about 1.6 KB per token, so that a stream exceeds what the kernel buffers for a connection. */
+/** Fields that give about 1.6 KB per token, so that a stream exceeds the kernel's buffers for a connection. */
 const wordy = { logprobs: true, top_logprobs: 20 };
 
 const bodyOf = (changes: Partial<StreamingBody>): StreamingBody => ({

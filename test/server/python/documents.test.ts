@@ -1,5 +1,5 @@
-// Documents that a client sends: the model gets the beginning of their text. They are made by the usual libraries. Documents that
-// are made to do harm, or cannot be read, have no text, and cost little.
+// Documents that a client sends, made by common libraries: the model gets the beginning of their text. For harmful or
+// unreadable documents the model gets only the name, and the server spends little time and memory.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";

@@ -1,4 +1,4 @@
-// Creates the Python environment of the client tests. .ci/run starts this script early, while it waits for other steps.
+// Script that creates the Python environment of the client tests. .ci/run starts the script early, while other steps run.
 import { pythonEnvironment } from "./environment.ts";
 
 await pythonEnvironment();

@@ -1,4 +1,4 @@
-// Grammars that are slow to follow, on real grammar threads with the vocabulary of a real model: their effect on other
+// Grammars whose matching is slow, on real grammar threads with the vocabulary of a real model: their effect on other
 // sequences.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";

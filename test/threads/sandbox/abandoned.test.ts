@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { groupRoots } from "../../../runtime/sandbox/control-group.ts";
+import { groupRoots } from "../../../runtime/sandbox/linux/control-group.ts";
 import { openSandbox } from "../../../runtime/sandbox/open-sandbox.ts";
 
 const settings = {

@@ -1,5 +1,5 @@
-// Escape attempts: what confined code must not be able to do. Each is a script that prints ESCAPED if it succeeds. The same script
-// runs outside the sandbox as a control, where it must succeed, so that every attempt is known to work.
+// Escape attempts: operations that confined code must not be able to do. Each attempt is a script that prints ESCAPED if it
+// succeeds. The same script also runs outside the sandbox as a control, where it must succeed, which shows that it works.
 
 export interface Scene {
   /** A file on the host with a secret. */
@@ -10,14 +10,16 @@ export interface Scene {
   readonly hostFolder: string;
   /** Process id of the server. */
   readonly serverPid: number;
-  /** Value of the environment variable TROUPE_TEST_SECRET of the server. */
+  /** Value of a variable that the server has added to its environment. */
   readonly secret: string;
-  /** Port of a listener on 127.0.0.1, and name of an abstract socket, of the host. */
+  /** First variable of the environment that the server was started with, as NAME=VALUE. */
+  readonly startVariable: string;
+  /** Port of a listener on 127.0.0.1 of the host. `abstractName`: name of an abstract Unix socket of the host. */
   readonly port: number;
   readonly abstractName: string;
-  /** Port of a listener on the address 127.66.254.169, which stands for a metadata service. */
+  /** Port of a listener on the address 127.66.254.169, which imitates a cloud metadata service. */
   readonly metadataPort: number;
-  /** Targets of descriptors that every child of the test process inherits, because whoever started the tests left them open. */
+  /** Targets of file descriptors that every child of the test process inherits from the program that started the tests. */
   readonly inherited: readonly string[];
   /** Path of a Unix socket of the host. */
   readonly socketPath: string;
@@ -28,7 +30,7 @@ export interface Scene {
 export interface Attempt {
   readonly name: string;
   readonly python: (scene: Scene) => string;
-  /** Whether the control outside the sandbox is left out, because it would harm the machine or needs a kernel feature. */
+  /** Whether the control run outside the sandbox is skipped, because it would harm the machine or needs a kernel feature. */
   readonly hasNoControl?: true;
 }
 
@@ -48,7 +50,7 @@ except BaseException as error:
 
 const libc = "libc = ctypes.CDLL(None, use_errno=True)\n";
 const check = (call: string): string => `${libc}result = ${call}\nassert result >= 0, os.strerror(ctypes.get_errno())`;
-/** A system call by its number on x86-64 and arm64. */
+/** Python code of a system call, by its number on x86-64 and arm64. */
 const syscall = (x64: number, arm64: number, args: string): string =>
   check(`libc.syscall({"x86_64": ${x64}, "aarch64": ${arm64}}[os.uname().machine], ${args})`);
 
@@ -178,8 +180,8 @@ export const attempts: readonly Attempt[] = [
   // The server and its processes.
   {
     name: "read the environment of the server",
-    python: ({ serverPid, secret }) =>
-      tried(`assert ${JSON.stringify(secret)}.encode() in open("/proc/${serverPid}/environ", "rb").read()`),
+    python: ({ serverPid, startVariable }) =>
+      tried(`assert ${JSON.stringify(startVariable)}.encode() in open("/proc/${serverPid}/environ", "rb").read()`),
   },
   {
     name: "read the command line of the server",
@@ -231,7 +233,7 @@ export const attempts: readonly Attempt[] = [
   {
     name: "find the server among the processes",
     python: () =>
-      // The program of a process: Node 24 names its main thread otherwise. Other processes end meanwhile.
+      // Compares the program file, because Node 24 renames its main thread. Other processes may end during the search.
       tried(
         'def program(pid):\n    try: return os.path.basename(os.readlink(f"/proc/{pid}/exe"))\n    except OSError: return ""\nassert "node" in [program(pid) for pid in os.listdir("/proc") if pid.isdigit()]',
       ),

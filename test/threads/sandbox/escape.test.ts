@@ -32,7 +32,7 @@ const settings: SandboxSettings = {
 };
 const open = (given: Partial<SandboxSettings> = {}): Sandbox => openSandbox({ ...settings, ...given }, () => {});
 
-/** Interpreter, and the folder that it needs. */
+/** Python interpreter, and the folder that the interpreter needs. */
 const [python = "", ...prefixes] = JSON.parse(
   spawnSync("python3", ["-c", "import sys, json; print(json.dumps([sys.executable, sys.base_prefix]))"], {
     encoding: "utf8",
@@ -65,7 +65,7 @@ async function run(
 describe("the sandbox of tools", () => {
   const base = mkdtempSync(join(tmpdir(), "troupe-escape-"));
   const folder = join(base, "session", "work");
-  // The longest name, which needs no padding: Node 20 pads names with zeros, Node 24 does not.
+  // The name has the maximum length, because Node 20 pads shorter names with zeros and Node 24 does not.
   const abstractName = `troupe-escape-${process.pid}`.padEnd(107, "-");
   let scene: Scene;
   let sandboxes: Readonly<Record<"on" | "none" | "full" | "off", Sandbox>>;
@@ -94,14 +94,16 @@ describe("the sandbox of tools", () => {
     await listening({ path: `\0${abstractName}` });
     const socketPath = join(hostFolder, "socket");
     await listening({ path: socketPath });
-    process.env.TROUPE_TEST_SECRET = "s3cr3t-of-the-server";
+    const secret = "s3cr3t-of-the-server";
+    process.env.TROUPE_TEST_SECRET = secret;
     scene = {
       secretFile,
       otherFolder,
       hostFolder,
       serverPid: process.pid,
-      // The environment that /proc shows is the one at the start of the process.
-      secret: readFileSync("/proc/self/environ", "latin1").split("\0")[0] ?? "",
+      secret,
+      // /proc shows the environment that the process had at its start.
+      startVariable: readFileSync("/proc/self/environ", "latin1").split("\0")[0] ?? "",
       port,
       metadataPort,
       abstractName,
@@ -169,7 +171,7 @@ describe("the sandbox of tools", () => {
   });
 
   it("runs a program that reserves more memory than the limit", async () => {
-    // What a module of WebAssembly does: 10 GiB that are private, without access and without a reservation of swap.
+    // Maps memory as a WebAssembly module does: 10 GiB, private, without access rights, without swap reservation.
     const script = "import mmap\nmmap.mmap(-1, 10 << 30, flags=0x4022, prot=0)\nprint('fine')";
     const { output } = await run(sandboxes.on, folder, [python, "-c", script]);
     assert.equal(output, "fine\n");

@@ -1,5 +1,5 @@
-// Escape attempts of shell commands, with the programs that a system has. As in attempts.ts, each prints ESCAPED if it succeeds, and
-// succeeds outside the sandbox.
+// Escape attempts of shell commands, with standard programs of the system. As in attempts.ts, each command prints ESCAPED if it
+// succeeds, and must succeed outside the sandbox.
 import type { Scene } from "./attempts.ts";
 
 export interface ShellAttempt {

@@ -1,4 +1,4 @@
-// Tests that readers of large stored responses neither block the main thread nor fill its memory.
+// Readers of large stored responses: they must neither block the main thread nor fill its memory.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { monitorEventLoopDelay } from "node:perf_hooks";

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ToolsRig } from "./rig.ts";
 
-/** More than the interpreters that may live at the same time. */
+/** Number of sessions: more than the maximum number of live interpreters. */
 const sessions = 80;
 const maxInterpreters = 64;
 const maxFolders = 128;

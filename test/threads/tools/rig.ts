@@ -1,4 +1,4 @@
-// A tools thread for tests, with short ways to run its tools.
+// Tools thread for tests, with helper methods that run its tools.
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -14,7 +14,7 @@ type Read = ToolOutcome & { readonly model: Record<string, unknown> };
 export class ToolsRig {
   readonly base = mkdtempSync(join(tmpdir(), "troupe-tools-test-"));
   readonly stagingFolder = join(this.base, "staging");
-  /** Parent of the private folder. */
+  /** Parent of the thread's private folder. */
   readonly workFolder = join(this.base, "sessions");
   readonly client: ToolsClient;
   #count = 0;
@@ -64,13 +64,13 @@ export class ToolsRig {
   readonly shell = async (commands: readonly string[], session = "s", more: object = {}): Promise<Read> =>
     read(await this.run("shell", { commands, ...more }, session));
 
-  /** Folders of sessions, with the one that is ready for the next session. */
+  /** Names of the session folders, including the folder prepared for the next session. */
   folders(): readonly string[] {
     const [own] = readdirSync(this.workFolder).map((name) => join(this.workFolder, name));
     return own === undefined ? [] : readdirSync(own);
   }
 
-  /** Lines of the process list that name the work folders. */
+  /** Lines of the process list that contain the path of the work folder. */
   processes(): readonly string[] {
     const { stdout } = spawnSync("ps", ["-eo", "pid,stat,args", "-ww"], { encoding: "utf8" });
     return stdout.split("\n").filter((line) => line.includes(this.workFolder));

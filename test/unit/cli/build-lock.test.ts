@@ -1,5 +1,5 @@
-// Tests when a start waits for the build lock of another start. Runs the real troupe.mjs in a small separate tree, whose build
-// writes one file.
+// Build lock of troupe.mjs: when a start waits for the build of another start. Runs the real troupe.mjs in a small separate
+// source tree, whose build writes one file.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -1,4 +1,4 @@
-// Response of a route as the result of a tool call: it is joined from pieces, up to a maximum length.
+// Response of a route as the result of a tool call: the pieces of the response are joined, up to a maximum length.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../http/app.ts";

@@ -43,7 +43,7 @@ const defaults = {
 };
 
 const entry = (id: string, created: number, status: string, tools_available: boolean) => {
-  // The lengths of a model are unknown until it was loaded for the first time.
+  // The lengths of a model are unknown until the model has been loaded once.
   const known = status === "loaded" ? { max_model_len: 4096, trained_context: 8192 } : {};
   const generating = id === "encoder" ? {} : { defaults };
   return { id, object: "model", created, owned_by: "local", status, ...known, ...generating, tools_available };

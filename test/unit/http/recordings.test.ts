@@ -1,5 +1,5 @@
-// Requests of other people's clients, from test/fixtures/recordings: each is accepted as it is. A recording names the client and
-// the version that sent it. `{response}` stands for the id of the most recently stored response.
+// Requests of real clients, recorded in test/fixtures/recordings: the server accepts each unchanged. A recording names the
+// client and the version that sent it. `{response}` stands for the id of the most recently stored response.
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { after, describe, it } from "node:test";

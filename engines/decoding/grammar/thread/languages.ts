@@ -1,6 +1,6 @@
 // Languages: each language combines a grammar engine with a vocabulary. There is one language for each set of control tokens
 // that grammars treat as text. Most grammars treat no control tokens as text. The tool calls of a model have one format, so
-// usually there are only two sets: no control tokens, and those of the format.
+// usually there are only two sets: the empty set, and the control tokens of the tool call format.
 import type { CompiledGrammar } from "@mlc-ai/web-xgrammar";
 import type { GrammarSource } from "../../../grammar-source.ts";
 import { GrammarEngine } from "./library.ts";

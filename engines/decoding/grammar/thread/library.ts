@@ -14,9 +14,9 @@ interface WasmMemory {
 declare const WebAssembly: { readonly Memory: { readonly prototype: WasmMemory } };
 
 const pageBytes = 65_536;
-/** Maximum memory of grammars and matchers, in addition to that of the vocabulary. */
+/** Maximum memory of grammars and matchers, not counting the memory of the vocabulary. */
 const memoryLimitBytes = 256 * 2 ** 20;
-/** Memory in bytes above which the thread is replaced as soon as it has no users. */
+/** Memory in bytes above which the thread gets no new grammars and is ended when it is idle. */
 const memoryFullBytes = memoryLimitBytes / 2;
 
 export class GrammarEngine {
@@ -141,8 +141,8 @@ class MemoryMeter {
   }
 
   /**
-   * Counts growth and throws above the limit. `hasRefused` is set by the last call only, because the engine first requests more
-   * memory than it needs and repeats a rejected request with less.
+   * Counts growth and throws above the limit. `hasRefused` describes only the last call, because the engine first requests more
+   * memory than it needs, and after a rejection requests less.
    */
   #count(bytes: number): void {
     this.hasRefused = this.grownBytes + bytes > this.#limitBytes;

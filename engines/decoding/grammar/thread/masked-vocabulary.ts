@@ -72,8 +72,8 @@ export class MaskedVocabulary {
   }
 
   /**
-   * Removes the end of `text` if this end may be the beginning of a text that is always one token. Its tokens
-   * depend on the text that follows.
+   * Removes the end of `text` if this end may be the beginning of a text that is always one token. The tokens of
+   * this end depend on the text that follows.
    */
   settled(text: string): string {
     for (let length = Math.min(this.#longestBeginning, text.length); length > 0; length--) {
@@ -89,7 +89,7 @@ export class MaskedVocabulary {
 
   /**
    * Whether `mask` allows a token that is longer in bytes than token `than`. If the text of `than` must come next, all longer
-   * tokens begin with this text. Fast if the mask allows few tokens, or nearly all.
+   * allowed tokens begin with this text. Fast if the mask allows few tokens, or nearly all.
    */
   allowsLonger(mask: Int32Array, than: number): boolean {
     const length = this.#length(than);

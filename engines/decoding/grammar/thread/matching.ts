@@ -1,5 +1,5 @@
-// Matching: one matcher on its grammar thread. It takes the token in the matcher's buffer, and writes the forced tokens and the
-// mask of allowed tokens after it. Called by worker.ts. Any error of the grammar engine ends the thread.
+// Matching: one matcher on its grammar thread. It reads the accepted token from the matcher's buffer, and writes the forced
+// tokens and the mask of allowed tokens into the buffer. Called by worker.ts. Any error of the grammar engine ends the thread.
 import type { GrammarMatcher } from "@mlc-ai/web-xgrammar";
 import type { MaskedVocabulary } from "./masked-vocabulary.ts";
 import { type MatcherBuffer, maxForced, noToken } from "./matcher-buffer.ts";
@@ -78,8 +78,8 @@ export class Matching {
 }
 
 /**
- * Returns the text without its last character if that is not ASCII. The engine cuts the text at the first byte that is not
- * forced. This may be within a character, and the token of an incomplete character is uncertain.
+ * Returns the text without its last character if that character is not ASCII. The engine cuts the text at the first byte that
+ * is not forced. This byte may be within a character, and the token of an incomplete character is uncertain.
  */
 function wholeCharacters(text: string): string {
   return text.replace(/\P{ASCII}$/u, "");

@@ -1,6 +1,6 @@
-// Entry point of a grammar thread: compiles grammars and computes token masks for matchers. It never returns to its event loop.
-// Instead it sleeps on its control words and receives messages synchronously, so one wake-up serves many matchers. It ends at
-// the first failure of the grammar engine, or when the thread that started it ends.
+// Entry point of a grammar thread: compiles grammars and computes token masks for matchers. The thread never returns to its
+// event loop. Instead it sleeps on its control words and receives messages synchronously, so one wake-up serves many matchers.
+// The thread ends at the first failure of the grammar engine, or when the thread that started it ends.
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import { toErrorRecord } from "../../../../runtime/errors.ts";
 import { processorMs, threadNumber } from "../../../../runtime/thread/system-thread.ts";

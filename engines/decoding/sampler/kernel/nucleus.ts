@@ -1,5 +1,5 @@
 // Top-p over a whole row: finds the least likely token of the nucleus (the smallest set of likeliest tokens with enough
-// weight). It does not sort, and the nucleus may have any size.
+// weight). It does not sort the tokens, and the nucleus may have any size.
 import { ids, weights } from "./layout";
 import { NO_CEILING, gather, keepHeaviest, rank, reload, weighAll } from "./select";
 import { countAbove, massAbove, peak } from "./scan";

@@ -9,9 +9,9 @@ const looksPerPeriod = 64;
 /** Waiting time of a client without any slot, as a part of the share period. Chosen by hand. */
 const firstSlotPart = 1 / 32;
 /**
- * Minimum time for which a client waits before a sequence loses its slot and its KV, as a multiple of the time to compute this
- * KV again. After such a loss, the same time must pass before the next one. So at most a ninth of the time is spent on repeated
- * prefills.
+ * Minimum waiting time of a client before another client's sequence loses its slot and its KV, as a multiple of the time to
+ * compute this KV again. After such a loss, the same time must pass before the next loss. So at most a ninth of the time is
+ * spent on repeated prefills.
  */
 const waitPerLoss = 8;
 
@@ -126,8 +126,8 @@ export class SlotShares<S extends Sequence> {
   }
 
   /**
-   * Returns the sequence of `next` that has waited for a period and is owed the next free slot, whatever the
-   * priorities; null if there is none.
+   * Returns the sequence of `next` that has waited for a whole period and is owed the next free slot, regardless
+   * of priorities; null if there is none.
    */
   overdue(next: Iterable<S>, nowMs: number): S | null {
     const isOwed = (one: S): boolean => nowMs - this.#waitsSince(one) >= this.#periodMs;

@@ -1,6 +1,6 @@
 // Waiting queue: the sequences without a slot. Waiting sequences are served by priority, lower numbers first. Within a
 // priority, sequences that lacked KV memory come first, oldest first. Then clients take turns, each with its preempted
-// sequences first. A client that is owed a slot is served before all others, whatever the priority (see next() and
+// sequences first. A client that is owed a slot is served before all others, regardless of priority (see next() and
 // takeAhead()). Sequences that were preempted because of slow clients are kept outside the queue, but they count towards the
 // limit of queued sequences of their clients.
 import { FairQueue } from "../../../../runtime/queues/fair-queue.ts";
@@ -98,7 +98,7 @@ export class WaitingQueue<S extends Sequence> {
     }
   }
 
-  /** Removes a sequence that next() yielded, so that it is served before all others. Counts as the turn of its client. */
+  /** Removes a sequence that next() yielded, because it is served before all others. This counts as its client's turn. */
   takeAhead(sequence: S): void {
     if (!this.#removeFront(sequence)) this.#find(sequence)?.takeAhead(sequence);
     this.#removeEmpty();
@@ -215,7 +215,7 @@ function mayBeDisplaced({ order, wasPreempted }: Sequence): boolean {
   return order === 0 || wasPreempted;
 }
 
-/** Sort key: sequences that have run come first, the earliest first. */
+/** Sort key: sequences that have had a slot come first, in order of first admission. */
 function rankOf({ order }: Sequence): number {
   return order === 0 ? Number.MAX_SAFE_INTEGER : order;
 }

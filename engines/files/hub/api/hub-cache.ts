@@ -59,7 +59,7 @@ export async function sizeOf(path: string): Promise<number | null> {
 
 /**
  * Adds a blob to a snapshot as a relative link. On a file system without links, the blob is moved into the snapshot. If
- * `isShared`, it is copied instead, because another snapshot may need it.
+ * `isShared`, the blob is copied instead, because another snapshot may need it.
  */
 export async function linkSnapshot(
   blob: string,

@@ -1,5 +1,5 @@
-// Proxy: sends requests through the HTTP proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name, as other download tools do. Node's
-// own fetch reads these variables only in newer versions. Used by hub-request.ts.
+// Proxy: sends requests through an HTTP proxy, chosen by HTTPS_PROXY, HTTP_PROXY and NO_PROXY as in other download tools.
+// Node's own fetch reads these variables only in newer versions. Used by hub-request.ts.
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { Environment } from "../download/fetch-options.ts";
 
@@ -30,7 +30,7 @@ async function openProxy(proxy: URL): Promise<Fetch> {
   return (url, init) => fetchThrough(url, { ...init, dispatcher } as object) as unknown as Promise<Response>;
 }
 
-/** Returns the proxy for a URL; null: none. Lower-case variables come first, as in other programs. */
+/** Returns the proxy for a URL; null: none. Variables with lower-case names have precedence, as in other programs. */
 export function proxyOf({ protocol, hostname, port }: URL, environment: Environment): URL | null {
   const read = (name: string) => environment[name.toLowerCase()] || environment[name] || "";
   const name = protocol === "https:" ? "HTTPS_PROXY" : "HTTP_PROXY";

@@ -23,7 +23,7 @@ export interface AdapterChoice {
   readonly wanted: string | null;
 }
 
-/** Returns the files of the chosen adapter. Throws `invalid_lora_adapter` with a list of the available ones. */
+/** Returns the files of the chosen adapter. Throws `invalid_lora_adapter` with a list of the available adapters. */
 export function chooseAdapter(paths: readonly string[], { place, wanted }: AdapterChoice): readonly string[] {
   const adapters = listAdapters(paths);
   const { name, files } = wanted === null ? theOne(adapters, paths, place) : named(adapters, wanted, place);

@@ -29,7 +29,7 @@ const otherPattern = /(?:^|[-._])(?:mmproj|imatrix)(?:[-._]|$)|^ggml-vocab-/i;
 const quantisationPattern = /(?:^|[-._/])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|B?F16|FP16|F32|FP32|MXFP4\w*))(?=$|[-./])/gi;
 const listedLimit = 30;
 
-/** Returns the files of the chosen model. Throws `model_file_invalid` with a list of the available ones. */
+/** Returns the files of the chosen model. Throws `model_file_invalid` with a list of the available models. */
 export function chooseModel(paths: readonly string[], choice: Choice): readonly string[] {
   const models = groupModels(paths);
   const { first, files, missing } = chooseOne(models, paths, choice);

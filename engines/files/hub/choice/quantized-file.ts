@@ -1,4 +1,4 @@
-// Setting `quantized_file`: names a file for a model source that does not name one. Used for all kinds of sources.
+// Setting `quantized_file`: names the model file if the model source names no file. Used for all kinds of sources.
 import { ServerError } from "../../../../runtime/errors.ts";
 
 /**

@@ -13,7 +13,7 @@ export interface HubLimits {
   readonly maxRetryAfterMs: number;
   /** Maximum time from sending a request to receiving the response headers, including redirects. */
   readonly answerMs: number;
-  /** Maximum time without data from a response body; after it the request is aborted. */
+  /** Maximum time without data from a response body; after this time the request is aborted. */
   readonly stallMs: number;
   /** Number of parts of one file that are fetched at the same time. */
   readonly connections: number;

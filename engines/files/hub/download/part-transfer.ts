@@ -19,7 +19,7 @@ interface Transfer {
 /** Thrown if the response to a range request is the whole file. */
 class RangesIgnored extends Error {}
 
-/** Fetches the missing parts. After a failure, the parts fetched before it are kept. */
+/** Fetches the missing parts. Parts fetched before a failure are kept. */
 export async function transferParts(transfer: Transfer): Promise<void> {
   const missing = transfer.partial.parts.filter((part) => !isDone(part));
   const { connections } = transfer.context.limits;
@@ -56,7 +56,7 @@ async function transferPart(transfer: Transfer, part: Part): Promise<void> {
   });
 }
 
-/** Downloads the file from its start and writes only the bytes that are missing. */
+/** Downloads the file from its start and writes only the missing bytes. */
 async function transferWhole(transfer: Transfer): Promise<void> {
   const { parts } = transfer.partial;
   const { sizeBytes } = transfer.file;
@@ -127,7 +127,7 @@ function wrongSize(file: RemoteFile, came: string): ServerError {
   return new ServerError("model_source_unreachable", message, { param: "model_id" });
 }
 
-/** Runs `count` workers in parallel. The first failure stops the others; it is thrown after all have stopped. */
+/** Runs `count` workers in parallel. The first failure stops the other workers, and is thrown after all have stopped. */
 async function inParallel(count: number, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
   const stop = new AbortController();
   let failure: unknown = null;

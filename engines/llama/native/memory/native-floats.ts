@@ -1,5 +1,5 @@
-// NativeFloats: a Float32Array view of native memory, for reading the outputs of passes. It is recreated only if the
-// memory has moved.
+// NativeFloats: a Float32Array view of native memory, for reading the outputs of passes. The view is recreated only if
+// the memory has moved or a longer view is needed.
 import koffi from "koffi";
 import type { Pointer } from "../pointer.ts";
 

@@ -1,5 +1,5 @@
-// Byte sets: rewrites the character sets of expressions as sequences of UTF-8 bytes, because the grammar engine reads a range of
-// characters beyond ASCII as a range of bytes. Pure.
+// Byte sets: rewrites the character sets of expressions as sequences of UTF-8 bytes, because the grammar engine reads a range
+// of non-ASCII characters as a range of bytes. Pure.
 import {
   asciiChars,
   type CharSet,
@@ -22,7 +22,7 @@ export class ByteSets {
   readonly #known = new Map<Expression, Expression>();
   readonly #sets = new Map<string, Expression>();
 
-  /** Returns an equivalent expression without character sets. It may refer to new rules. */
+  /** Returns an equivalent expression without character sets. The result may refer to new rules. */
   without(expression: Expression): Expression {
     switch (expression.kind) {
       case "set":

@@ -86,7 +86,7 @@ class Search {
     return made;
   }
 
-  /** Returns the entry on which `expression` depends to match a finite text; null if `expression` is known to match one. */
+  /** Returns the entry that decides whether `expression` matches a finite text; null if `expression` is known to match one. */
   #blocker(expression: Expression): Waiting | null {
     if (expression.kind === "rule") return this.#rule(expression.name);
     if (!isComposite(expression)) return null;

@@ -1,7 +1,7 @@
 // Factoring: rewrites rules so that no two options of a choice begin with the same byte or part. `"name" | "nase"` becomes
-// `"na" ("me" | "se")`. The grammar engine needs this. It merges the states of a rule that follow the same byte, and the states
-// that precede the same byte. If a state is merged in both ways at once, the engine accepts texts that the rule does not match:
-// "aa" for `"namea" | "a123" | "name123"`. After factoring, no state is merged in the first way. Pure.
+// `"na" ("me" | "se")`. The grammar engine needs such rules, because it merges the states of a rule that follow the same byte,
+// and the states that precede the same byte. If a state is merged in both ways at once, the engine accepts texts that the rule
+// does not match: "aa" for `"namea" | "a123" | "name123"`. After factoring, no state is merged in the first way. Pure.
 import { intersection, union, unionOf } from "../../../../runtime/regex/char-set.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import { choiceOf, type Expression, repeat, rule, sequenceOf, text } from "./expressions.ts";
@@ -19,7 +19,7 @@ export function factored(rules: ReadonlyMap<string, Expression>): ReadonlyMap<st
 }
 
 class Factoring {
-  /** Rules to rewrite. Rules are added while they are rewritten. */
+  /** Rules to rewrite. Rewriting a rule may add further rules. */
   readonly #given: Map<string, Expression>;
   readonly #begins: Beginnings;
   readonly #known = new Map<Composite, Expression>();
@@ -61,7 +61,10 @@ class Factoring {
     return made;
   }
 
-  /** The engine writes a limited repetition as a choice between its lengths. All of these begin with the repeated part. */
+  /**
+   * The engine writes a limited repetition as a choice between its lengths. All options of this choice begin with the repeated
+   * part.
+   */
   #repeat({ of, min, max }: Expression & { kind: "repeat" }): Expression {
     const isLoop = max === 1 || (min <= 1 && max === null);
     const isPlain = of.kind === "text" || of.kind === "bytes";
@@ -129,9 +132,9 @@ class Factoring {
   }
 
   /**
-   * The engine replaces a rule at the start of an option by the options of that rule. This is prevented with `#apart` if the
-   * rule can begin with the same byte as another option. It is also prevented if the rule can be empty and the parts after it
-   * can begin with the same byte as the rule.
+   * The engine replaces a rule at the start of an option by the options of that rule. `#apart` prevents the replacement if the
+   * rule can begin with the same byte as another option. It also prevents the replacement if the rule can be empty and the
+   * parts after the rule can begin with the same byte as the rule.
    */
   #guarded(options: readonly Parts[]): readonly Parts[] {
     if (options.every(([head]) => isNeverReplaced(head))) return options;
@@ -157,7 +160,9 @@ class Factoring {
   }
 }
 
-/** `x* x` begins with a loop and an exit for the same byte, which the engine merges; `x x*` does not. */
+/**
+ * Rewrites `x* x` as `x x*`. The first form begins with a loop and an exit for the same byte, and the engine merges the two.
+ */
 function starLast(parts: Parts): Parts {
   const [star] = parts;
   if (star?.kind !== "repeat" || star.of.kind !== "bytes" || star.min !== 0 || star.max !== null) return parts;
@@ -185,7 +190,7 @@ const unknown: Beginning = { bytes: [0, 0xff], canBeEmpty: true };
 /** Maximum number of nested rules and expressions that are examined to find first bytes. */
 const maxDepth = 100;
 
-/** Finds the first bytes of expressions. May find too many, never too few. */
+/** Finds the first bytes of expressions. The result contains all possible first bytes, and may contain others. */
 class Beginnings {
   readonly #rules: ReadonlyMap<string, Expression>;
   readonly #known = new Map<string | Expression, Beginning>();

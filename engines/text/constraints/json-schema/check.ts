@@ -15,7 +15,10 @@ export type Check = (text: string) => string | null;
 /** Loads ajv on first use, because few schemas need it and text workers should start quickly. */
 const require = createRequire(import.meta.url);
 
-/** Number of decimal places to which `multipleOf` is checked, because 0.07 / 0.01 is not an integer in floating point. */
+/**
+ * Number of decimal places to which `multipleOf` is checked. An exact check would fail, because 0.07 / 0.01 is not an integer
+ * in floating point.
+ */
 const multiplePrecision = 6;
 
 /** Creates the check for a schema. Throws `invalid_value`, or `unsupported` if the schema is too large to be checked. */

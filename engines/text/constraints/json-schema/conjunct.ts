@@ -149,7 +149,7 @@ function sizeOf(conjunct: Conjunct): number {
   return named + listed + multiples.length + patterns.length + names.length;
 }
 
-/** Removes the types and values that the conjunct's own constraints exclude. Returns null if none are left. */
+/** Removes the types and values that the conjunct's own constraints exclude. Returns null if no type or value remains. */
 function consistent(from: Conjunct): Conjunct | null {
   let left = from.types;
   if (isEmptyRange(from.lower, from.upper)) left &= ~numberTypes;

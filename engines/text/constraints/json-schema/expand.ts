@@ -32,9 +32,9 @@ const outdated: ReadonlyMap<string, string> = new Map([
 class TooMany extends Error {}
 
 export class Expander {
-  /** Called with each keyword that the alternatives do not cover. The finished text must be checked for it. */
+  /** Called with each keyword that the alternatives do not cover. The finished text must be checked for this keyword. */
   readonly #checkLater: (keyword: string) => void;
-  /** Keywords whose negation was omitted. If no alternative is left, an error names the first keyword. */
+  /** Keywords whose negation was omitted. If no alternative remains, the error names the first of these keywords. */
   readonly leftOut: { readonly node: SchemaNode; readonly keyword: string }[] = [];
   /** Literals whose alternatives are incomplete because a negation was omitted. */
   readonly #incomplete = new Set<string>();

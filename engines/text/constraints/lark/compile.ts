@@ -1,5 +1,5 @@
 // Lark compiler: translates Lark grammars into rules. There is no lexer. A terminal matches text directly, and ignored text may
-// follow each terminal. Called by translate.ts. No side effects.
+// follow each terminal. Called by answer.ts. No side effects.
 
 import { bothCases, charSet, charsOf } from "../../../../runtime/regex/char-set.ts";
 import { parseRegex } from "../../../../runtime/regex/parse.ts";
@@ -161,7 +161,7 @@ function charRange({ from, to, line }: LarkNode & { kind: "range" }): Expression
   return set(charSet([[low, high]]));
 }
 
-/** Returns the same expression with a bound on every repetition. */
+/** Returns the expression with a maximum for every unlimited repetition. */
 function bounded(expression: Expression): Expression {
   switch (expression.kind) {
     case "sequence":

@@ -25,7 +25,7 @@ export interface Token {
 
 const maxLength = 262_144;
 
-/** Token kinds, each with the characters it may begin with and its pattern. They are tried in this order. */
+/** Token kinds in the order in which they are tried, each with its possible first characters and its pattern. */
 const patterns: readonly (readonly [kind: TokenKind | "skip", first: RegExp, pattern: RegExp])[] = [
   ["skip", /[ \t\r/#\\]/, /[ \t\r]+|(?:\/\/|#)[^\n]*|\\\n/y],
   ["directive", /%/, /%[a-z_]+/y],

@@ -12,7 +12,7 @@ const maxHeaderLength = 256;
 const tools = "functions.";
 const toTool = `to=${tools}`;
 
-/** Reads a header. `read` is the part of it that was already read. */
+/** Reads a header. `read` is the part of the header that was already read. */
 function* readHeader(reading: Reading, read: string): Wait<void> {
   const rest = yield* reading.until(message, maxHeaderLength);
   if (rest === null) return read === "" ? dropCutHeader(reading) : undefined;

@@ -8,7 +8,9 @@ import type { MarkedFormat } from "./marked-format.ts";
 
 const closeBrace = 0x7d;
 
-/** Reads JSON calls and the optional mark after them. Accepts extra or missing closing braces, because models write them. */
+/**
+ * Reads JSON calls and the optional mark after them. Accepts extra or missing closing braces, because models make such errors.
+ */
 export function* readCallsUntil(reading: Reading, close: string): Wait<void> {
   if (!(yield* readJsonCalls(reading)) || close === "") return;
   while ((yield* reading.space()) === closeBrace) reading.position++;

@@ -132,8 +132,8 @@ function bytePusher(ids: ReadonlyMap<string, number>, missing: number | null = n
 }
 
 /**
- * Pushes the tokens of single characters. Only ASCII characters have tokens here, as in llama.cpp, which
- * looks up each byte separately.
+ * Pushes the tokens of single characters. Characters beyond ASCII get no tokens, as in llama.cpp, which looks up each byte
+ * separately.
  */
 function asciiPusher(ids: ReadonlyMap<string, number>): Pusher {
   return (symbol, output) => {

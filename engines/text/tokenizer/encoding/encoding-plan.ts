@@ -120,7 +120,8 @@ function planUnigram(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]):
 }
 
 /**
- * Returns token ids by text. Control tokens are excluded, because merging "<" and "s>" in a user's text must not create one.
+ * Returns token ids by text. Control tokens are excluded, because merging "<" and "s>" in a user's text must not create a
+ * control token.
  */
 function textTokens({ tokens }: TokenizerMetadata, kinds: readonly TokenKind[]): ReadonlyMap<string, number> {
   const ids = new Map<string, number>();

@@ -1,5 +1,5 @@
-// Merge loop of BPE and SentencePiece: merges neighbouring symbols of a text, best pair first, until no pair can be merged. It
-// takes O(n log n) for any input and does not recurse, so a hostile text cannot crash it.
+// Merge loop of BPE and SentencePiece: merges neighbouring symbols of a text, best pair first, until no pair can be merged. The
+// loop takes O(n log n) time for any input and does not recurse, so a hostile text cannot crash it.
 
 /** Returns the rank of merging text[start..middle) with text[middle..end). Lower ranks merge first; Infinity means no merge. */
 export type PairRank = (text: string, start: number, middle: number, end: number) => number;

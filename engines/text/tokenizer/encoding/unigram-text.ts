@@ -55,8 +55,8 @@ function isContinuation(byte: number): boolean {
 }
 
 /**
- * Returns how many bytes from `start` match the beginning of a string of the trie, even if the
- * string does not match completely.
+ * Returns the number of bytes from `start` that match the beginning of a string of the trie, even if the string does not match
+ * completely.
  */
 function sharedBytes(trie: ByteTrie, text: Uint8Array, start: number): number {
   let end = start;

@@ -8,8 +8,8 @@ export type Rule = Pattern | ((shape: string, cut: Cut) => void);
 interface Pattern {
   readonly pattern: RegExp;
   /**
-   * True if the rule tests character categories (\p). Such a rule sees unassigned characters instead of
-   * those added after Unicode 15.0.
+   * True if the rule tests character categories (\p). Such a rule sees unassigned characters instead of the characters added
+   * after Unicode 15.0.
    */
   readonly usesKinds: boolean;
 }
@@ -18,7 +18,7 @@ interface Pattern {
 type Cut = (start: number, end: number) => void;
 
 // Compiles a rule from its pattern. In the pattern, \s matches only ASCII spaces, because splitWords first replaces all other
-// spaces by an ASCII space. The \s of JavaScript differs from that of llama.cpp in two characters.
+// spaces by the ASCII space \v. The \s of JavaScript differs from that of llama.cpp in two characters.
 export function compileRule(source: string): Pattern {
   const withAsciiSpaces = source.replaceAll(/\[\^?|\\s|\\S|\\.|\]/g, spellSpaceClass());
   return { pattern: new RegExp(withAsciiSpaces, "gu"), usesKinds: /\\p\{/i.test(source) };
@@ -46,7 +46,7 @@ function shapeOf(text: string): string {
   return text.replace(later, (char) => (char.length === 1 ? "\u0378" : "\u{e0080}"));
 }
 
-/** Calls `emit` with the words of `text` in order. Joined, they equal `text`. */
+/** Calls `emit` with the words of `text` in order. Joined, the words equal `text`. */
 export function splitWords(text: string, rules: readonly Rule[], emit: (word: string) => void): void {
   const spaced = text.replace(spaceOutsideAscii, "\v");
   const shape = shapeOf(spaced);

@@ -8,7 +8,9 @@ import type { Architecture, AttentionStep, LayerFacts } from "./architecture.ts"
 import { wholeAttention } from "./bert.ts";
 import { gatedFeedForward } from "./decoder.ts";
 
-/** Default distance between layers with full attention, if the file has no pattern: every third layer has it. */
+/**
+ * Default distance between layers with full attention, used if the file has no pattern. Every third layer has full attention.
+ */
 const defaultPattern = 3;
 const defaultSlidingBase = 10_000;
 const activations: ReadonlyMap<unknown, Activation> = new Map([

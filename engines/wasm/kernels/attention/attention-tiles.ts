@@ -33,9 +33,9 @@ export function resultOf(rows: usize, r: i32): usize {
 }
 
 /**
- * Multiplies `count` rows of `a` (1 to 4 rows) by the columns j of `vectors` vectors of `b`. aOffset is added to the address of
+ * Multiplies `count` rows of `a` (1 to 4 rows) by the first 4 * `vectors` columns of `b`. aOffset is added to the address of
  * each row of `a`, cOffset to the address of each row of `c`; both are in bytes. If `fresh` is true, up to 32 floats of each
- * c[r] may be overwritten, even beyond `vectors`. With sum = sum over i < depth of a[r][i] * b[i][j], the new c[r][j] is:
+ * c[r] may be overwritten, even beyond these columns. With sum = sum over i < depth of a[r][i] * b[i][j], the new c[r][j] is:
  * - If `fresh` is false: sum + the row's scale * the previous c[r][j].
  * - If `fresh` is true and T is not i8: sum.
  * - If `fresh` is true and T is i8: sum * scales[j] + the previous c[r][j].
@@ -274,7 +274,7 @@ function multiplyOne<T>(
   multiplyRest<T>(a, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c + whole, s);
 }
 
-/** Computes the last `bytes` bytes of one row of results, which the loop over pairs of vectors does not compute. */
+/** Computes the last `bytes` bytes of one row of results, which the unrolled loop does not compute. */
 function multiplyRest<T>(a: usize, depth: usize, b: usize, eightBytes: usize, bytes: usize, c: usize, s: f32): void {
   for (let j: usize = 0; j < bytes; j += 16) {
     let sum = f32x4.mul(v128.load(c + j), f32x4.splat(s));

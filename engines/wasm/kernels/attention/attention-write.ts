@@ -1,4 +1,4 @@
-// Writes one token's keys and values to a page, converted to the number type of the KV cache.
+// Write kernel of the KV cache: stores one token's keys and values in a page, in the number type of the KV cache.
 import { largestLane } from "../arithmetic";
 import { BF16, F32, Q8_0 } from "../types";
 import {

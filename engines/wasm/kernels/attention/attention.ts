@@ -161,7 +161,7 @@ function attendQueries<T>(tokens: i32): void {
 function attendSome<T>(query: i32, count: i32, tokens: i32): void {
   const group = groupFloats<T>();
   const lastRow = beginRows<T>(query, count);
-  // Of the rows of these queries, the last row attends to the most tokens.
+  // Among the rows of these queries, the last row attends to the latest tokens.
   const seen = min(tokens, seenByFirst + lastRow);
   const vectors = (seen + 3) >> 2;
   if (sizeof<T>() == 1) memory.fill(SCORES_AT, 0, <usize>count * SCORES);

@@ -1,4 +1,4 @@
-// Packs rows of a GGUF file into a matrix in the format of layout.ts. Every weight of the types with blocks of 32
+// Row packing: converts rows of a GGUF file to the matrix format of layout.ts. Every weight of the types with blocks of 32
 // columns is packed when the model is loaded.
 
 import { MXFP4, Q8_0 } from "../types";

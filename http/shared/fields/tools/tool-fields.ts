@@ -84,7 +84,7 @@ export const serverToolGroups = { code_interpreter: "code_execution", shell: "sh
   ToolGroup
 >;
 
-/** Names of the functions that a choice of a server tool stands for. */
+/** Names of the functions that the model calls for each server tool. */
 export const serverToolNames = {
   code_interpreter: "service_execute_python",
   shell: "service_shell",

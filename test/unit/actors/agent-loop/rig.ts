@@ -9,7 +9,7 @@ import { FakeClock } from "../../../fixtures/fakes/fake-clock.ts";
 import { begin, done, FakeInference, finish, text, toolCall } from "../../../fixtures/fakes/fake-inference.ts";
 import { FakeFiles, FakeSessions, FakeTools } from "./parts.ts";
 
-/** What the model writes in one round: a text, or calls of tools with JSON arguments. */
+/** Output of the model in one round: a text, or tool calls with JSON arguments. */
 export type Turn = string | readonly (readonly [name: string, args: object])[];
 
 export interface Rig {
@@ -90,7 +90,7 @@ export function optionsOf(
   };
 }
 
-/** Runs a request to its end. `onEvent` sees each event when it comes. */
+/** Runs a request to its end. `onEvent` receives each event when the event arrives. */
 export async function ran(
   { loop }: Rig,
   given: Partial<AgentOptions> = {},
@@ -107,7 +107,7 @@ export async function ran(
   return events;
 }
 
-/** Returns the messages that a round of the run saw. */
+/** Returns the prompt changes in the request of one round. */
 export function changesOf({ inference }: Rig, round: number) {
   return inference.runs[round]?.request.changes;
 }

@@ -1,4 +1,4 @@
-// Requests that a run sends to the model, and its handling of several choices, prompt logprobs and cached tokens.
+// Requests that a generation sends to the model, and its handling of several choices, prompt logprobs and cached tokens.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { BestOf } from "../../../../actors/generation/output/best-of.ts";

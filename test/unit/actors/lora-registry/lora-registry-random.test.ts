@@ -16,7 +16,7 @@ const operation = fc.record({
   path: fc.constantFrom(...paths),
   /** Index of an existing adapter or alias. */
   at: fc.nat(),
-  /** Whether the request names the present version as expected_generation. */
+  /** Whether the request names the current version as expected_generation. */
   isConditional: fc.boolean(),
 });
 type Operation = typeof operation extends fc.Arbitrary<infer T> ? T : never;

@@ -1,4 +1,4 @@
-// One response: the request that is sent, and the handling of the events.
+// One response in `troupe run`: the request that is sent, and the handling of its events.
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { describe, it } from "node:test";

@@ -1,4 +1,4 @@
-// Input that readline receives from a terminal.
+// Terminal input of `troupe run`, as readline receives it.
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { afterEach, describe, it } from "node:test";

@@ -1,4 +1,4 @@
-// File of the typed lines.
+// History file of the lines typed in `troupe run`.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";

@@ -15,7 +15,7 @@ function isInstalled(shell: string): boolean {
   }
 }
 
-/** Returns what bash offers after these words. The last word is still being typed. */
+/** Returns the completions that bash offers after these words. The last word is incomplete. */
 function offered(...words: string[]): string[] {
   const script = `${completionScript("bash")}
 COMP_WORDS=(troupe ${words.map((word) => `'${word}'`).join(" ")})

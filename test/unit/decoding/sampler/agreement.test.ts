@@ -1,4 +1,4 @@
-// Compares the SIMD kernel with the plain one on random rows of difficult kinds. Greedy tokens and top lists must be equal.
+// Comparison of the SIMD kernel with the plain kernel on difficult random rows. Greedy tokens and top lists must be equal.
 // Draws may differ only if a probability is rounded at a boundary.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";

@@ -1,4 +1,4 @@
-// Tests that the random number generator is uniform, and that a seed gives the same numbers in every release.
+// Random number generator of the sampler: it is uniform, and a seed gives the same numbers in every release.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Random } from "../../../../engines/decoding/sampler/random.ts";

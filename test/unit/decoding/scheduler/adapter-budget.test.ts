@@ -3,7 +3,8 @@ import { describe, it } from "node:test";
 import { createTurns } from "./rotation-rig.ts";
 
 /**
- * Duration of an adapter switch in milliseconds. The first value gives turns of several steps, the second the shortest turns.
+ * Durations of an adapter switch in milliseconds. With the first value the scheduler keeps an adapter for several steps, with
+ * the second for the minimum number of steps.
  */
 const changes = [8, 0.1];
 

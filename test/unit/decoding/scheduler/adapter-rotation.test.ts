@@ -164,7 +164,7 @@ describe("adapters that take turns", () => {
     const rig = createTurns({ sequences: [1, 1], switchMs: 20 });
     rig.runFor(1000);
     const current = rig.all.find(({ adapter }) => adapter === rig.steps.at(-1)!.adapter)!;
-    // The turn of this adapter has just begun.
+    // Runs until the scheduler switches to the other adapter.
     const other = rig.all.find((one) => one !== current)!;
     while (rig.steps.at(-1)!.adapter === current.adapter) rig.runFor(1);
     rig.scheduler.setAwaitsGrammar(other, true);

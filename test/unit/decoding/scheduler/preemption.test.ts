@@ -6,7 +6,7 @@ import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts
 
 const queueFull = (error: unknown) => error instanceof ServerError && error.code === "queue_full";
 
-/** Returns one slot that a paused sequence holds, while another sequence waits for it. */
+/** Returns a scheduler whose only slot is held by a paused sequence, while another sequence waits for the slot. */
 function createContended(maxQueue = 8) {
   const rig = createScheduler({ engine: { maxSequences: 1, sequenceTokens: 256 }, limits: { maxQueue } });
   const { scheduler, step } = rig;

@@ -9,7 +9,7 @@ import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts
 const slotShareMs = 2000;
 /** Time after which a client without a slot gets one. */
 const firstSlotMs = slotShareMs / 32;
-/** Interval at which the scheduler looks for waiting clients, plus the duration of the steps around it. */
+/** Interval at which the scheduler looks for waiting clients, plus the duration of two steps. */
 const lookMs = slotShareMs / 64 + 20;
 const stepMs = 10;
 

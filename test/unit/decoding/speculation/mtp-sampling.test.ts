@@ -1,4 +1,4 @@
-// MTP heads may sample their drafts. The sampled text must have the distribution of the model, not of the heads.
+// Drafts that MTP heads sample: the resulting text must have the distribution of the model, not of the heads.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";

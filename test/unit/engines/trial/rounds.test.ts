@@ -88,8 +88,8 @@ describe("rounds of a trial", () => {
 });
 
 describe("the choice", () => {
-  // Measured in trials on an AMD EPYC: tokens/s of prompts, of one sequence and of 16. The engine expected is the one that served
-  // chats to 1, 8 and 32 clients faster; see bench/results/choice.md.
+  // Measured in trials on an AMD EPYC: tokens/s of prefill, of decode with one sequence, and of decode with 16 sequences. The
+  // expected engine served chats to 1, 8 and 32 clients faster; see bench/results/choice.md.
   for (const [type, expected, wasm, llama] of [
     ["Q8_0", "llama", [460, 263, 352], [898, 230, 524]],
     ["Q4_0", "llama", [707, 345, 475], [1132, 338, 687]],

@@ -1,5 +1,5 @@
-// Damages the header of a small model in thousands of ways. GGUF_FUZZ_ROUNDS sets the number of rounds, GGUF_FUZZ_SEED the
-// seed.
+// Fuzz test of the GGUF reader: damages the header of a small model in thousands of ways. GGUF_FUZZ_ROUNDS sets the number of
+// rounds, GGUF_FUZZ_SEED the seed.
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -76,7 +76,7 @@ function seededRandom(from: number): Random {
   };
 }
 
-/** Damages `bytes` in one way. Returns the length of the file that remains. */
+/** Damages `bytes` in one way. Returns the length of the damaged file, which may be cut short. */
 function damage(bytes: Buffer, fields: Fields, random: Random): number {
   const one = <T>(list: readonly T[]): T => list[random(list.length)] as T;
   switch (random(7)) {

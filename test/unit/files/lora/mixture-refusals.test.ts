@@ -1,4 +1,4 @@
-// X-LoRA folders, order files and limits that do not fit together are rejected, and the message says what does not fit.
+// Rejected X-LoRA folders, order files and limits: each error message names the cause.
 import assert from "node:assert/strict";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";

@@ -123,7 +123,7 @@ describe("a background response", () => {
     };
     const signal = await send();
     await until(() => rig.inference.lastRun?.batchCount === 1);
-    // The target of a new weak reference lives until the current turn ends.
+    // The target of a new weak reference lives until the current event loop turn ends.
     await sleep(1);
     collect();
     assert.equal(signal.deref(), undefined);

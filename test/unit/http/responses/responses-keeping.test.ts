@@ -58,7 +58,7 @@ interface Rig {
   readonly responses: Responses;
 }
 
-/** Returns a rig with a store whose saves fail as `broken` says. Its functions get the number of the attempt. */
+/** Returns a rig with a store whose saves fail with the errors that `broken` returns for each attempt number. */
 function rig(
   broken: { add?: (n: number) => unknown; update?: (n: number) => unknown } = {},
   { store = memoryResponses(), ...options }: Partial<ResponsesOptions> = {},

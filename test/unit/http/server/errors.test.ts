@@ -76,7 +76,7 @@ const statuses: Readonly<Record<ErrorCode, number>> = {
   internal: 500,
 };
 
-/** Errors that no retry resolves, because only a changed setting does. */
+/** Errors that a retry cannot resolve, because they last until a setting is changed. */
 const staysSo: readonly ErrorCode[] = ["metrics_disabled"];
 
 /** Sends a request for a model that fails with the error. Returns the response. */

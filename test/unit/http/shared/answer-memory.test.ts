@@ -1,4 +1,4 @@
-// The memory for responses is bounded, in total and per client, and freed when responses are sent.
+// Memory for responses: it is bounded, in total and per client, and is freed when responses are sent.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -1,4 +1,4 @@
-// The JSON of logprobs must equal, byte for byte, the JSON.stringify of the objects that the reference below builds.
+// JSON of logprobs: it must equal, byte for byte, the JSON.stringify of the objects that the reference below builds.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";

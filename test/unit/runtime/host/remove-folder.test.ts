@@ -8,7 +8,7 @@ import { describe, it } from "node:test";
 const module = new URL("../../../../runtime/host/remove-folder.js", import.meta.url).href;
 const nobody = 65_534;
 
-/** Runs code as an ordinary user, because permissions do not bind the superuser. `functions`: the module's functions. */
+/** Runs code as an ordinary user, because the superuser ignores permissions. `functions`: the module's functions. */
 function asUser(code: string): { readonly status: number | null; readonly stderr: string } {
   const change = process.getuid?.() === 0 ? `process.setgid(${nobody}); process.setuid(${nobody});` : "";
   // The module is loaded first: the user may not be allowed to read it.

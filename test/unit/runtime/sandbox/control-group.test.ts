@@ -3,12 +3,12 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import { groupRoots } from "../../../../runtime/sandbox/control-group.ts";
+import { groupRoots } from "../../../../runtime/sandbox/linux/control-group.ts";
 
 describe("where control groups may be created", () => {
   const base = mkdtempSync(join(tmpdir(), "troupe-groups-"));
   after(() => rmSync(base, { recursive: true }));
-  /** Makes a tree of groups. `enabled`: controllers of the groups below, by path. */
+  /** Creates a tree of control groups. `enabled`: the controllers enabled for child groups, by path. */
   const tree = (name: string, enabled: Readonly<Record<string, string>>): string => {
     for (const [path, controllers] of Object.entries(enabled)) {
       const folder = join(base, name, path);

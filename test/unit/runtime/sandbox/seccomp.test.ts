@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { seccompProgram } from "../../../../runtime/sandbox/seccomp.ts";
-import { refusedCalls } from "../../../../runtime/sandbox/system-calls.ts";
+import { seccompProgram } from "../../../../runtime/sandbox/linux/seccomp.ts";
+import { refusedCalls } from "../../../../runtime/sandbox/linux/system-calls.ts";
 
 const allowed = "allowed";
 const killed = "killed";
@@ -12,7 +12,7 @@ interface Call {
   readonly args?: readonly number[];
 }
 
-/** Runs the program as the kernel does. Returns what it decides: a word, or an error number. */
+/** Runs the filter program as the kernel does. Returns its decision: an action name, or an error number. */
 function decide(program: Uint8Array, { number, audit, args = [] }: Call): string | number {
   const data = new DataView(new ArrayBuffer(64));
   data.setUint32(0, number, true);

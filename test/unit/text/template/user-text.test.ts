@@ -1,4 +1,4 @@
-// User text must never become the name of a control token, whatever words a template removes from it, in any order.
+// User text in prompts: it must never become the name of a control token, whatever words a template removes, in any order.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";

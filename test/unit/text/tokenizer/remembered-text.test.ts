@@ -1,4 +1,4 @@
-// Caches of encoders must not grow with the number of texts.
+// Caches of tokenizer encoders: they must not grow with the number of texts.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setFlagsFromString } from "node:v8";

@@ -1,4 +1,4 @@
-// The shared table must have the same texts as the vocabulary, for every token of every kind of vocabulary.
+// Shared table of token texts: it must equal the vocabulary, for every token of every kind of vocabulary.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";

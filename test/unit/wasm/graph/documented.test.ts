@@ -1,4 +1,4 @@
-// Compares the tables of docs/models.md with what the wasm engine accepts.
+// Tables of docs/models.md: they must list exactly what the wasm engine accepts.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";

@@ -125,7 +125,7 @@ class ArrayRules {
     return unique.flatMap((value, i) => {
       spend(2);
       if (isAnyOrder ? (place.used & (1 << i)) !== 0 : i < place.used) return [];
-      // If the order is fixed, the index of the last value is the whole state.
+      // If the order is fixed, the index after the last value determines which values may follow.
       const used = isAnyOrder ? place.used | (1 << i) : i + 1;
       return [sequence(valueText(value), this.#place({ ...place, index: place.index + 1, used }))];
     });
@@ -159,7 +159,7 @@ function contained({ goal, found }: Step, { item, min, max }: Contains, count: n
   const most = max ?? min;
   const other = { node: item.node, negated: !item.negated };
   const matching: Step[] = count < most ? [{ goal: [...goal, item], found: [...found, count + 1] }] : [];
-  // Without an upper bound, matches need not be counted, so the second step need not exclude them.
+  // Without an upper bound, a matching item need not be counted, so the second step may accept matching items too.
   const rest = max === null ? goal : [...goal, other];
   const isDone = count >= min;
   return max === null && isDone

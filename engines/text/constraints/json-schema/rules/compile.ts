@@ -1,6 +1,6 @@
 // JSON schema compiler (draft 2020-12): writes one grammar rule for each set of schemas that a value must match. The rule is a
 // choice of the set's alternatives by JSON type. Text of the grammar matches the schema, except for the keywords listed as
-// unchecked. Called by translate.ts. No side effects.
+// unchecked. Called by answer.ts, calls.ts and lark/compile.ts. No side effects.
 
 import { RegexProblem } from "../../../../../runtime/regex/syntax.ts";
 import { bounded, OutOfTime, spend, spendOn, TooMuchWork } from "../../../../../runtime/regex/work.ts";

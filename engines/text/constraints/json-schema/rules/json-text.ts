@@ -1,5 +1,5 @@
-// JSON text: the grammar expressions for the parts of JSON text: separators with limited white space, strings, the values of an
-// enum, and any JSON value. Separators are written inline, not as rules; ebnf/expressions.ts gives the reason. No side effects.
+// JSON text: grammar expressions for separators with limited white space, strings, the values of an enum, and any JSON value.
+// Separators are written inline, not as rules; ebnf/expressions.ts gives the reason. No side effects.
 
 import {
   asciiChars,
@@ -68,7 +68,7 @@ export const stringSpelling: Spelling = {
 };
 
 /**
- * Returns the escapes of `chars` without the backslash. They are one expression, because each alternative costs the engine a
+ * Returns the escapes of `chars` without the backslash. They form one expression, because each alternative costs the engine a
  * search of its vocabulary.
  */
 function escapes(chars: CharSet): Expression {

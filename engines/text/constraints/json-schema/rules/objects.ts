@@ -33,7 +33,7 @@ function tooManyProperties(emitter: Emitter): Error {
   return emitter.refuse("properties", "this object has too many properties to count; name fewer");
 }
 
-/** Returns the classes of unnamed keys. Throws if too many named keys would have to be excluded from them. */
+/** Returns the classes of unnamed keys. Throws if too many named keys would have to be excluded from the classes. */
 function othersOf(conjunct: Conjunct, names: Automaton, emitter: Emitter): readonly KeyClass[] {
   const others = otherKeys(conjunct.objects, [...knownKeys(conjunct)], names);
   for (const { keys } of others) {

@@ -1,10 +1,11 @@
-// Socket scope: a program of about 90 bytes that runs in the sandbox before the command. It enters a Landlock domain in which
-// abstract sockets of processes outside cannot be reached, and then becomes the command. With the network of the host, nothing
-// else separates them: the kernel keeps abstract sockets by network namespace. No shell or system program can make these calls,
-// so the program is built here. It is used only if a trial shows that it works (host-isolation.ts).
+// Socket scope: a program of about 90 bytes that runs in the sandbox before the command. It enters a Landlock domain, in which
+// abstract sockets of processes outside cannot be reached, and then executes the command. With the network of the host, nothing
+// else blocks these sockets, because only network namespaces separate abstract sockets. No shell or system program can make
+// these calls, so the program is built here. It is used only if a trial shows that it works (host-isolation.ts).
 //
-// What it does: fd = landlock_create_ruleset({ scoped: ABSTRACT_UNIX_SOCKET }); landlock_restrict_self(fd, 0); close(fd);
-// execve(argv[1], argv + 1, envp). If a call fails, it exits with 126. bwrap has set no_new_privs, which Landlock requires.
+// Calls of the program: fd = landlock_create_ruleset({ scoped: ABSTRACT_UNIX_SOCKET }); landlock_restrict_self(fd, 0);
+// close(fd); execve(argv[1], argv + 1, envp). If a call fails, the program exits with 126. bwrap has set no_new_privs, which
+// Landlock requires.
 
 interface Machine {
   /** e_machine of the ELF header. */
@@ -84,13 +85,13 @@ const BASE = 0x400000n;
 const PAGE_BYTES = 0x10000n;
 const readableAndExecutable = 5;
 
-/** Returns the program as an ELF file; null: the architecture is not known. */
+/** Returns the program as an ELF file; null: the architecture is not supported. */
 export function socketScopeProgram(architecture: NodeJS.Architecture = process.arch): Uint8Array | null {
   const machine = machines[architecture];
   return machine === undefined ? null : elfFile(machine.id, bytesOf(machine.code));
 }
 
-/** Reads the bytes at the beginning of the lines, which two or more spaces separate from the instructions. */
+/** Returns the bytes at the beginning of the lines. Two or more spaces separate the bytes of a line from its instruction. */
 function bytesOf(listing: string): Uint8Array {
   const lines = listing.trim().split("\n");
   return Uint8Array.from(

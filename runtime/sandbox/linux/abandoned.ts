@@ -1,11 +1,11 @@
-// Abandoned bubblewraps: if a server is killed while bwrap starts a command, bwrap's child can wait for ever for its parent, which
-// has died before it wrote the ids of the user namespace (--die-with-parent takes effect later). It runs no command, but it stays.
-// The next start ends it.
+// Abandoned bubblewrap processes. If a server is killed while bwrap starts a command, bwrap's child can wait forever for its
+// dead parent to write the ids of the user namespace (--die-with-parent takes effect later). The child runs no command, but
+// never exits. The next start of the server kills it.
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, dirname } from "node:path";
-import { isAbandonedFolder } from "../host/process-folder.ts";
+import { isAbandonedFolder } from "../../host/process-folder.ts";
 
-/** Kills this user's bubblewraps whose arguments name a folder of this kind that belongs to a dead process. Linux only. */
+/** Kills this user's bwrap processes whose arguments name a process folder of this kind whose process is dead. Linux only. */
 export function endAbandonedBubblewraps(kind: string): void {
   for (const pid of processIds()) {
     try {

@@ -1,4 +1,4 @@
-// System calls that confined commands are refused, with their numbers. A command needs none of them. Sources of the numbers:
+// System calls that the sandbox refuses, with their numbers. Confined commands need none of them. Sources of the numbers:
 // arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux.
 
 /** Numbers on x86-64 and on arm64; null: the architecture does not have the call. */
@@ -35,7 +35,7 @@ export const refusedCalls: Readonly<Record<string, Numbers>> = {
   sysfs: [139, null],
   ustat: [136, null],
   nfsservctl: [180, 42],
-  // Files by handle, and events of files of others.
+  // Access to files by handle, and file events of other processes.
   name_to_handle_at: [303, 264],
   open_by_handle_at: [304, 265],
   lookup_dcookie: [212, 18],
@@ -85,8 +85,8 @@ export const refusedCalls: Readonly<Record<string, Numbers>> = {
 };
 
 /**
- * First number after the calls of Linux 6.10. Later calls are refused with ENOSYS, as an older kernel does, because nobody has
- * checked here what they allow. The numbers of the x32 interface of x86-64 are above it too.
+ * First number after the calls of Linux 6.10. Later calls are refused with ENOSYS, as an older kernel does, because their
+ * effects were not reviewed for this filter. The numbers of the x32 interface of x86-64 are also above this number.
  */
 export const firstUnknownCall = 463;
 

@@ -1,9 +1,9 @@
 // Arguments of bubblewrap (bwrap): namespaces, mounts and environment of a confined command.
 import { existsSync, lstatSync, mkdirSync, readdirSync, readlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { HostIsolation } from "./host-isolation.ts";
+import type { HostIsolation } from "../host-isolation.ts";
+import type { ConfinedCommand, SandboxSettings } from "../sandbox.ts";
 import { procMounts } from "./proc-mounts.ts";
-import type { ConfinedCommand, SandboxSettings } from "./sandbox.ts";
 import { seccompProgram } from "./seccomp.ts";
 import { socketScopeProgram } from "./socket-scope.ts";
 
@@ -12,7 +12,7 @@ export const innerWorkFolder = "/work";
 /** User and group inside the sandbox: nobody. */
 const NOBODY = "65534";
 
-/** Links of merged /usr, or folders of their own. */
+/** Folders at the root: links into /usr, or separate folders. */
 const rootFolders = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 /** Configuration that programs need to start, without users and secrets of the host. */
 const restrictedEtc = [
@@ -26,12 +26,12 @@ const restrictedEtc = [
   "ca-certificates.conf",
   "mime.types",
 ];
-/** Not the folder above them, which has private keys. */
+/** Certificates on Red Hat systems. /etc/pki itself is not mounted, because it contains private keys. */
 const redHatCertificates = ["pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "pki/ca-trust"];
 const developerEtc = [...restrictedEtc, "fonts", "gitconfig", "crypto-policies", ...redHatCertificates];
-/** Versions of these are part of the name. */
+/** Developer configuration whose name contains a version, for example python3.12. */
 const developerEtcPattern = /^(?:python3|java)/;
-/** Needed to resolve names; only with the network of the host. */
+/** Configuration for resolving host names; mounted only with the network of the host. */
 const networkEtc = ["resolv.conf", "hosts", "nsswitch.conf", "gai.conf", "services", "protocols"];
 
 const identity = {
@@ -49,16 +49,19 @@ export interface BubblewrapOptions {
   readonly isolation: HostIsolation;
 }
 
-/** Arguments that are the same for all commands. They name files in the private folder, which are written here. */
+/** Arguments that are the same for all commands. They name files in the private folder, which `commonArguments` writes. */
 export interface CommonArguments {
   readonly before: readonly string[];
-  /** Path of the filter on the host; null: the architecture is not known. */
+  /** Path of the seccomp filter on the host; null: the filter does not support this architecture. */
   readonly filter: string | null;
-  /** Program that runs the command, inside the sandbox. */
+  /** Program that starts the command inside the sandbox; empty: the command is started directly. */
   readonly through: readonly string[];
 }
 
-/** Returns the folder on the host that is /tmp inside the sandbox. It is beside the work folder, and counts for the disk limit. */
+/**
+ * Returns the folder on the host that is /tmp inside the sandbox. It is beside the work folder, and counts against the disk
+ * limit.
+ */
 export function temporaryFolderOf(workFolder: string): string {
   return `${workFolder}.tmp`;
 }
@@ -81,7 +84,7 @@ export function commonArguments({ settings, folder, isolation }: BubblewrapOptio
   const before = [
     "--unshare-all",
     ...(network === "full" ? ["--share-net"] : []),
-    // The command itself is the first process of the namespace: bwrap then waits for its end, and leaves no zombie.
+    // The command itself is the first process of the PID namespace. So bwrap waits for its end and leaves no zombie.
     ...["--unshare-user", "--as-pid-1", ...(isolation.disablesNamespaces ? ["--disable-userns"] : [])],
     ...["--uid", NOBODY, "--gid", NOBODY, "--hostname", "sandbox", "--new-session", "--die-with-parent"],
     ...["--cap-drop", "ALL", "--ro-bind", "/usr", "/usr"],
@@ -99,7 +102,7 @@ export function commonArguments({ settings, folder, isolation }: BubblewrapOptio
   };
 }
 
-/** Returns the arguments of bwrap without the command. `seccompFd`: descriptor of the filter; null: there is none. */
+/** Returns the arguments of bwrap without the command. `seccompFd`: descriptor of the seccomp filter; null: no filter. */
 export function bubblewrapArguments(
   { before }: CommonArguments,
   { workFolder, environment = {}, readable = [] }: ConfinedCommand,

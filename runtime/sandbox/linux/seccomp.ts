@@ -1,5 +1,5 @@
-// Seccomp filter of the sandbox: a classic BPF program that refuses system calls which a tool does not need and which reach into
-// the kernel or into other processes. Format: struct sock_filter (linux/filter.h), little endian.
+// Seccomp filter of the sandbox: a classic BPF program. It refuses system calls that tools do not need and that give access to
+// the kernel or to other processes. Format: struct sock_filter (linux/filter.h), little endian.
 import { checkedCalls, firstUnknownCall, refusedCalls } from "./system-calls.ts";
 
 export interface SeccompOptions {
@@ -47,14 +47,14 @@ const AF_INET6 = 10;
 const SOCK_TYPE_MASK = 0xf;
 /** SOCK_STREAM, SOCK_DGRAM and SOCK_SEQPACKET. */
 const socketTypes = [1, 2, 5];
-/** The default of the family, TCP and UDP. */
+/** Protocol numbers: the default of the family, TCP and UDP. */
 const protocols = [0, 6, 17];
 /** TIOCSTI and TIOCLINUX put input into a terminal; TIOCSETD loads a line discipline into the kernel. */
 const terminalRequests = [0x5412, 0x541c, 0x5423];
 
 type Instruction = readonly [code: number, ifTrue: number, ifFalse: number, value: number];
 
-/** Returns the program as bytes; null: the architecture is not known. */
+/** Returns the program as bytes; null: the architecture is not supported. */
 export function seccompProgram(
   { allowsInternet }: SeccompOptions,
   architecture: NodeJS.Architecture = process.arch,
@@ -72,7 +72,7 @@ export function seccompProgram(
     [LOAD, 0, 0, NUMBER],
     [JUMP_GREATER_EQUAL, 0, 1, firstUnknownCall],
     refusal(ENOSYS),
-    // Its flags are in memory, where a filter cannot read them. Programs then use `clone`.
+    // clone3 is refused, because its flags are in memory, which a filter cannot read. Programs then use `clone`.
     [JUMP_EQUAL, 0, 1, clone3[column]],
     refusal(ENOSYS),
     ...refused.flatMap((number): Instruction[] => [[JUMP_EQUAL, 0, 1, number], refusal(EPERM)]),
@@ -94,7 +94,10 @@ function refusal(error: number): Instruction {
   return [RETURN, 0, 0, RET_ERRNO | error];
 }
 
-/** Runs `rules` if the call has this number, and then allows it. The accumulator has the number before and after. */
+/**
+ * Runs `rules` if the call has this number, then allows the call. The accumulator contains the call's number before the rules,
+ * and after them if the number differs.
+ */
 function onCall(number: number, rules: readonly Instruction[]): readonly Instruction[] {
   return [[JUMP_EQUAL, 0, rules.length + 1, number], ...rules, allowance];
 }
@@ -112,7 +115,7 @@ function socketRules(families: readonly number[]): readonly Instruction[] {
   ];
 }
 
-/** Continues after `otherwise` if the accumulator has one of the values. */
+/** Skips `otherwise` if the accumulator contains one of the values. */
 function oneOf(values: readonly number[], otherwise: Instruction): readonly Instruction[] {
   const tests = values.map((value, i): Instruction => [JUMP_EQUAL, values.length - i, 0, value]);
   return [...tests, otherwise];

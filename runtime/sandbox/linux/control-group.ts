@@ -1,8 +1,8 @@
-// Control groups (cgroups, version 1 or 2): limits of memory and processes that hold for all processes of a command together.
-// They are used where the server may create groups; otherwise the watcher (usage.ts) enforces the limits.
+// Control groups (cgroups, version 1 or 2): memory and process limits that apply to all processes of a command together. They
+// are used if the server may create groups; otherwise a watcher (confined-process.ts) enforces the limits.
 import { accessSync, constants, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { isAlive, ownIdentity } from "../host/process-identity.ts";
+import { isAlive, ownIdentity } from "../../host/process-identity.ts";
 
 export interface GroupLimits {
   readonly memoryBytes: number;
@@ -19,8 +19,8 @@ export interface GroupRoots {
 const namePrefix = "troupe-";
 
 /**
- * Returns where groups may be created; null: nowhere. `own`: content of /proc/self/cgroup, lines of the form
- * `id:controllers:path`. `mount`: where control groups are mounted.
+ * Returns the folders in which groups may be created; null: none. `own`: content of /proc/self/cgroup, lines of the form
+ * `id:controllers:path`. `mount`: mount point of the control groups.
  */
 export function groupRoots(own: string = textOf("/proc/self/cgroup"), mount = "/sys/fs/cgroup"): GroupRoots | null {
   const lines = own
@@ -30,8 +30,9 @@ export function groupRoots(own: string = textOf("/proc/self/cgroup"), mount = "/
   const unified = lines.find(([id]) => id === "0")?.[2];
   if (unified !== undefined) {
     const path = join(mount, unified);
-    // A group with processes cannot have groups with limits below it. A systemd unit with a group of its own for the server
-    // (DelegateSubgroup) has room beside that one; slices belong to systemd.
+    // A group with processes cannot have subgroups with limits. If a systemd unit has a subgroup for the server
+    // (DelegateSubgroup), groups can be created beside this subgroup. Groups in slices are not created, because slices belong
+    // to systemd.
     const parent = /\.(?:service|scope)$/.test(dirname(unified)) ? [dirname(path)] : [];
     const folder = [path, ...parent].find(hasControllers);
     if (folder !== undefined) return { version: 2, memory: folder, processes: folder };
@@ -39,7 +40,7 @@ export function groupRoots(own: string = textOf("/proc/self/cgroup"), mount = "/
   const of = (controller: string): string | null => {
     const path = lines.find(([, names]) => names?.split(",").includes(controller))?.[2];
     if (path === undefined) return null;
-    // In a container the path may be the host's, while the mount shows only the container's own groups.
+    // In a container, the path may be valid only on the host, because the mount shows only the container's own groups.
     return [join(mount, controller, path), join(mount, controller)].find(isWritable) ?? null;
   };
   const roots = { version: 1, memory: of("memory"), processes: of("pids") } as const;
@@ -84,7 +85,7 @@ export class ControlGroup {
 
   /** Creates a group; null: it cannot be created now. */
   static create(roots: GroupRoots, { memoryBytes, processes }: GroupLimits): ControlGroup | null {
-    // Threads of one process create groups too, so the number alone would not be unique.
+    // The number alone would not be unique, because each thread of the process has its own `count`.
     const suffix = Math.random().toString(36).slice(2);
     const name = `${namePrefix}${ownIdentity().replace(":", ".")}@${count++}-${suffix}`;
     const folders = foldersOf(roots).map((root) => join(root, name));
@@ -121,21 +122,24 @@ export class ControlGroup {
     return Number(/^oom_kill (\d+)$/m.exec(text)?.[1] ?? 0) > 0;
   }
 
-  /** Whether a process of the group could not start another one because of the limit. */
+  /** Whether a process of the group could not start another process because of the process limit. */
   get wasOutOfProcesses(): boolean {
     const { processes } = this.#roots;
     if (processes === null) return false;
     return Number(/^max (\d+)$/m.exec(textOf(join(processes, this.#name, "pids.events")))?.[1] ?? 0) > 0;
   }
 
-  /** Removes the group. Call it when its processes have ended; the kernel may need a moment. */
+  /**
+   * Removes the group. Call it when the group's processes have ended. Retries for 0.5 s, because the kernel may still count
+   * them.
+   */
   remove(attempts = 20): void {
     const isBusy = this.#folders.filter((folder) => !tryToRemove(folder)).length > 0;
     if (isBusy && attempts > 0) setTimeout(() => this.remove(attempts - 1), 25).unref();
   }
 }
 
-/** Sets the limit of a group, for memory and swap together where the kernel counts swap. */
+/** Sets the memory limit of a group. If the kernel counts swap, the limit applies to memory and swap together. */
 function limitMemory(folder: string, version: 1 | 2, bytes: string): void {
   writeFileSync(join(folder, version === 2 ? "memory.max" : "memory.limit_in_bytes"), bytes);
   if (version === 1) {
@@ -147,7 +151,7 @@ function limitMemory(folder: string, version: 1 | 2, bytes: string): void {
   tryToWrite(join(folder, "memory.oom.group"), "1");
 }
 
-/** Folders of the roots. With version 2 both are the same. */
+/** Returns the folders of the roots, each once. With version 2, both roots are the same folder. */
 function foldersOf({ memory, processes }: GroupRoots): readonly string[] {
   return [...new Set([memory, processes].filter((root) => root !== null))];
 }
@@ -181,7 +185,7 @@ function tryToWrite(path: string, text: string): void {
   try {
     writeFileSync(path, text);
   } catch {
-    // The kernel or the delegation of the group does not have this file; the caller reads the result where it matters.
+    // The kernel may lack this file, or it may not be delegated. A caller that depends on the write reads the file afterwards.
   }
 }
 

@@ -1,13 +1,15 @@
-// Mounts over /proc of the sandbox. If the server runs as root, the kernel takes the command for root too, although it has no
-// capabilities, so that the modes of files in /proc do not protect them. Process folders are not concerned: the namespace has its
-// own.
+// Mounts over /proc of the sandbox. If the server runs as root, the kernel treats the command as root too, although the command
+// has no capabilities. The modes of files in /proc therefore do not protect these files. Process folders need no mounts,
+// because the PID namespace has its own.
 import { type Dirent, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 
-/** Files that everybody may read on the host, but whose content depends on who reads. */
+/** Files that every user may read on the host, but whose content depends on the privileges of the reader. */
 const privileged = new Set(["kallsyms", "kcore", "key-users", "keys", "kmsg", "sysrq-trigger", "timer_list"]);
 
-/** Returns arguments of bwrap: folders and writable files become read-only, and files that are not for everybody are hidden. */
+/**
+ * Returns arguments of bwrap: folders and writable files become read-only, and files that not every user may read are hidden.
+ */
 export function procMounts(): readonly string[] {
   return readdirSync("/proc", { withFileTypes: true }).flatMap((entry) => mountsOf(entry));
 }
