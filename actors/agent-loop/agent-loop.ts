@@ -1,6 +1,6 @@
-// Agent loop: runs requests whose tools the server runs. A run is a sequence of rounds: the model generates, the server runs the
-// calls and adds their results to the prompt, until the model answers without a call. The loop runs on the main thread and only
-// passes events on; generations, tools and state have their own threads.
+// Agent loop: runs requests whose tools the server runs. A run is a sequence of rounds: the model generates, the server runs
+// the calls and adds their results to the prompt, until the model answers without a call. The loop runs on the main thread and
+// only passes events on; generations, tools and state have their own threads.
 import type { GenerateRequest } from "../../engines/generation.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";

@@ -1,5 +1,5 @@
-// Approvals: the calls of all runs that wait for a user's decision. A decision may come over any connection, also before the run
-// waits for it. A call without a decision is denied after five minutes (spec: Approval states).
+// Approvals: the calls of all runs that wait for a user's decision. A decision may come over any connection, also before the
+// run waits for it. A call without a decision is denied after five minutes (spec: Approval states).
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../../runtime/clock.ts";
 import type { ApprovalDecision, ApprovalRequest, ApprovalStatus } from "../api/agent/agents.ts";

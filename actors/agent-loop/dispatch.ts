@@ -1,5 +1,5 @@
-// Dispatch of custom tools: the server POSTs a call to the URL of the setting tool_dispatch_url and takes the reply as the call's
-// result. A failure is a result too, so that the model can react to it.
+// Dispatch of custom tools: the server POSTs a call to the URL of the setting tool_dispatch_url and takes the reply as the
+// call's result. A failure is a result too, so that the model can react to it.
 import { createHmac } from "node:crypto";
 import type { ToolCall } from "../../engines/generation.ts";
 import type { Clock } from "../../runtime/clock.ts";

@@ -1,4 +1,4 @@
-// Session link: connects a run with its session. It provides the messages and files of earlier requests, and stores the state
+// Session link: connects a run with its session. It provides the messages that earlier requests added, and stores the state
 // after each result, so that a restarted server continues from the last event that was sent.
 import { randomUUID } from "node:crypto";
 import type { ChatMessage, GenerateRequest, PromptChanges, SealedContent } from "../../engines/generation.ts";
@@ -76,8 +76,8 @@ export class SessionLink {
   }
 
   /**
-   * Stores the state so far; resolves when it is durable. `results`: results of the current round that are known. `visible`: the
-   * assistant's message as the client has it, if the run is complete.
+   * Stores the state so far; resolves when it is durable. `results`: results of the current round that are known. `visible`:
+   * the assistant's message as the client has it, if the run is complete.
    */
   save(results: readonly ChatMessage[], visible: ChatMessage | null): Promise<void> {
     const added = [...this.#added, ...results];

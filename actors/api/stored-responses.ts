@@ -50,9 +50,8 @@ export interface StoredResponse extends ResponseUpdate {
 }
 
 /**
- * Process that generates a response. `here`: this process. If this process does not generate the response any more,
- * its final state could not be stored. `elsewhere`: another running server. `nobody`: a process that has ended.
- * null: the response is complete.
+ * Process that generates a response. `here`: this process, even after the generation has ended if the final state could not be
+ * stored. `elsewhere`: another running server. `nobody`: a process that has ended. null: the response is complete.
  */
 export type Runner = "here" | "elsewhere" | "nobody";
 

@@ -3,7 +3,9 @@ import { ServerError } from "../../runtime/errors.ts";
 
 const MAX_SEGMENT_BYTES = 255;
 const MAX_NAME_BYTES = 1024;
-/** Control characters, and characters that change how a name is shown: bidirectional marks, zero-width characters, separators. */
+/**
+ * Control characters, and characters that change how a name is shown: bidirectional marks, zero-width characters, separators.
+ */
 const hidden = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/u;
 /** Half of a surrogate pair. */
 const halfCharacter = /\p{Cs}/u;

@@ -152,7 +152,7 @@ export class FileStore implements Files {
       cursor = page.cursor;
       if (cursor === null) break;
     }
-    // The expiry follows from the time of creation, and is more precise than `createdAt`.
+    // The expiry follows from the time of creation, and is more precise (ms) than `createdAt` (s).
     return files.sort((one, other) => one.expiresAt - other.expiresAt).map(({ head }) => head);
   }
 }

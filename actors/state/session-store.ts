@@ -1,5 +1,5 @@
-// Session store: sessions by id, each with its messages in one part and its images and videos in others. The least recently used
-// session is removed when there are too many.
+// Session store: sessions by id, each with its messages in one part and its images and videos in others. The least recently
+// used session is removed when there are too many.
 import { wallTime } from "../../runtime/clock.ts";
 import type { KeptEntry, NextEntry, Part, Store } from "../../runtime/store/store.ts";
 import {

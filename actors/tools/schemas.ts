@@ -64,7 +64,7 @@ export interface BuiltInTool {
   readonly name: BuiltInName;
   /** Declaration for the model. */
   readonly spec: ToolSpec;
-  /** Groups of tools to which the tool belongs. Each enabled group offers its tools to the model. */
+  /** Groups that offer the tool to the model. */
   readonly groups: readonly ToolGroup[];
   readonly type: ToolType;
   readonly kind: ApprovalRequest["tool"]["kind"];

@@ -137,7 +137,8 @@ export class SessionTable {
   }
 
   /**
-   * Starts an interpreter for the next session. If the start fails, the session tries again, and an error is the call's result.
+   * Starts an interpreter for the next session. A session without a prepared interpreter starts its own; an error is then the
+   * call's result.
    */
   #prepareSpare(): void {
     const { python, folders } = this.#options;

@@ -49,7 +49,7 @@ export class ToolSession {
     return this.#interpreter !== null && !this.#interpreter.hasEnded;
   }
 
-  /** Runs work that uses the interpreter, after all such earlier work. */
+  /** Runs work that uses the interpreter, after the earlier work that uses it. */
   inTurn<T>(work: () => Promise<T>): Promise<T> {
     const done = this.#turns.then(work);
     this.#turns = done.catch(() => {});

@@ -16,7 +16,9 @@ export interface OpenAgents {
   stop(deadlineMs: number): Promise<void>;
 }
 
-/** Creates the agent loop. The tools thread starts if a tool is enabled; throws config_invalid if its sandbox cannot be used. */
+/**
+ * Creates the agent loop. The tools thread starts if a tool is enabled; throws config_invalid if its sandbox cannot be used.
+ */
 export async function openAgents(
   config: Config,
   { files, sessions }: Pick<State, "files" | "sessions">,

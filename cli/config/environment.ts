@@ -1,5 +1,5 @@
-// Settings in environment variables: TROUPE_ and the name of the flag, for example TROUPE_MAX_SEQS. Some keys have an older name
-// too. Called by config.ts; main.ts prints the warnings.
+// Settings in environment variables: TROUPE_ and the name of the flag, for example TROUPE_MAX_SEQS. Some keys have an older
+// name too. Called by config.ts; main.ts prints the warnings.
 import { suggestion } from "../../runtime/nearest.ts";
 import type { Given, GivenValues } from "./given.ts";
 import type { Command, Key } from "./key.ts";

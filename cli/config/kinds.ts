@@ -14,7 +14,9 @@ export function integer(minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
 
 const countUnits: Readonly<Record<string, number>> = { k: 1000, m: 1000 ** 2, K: 1024, M: 1024 ** 2 };
 
-/** Number of tokens. The text of a flag or variable may end in k or m (thousands, millions), or in K or M (1024, 1024 x 1024). */
+/**
+ * Number of tokens. The text of a flag or variable may end in k or m (thousands, millions), or in K or M (1024, 1024 x 1024).
+ */
 export function tokenCount(minimum: number, maximum?: number) {
   const { expects, ...kind } = integer(minimum, maximum);
   const read = (text: string): unknown => {

@@ -1,4 +1,5 @@
-// Conversation: model, adapter, system prompt, request fields and turns. Plain state without I/O; the commands and the REPL change it.
+// Conversation: model, adapter, system prompt, request fields and turns. Plain state without I/O; the commands and the REPL
+// change it.
 import type { ChatMessage } from "../../engines/generation.ts";
 import { builtInDefaults, type GenerationDefaults } from "../../engines/sampling-defaults.ts";
 import { ServerError } from "../../runtime/errors.ts";

@@ -1,5 +1,5 @@
-// API keys of `troupe serve`: the keys of the settings `api_key` and `api_keys_file`. The file is read again when it changes; if
-// its new text is invalid, the former keys stay valid. Keys never appear in messages.
+// API keys of `troupe serve`: the keys of the settings `api_key` and `api_keys_file`. The file is read again when it changes;
+// if its new text is invalid, the former keys stay valid. Keys never appear in messages.
 import { readFile, stat } from "node:fs/promises";
 import { ApiKeys } from "../../http/server/access/api-keys.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -11,8 +11,8 @@ const WATCH_EVERY_MS = 2000;
 const READABLE_BY_ALL = 0o004;
 
 /**
- * Reads the keys, and reads the file again when it changes, until the signal aborts. Returns null if none are configured. Throws
- * config_invalid if the file cannot be read or has no keys.
+ * Reads the keys, and reads the file again when it changes, until the signal aborts. Returns null if none are configured.
+ * Throws config_invalid if the file cannot be read or has no keys.
  */
 export async function openApiKeys(
   { apiKey, apiKeysFile }: Pick<Config["server"], "apiKey" | "apiKeysFile">,

@@ -35,7 +35,9 @@ export async function doctorCommand(args: readonly string[]): Promise<void> {
   if (diagnosis.checks.some(({ status }) => status === "error")) process.exitCode = 1;
 }
 
-/** Returns the settings of `serve -m model -f file`. If serve would reject them, returns the default settings and the reason. */
+/**
+ * Returns the settings of `serve -m model -f file`. If serve would reject them, returns the default settings and the reason.
+ */
 function settings(
   model: string | null,
   file: string | null,

@@ -13,7 +13,7 @@ export interface ToolRun {
   readonly id: string;
   readonly session: string;
   readonly client: string;
-  /** Run, round and number of the request in its session. */
+  /** Id of the run, round, and number of the request in its session (from 0). */
   readonly run: string;
   readonly round: number;
   readonly turn: number;
@@ -48,7 +48,9 @@ export interface FileToMount {
 }
 
 export interface Tools {
-  /** Runs a call. Calls of one session run one after another if they share its Python process; shell commands run in parallel. */
+  /**
+   * Runs a call. Calls of one session run one after another if they share its Python process; shell commands run in parallel.
+   */
   run(call: ToolRun): Promise<ToolOutcome>;
   /** Ends a running call at once: its processes are killed. Its outcome is `cancelled`. */
   cancel(message: { readonly id: string }): void;

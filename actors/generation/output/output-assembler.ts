@@ -117,7 +117,7 @@ export class OutputAssembler {
         emit({ type: "tool_call_cut", choice, call: this.#callCount++ });
         break;
       case "cut":
-        break; // the logprobs of its tokens are dropped, because it is not content
+        break; // a cut part is not content, so the logprobs of its tokens are dropped
       default:
         part satisfies never;
     }

@@ -1,5 +1,5 @@
-// Outputs of a tool call: the files that it created or changed, and the files that the call or the request names. They are
-// copied to the staging folder of the file store, which is called surfacing.
+// Outputs of a tool call: the files that it created or changed, and the files that the call or the request names. To surface a
+// file means to copy it to the staging folder of the file store.
 import { innerWorkFolder } from "../../../runtime/sandbox/linux/bubblewrap.ts";
 import type { FileToStore } from "../../api/agent/files.ts";
 import { checkedFileName } from "../../files/file-name.ts";

@@ -16,7 +16,7 @@ export interface Snapshot {
   readonly isComplete: boolean;
 }
 
-/** Lists the files, except hidden files, compiled Python files, and symbolic links and their targets. */
+/** Lists the files, except hidden files, compiled Python files and symbolic links. */
 export async function snapshot(path: string): Promise<Snapshot> {
   const paths: string[] = [];
   const folders = [path];

@@ -1,5 +1,5 @@
-// Folder in which this process keeps prepared adapters. It is private to the user and removed at exit. Used by service-options.ts
-// and bench.ts.
+// Folder in which this process keeps prepared adapters. It is private to the user and removed at exit. Used by
+// service-options.ts and bench.ts.
 //
 // The folder is preferably in the cache, because the system deletes old files from its temporary folder, and a model that is
 // reloaded weeks later needs its adapters again.

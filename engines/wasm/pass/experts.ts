@@ -68,7 +68,7 @@ export class Experts implements StepRunner<DividedExperts> {
       const count = routing.rowCountOf(expert);
       const offset = routing.firstRowOf(expert) * stride * floatBytes;
       // If all tokens use an expert, its input is `x` itself. If all tokens also use the next expert, the activations prepared
-      // from `x` are reused for that expert. A single token uses all chosen experts, so `x` is then prepared only once.
+      // from `x` are reused for that expert. With a single token, this applies to all chosen experts.
       const isAll = count === n;
       const rows = isAll ? x : this.#gather(x, expert);
       const own = isAll ? prepared : -1;
