@@ -49,6 +49,8 @@ export class AgentLoop implements Agents {
   readonly #settings: AgentSettings;
   readonly #approvals: Approvals;
   readonly #services: RunServices;
+  /** Sessions of the current runs, by what ends the run. */
+  readonly #running = new Map<AbortController, string>();
 
   constructor({ settings, clock, ...services }: AgentLoopOptions) {
     const dispatch = settings.dispatch === null ? null : createDispatch(settings.dispatch, clock);
@@ -68,7 +70,14 @@ export class AgentLoop implements Agents {
   }
 
   async forget(sessionId: string): Promise<void> {
-    if (this.groups.length > 0) await this.#services.tools.closeSession({ session: sessionId });
+    for (const [run, session] of this.#running) if (session === sessionId) run.abort(sessionDeleted());
+    if (this.groups.length === 0) return;
+    try {
+      await this.#services.tools.closeSession({ session: sessionId });
+    } catch (error) {
+      // The tools thread has ended. The sessions of its tools ended with it.
+      if (toErrorRecord(error).code !== "peer_gone") throw error;
+    }
   }
 
   async *run(
@@ -77,14 +86,21 @@ export class AgentLoop implements Agents {
     signal: AbortSignal,
     onPrepared: () => void = () => {},
   ): AsyncGenerator<readonly AgentEvent[]> {
+    // However the run ends, its generation, its calls and its approvals end with it.
+    const stop = new AbortController();
+    const options = { request, agent, signal: AbortSignal.any([signal, stop.signal]) };
     try {
       const permission = this.#permission(agent);
       const maxRounds = agent.maxRounds ?? this.#settings.maxRounds;
-      const run = await AgentRun.open(this.#services, { request, agent, permission, maxRounds, signal });
+      const run = await AgentRun.open(this.#services, { ...options, permission, maxRounds });
+      this.#running.set(stop, run.sessionId);
       yield* run.events();
+      stop.signal.throwIfAborted();
     } catch (error) {
-      if (!signal.aborted) yield [{ type: "error", error: toErrorRecord(error) }];
+      if (!signal.aborted) yield [{ type: "error", error: toErrorRecord(stop.signal.reason ?? error) }];
     } finally {
+      stop.abort();
+      this.#running.delete(stop);
       onPrepared();
     }
   }
@@ -105,4 +121,8 @@ export class AgentLoop implements Agents {
       { param: "agent_permission" },
     );
   }
+}
+
+function sessionDeleted(): ServerError {
+  return new ServerError("cancelled", "the session was deleted while the request ran");
 }

@@ -5,6 +5,7 @@ import type { ChatMessage, GenerateRequest, PromptChanges, Usage } from "../../e
 import { addedUsage } from "../../engines/usage.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { AgentEvent, AgentOptions, Permission } from "../api/agent/agents.ts";
+import { fileLimits } from "../api/agent/files.ts";
 import type { Sessions } from "../api/agent/sessions.ts";
 import type { Inference } from "../api/inference.ts";
 import { builtInNamed } from "../tools/schemas.ts";
@@ -53,6 +54,10 @@ export class AgentRun {
   readonly #answer = new Answered();
   /** Names of the files that the run has produced so far. */
   readonly #produced = new Set<string>();
+  /** Ids of the calls of all rounds. */
+  readonly #usedIds = new Set<string>();
+  /** Bytes of files that events may still contain. */
+  readonly #inline = { bytesLeft: fileLimits.maxInlineRunBytes };
 
   private constructor(services: RunServices, options: RunOptions, session: SessionLink) {
     this.#services = services;
@@ -64,8 +69,12 @@ export class AgentRun {
   static async open(services: RunServices, options: RunOptions): Promise<AgentRun> {
     // Each call of a round listens to the signal. Node warns about more than ten listeners.
     setMaxListeners(0, options.signal);
-    const session = await SessionLink.open(services.sessions, options.request, options.agent);
+    const session = await SessionLink.open(services.sessions, options);
     return new AgentRun(services, options, session);
+  }
+
+  get sessionId(): string {
+    return this.#session.id;
   }
 
   /**
@@ -80,6 +89,7 @@ export class AgentRun {
       const round = new Round({
         isFirst: number === 0,
         firstClientCall: this.#answer.clientCalls,
+        usedIds: this.#usedIds,
         runsHere: (name) => this.#runsHere(name),
       });
       yield* this.#generate(round, notes, number);
@@ -136,7 +146,7 @@ export class AgentRun {
       running,
       notRun: own.slice(running.length).map((call) => resultMessage({ call, content })),
       next: isHandedBack ? "client" : running.length > 0 ? "round" : "end",
-      isLimited: own.length > 0 && running.length === 0,
+      isLimited: !isHandedBack && own.length > 0 && running.length === 0,
     };
   }
 
@@ -158,6 +168,8 @@ export class AgentRun {
       approvals: session.approvals,
       files: session.files,
       produced: this.#produced,
+      inline: this.#inline,
+      groups: agent.groups,
       onResult: async (result: CallResult) => {
         known.push(resultMessage(result));
         session.addImages(result.images);
@@ -202,7 +214,7 @@ export class AgentRun {
   }
 
   #runsHere(name: string): boolean {
-    return builtInNamed(name) !== undefined || this.#services.dispatch !== null;
+    return builtInNamed(name, this.#options.agent.groups) !== undefined || this.#services.dispatch !== null;
   }
 }
 

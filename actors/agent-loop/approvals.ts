@@ -28,7 +28,7 @@ export class Approvals {
     this.#clock = clock;
   }
 
-  /** Registers a call that needs a decision, and returns its request with a new id. `wait` or `drop` must follow. */
+  /** Registers a call that needs a decision, and returns its request with a new id. `wait` must follow. */
   open(request: Omit<ApprovalRequest, "type" | "approval_id">): ApprovalRequest {
     const opened: ApprovalRequest = {
       type: "agentic_tool_approval_required",
@@ -45,7 +45,7 @@ export class Approvals {
     if (waiting === undefined) return timedOut;
     if (waiting.early !== null || signal.aborted) {
       this.#waiting.delete(id);
-      return waiting.early ?? cancelled(tool.label);
+      return waiting.early === null || signal.aborted ? cancelled(tool.label) : waiting.early;
     }
     return await new Promise<Verdict>((resolve) => {
       const settle = (verdict: Verdict): void => {
@@ -59,11 +59,6 @@ export class Approvals {
       signal.addEventListener("abort", abort, { once: true });
       waiting.settle = settle;
     });
-  }
-
-  /** Forgets a call whose run has ended without waiting. */
-  drop({ approval_id: id }: ApprovalRequest): void {
-    this.#waiting.delete(id);
   }
 
   decide(id: string, decision: ApprovalDecision): ApprovalStatus {

@@ -10,6 +10,7 @@ import type {
   Permission,
   RequestedFile,
   ToolCallRecord,
+  ToolGroup,
   ToolType,
 } from "../api/agent/agents.ts";
 import { type Files, type FileToStore, fileLimits, type StoredFile } from "../api/agent/files.ts";
@@ -36,6 +37,10 @@ export interface RunContext {
   readonly files: string[];
   /** Names of the files that the run has produced, or has reported as missing. */
   readonly produced: Set<string>;
+  /** Bytes of files that events of the run may still contain. */
+  readonly inline: { bytesLeft: number };
+  /** Tools of these groups run on the server. */
+  readonly groups: readonly ToolGroup[];
   /** Called when the call's result is known, before its `complete` event. */
   readonly onResult: (result: CallResult) => Promise<void>;
 }
@@ -52,6 +57,17 @@ export interface CallServices {
   readonly approvals: Approvals;
   /** null: no dispatch URL is configured. */
   readonly dispatch: Dispatch | null;
+}
+
+interface FailedFile {
+  readonly name: string;
+  readonly code: string;
+  readonly message: string;
+}
+
+interface StoredFiles {
+  readonly stored: readonly StoredFile[];
+  readonly failed: readonly FailedFile[];
 }
 
 /** The server tool that a call names. */
@@ -108,7 +124,8 @@ export class CallRunner {
     if (verdict.remembers) this.#context.approvals.all = true;
     this.#progress(call, tool, "calling", callingData(tool.type, parsed(call.arguments)), null);
     const ran = await tool.run();
-    return await this.#end(call, tool, ran, await this.#store(ran.files));
+    const files = await this.#store(ran.files);
+    return await this.#end(call, tool, { ...ran, content: withFiles(ran.content, files) }, files.stored);
   }
 
   async #verdict({ about }: CalledTool, approval: ApprovalRequest | null): Promise<Verdict> {
@@ -122,7 +139,7 @@ export class CallRunner {
   }
 
   async #end(call: ToolCall, tool: CalledTool, ran: Ran, files: readonly StoredFile[]): Promise<CallResult> {
-    const content = withFiles(ran.content, files);
+    const { content } = ran;
     const record: ToolCallRecord = {
       round: this.#round,
       name: call.name,
@@ -156,23 +173,31 @@ export class CallRunner {
     });
   }
 
-  /** Stores the files of a call and announces each of them when it is stored. */
-  async #store(files: readonly FileToStore[]): Promise<readonly StoredFile[]> {
+  /** Stores the files of a call and announces each stored file. A file that cannot be stored is an error for the model. */
+  async #store(files: readonly FileToStore[]): Promise<StoredFiles> {
     const stored: StoredFile[] = [];
+    const failed: FailedFile[] = [];
     for (const file of files) {
       // Calls of a round run in parallel, so each file takes its number when it is stored.
       const id = `file_${this.#context.run}_r${this.#round}_${this.#fileCount++}`;
-      const added = await this.#services.files.add({ ...file, id });
-      stored.push(added);
-      this.#context.files.push(added.id);
-      this.#context.produced.add(added.name);
-      this.#context.emit({ type: "file", file: added, inline: await this.#inline(added) });
+      try {
+        const added = await this.#services.files.add({ ...file, id });
+        stored.push(added);
+        this.#context.files.push(added.id);
+        this.#context.produced.add(added.name);
+        this.#context.emit({ type: "file", file: added, inline: await this.#inline(added) });
+      } catch (error) {
+        const { code, message } = toErrorRecord(error);
+        failed.push({ name: file.name, code, message });
+      }
     }
-    return stored;
+    return { stored, failed };
   }
 
   async #inline(file: StoredFile): Promise<InlineContent | null> {
-    if (file.failure !== null || file.bytes > fileLimits.maxInlineBytes) return null;
+    const { inline } = this.#context;
+    if (file.failure !== null || file.bytes > Math.min(fileLimits.maxInlineBytes, inline.bytesLeft)) return null;
+    inline.bytesLeft -= file.bytes;
     const content = await this.#services.files.content(file.id);
     if (content?.kind !== "content") return null;
     const bytes = await readFile(content.path).catch(() => null);
@@ -181,7 +206,7 @@ export class CallRunner {
   }
 
   #tool(call: ToolCall, index: number): CalledTool {
-    const built = builtInNamed(call.name);
+    const built = builtInNamed(call.name, this.#context.groups);
     if (built === undefined) return this.#customTool(call, index);
     const { type, kind, label } = built;
     return { index, type, about: { source: "built_in", kind, label }, run: () => this.#runBuiltIn(call, built) };
@@ -194,10 +219,16 @@ export class CallRunner {
       type: "custom",
       about: { source: "user", kind: "custom", label: call.name },
       run: async () => {
-        const content = dispatch === null ? notRun(call.name) : await dispatch(call, this.#context.signal);
+        const content =
+          dispatch === null ? notRun(call.name) : await dispatch(call, this.#key(call), this.#context.signal);
         return { ...nothingMade, status: "success", content, data: { arguments: parsed(call.arguments), content } };
       },
     };
+  }
+
+  /** Identifies the call among those of all runs. */
+  #key({ id }: ToolCall): string {
+    return `${this.#context.run}/${this.#round}/${id}`;
   }
 
   async #runBuiltIn(call: ToolCall, { name, sandboxed }: BuiltInTool): Promise<Ran> {
@@ -212,7 +243,7 @@ export class CallRunner {
         data: { arguments: parsed(call.arguments), content: text },
       };
     }
-    const id = `${run}/${this.#round}/${call.id}`;
+    const id = this.#key(call);
     const cancel = (): void => tools.cancel({ id });
     signal.addEventListener("abort", cancel, { once: true });
     try {
@@ -273,16 +304,16 @@ function media({ images, videoFrames }: Ran): Readonly<Record<string, unknown>> 
 }
 
 /** Adds the created files to a result: the model sees their metadata and the beginning of their text. */
-function withFiles(content: string, files: readonly StoredFile[]): string {
-  if (files.length === 0) return content;
-  const listed = files.map(({ id, name, bytes, format, preview, isText, failure }) => ({
+function withFiles(content: string, { stored, failed }: StoredFiles): string {
+  if (stored.length + failed.length === 0) return content;
+  const listed = stored.map(({ id, name, bytes, format, preview, isText, failure }) => ({
     id,
     name,
     ...(failure === null ? { bytes, format, ...(isText ? { preview: firstBytes(preview ?? "") } : {}) } : failure),
   }));
   const result = parsed(content);
   const fields = typeof result === "object" && result !== null ? result : { content: result };
-  return JSON.stringify({ ...fields, files: listed });
+  return JSON.stringify({ ...fields, files: [...listed, ...failed] });
 }
 
 /** Returns the beginning of a text, at most outputPreviewBytes bytes of UTF-8, without a cut character. */

@@ -12,8 +12,8 @@ export interface DispatchSettings {
   readonly secret: string | null;
 }
 
-/** Runs a custom tool. Returns its result as text for the model. Never rejects. */
-export type Dispatch = (call: ToolCall, signal: AbortSignal) => Promise<string>;
+/** Runs a custom tool. Returns its result as text for the model. Never rejects. `key`: identifies the call. */
+export type Dispatch = (call: ToolCall, key: string, signal: AbortSignal) => Promise<string>;
 
 /**
  * Number of attempts. An attempt is repeated after a connection error or a status in retriedStatuses, but not after a timeout.
@@ -24,10 +24,10 @@ const maxReplyBytes = 1024 * 1024;
 const retriedStatuses: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
 
 export function createDispatch(settings: DispatchSettings, clock: Clock): Dispatch {
-  return async (call, signal) => {
+  return async (call, key, signal) => {
     const body = JSON.stringify({ name: call.name, arguments: argumentsOf(call.arguments) });
     for (let attempt = 1; ; attempt++) {
-      const reply = await attempted(settings, body, call.id, signal);
+      const reply = await attempted(settings, body, key, signal);
       if (!reply.mayRetry || attempt === maxAttempts || signal.aborted) return resultOf(call.name, reply);
       await new Promise<void>((resolve) => void clock.setTimeout(resolve, retryDelayMs * 2 ** (attempt - 1)));
     }
@@ -41,14 +41,14 @@ type Reply =
 async function attempted(
   { url, timeoutMs, secret }: DispatchSettings,
   body: string,
-  callId: string,
+  key: string,
   signal: AbortSignal,
 ): Promise<Reply> {
   const seconds = Math.floor(Date.now() / 1000);
   const headers: Record<string, string> = {
     "content-type": "application/json",
     // All attempts of a call have the same key, so that the receiver can recognise a repeated attempt.
-    "idempotency-key": callId,
+    "idempotency-key": key,
     ...(secret === null ? {} : { "x-troupe-signature": signature(secret, seconds, body) }),
   };
   try {

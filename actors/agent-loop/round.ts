@@ -1,5 +1,6 @@
 // Round: one generation of a run. It separates the calls of server tools from the events that the client sees, and collects the
 // output of the model for the prompt of the next round.
+import { randomUUID } from "node:crypto";
 import type { ChatMessage, GenerateEvent, ToolCall, Usage } from "../../engines/generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 
@@ -22,6 +23,8 @@ export interface RoundOptions {
   readonly isFirst: boolean;
   /** Number of client calls in the earlier rounds of the run. */
   readonly firstClientCall: number;
+  /** Ids of the calls of the run so far; the round adds its own. Some models number the calls of each generation anew. */
+  readonly usedIds: Set<string>;
   /** Whether the server runs the tool of this name. */
   readonly runsHere: (name: string) => boolean;
 }
@@ -124,11 +127,14 @@ export class Round {
   }
 
   #opened(event: Extract<GenerateEvent, { readonly type: "tool_call" }>): readonly GenerateEvent[] {
-    const { id, name } = event;
+    const { name } = event;
+    const { usedIds } = this.#options;
+    const id = usedIds.has(event.id) ? `call_${randomUUID().replaceAll("-", "")}` : event.id;
+    usedIds.add(id);
     const runsHere = this.#options.runsHere(name);
     this.#open = { id, name, runsHere, arguments: "" };
     if (!runsHere) this.#clientCalls++;
-    return this.#ofClient(event);
+    return this.#ofClient({ ...event, id });
   }
 
   #ended(event: GenerateEvent & { readonly call: number }): readonly GenerateEvent[] {

@@ -16,9 +16,17 @@ interface Linked {
   readonly basedOn: string | null;
 }
 
+interface LinkOptions {
+  readonly request: GenerateRequest;
+  readonly agent: AgentOptions;
+  /** After its end nothing is stored: the session may have been deleted. */
+  readonly signal: AbortSignal;
+}
+
 export class SessionLink {
   readonly #sessions: Sessions;
   readonly #request: GenerateRequest;
+  readonly #signal: AbortSignal;
   readonly #digests: readonly string[];
   readonly #linked: Linked;
   /** Messages that the run has added to the chat. */
@@ -28,20 +36,27 @@ export class SessionLink {
   readonly approvals: { all: boolean };
   #saving: Promise<void> = Promise.resolve();
 
-  private constructor(sessions: Sessions, request: GenerateRequest, digests: readonly string[], linked: Linked) {
+  private constructor(
+    sessions: Sessions,
+    request: GenerateRequest,
+    signal: AbortSignal,
+    digests: readonly string[],
+    linked: Linked,
+  ) {
     this.#sessions = sessions;
     this.#request = request;
+    this.#signal = signal;
     this.#digests = digests;
     this.#linked = linked;
     this.approvals = { all: linked.head?.approvesAll ?? false };
   }
 
   /** Finds the session with which the request continues, or begins a new one. */
-  static async open(sessions: Sessions, request: GenerateRequest, agent: AgentOptions): Promise<SessionLink> {
+  static async open(sessions: Sessions, { request, agent, signal }: LinkOptions): Promise<SessionLink> {
     const { client } = request;
     const { sessionId, digests } = agent;
     const found = await sessions.match({ client, id: sessionId, digests });
-    return new SessionLink(sessions, request, digests, linkOf(found, sessionId));
+    return new SessionLink(sessions, request, signal, digests, linkOf(found, sessionId));
   }
 
   get id(): string {
@@ -98,7 +113,7 @@ export class SessionLink {
       basedOn,
     });
     // Updates are sent one after another, so that an older state never replaces a newer one.
-    const saved = this.#saving.then(() => this.#sessions.update(update()));
+    const saved = this.#saving.then(() => (this.#signal.aborted ? undefined : this.#sessions.update(update())));
     this.#saving = saved.catch(() => {});
     return saved;
   }

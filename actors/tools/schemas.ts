@@ -126,14 +126,12 @@ export const builtInTools: readonly BuiltInTool[] = [
   }),
 ];
 
-const byName = new Map(builtInTools.map((built) => [built.spec.name, built]));
-
-/** Returns the built-in tool with the name that the model sees; undefined: none. */
-export function builtInNamed(name: string): BuiltInTool | undefined {
-  return byName.get(name);
-}
-
 /** Returns the tools that belong to at least one of the groups. */
 export function toolsOf(groups: readonly ToolGroup[]): readonly BuiltInTool[] {
   return builtInTools.filter((built) => built.groups.some((group) => groups.includes(group)));
+}
+
+/** Returns the built-in tool of the groups with the name that the model sees; undefined: none. */
+export function builtInNamed(name: string, groups: readonly ToolGroup[]): BuiltInTool | undefined {
+  return toolsOf(groups).find(({ spec }) => spec.name === name);
 }

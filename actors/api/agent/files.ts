@@ -11,6 +11,8 @@ export const fileLimits = {
   maxFileBytes: 64 * 2 ** 20,
   /** Maximum size in bytes of a file whose content is included in events and responses. */
   maxInlineBytes: 8 * 2 ** 20,
+  /** Maximum size in bytes of all included contents of one run. Further files are only announced. */
+  maxInlineRunBytes: 16 * 2 ** 20,
   /** Maximum number of characters of an input file's preview in a prompt, and of all previews of a request. */
   inputPreviewCharacters: 4096,
   requestPreviewCharacters: 32_768,

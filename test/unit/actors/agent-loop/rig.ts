@@ -29,9 +29,13 @@ const settings: AgentSettings = {
 };
 
 /** Creates a rig whose model writes the turns one after another, and then "end". */
-export function createRig(turns: readonly Turn[], given: Partial<AgentSettings> = {}): Rig {
+export function createRig(
+  turns: readonly Turn[],
+  given: Partial<AgentSettings> = {},
+  idOf: (round: number, i: number) => string = (round, i) => `call_${round}_${i}`,
+): Rig {
   let at = 0;
-  const inference = new FakeInference(() => [batchOf(turns[at++] ?? "end", at)]);
+  const inference = new FakeInference(() => [batchOf(turns[at++] ?? "end", at, idOf)]);
   const tools = new FakeTools();
   const files = new FakeFiles();
   const sessions = new FakeSessions();
@@ -49,11 +53,11 @@ export function createRig(turns: readonly Turn[], given: Partial<AgentSettings> 
   return { loop, inference, tools, files, sessions, clock };
 }
 
-function batchOf(turn: Turn, round: number): readonly GenerateEvent[] {
+function batchOf(turn: Turn, round: number, idOf: (round: number, i: number) => string): readonly GenerateEvent[] {
   if (typeof turn === "string") return [begin(), text(turn), finish(), done];
   const calls = turn.flatMap(([name, args], i) =>
     toolCall(name, [JSON.stringify(args)], i).map((event) =>
-      event.type === "tool_call" ? { ...event, id: `call_${round}_${i}` } : event,
+      event.type === "tool_call" ? { ...event, id: idOf(round, i) } : event,
     ),
   );
   return [begin(), ...calls, finish("tool_calls"), done];

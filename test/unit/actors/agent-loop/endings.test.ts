@@ -1,0 +1,163 @@
+// How runs end, and what ends with them: calls, approvals and the storing of sessions. And the names and ids of calls.
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, describe, it } from "node:test";
+import type { AgentEvent } from "../../../../actors/api/agent/agents.ts";
+import { fileLimits } from "../../../../actors/api/agent/files.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { outcome } from "./parts.ts";
+import { createRig, type Rig, ran, type Turn } from "./rig.ts";
+
+const python = "service_execute_python";
+const shell = "service_shell";
+
+const rigs: Rig[] = [];
+function rig(...given: Parameters<typeof createRig>): Rig {
+  const created = createRig(...given);
+  rigs.push(created);
+  return created;
+}
+afterEach(() => {
+  for (const { files } of rigs.splice(0)) files.dispose();
+});
+
+const approve = { decision: "approve", message: null, rememberForSession: false } as const;
+const never = () => new Promise<never>(() => {});
+const errorOf = (events: readonly AgentEvent[]) =>
+  events.flatMap((one) => (one.type === "error" ? [one.error.code] : []));
+const finishOf = (events: readonly AgentEvent[]) => events.find((event) => event.type === "finish")?.reason;
+
+describe("a run that fails", () => {
+  it("cancels its other calls", async () => {
+    const it = rig([
+      [
+        [python, { code: "1" }],
+        [shell, { commands: ["sleep 60"] }],
+      ],
+    ]);
+    it.tools.script = ({ tool }) => (tool === "shell" ? never() : outcome());
+    it.sessions.update = () => Promise.reject(new ServerError("peer_gone", "the state thread has ended"));
+    assert.deepEqual(errorOf(await ran(it)), ["peer_gone"]);
+    assert.equal(it.tools.cancelled.length, 1);
+    assert.match(it.tools.cancelled[0] ?? "", /call_1_1$/);
+  });
+
+  it("takes its approvals back", async () => {
+    const it = rig([
+      [
+        [python, { code: "1" }],
+        [shell, { commands: ["rm x"] }],
+      ],
+    ]);
+    it.sessions.update = () => Promise.reject(new ServerError("peer_gone", "the state thread has ended"));
+    const asked: string[] = [];
+    const events = await ran(it, { permission: "ask" }, (event) => {
+      if (event.type !== "approval") return;
+      asked.push(event.request.approval_id);
+      if (asked.length === 2) it.loop.decide(asked[0]!, approve);
+    });
+    assert.deepEqual(errorOf(events), ["peer_gone"]);
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(it.loop.decide(asked[1]!, approve), "not_found");
+    assert.equal(it.tools.calls.length, 1);
+  });
+});
+
+describe("a run whose session is deleted", () => {
+  it("ends with an error, cancels its calls and stores nothing more", async () => {
+    const it = rig([[[python, { code: "1" }]], "one"]);
+    it.tools.script = never;
+    const events = await ran(it, { sessionId: "mine" }, (event) => {
+      if (event.type === "tool_progress") void it.loop.forget("mine");
+    });
+    assert.deepEqual(errorOf(events), ["cancelled"]);
+    assert.equal(it.tools.cancelled.length, 1);
+    assert.deepEqual(it.sessions.updates, []);
+  });
+
+  it("is not disturbed by the end of another session", async () => {
+    const it = rig([[[python, { code: "1" }]], "one"]);
+    const events = await ran(it, { sessionId: "mine" }, () => void it.loop.forget("other"));
+    assert.equal(events.at(-1)?.type, "done");
+  });
+
+  it("is deleted also while the tools restart", async () => {
+    const it = rig([]);
+    it.tools.closeSession = () => Promise.reject(new ServerError("peer_gone", "the tools have ended"));
+    await it.loop.forget("mine");
+  });
+});
+
+describe("files of a call", () => {
+  const files = (it: Rig, sizes: readonly number[]) =>
+    sizes.map((size, i) => {
+      writeFileSync(join(it.files.stagingFolder, `staged-${i}`), "x".repeat(size));
+      const source = { tool: "shell", round: 0, turn: 0 };
+      const common = { id: null, format: null, purpose: "agent_output", source, session: "s", client: "c" } as const;
+      return { ...common, name: `${i}.txt`, staged: `staged-${i}`, failure: null };
+    });
+
+  it("that cannot be stored are errors for the model, and the run goes on", async () => {
+    const it = rig([[[shell, { commands: ["make"] }]], "done"]);
+    it.tools.script = () => outcome({ files: files(it, [1, 2]) });
+    const add = it.files.add.bind(it.files);
+    it.files.add = (file) =>
+      file.name === "0.txt" ? Promise.reject(new ServerError("storage_unavailable", "the disk is full")) : add(file);
+    const events = await ran(it);
+    assert.equal(events.at(-1)?.type, "done");
+    const [record] = events.flatMap((one) => (one.type === "tool_progress" && one.record !== null ? [one.record] : []));
+    const { files: listed } = JSON.parse(record!.result_content) as { files: Record<string, unknown>[] };
+    assert.deepEqual(
+      listed.map(({ name, code }) => [name, code]),
+      [
+        ["1.txt", undefined],
+        ["0.txt", "storage_unavailable"],
+      ],
+    );
+  });
+
+  it("are in the events up to a number of bytes, and later ones are only announced", async () => {
+    const it = rig([[[shell, { commands: ["make"] }]], "done"]);
+    const size = fileLimits.maxInlineRunBytes / 2 - 1;
+    it.tools.script = () => outcome({ files: files(it, [size, size, size, 2]) });
+    const events = await ran(it);
+    assert.deepEqual(
+      events.flatMap((one) => (one.type === "file" ? [one.inline !== null] : [])),
+      [true, true, false, true],
+    );
+  });
+});
+
+describe("calls of a run", () => {
+  it("are the client's if their feature is not enabled, whatever their name", async () => {
+    const it = rig([[[shell, { commands: ["id"] }]]]);
+    const events = await ran(it, { groups: ["code_execution"] });
+    assert.equal(finishOf(events), "tool_calls");
+    assert.ok(events.some(({ type }) => type === "tool_call"));
+    assert.deepEqual(it.tools.calls, []);
+  });
+
+  it("are handed back as such also in the last round", async () => {
+    const turn: Turn = [
+      [python, { code: "1" }],
+      ["get_weather", {}],
+    ];
+    assert.equal(finishOf(await ran(rig([turn]), { maxRounds: 0 })), "tool_calls");
+  });
+
+  it("have ids of their own, also if the model repeats them", async () => {
+    const it = rig([[[python, { code: "1" }]], [[python, { code: "2" }]], "done"], {}, () => "functions.python:0");
+    const events = await ran(it);
+    const ids = events.flatMap((one) =>
+      one.type === "tool_progress" && one.phase === "complete" ? [one.call.id] : [],
+    );
+    assert.equal(ids[0], "functions.python:0");
+    assert.equal(new Set(ids).size, 2);
+    const [appended] = it.inference.runs[2]!.request.changes!.splices;
+    assert.deepEqual(
+      appended!.messages.flatMap(({ toolCallId }) => (toolCallId === undefined ? [] : [toolCallId])),
+      ids,
+    );
+  });
+});
