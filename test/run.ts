@@ -51,7 +51,7 @@ interface Tally {
   readonly durations: { readonly name: string; readonly ms: number }[];
 }
 
-/** Returns the compiled test files of a ring. Lists the sources, because dist/ keeps files whose source was deleted. */
+/** Returns the compiled test files of a ring, named after the sources: dist/ also has files whose source was deleted. */
 function filesOf(ring: Ring): string[] {
   const source = join(sourceTests, ring.path);
   if (!existsSync(source)) return [];
@@ -141,7 +141,7 @@ function failureType(error: Error | undefined): unknown {
 }
 
 /**
- * Returns the part of a ring that an argument names: `server`, or `server/edge` for one of its folders; null if there is none.
+ * Returns the ring (`server`) or the folder of a ring (`server/edge`) that an argument names; null: there is no such folder.
  */
 function selected(argument: string): [name: string, ring: Ring] | null {
   const name = argument.split("/")[0] as string;

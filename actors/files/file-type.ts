@@ -1,4 +1,4 @@
-// Types of files: content type and format, from the bytes and the name, and whether a browser may show a file in place.
+// Types of files: the content type and the format of a file, by its bytes and its name, and whether a browser may show it inline.
 import { fileTypeFromBuffer } from "file-type";
 import { Mime } from "mime";
 import standardTypes from "mime/types/standard.js";

@@ -116,7 +116,7 @@ export class Adapters {
   }
 
   async #free(id: number, loaded: Loaded): Promise<void> {
-    // Users may leave during a step, in release(). The promise delays the unload until the step has ended.
+    // The last sequence of the adapter may call release() during a step. The promise delays the unload until the step has ended.
     if (loaded.users.size > 0) {
       await new Promise<void>((resolve) => {
         loaded.onUnused = resolve;

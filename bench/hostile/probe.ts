@@ -40,7 +40,7 @@ export interface ServerProbe extends CommonProbe {
   run(rig: Rig & { readonly server: HostileServer }): Promise<Outcome>;
 }
 
-/** Probe without a bystander. It starts its own servers, if any. */
+/** Probe that measures no well-behaved client beside it. If it needs servers, it starts them itself. */
 export interface LoneProbe extends CommonProbe {
   runAlone(rig: Rig): Promise<Outcome>;
 }

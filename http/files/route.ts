@@ -1,4 +1,4 @@
-// Files routes: upload, list, metadata, content and deletion of stored files, and the same files by container.
+// Files routes: upload, list, metadata, content and deletion of stored files, and reading the files of a container.
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { type Files, fileLimits, type StoredFile } from "../../actors/api/agent/files.ts";

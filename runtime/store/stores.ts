@@ -1,4 +1,4 @@
-// Stores by name over one set of tables (one LMDB environment). Each store has separate tables and separate limits.
+// Stores by name. All stores are in one LMDB environment. Each store has its own tables and its own limits.
 import type { Store, StoreLimits } from "./store.ts";
 import { TableStore } from "./table-store.ts";
 import type { Table, Tables } from "./tables.ts";

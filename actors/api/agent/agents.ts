@@ -91,13 +91,13 @@ export type AgentEvent =
       readonly call: ToolCall;
       readonly toolType: ToolType;
       readonly data: Readonly<Record<string, unknown>>;
-      /** Record of the call, with `complete`. */
+      /** Record of the call in the phase `complete`; null in the phase `calling`. */
       readonly record: ToolCallRecord | null;
     }
   | { readonly type: "approval"; readonly request: ApprovalRequest }
   /** The model called server tools after the last round that may run them. `finish` follows, with the reason `length`. */
   | { readonly type: "rounds_reached" }
-  /** `inline`: the content as text, or as base64 if it is binary; null if it is longer than maxInlineBytes. */
+  /** `inline`: the content as text, or as base64 if it is binary; null if it exceeds the limits of fileLimits. */
   | { readonly type: "file"; readonly file: StoredFile; readonly inline: InlineContent | null };
 
 export interface InlineContent {

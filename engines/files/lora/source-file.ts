@@ -13,7 +13,7 @@ export interface FileLimits {
   readonly maxBytes: number;
 }
 
-/** Maximum number of links followed, as in operating systems. */
+/** Maximum number of symbolic links followed for one path. Linux has the same limit. */
 const maxLinks = 40;
 /** Maximum size of one read: node:fs reads at most 2^31 - 1 bytes per call. */
 const maxReadBytes = 2 ** 30;

@@ -49,8 +49,8 @@ export interface ParserOptions {
 /** Syntax of the calls that constrained decoding produces, always with JSON arguments. The format's parser reads such calls. */
 export interface CallSyntax {
   /**
-   * Text with which the first call begins. It occurs in no other output, so free text ends at this text. null: a call is
-   * recognized only if it is the whole output.
+   * Text that begins the first call. The model writes it for nothing else, so the text before a call ends here. null: the format
+   * has no such text, so a call is recognized only if it is the whole output.
    */
   readonly trigger: string | null;
   /** Text before the first call. It begins with the trigger. */

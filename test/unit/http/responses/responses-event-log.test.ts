@@ -150,7 +150,7 @@ describe("the event log of a response", () => {
     const heldAfter = async (count: number): Promise<number> => {
       for (let number = 0; number < count; number++) {
         log.append(new TextChunk(number, "\n\n"));
-        // Lets the reader wait again.
+        // Gives the reader time to begin its next wait.
         for (let turn = 0; turn < 10; turn++) await null;
       }
       // Collects several times, because code is compiled in the meantime and some garbage is found only by a second collection.
