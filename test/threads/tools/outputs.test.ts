@@ -87,7 +87,7 @@ describe("files that tools create", () => {
     );
     await shell(["rm data.csv; mkdir data.csv; touch data.csv/x"], "mounted");
     await rig.client.mount({ session: "mounted", files: [{ name: "data.csv", path }] });
-    assert.equal((await shell(["cat data.csv"], "mounted")).model.stdout, "a,b\n");
+    assert.equal((await shell(["cat data.csv; ls .replaced-*"], "mounted")).model.stdout, "a,b\nx\n");
     await assert.rejects(rig.client.mount({ session: "mounted", files: [{ name: "../x", path }] }), {
       code: "invalid_value",
     });
