@@ -49,7 +49,17 @@ export class FileStore implements Files {
     return this.#options.contents.stagingFolder;
   }
 
+  /** Stores a file. If it is not stored, its staged bytes are removed. */
   async add(file: FileToStore): Promise<StoredFile> {
+    try {
+      return await this.#add(file);
+    } catch (error) {
+      if (file.staged !== null) await this.#options.contents.discard(file.staged).catch(() => {});
+      throw error;
+    }
+  }
+
+  async #add(file: FileToStore): Promise<StoredFile> {
     const { store, contents, extractText } = this.#options;
     const { purpose, source, session, failure } = file;
     const name = checkedFileName(file.name, purpose === "agent_output");
