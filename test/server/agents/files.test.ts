@@ -1,6 +1,7 @@
 // biome-ignore-all lint/suspicious/noExplicitAny: the bodies of three protocols are read field by field
 // Files of agent runs over HTTP: files that a client sends, and files that tools create.
 import assert from "node:assert/strict";
+import { rmSync } from "node:fs";
 import { after, afterEach, before, describe, it } from "node:test";
 import OpenAI, { toFile } from "openai";
 import { chat, checked, commands, post, python, question, runs } from "./clients.ts";
@@ -38,6 +39,20 @@ describe("files of an agent run", () => {
     assert.match(prompt, /^Read these\.\n\n\[File "up\.csv", id file-\w+, text\/csv, 8 bytes\]\nx,y\n1,2\n/);
     assert.match(prompt, /\[File "in\.txt", id file-\w+, text\/plain, 6 bytes\]\ninline/);
     assert.doesNotMatch(prompt, /base64/);
+  });
+
+  it("are stored again if the content of an earlier request was removed to make room", async () => {
+    const part = { type: "file", file: { filename: "again.txt", file_data: Buffer.from("again").toString("base64") } };
+    const ask = () => chat.ask(rig.url, { messages: [{ role: "user", content: [part] }] });
+    rig.script("one", "two");
+    await ask();
+    const id = /id (file-\w+)/.exec(rig.seen()[0]![0]!.content)?.[1] ?? "";
+    const found = await rig.state.files.content(id);
+    assert.equal(found?.kind, "content");
+    rmSync(found!.kind === "content" ? found.path : "");
+    await ask();
+    assert.equal(rig.seen()[1]![0]!.content, rig.seen()[0]![0]!.content);
+    assert.equal((await rig.state.files.content(id))?.kind, "content");
   });
 
   it("come as parts of a response's input, and as documents of a message", async () => {
