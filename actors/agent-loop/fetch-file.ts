@@ -6,6 +6,7 @@ import { request as requestHttps } from "node:https";
 import { BlockList, isIP, type LookupFunction } from "node:net";
 import { ServerError } from "../../runtime/errors.ts";
 import { fileLimits } from "../api/agent/files.ts";
+import { checkedFileName } from "../files/file-name.ts";
 
 const timeoutMs = 30_000;
 const maxRedirects = 3;
@@ -135,8 +136,11 @@ async function contentOf(response: IncomingMessage): Promise<Uint8Array> {
   return new Uint8Array(Buffer.concat(chunks));
 }
 
-/** Returns the last part of the path as a file name; characters that file names cannot have are replaced. */
-function nameIn({ pathname }: URL): string {
+/**
+ * Returns the last part of the path as a file name. Characters that file names cannot have are replaced. "download": files
+ * cannot have the name.
+ */
+export function nameIn({ pathname }: URL): string {
   const last = pathname.split("/").at(-1) ?? "";
   let name = last;
   try {
@@ -148,7 +152,11 @@ function nameIn({ pathname }: URL): string {
     .replaceAll(/[^\p{L}\p{N}._ -]/gu, "_")
     .slice(0, 100)
     .trim();
-  return plain === "" || plain === "." || plain === ".." ? "download" : plain;
+  try {
+    return checkedFileName(plain, false);
+  } catch {
+    return "download";
+  }
 }
 
 function reasonOf(error: unknown): string {

@@ -66,8 +66,8 @@ async function storedFile(input: InputFile, files: Files, fetchFile: FetchFile, 
   // The id is a digest of the file. A file that a client sends again with each request is stored once, and the prompt does not
   // change.
   const id = `file-${createHash("sha256").update(`${run.client}\0${name}\0`).update(content).digest("hex").slice(0, 32)}`;
-  const known = await files.find(id);
-  if (known !== null) return known;
+  const known = await files.content(id);
+  if (known?.kind === "content") return known.file;
   const staged = `input-${randomUUID()}`;
   await writeFile(join(files.stagingFolder, staged), content, { flag: "wx", mode: 0o600 });
   return await files.add({

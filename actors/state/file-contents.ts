@@ -1,6 +1,6 @@
 // File contents: the bytes of stored files, one regular file per id, in the state folder. New contents are written to a staging
 // folder on the same file system, then renamed into the content folder.
-import { constants, type FileHandle, mkdir, open, readdir, rename, rm, stat, unlink } from "node:fs/promises";
+import { constants, type FileHandle, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
 import { fileLimits } from "../api/agent/files.ts";
@@ -55,11 +55,15 @@ export class FileContents {
       await syncFolder(this.#folder);
       return read;
     } catch (error) {
-      await unlink(from).catch(() => {});
       throw error instanceof ServerError ? error : unavailable(error);
     } finally {
       await file?.close();
     }
+  }
+
+  /** Removes a staged file. Does nothing if it has been moved to the content folder. */
+  async discard(staged: string): Promise<void> {
+    await rm(join(this.stagingFolder, checkedStaged(staged)), { force: true });
   }
 
   /** Returns the size of a content in bytes; null: the content does not exist. */

@@ -8,8 +8,11 @@ import { checkedFileName } from "../files/file-name.ts";
 import { formatOf, mimeTypeOf } from "../files/file-type.ts";
 import type { FileContents } from "./file-contents.ts";
 
-/** Extracts the beginning of the text of a document; null: the document has no text, or cannot be read within the limits. */
-export type ExtractText = (path: string, mimeType: string) => Promise<string | null>;
+/**
+ * Extracts the beginning of the text of a document; null: the document has no text, or cannot be read within the limits.
+ * `client`: client that sent or produced it.
+ */
+export type ExtractText = (path: string, mimeType: string, client: string) => Promise<string | null>;
 
 export interface FileStoreOptions {
   readonly store: Store<StoredFile>;
@@ -49,14 +52,24 @@ export class FileStore implements Files {
     return this.#options.contents.stagingFolder;
   }
 
+  /** Stores a file. If it is not stored, its staged bytes are removed. */
   async add(file: FileToStore): Promise<StoredFile> {
-    const { store, contents, extractText } = this.#options;
+    try {
+      return await this.#add(file);
+    } catch (error) {
+      if (file.staged !== null) await this.#options.contents.discard(file.staged).catch(() => {});
+      throw error;
+    }
+  }
+
+  async #add(file: FileToStore): Promise<StoredFile> {
+    const { store, contents } = this.#options;
     const { purpose, source, session, failure } = file;
     const name = checkedFileName(file.name, purpose === "agent_output");
     const id = file.id ?? `file-${randomBytes(16).toString("hex")}`;
     const read = file.staged === null ? noContent : await contents.adopt(id, file.staged);
     const mimeType = await mimeTypeOf(name, read.head, read.isText);
-    const preview = read.preview ?? (file.staged === null ? null : await extractText(contents.pathOf(id), mimeType));
+    const preview = read.preview ?? (file.staged === null ? null : await this.#documentText(id, mimeType, file.client));
     const createdMs = this.#now();
     const stored: StoredFile = {
       id,
@@ -124,6 +137,10 @@ export class FileStore implements Files {
 
   async onStop(): Promise<void> {
     await this.#options.store.close();
+  }
+
+  async #documentText(id: string, mimeType: string, client: string): Promise<string | null> {
+    return await this.#options.extractText(this.#options.contents.pathOf(id), mimeType, client);
   }
 
   /** Removes the contents of the oldest files until all contents are within the budget. The added file keeps its content. */

@@ -59,7 +59,7 @@ export async function start(place: PlaceContext<StatePlaceInit>): Promise<StateP
     store: state.store<StoredFile>("files", fileStoreLimits),
     contents,
     maxContentBytes: maxFileContentBytes,
-    extractText: (path, mimeType) => documentText(path, mimeType, fileLimits.inputPreviewCharacters),
+    extractText: (path, mimeType, client) => documentText({ path, mimeType, client }),
   });
   place.system.spawn<FileProtocol>("files", filesBehaviour(fileStore), { mailboxLimit });
   const sessionStore = new SessionStore(state.store<KeptSession>("sessions", sessionStoreLimits));

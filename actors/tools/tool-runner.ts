@@ -5,6 +5,7 @@ import { Gate } from "../../runtime/queues/gate.ts";
 import type { FileToMount, ToolOutcome, ToolRun, Tools } from "../api/agent/tools.ts";
 import { outputsOf, type Produced } from "./files/outputs.ts";
 import { type Snapshot, snapshot } from "./files/snapshot.ts";
+import { unstage } from "./files/stage-file.ts";
 import { cancelledOutcome, cellOutcome, commandsOutcome, failedOutcome, noFiles, plainOutcome } from "./results.ts";
 import { RunningCall } from "./running-call.ts";
 import { toolArguments } from "./schemas.ts";
@@ -39,9 +40,13 @@ export class ToolRunner implements Tools {
     const call = new RunningCall();
     this.#calls.set(run.id, call);
     try {
-      const work = this.#sessions.use(run.session, (session) => this.#runIn(session, run, parsed, call));
-      const outcome = await Promise.race([work, call.cancelled.then(cancelledOutcome)]);
-      return call.isCancelled ? cancelledOutcome() : outcome;
+      const work = this.#sessions.use(run.session, async (session) => {
+        const outcome = await this.#runIn(session, run, parsed, call);
+        if (!call.isCancelled) return outcome;
+        await unstage(outcome.files, this.#options.stagingFolder);
+        return cancelledOutcome();
+      });
+      return await Promise.race([work, call.cancelled.then(cancelledOutcome)]);
     } catch (error) {
       return call.isCancelled ? cancelledOutcome() : failedOutcome(toErrorRecord(error).message);
     } finally {

@@ -1,4 +1,5 @@
-// Removal of a folder and its content, even if the permissions of its folders forbid the removal. Links are not followed.
+// Removal of a folder and its content, even if the permissions of its folders forbid the removal. Links are not followed if no
+// other process changes the folder meanwhile. So the processes of code that is not trusted must have ended.
 import { chmodSync, type Dirent, readdirSync, rmSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";

@@ -68,7 +68,7 @@ export interface FileToStore {
   readonly purpose: FilePurpose;
   readonly source: FileSource;
   readonly session: string | null;
-  /** Name of the client. A full store removes the oldest file of all clients. */
+  /** Name of the client. Clients take turns while documents are read. A full store removes the oldest file of all clients. */
   readonly client: string;
   /** Path within the staging folder; null with `failure`. */
   readonly staged: string | null;

@@ -2,11 +2,17 @@
 // ended if it takes too long or too much memory: the parsers of such files meet files that were made to harm them.
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import { resolvesWithin } from "../../../runtime/clock.ts";
 import { Gate } from "../../../runtime/queues/gate.ts";
 import { memoryOf } from "../../../runtime/sandbox/usage.ts";
+import { fileLimits } from "../../api/agent/files.ts";
 import { documentKind } from "./document-kind.ts";
 
-const LIMIT_MS = 5000;
+/** Time limit of reading one document, and of waiting for a place and reading together. */
+const READ_MS = 5000;
+const TOTAL_MS = 10_000;
+/** Limit of processor time. The kernel enforces it, also after this server was killed. */
+const CPU_SECONDS = 10;
 const MEMORY_BYTES = 512 * 2 ** 20;
 const HEAP_MIB = 256;
 const WATCH_MS = 50;
@@ -16,21 +22,36 @@ const PLACES = 2;
 const program = fileURLToPath(new URL("./read-document.js", import.meta.url));
 const gate = new Gate(PLACES);
 
-/**
- * Returns at most `limit` characters. null: the file is no document of a known type, or it has no text, or it cannot be read
- * within the limits of time and memory.
- */
-export async function documentText(path: string, mimeType: string, limit: number): Promise<string | null> {
-  const kind = documentKind(mimeType);
-  if (kind === null) return null;
-  return await gate.pass(() => read([kind, path, String(limit)]));
+export interface DocumentToRead {
+  readonly path: string;
+  readonly mimeType: string;
+  /** Waiting clients take turns. */
+  readonly client: string;
 }
 
-async function read(args: readonly string[]): Promise<string | null> {
+/**
+ * Returns at most inputPreviewCharacters characters. null: the file is no document of a known type, or it has no text, or it
+ * cannot be read within the limits of time and memory.
+ */
+export async function documentText({ path, mimeType, client }: DocumentToRead): Promise<string | null> {
+  const kind = documentKind(mimeType);
+  if (kind === null) return null;
+  const endsAt = performance.now() + TOTAL_MS;
+  let text: string | null = null;
+  const reading = gate.pass(async () => {
+    const leftMs = Math.floor(endsAt - performance.now());
+    if (leftMs > 0)
+      text = await read([kind, path, String(fileLimits.inputPreviewCharacters)], Math.min(READ_MS, leftMs));
+  }, client);
+  await resolvesWithin(TOTAL_MS, reading);
+  return text;
+}
+
+async function read(args: readonly string[], limitMs: number): Promise<string | null> {
   return await new Promise((resolve) => {
-    const options = { env: {}, timeout: LIMIT_MS, killSignal: "SIGKILL", maxBuffer: 2 ** 20 } as const;
-    const node = [`--max-old-space-size=${HEAP_MIB}`, program, ...args];
-    const child = execFile(process.execPath, node, options, (error, text) => {
+    const options = { env: {}, timeout: limitMs, killSignal: "SIGKILL", maxBuffer: 2 ** 20 } as const;
+    const [file, ...rest] = limited([process.execPath, `--max-old-space-size=${HEAP_MIB}`, program, ...args]);
+    const child = execFile(file, rest, options, (error, text) => {
       clearInterval(watch);
       resolve(error === null && text !== "" ? text : null);
     });
@@ -38,4 +59,13 @@ async function read(args: readonly string[]): Promise<string | null> {
       if (child.pid !== undefined && memoryOf([child.pid], MEMORY_BYTES) > MEMORY_BYTES) child.kill("SIGKILL");
     }, WATCH_MS);
   });
+}
+
+type Command = readonly [file: string, ...args: string[]];
+
+/** Returns a command that limits its processor time and then becomes the given one, with the same process id. */
+function limited(command: Command): Command {
+  // Windows has no such limit.
+  if (process.platform === "win32") return command;
+  return ["/bin/sh", "-c", `ulimit -t ${CPU_SECONDS}; exec "$@"`, "sh", ...command];
 }

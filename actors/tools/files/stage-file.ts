@@ -45,6 +45,12 @@ export async function stage(
   }
 }
 
+/** Removes the copies of files that will not be stored. */
+export async function unstage(files: readonly FileToStore[], stagingFolder: string): Promise<void> {
+  const copies = files.flatMap(({ staged }) => (staged === null ? [] : [join(stagingFolder, staged)]));
+  await Promise.all(copies.map((copy) => rm(copy, { force: true })));
+}
+
 function failureOf(error: unknown, name: string): StageFailure {
   const { code } = error as NodeJS.ErrnoException;
   const isMissing = code === "ENOENT" || code === "ENOTDIR";

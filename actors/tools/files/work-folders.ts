@@ -37,8 +37,8 @@ export class WorkFolders {
   }
 
   /**
-   * Copies files into a folder. An existing file or folder with the same name is replaced. Throws invalid_value for a name that
-   * cannot be used, and storage_unavailable.
+   * Copies files into a folder. An existing file with the same name is replaced; an existing folder gets another name. Throws
+   * invalid_value for a name that cannot be used, and storage_unavailable.
    */
   async mount({ path, known }: WorkFolder, files: readonly FileToMount[]): Promise<void> {
     for (const { name, path: from } of files) {
@@ -50,7 +50,7 @@ export class WorkFolders {
         await copyFile(from, copy, constants.COPYFILE_EXCL);
         await rename(copy, to).catch(async (error: NodeJS.ErrnoException) => {
           if (error.code !== "EISDIR") throw error;
-          await removeFolder(to);
+          await setAside(to);
           await rename(copy, to);
         });
       } catch (error) {
@@ -63,6 +63,7 @@ export class WorkFolders {
     }
   }
 
+  /** Removes a work folder. All processes of its session must have ended. */
   async remove({ path }: WorkFolder): Promise<void> {
     await removeFolder(dirname(path));
   }
@@ -72,4 +73,12 @@ export class WorkFolders {
     const names = await readdir(this.#base);
     await Promise.all(names.map((name) => removeFolder(join(this.#base, name))));
   }
+}
+
+/**
+ * Renames a folder to a hidden name beside it. It is removed with the session: while processes of the session run, they can
+ * replace folders by links, and a removal would follow the links out of the work folder.
+ */
+async function setAside(folder: string): Promise<void> {
+  await rename(folder, join(dirname(folder), `.replaced-${randomBytes(8).toString("hex")}`));
 }

@@ -1,9 +1,13 @@
 // biome-ignore-all lint/suspicious/noExplicitAny: the bodies of three protocols are read field by field
 // Files of agent runs over HTTP: files that a client sends, and files that tools create.
 import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, afterEach, before, describe, it } from "node:test";
 import OpenAI, { toFile } from "openai";
 import { chat, checked, commands, post, python, question, runs } from "./clients.ts";
+import { endlessPdf, pdfOf } from "./pdf.ts";
 import { type AgentRig, startAgents } from "./rig.ts";
 
 let rig: AgentRig;
@@ -38,6 +42,20 @@ describe("files of an agent run", () => {
     assert.match(prompt, /^Read these\.\n\n\[File "up\.csv", id file-\w+, text\/csv, 8 bytes\]\nx,y\n1,2\n/);
     assert.match(prompt, /\[File "in\.txt", id file-\w+, text\/plain, 6 bytes\]\ninline/);
     assert.doesNotMatch(prompt, /base64/);
+  });
+
+  it("are stored again if the content of an earlier request was removed to make room", async () => {
+    const part = { type: "file", file: { filename: "again.txt", file_data: Buffer.from("again").toString("base64") } };
+    const ask = () => chat.ask(rig.url, { messages: [{ role: "user", content: [part] }] });
+    rig.script("one", "two");
+    await ask();
+    const id = /id (file-\w+)/.exec(rig.seen()[0]![0]!.content)?.[1] ?? "";
+    const found = await rig.state.files.content(id);
+    assert.equal(found?.kind, "content");
+    rmSync(found!.kind === "content" ? found.path : "");
+    await ask();
+    assert.equal(rig.seen()[1]![0]!.content, rig.seen()[0]![0]!.content);
+    assert.equal((await rig.state.files.content(id))?.kind, "content");
   });
 
   it("come as parts of a response's input, and as documents of a message", async () => {
@@ -111,6 +129,25 @@ describe("files of an agent run", () => {
     }
     const stored = await rig.state.files.find(citation.file_id);
     assert.equal(stored?.purpose, "agent_output");
+  });
+
+  it("are stored in time, and documents of other clients are read, while a client sends documents that keep readers busy", async () => {
+    const add = async (client: string, content: Buffer) => {
+      const staged = `document-${randomUUID()}`;
+      writeFileSync(join(rig.state.files.stagingFolder, staged), content);
+      const source = { tool: "user_upload", round: 0, turn: 0 };
+      const file = { id: null, name: "a.pdf", format: null, purpose: "user_data", source, session: null } as const;
+      return await rig.state.files.add({ ...file, client, staged, failure: null });
+    };
+    const startedAt = performance.now();
+    const busy = Promise.all(Array.from({ length: 7 }, () => add("busy", endlessPdf())));
+    const { preview } = await add("other", pdfOf("BT /F 12 Tf (Hello you) Tj ET", 1));
+    assert.equal(preview, "Hello you");
+    assert.deepEqual(
+      (await busy).map((file) => file.preview),
+      Array.from({ length: 7 }, () => null),
+    );
+    assert.ok(performance.now() - startedAt < 12_000, `${performance.now() - startedAt} ms`);
   });
 
   it("that were not produced answer 422", async () => {

@@ -12,6 +12,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { seeded } from "../../fixtures/schemas/random-text.ts";
 import { checked, eventsOf, post, type ServerEvent } from "./clients.ts";
+import { endlessPdf } from "./pdf.ts";
 
 const kills = Number(process.env.KILLS ?? 5);
 const program = fileURLToPath(new URL("./killed-server.js", import.meta.url));
@@ -54,6 +55,28 @@ describe("a server that is killed during agent runs", () => {
       assert.ok(clients.some(({ answers }) => answers > 0));
       const answers = clients.reduce((sum, client) => sum + client.answers, 0);
       t.diagnostic(`looked up after a restart: ${found.results} results, ${found.files} files, ${answers} answers`);
+    } finally {
+      rmSync(base, { recursive: true, force: true });
+    }
+  });
+});
+
+describe("a server that is killed while it reads a document", () => {
+  it("leaves a reader that ends, also if the document keeps it busy", { timeout: 120_000 }, async () => {
+    const base = mkdtempSync(join(tmpdir(), "troupe-killed-"));
+    try {
+      const { process: server, url } = await startServer(join(base, "state"), base);
+      const isReader = (line: string) => line.includes("read-document") && line.includes(base);
+      const upload = new FormData();
+      upload.set("purpose", "user_data");
+      upload.set("file", new Blob([new Uint8Array(endlessPdf())]), "busy.pdf");
+      const reply = fetch(`${url}/v1/files`, { method: "POST", body: upload });
+      reply.catch(() => {});
+      while (!commandLines().some(isReader)) await sleep(20);
+      server.kill("SIGKILL");
+      await assert.rejects(reply);
+      assert.ok(commandLines().some(isReader), "the reader is busy when the server is killed");
+      await assertNoneLeft(isReader, "reader", 60_000);
     } finally {
       rmSync(base, { recursive: true, force: true });
     }
@@ -158,13 +181,17 @@ async function startServer(
 }
 
 /** Waits until no process matches `isMeant`, which gets one line with the state and the command of a process. */
-async function assertNoneLeft(isMeant: (line: string) => boolean, what: string): Promise<void> {
-  let left: readonly string[] = [];
-  for (let i = 0; i < 100; i++) {
-    const lines = spawnSync("ps", ["-eo", "stat,args"], { encoding: "utf8" }).stdout.split("\n");
-    left = lines.filter(isMeant);
-    if (left.length === 0) return;
+async function assertNoneLeft(isMeant: (line: string) => boolean, what: string, limitMs = 5000): Promise<void> {
+  const until = performance.now() + limitMs;
+  let left = commandLines().filter(isMeant);
+  while (left.length > 0 && performance.now() < until) {
     await sleep(50);
+    left = commandLines().filter(isMeant);
   }
   assert.deepEqual(left, [], what);
+}
+
+/** Returns a line with the state and the command of each process. */
+function commandLines(): readonly string[] {
+  return spawnSync("ps", ["-eo", "stat,args", "-ww"], { encoding: "utf8" }).stdout.split("\n");
 }

@@ -20,7 +20,7 @@ describe("documents in a chat", () => {
   let texts: Readonly<Record<string, readonly string[]>>;
 
   before(async () => {
-    await promisify(execFile)(await pythonEnvironment(), [join(pythonFolder, "documents.py"), folder]);
+    await promisify(execFile)(await pythonEnvironment(), [join(pythonFolder, "../documents.py"), folder]);
     texts = JSON.parse(readFileSync(join(folder, "texts.json"), "utf8"));
     rig = await startAgents();
   });

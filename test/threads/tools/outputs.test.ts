@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { ToolsRig } from "./rig.ts";
 
 describe("files that tools create", () => {
@@ -87,7 +88,7 @@ describe("files that tools create", () => {
     );
     await shell(["rm data.csv; mkdir data.csv; touch data.csv/x"], "mounted");
     await rig.client.mount({ session: "mounted", files: [{ name: "data.csv", path }] });
-    assert.equal((await shell(["cat data.csv"], "mounted")).model.stdout, "a,b\n");
+    assert.equal((await shell(["cat data.csv; ls .replaced-*"], "mounted")).model.stdout, "a,b\nx\n");
     await assert.rejects(rig.client.mount({ session: "mounted", files: [{ name: "../x", path }] }), {
       code: "invalid_value",
     });
@@ -133,6 +134,18 @@ describe("files that tools create", () => {
       [],
       "no copy is left",
     );
+  });
+
+  it("leaves no copy of the files of a cancelled call", async () => {
+    const staged = () => readdirSync(rig.stagingFolder).length;
+    const before = staged();
+    const commands = ["for i in $(seq 60); do head -c 4000000 /dev/zero > f$i.bin; done"];
+    const call = run("shell", { commands }, "cancelled", { id: "cancelled" });
+    while (staged() < before + 3) await sleep(1);
+    rig.client.cancel({ id: "cancelled" });
+    assert.equal((await call).status, "cancelled");
+    for (let i = 0; i < 200 && staged() > before; i++) await sleep(10);
+    assert.equal(staged(), before);
   });
 
   it("keeps the result of a call whose files cannot be stored", async () => {

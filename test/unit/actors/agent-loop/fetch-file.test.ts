@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { describe, it } from "node:test";
-import { fetchFile, isPublic } from "../../../../actors/agent-loop/fetch-file.ts";
+import { fetchFile, isPublic, nameIn } from "../../../../actors/agent-loop/fetch-file.ts";
 
 const never = new AbortController().signal;
 
@@ -49,6 +49,14 @@ describe("a file URL", () => {
     await assert.rejects(fetchFile(`http://localhost:${port}/`, never), /is not public/);
     server.close();
     assert.equal(requests, 0);
+  });
+
+  it("names the file, unless files cannot have the name", () => {
+    const nameOf = (path: string) => nameIn(new URL(path, "https://example.com"));
+    assert.deepEqual(["/a/b%20c.pdf?x=1", "/%D0%B9.txt", "/a%3Ab.txt"].map(nameOf), ["b c.pdf", "й.txt", "a_b.txt"]);
+    for (const path of ["/", "/a/..", "/report.", "/con.txt", `/${"\u65e5".repeat(100)}`]) {
+      assert.equal(nameOf(path), "download", path);
+    }
   });
 
   it("is allowed for public addresses", () => {

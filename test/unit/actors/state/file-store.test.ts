@@ -203,6 +203,7 @@ describe("the file store", () => {
       await assert.rejects(rig.add("x", { name }), { code: "invalid_value" }, name);
     }
     await assert.rejects(rig.add("x", { id: "../x" }), { code: "invalid_value" });
+    assert.deepEqual(rig.onDisk, []);
   });
 
   it("refuses a staged file that is a link, and one that is too large", async () => {

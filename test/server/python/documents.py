@@ -1,4 +1,4 @@
-"""Writes documents to a folder, and what their text contains: DOCUMENTS.py FOLDER. Made by the usual libraries, or to do harm."""
+"""Writes documents to a folder, and what their text contains: documents.py FOLDER. Made by the usual libraries, or to do harm."""
 
 import json
 import os
