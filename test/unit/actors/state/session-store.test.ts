@@ -119,6 +119,24 @@ describe("the session store", () => {
     assert.deepEqual([found?.common, found?.splices], [3, []]);
   });
 
+  it("recognises a call whose arguments the client has written anew", async () => {
+    const { sessions } = new Rig();
+    const calling = (args: string): ChatMessage => ({
+      role: "assistant",
+      content: "",
+      toolCalls: [{ id: "c", name: "f", arguments: args }],
+    });
+    const found = async (written: string, sent: string) => {
+      await sessions.update(updateOf("s", asked, [calling(written)], calling(written)));
+      return (await sessions.match({ client: "c", id: "s", digests: [...asked, calling(sent)].map(messageDigest) }))
+        ?.common;
+    };
+    assert.equal(await found('{"a": [1.0, {"y": 1, "x": 2}], "b": "\\u00e9"}', '{"b":"é","a":[1,{"x":2,"y":1}]}'), 2);
+    assert.equal(await found('{"a": [1, 2]}', '{"a":[2,1]}'), 1);
+    assert.equal(await found('{"a": ', '{"a": '), 2);
+    assert.equal(await found('{"a": ', '{"a":'), 1);
+  });
+
   it("keeps images and files of the session it is based on", async () => {
     const { sessions } = new Rig();
     await sessions.update(updateOf("s", asked, [], shown, { images: ["one"], files: ["f1"] }));
