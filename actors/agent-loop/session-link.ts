@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import type { ChatMessage, GenerateRequest, PromptChanges, SealedContent } from "../../engines/generation.ts";
 import type { AgentOptions } from "../api/agent/agents.ts";
 import { messageDigest } from "../api/agent/message-digest.ts";
-import type { SessionHead, Sessions, SessionUpdate } from "../api/agent/sessions.ts";
+import type { SessionHead, Sessions } from "../api/agent/sessions.ts";
 
 type Prompt = GenerateRequest["prompt"];
 
@@ -23,9 +23,11 @@ export class SessionLink {
   readonly #linked: Linked;
   /** Messages that the run has added to the chat. */
   readonly #added: ChatMessage[] = [];
-  readonly #images: string[] = [];
+  /** Images that are not stored yet. */
+  #images: string[] = [];
   readonly files: string[] = [];
   readonly approvals: { all: boolean };
+  #basedOn: string | null;
   #saving: Promise<void> = Promise.resolve();
 
   private constructor(sessions: Sessions, request: GenerateRequest, digests: readonly string[], linked: Linked) {
@@ -33,6 +35,7 @@ export class SessionLink {
     this.#request = request;
     this.#digests = digests;
     this.#linked = linked;
+    this.#basedOn = linked.basedOn;
     this.approvals = { all: linked.head?.approvesAll ?? false };
   }
 
@@ -82,25 +85,32 @@ export class SessionLink {
   save(results: readonly ChatMessage[], visible: ChatMessage | null): Promise<void> {
     const added = [...this.#added, ...results];
     const digests = visible === null ? this.#digests : [...this.#digests, messageDigest(visible)];
-    const { id, basedOn } = this.#linked;
-    const update = (): SessionUpdate => ({
+    // Updates are sent one after another, so that an older state never replaces a newer one.
+    const saved = this.#saving.then(() => this.#update(added, digests));
+    this.#saving = saved.catch(() => {});
+    return saved;
+  }
+
+  async #update(added: readonly ChatMessage[], digests: readonly string[]): Promise<void> {
+    const { id, splices } = this.#linked;
+    const images = [...this.#images];
+    await this.#sessions.update({
       id,
       client: this.#request.client,
       turns: this.turn + 1,
       digests,
       prompt: this.prompt,
-      splices: this.#linked.splices,
+      splices,
       added,
-      images: [...this.#images],
+      images,
       videos: [],
       files: [...this.files],
       approvesAll: this.approvals.all,
-      basedOn,
+      basedOn: this.#basedOn,
     });
-    // Updates are sent one after another, so that an older state never replaces a newer one.
-    const saved = this.#saving.then(() => this.#sessions.update(update()));
-    this.#saving = saved.catch(() => {});
-    return saved;
+    // The session has these images now, so later updates add only newer ones to it.
+    this.#images = this.#images.slice(images.length);
+    this.#basedOn = id;
   }
 }
 

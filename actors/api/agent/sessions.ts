@@ -51,7 +51,7 @@ export interface SessionUpdate {
   readonly splices: PromptChanges["splices"];
   /** Messages that the request has added after the chat. They belong to one visible message. */
   readonly added: readonly ChatMessage[];
-  /** Images, videos and ids of files that the request has added. */
+  /** Images and videos to add to those of `basedOn`, and ids of all files that the request has added. */
   readonly images: readonly string[];
   readonly videos: readonly SessionVideo[];
   readonly files: readonly string[];

@@ -342,7 +342,7 @@ describe("sessions of the agent loop", () => {
       it.loop.decide(event.request.approval_id, { decision: "deny", message: null, rememberForSession: false });
     });
     assert.notEqual(events[0]?.type === "session" && events[0].id, "sess_1");
-    assert.equal(it.sessions.updates.at(-1)!.basedOn, "sess_1");
+    assert.equal(it.sessions.updates[0]!.basedOn, "sess_1");
     assert.equal(asked, 1);
   });
 
@@ -355,6 +355,21 @@ describe("sessions of the agent loop", () => {
         ["assistant", "tool"],
       );
     });
+  });
+
+  it("adds each image of its tools to the session once", async () => {
+    const it = rig([[[python, { code: "1" }]], [[python, { code: "2" }]], "two figures"]);
+    it.sessions.matched = { head, common: 1, splices: [] };
+    it.tools.script = (call) => outcome({ images: [call.arguments] });
+    await ran(it, { digests: ["a", "x"] });
+    assert.deepEqual(
+      it.sessions.updates.map(({ id, basedOn, images }) => [basedOn === id ? "itself" : basedOn, images]),
+      [
+        ["sess_1", ['{"code":"1"}']],
+        ["itself", ['{"code":"2"}']],
+        ["itself", []],
+      ],
+    );
   });
 
   it("mounts the files of the conversation and describes them in the prompt", async () => {
