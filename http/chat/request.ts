@@ -50,7 +50,7 @@ import { permissionConflicts, permissionField } from "../shared/fields/tools/per
 import { filesOfTool, serverToolGroups, sessionOfContainer } from "../shared/fields/tools/tool-fields.ts";
 import { callConflicts } from "../shared/fields/tools/tool-use.ts";
 import type { AskedRequest } from "../shared/translation.ts";
-import { contradiction, conversation, endConflicts, inputFiles, openConversation } from "./conversation.ts";
+import { contradiction, endConflicts, inputFiles, openConversation } from "./conversation.ts";
 import { messagesSchema } from "./messages.ts";
 import { hasFunctions, requestedToolConflicts, requestedTools, serverToolsOf, toolFields } from "./tools.ts";
 
@@ -132,7 +132,7 @@ export function askedRun(
   body: ChatRequestBody,
   offered: OfferedTools | null,
 ): { readonly asked: AskedRequest; readonly agent: AgentOptions | null } {
-  const messages = conversation(body.messages);
+  const { messages } = openConversation(body);
   const inputs = [...inputFiles(body.messages), ...toolFiles(body, messages.length - 1)];
   const needs = {
     named: featuresOf(body),

@@ -155,7 +155,8 @@ export function askedRun(
   },
   offered: OfferedTools | null,
 ): { readonly asked: AskedRequest; readonly agent: AgentOptions | null } {
-  const { messages, files } = conversation(body.system, body.messages);
+  const { messages: sent, files } = conversation(body.system, body.messages);
+  const messages = withoutEmptyEnd(sent);
   const fields = sentAgentFields(body);
   const needs = { named: featuresOf(body), fields, hasFiles: files.length > 0, hasFunctions: hasClientTools(body) };
   const named = agentGroups(needs, offered);
@@ -181,7 +182,7 @@ function askedRequest(
     ...defaults,
     prompt: {
       kind: "chat",
-      messages: withoutEmptyEnd(messages),
+      messages,
       templateArguments: templateArguments(body),
       ...(continuesLast(messages) && { continuesLast: true }),
     },

@@ -2,8 +2,10 @@
 // Sessions of agent runs over HTTP: export, import and deletion.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { chat, checked, commands, post, question, runs } from "./clients.ts";
+import { chat, checked, commands, messages, post, question, runs } from "./clients.ts";
 import { type AgentRig, startAgents } from "./rig.ts";
+
+const rolesOf = (chat: readonly { readonly role: string }[] = []) => chat.map(({ role }) => role);
 
 let rig: AgentRig;
 before(async () => {
@@ -52,6 +54,19 @@ describe("sessions of agent runs", () => {
       await other.stop();
     }
   });
+
+  for (const protocol of [chat, messages]) {
+    it(`fit the conversation after an empty message at the end, over ${protocol.name}`, async () => {
+      const opening = { role: "user", content: `an empty end ${protocol.name}` };
+      rig.script(runs("1"), "one");
+      const first = await protocol.ask(rig.url, { messages: [opening, { role: "assistant", content: "" }] });
+      rig.script("two");
+      const said = [opening, { role: "assistant", content: "one" }, { role: "user", content: "go on" }];
+      const second = await protocol.ask(rig.url, { messages: said });
+      assert.equal(second.session, first.session);
+      assert.deepEqual(rolesOf(rig.seen()[0]), ["user", "assistant", "tool", "assistant", "user"]);
+    });
+  }
 
   it("are deleted with their state, and importing nonsense is refused", async () => {
     rig.script(runs("1"), "one");
