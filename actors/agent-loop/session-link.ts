@@ -8,6 +8,12 @@ import type { SessionHead, Sessions } from "../api/agent/sessions.ts";
 
 type Prompt = GenerateRequest["prompt"];
 
+/** Result of a call whose run was cut off before its result was known. */
+const INTERRUPTED = JSON.stringify({
+  status: "error",
+  error: "interrupted: the run ended before the result was known",
+});
+
 interface Linked {
   readonly id: string;
   readonly head: SessionHead | null;
@@ -83,7 +89,7 @@ export class SessionLink {
    * assistant's message as the client has it, if the run is complete.
    */
   save(results: readonly ChatMessage[], visible: ChatMessage | null): Promise<void> {
-    const added = [...this.#added, ...results];
+    const added = [...this.#added, ...(visible === null ? allResults(this.#added.at(-1), results) : [])];
     const digests = visible === null ? this.#digests : [...this.#digests, messageDigest(visible)];
     // Updates are sent one after another, so that an older state never replaces a newer one.
     const saved = this.#saving.then(() => this.#update(added, digests));
@@ -122,6 +128,14 @@ function linkOf(found: Awaited<ReturnType<Sessions["match"]>>, asked: string | n
   // A branch does not inherit the user's approval of all actions.
   const kept = isBranch ? { ...head, approvesAll: false } : head;
   return { id: isBranch ? newId() : head.id, head: kept, splices, basedOn: head.id };
+}
+
+/** Returns a result for each call of a message, in the order of the calls. Calls without a known result were interrupted. */
+function allResults(calling: ChatMessage | undefined, known: readonly ChatMessage[]): readonly ChatMessage[] {
+  return (calling?.toolCalls ?? []).map(
+    ({ id, name }) =>
+      known.find(({ toolCallId }) => toolCallId === id) ?? { role: "tool", content: INTERRUPTED, name, toolCallId: id },
+  );
 }
 
 function newId(): string {

@@ -78,7 +78,10 @@ export interface MatchedSession {
   readonly head: SessionHead;
   /** Number of messages at the start of the conversation that are also in the session. */
   readonly common: number;
-  /** Splices that replace those messages with the session's messages, including those that the client does not see. */
+  /**
+   * Splices that replace those messages with the session's messages, including those that the client does not see. If these are
+   * all messages of a session whose last run was cut off, a splice inserts that run's messages after them.
+   */
   readonly splices: PromptChanges["splices"];
 }
 

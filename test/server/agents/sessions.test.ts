@@ -2,7 +2,8 @@
 // Sessions of agent runs over HTTP: export, import and deletion.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { chat, checked, commands, messages, post, question, runs } from "./clients.ts";
+import { failure } from "../../fixtures/fakes/fake-inference.ts";
+import { chat, checked, commands, messages, post, python, question, runs, shell } from "./clients.ts";
 import { type AgentRig, startAgents } from "./rig.ts";
 
 const rolesOf = (chat: readonly { readonly role: string }[] = []) => chat.map(({ role }) => role);
@@ -67,6 +68,52 @@ describe("sessions of agent runs", () => {
       assert.deepEqual(rolesOf(rig.seen()[0]), ["user", "assistant", "tool", "assistant", "user"]);
     });
   }
+
+  it("continue a run that was cut off, after the results that it had", async () => {
+    rig.script(runs("kept = 1"), { events: [failure("model_failed")] });
+    const failed = await chat.stream(rig.url, { messages: [question], more: { session_id: "cut" } });
+    assert.equal(failed.end, "model_failed");
+    const leave = new AbortController();
+    rig.script({
+      calls: [
+        [shell, { commands: ["sleep 30"] }],
+        [python, { code: "kept + 1" }],
+      ],
+    });
+    const leaving = chat.stream(
+      rig.url,
+      { messages: [question], more: { session_id: "cut" } },
+      (name, { phase }) => {
+        if (name === "agentic_tool_call_progress" && phase === "complete") leave.abort();
+      },
+      leave.signal,
+    );
+    await assert.rejects(leaving);
+    assert.deepEqual(rolesOf(rig.seen()[0]), ["user", "assistant", "tool"]);
+    rig.script("two");
+    await chat.ask(rig.url, { messages: [question], more: { session_id: "cut" } });
+    const [prompt] = rig.seen();
+    assert.deepEqual(rolesOf(prompt), ["user", "assistant", "tool", "assistant", "tool", "tool"]);
+    assert.match(prompt![4]!.content, /interrupted|cancelled/);
+    assert.match(prompt![5]!.content, /"result":"2"/);
+    rig.script("three");
+    const said = [question, { role: "assistant", content: "two" }, { role: "user", content: "go on" }];
+    await chat.ask(rig.url, { messages: said, more: { session_id: "cut" } });
+    assert.deepEqual(rolesOf(rig.seen()[0]).slice(-3), ["tool", "assistant", "user"]);
+  });
+
+  it("keep the results of a run that the client ended, before its next message", async () => {
+    rig.script(runs("1"), { events: [failure("model_failed")] });
+    await chat.stream(rig.url, { messages: [question], more: { session_id: "stopped" } });
+    rig.script("fine");
+    const said = [question, { role: "user", content: "rather something else" }];
+    await chat.ask(rig.url, { messages: said, more: { session_id: "stopped" } });
+    assert.deepEqual(rolesOf(rig.seen()[0]), ["user", "assistant", "tool", "user"]);
+    rig.script("fine too");
+    const more = [...said, { role: "assistant", content: "fine" }, { role: "user", content: "go on" }];
+    await chat.ask(rig.url, { messages: more, more: { session_id: "stopped" } });
+    assert.deepEqual(rolesOf(rig.seen()[0]), ["user", "assistant", "tool", "user", "assistant", "user"]);
+  });
 
   it("are deleted with their state, and importing nonsense is refused", async () => {
     rig.script(runs("1"), "one");

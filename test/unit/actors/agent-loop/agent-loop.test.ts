@@ -357,6 +357,26 @@ describe("sessions of the agent loop", () => {
     });
   });
 
+  it("stores a result for every call of a round, in the order of the calls, while calls still run", async () => {
+    const calls = [1, 2, 3].map((number) => [python, { code: `${number}` }] as const);
+    const it = rig([calls, "done"]);
+    it.tools.script = async (call) => {
+      if (!call.arguments.includes("2")) await new Promise((resolve) => setTimeout(resolve, 20));
+      return outcome({ content: "known" });
+    };
+    await ran(it);
+    const [first] = it.sessions.updates;
+    assert.deepEqual(
+      first!.added.map(({ toolCallId, content }) => [toolCallId, /known|interrupted/.exec(content)?.[0]]),
+      [
+        [undefined, undefined],
+        ["call_1_0", "interrupted"],
+        ["call_1_1", "known"],
+        ["call_1_2", "interrupted"],
+      ],
+    );
+  });
+
   it("adds each image of its tools to the session once", async () => {
     const it = rig([[[python, { code: "1" }]], [[python, { code: "2" }]], "two figures"]);
     it.sessions.matched = { head, common: 1, splices: [] };

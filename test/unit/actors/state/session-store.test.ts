@@ -112,11 +112,22 @@ describe("the session store", () => {
     assert.equal((await sessions.match({ client: "c", id: null, digests: later(user("x")) }))?.head.id, "long");
   });
 
-  it("does not continue with messages of a response that never ended", async () => {
+  it("continues with the messages of a response that never ended, if the session is named", async () => {
     const { sessions } = new Rig();
-    await sessions.update(updateOf("s", [...asked, shown, user("x")], [call, result], null));
-    const found = await sessions.match({ client: "c", id: "s", digests: later(user("x")) });
-    assert.deepEqual([found?.common, found?.splices], [3, []]);
+    const chat = [...asked, shown, user("x")];
+    await sessions.update(updateOf("s", chat, [call, result], null));
+    const splices = [{ at: 3, remove: 0, messages: [call, result] }];
+    for (const digests of [later(user("x")), later(user("x"), user("y"))]) {
+      const found = await sessions.match({ client: "c", id: "s", digests });
+      assert.deepEqual([found?.common, found?.splices], [3, splices]);
+    }
+    const unnamed = await sessions.match({ client: "c", id: null, digests: later(user("x")) });
+    assert.deepEqual([unnamed?.common, unnamed?.splices], [3, []]);
+    const edited = await sessions.match({ client: "c", id: "s", digests: later(user("edited")) });
+    assert.deepEqual([edited?.common, edited?.splices], [2, []]);
+    await sessions.update(updateOf("s", chat, [assistant("y")], assistant("y"), { splices }));
+    const ended = await sessions.match({ client: "c", id: "s", digests: later(user("x"), assistant("y")) });
+    assert.deepEqual(ended?.splices, [{ at: 3, remove: 1, messages: [call, result, assistant("y")] }]);
   });
 
   it("recognises a call whose arguments the client has written anew", async () => {
