@@ -2,9 +2,10 @@
 // after each result, so that a restarted server continues from the last event that was sent.
 import { randomUUID } from "node:crypto";
 import type { ChatMessage, GenerateRequest, PromptChanges, SealedContent } from "../../engines/generation.ts";
+import { ServerError } from "../../runtime/errors.ts";
 import type { AgentOptions } from "../api/agent/agents.ts";
 import { messageDigest } from "../api/agent/message-digest.ts";
-import type { SessionHead, Sessions } from "../api/agent/sessions.ts";
+import type { MatchedSession, SessionHead, Sessions } from "../api/agent/sessions.ts";
 
 type Prompt = GenerateRequest["prompt"];
 
@@ -20,6 +21,8 @@ interface Linked {
   readonly splices: PromptChanges["splices"];
   /** Session whose images and files are kept. */
   readonly basedOn: string | null;
+  /** Text so far of the answer that the run continues; null: the run begins a new answer. */
+  readonly answer: string | null;
 }
 
 export class SessionLink {
@@ -45,12 +48,16 @@ export class SessionLink {
     this.approvals = { all: linked.head?.approvesAll ?? false };
   }
 
-  /** Finds the session with which the request continues, or begins a new one. */
+  /**
+   * Finds the session with which the request continues, or begins a new one. Throws invalid_value if the request continues an
+   * answer that no session can continue.
+   */
   static async open(sessions: Sessions, request: GenerateRequest, agent: AgentOptions): Promise<SessionLink> {
     const { client } = request;
     const { sessionId, digests } = agent;
     const found = await sessions.match({ client, id: sessionId, digests });
-    return new SessionLink(sessions, request, digests, linkOf(found, sessionId));
+    const answer = agent.continuesAnswer ? pausedAnswer(found, digests.length) : null;
+    return new SessionLink(sessions, request, digests, { ...linkOf(found, sessionId), answer });
   }
 
   get id(): string {
@@ -90,7 +97,7 @@ export class SessionLink {
    */
   save(results: readonly ChatMessage[], visible: ChatMessage | null): Promise<void> {
     const added = [...this.#added, ...(visible === null ? allResults(this.#added.at(-1), results) : [])];
-    const digests = visible === null ? this.#digests : [...this.#digests, messageDigest(visible)];
+    const digests = visible === null ? this.#digests : this.#digestsWith(visible);
     // Updates are sent one after another, so that an older state never replaces a newer one.
     const saved = this.#saving.then(() => this.#update(added, digests));
     this.#saving = saved.catch(() => {});
@@ -98,7 +105,7 @@ export class SessionLink {
   }
 
   async #update(added: readonly ChatMessage[], digests: readonly string[]): Promise<void> {
-    const { id, splices } = this.#linked;
+    const { id, splices, answer } = this.#linked;
     const images = [...this.#images];
     await this.#sessions.update({
       id,
@@ -108,6 +115,7 @@ export class SessionLink {
       prompt: this.prompt,
       splices,
       added,
+      continuesAnswer: answer !== null,
       images,
       videos: [],
       files: [...this.files],
@@ -118,9 +126,16 @@ export class SessionLink {
     this.#images = this.#images.slice(images.length);
     this.#basedOn = id;
   }
+
+  /** Returns the digests of the conversation with the run's answer, or with the whole answer that the run continues. */
+  #digestsWith(visible: ChatMessage): readonly string[] {
+    const { answer } = this.#linked;
+    if (answer === null) return [...this.#digests, messageDigest(visible)];
+    return [...this.#digests.slice(0, -1), messageDigest({ ...visible, content: answer + visible.content })];
+  }
 }
 
-function linkOf(found: Awaited<ReturnType<Sessions["match"]>>, asked: string | null): Linked {
+function linkOf(found: MatchedSession | null, asked: string | null): Omit<Linked, "answer"> {
   if (found === null) return { id: asked ?? newId(), head: null, splices: [], basedOn: null };
   const { head, common, splices } = found;
   // Without an id in the request, a conversation that differs from the session's conversation is a branch with its own id.
@@ -128,6 +143,20 @@ function linkOf(found: Awaited<ReturnType<Sessions["match"]>>, asked: string | n
   // A branch does not inherit the user's approval of all actions.
   const kept = isBranch ? { ...head, approvesAll: false } : head;
   return { id: isBranch ? newId() : head.id, head: kept, splices, basedOn: head.id };
+}
+
+/**
+ * Returns the text of the session's answer with which a conversation of `count` messages ends. Throws invalid_value if the
+ * answer does not end with the result of a call, after which the model can continue.
+ */
+function pausedAnswer(found: MatchedSession | null, count: number): string {
+  const last = found?.splices.at(-1);
+  const isPaused = last?.at === count - 1 && last.remove === 1 && last.messages.at(-1)?.role === "tool";
+  if (isPaused) return last.messages.map(({ role, content }) => (role === "assistant" ? content : "")).join("");
+  const message =
+    "expected a message of the user or a tool result at the end, got a message of the assistant: with server tools, sessions " +
+    "and files, it is continued only in its session and if it ended at a limit of tool rounds; send a user message after it";
+  throw new ServerError("invalid_value", message, { param: "messages" });
 }
 
 /** Returns a result for each call of a message, in the order of the calls. Calls without a known result were interrupted. */

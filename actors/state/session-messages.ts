@@ -9,7 +9,8 @@ export function messagesOf({
   prompt,
   splices,
   added,
-}: Pick<SessionUpdate, "prompt" | "splices" | "added">): SessionMessage[] {
+  continuesAnswer,
+}: Pick<SessionUpdate, "prompt" | "splices" | "added" | "continuesAnswer">): SessionMessage[] {
   const chat = chatOf(prompt);
   const messages: SessionMessage[] = [];
   for (let visible = 0; visible <= chat.length; visible++) {
@@ -17,7 +18,8 @@ export function messagesOf({
     const own = chat.slice(visible + (splice?.remove ?? 0), visible + 1);
     for (const message of [...(splice?.messages ?? []), ...own]) messages.push({ message, visible });
   }
-  for (const message of added) messages.push({ message, visible: chat.length });
+  const visible = continuesAnswer ? chat.length - 1 : chat.length;
+  for (const message of added) messages.push({ message, visible });
   return messages;
 }
 

@@ -8,12 +8,12 @@ import {
   agentFields,
   agentGroups,
   agentOptions,
-  checkRun,
   digestsOf,
   type NamedGroups,
   namedGroups,
   namedSpecs,
   type OfferedTools,
+  runRequest,
   specsOf,
 } from "../shared/agent/request-fields.ts";
 import { addConflicts, type Conflict, differing } from "../shared/fields/conflicts.ts";
@@ -143,17 +143,9 @@ export function askedRun(
   const groups = agentGroups(needs, offered);
   const asked = askedRequest(body, specsOf(groups ?? []));
   if (groups === null) return { asked, agent: null };
-  checkRun(asked);
+  const digests = digestsOf(messages);
   const isStreamed = body.stream ?? false;
-  return {
-    asked,
-    agent: agentOptions(sentAgentFields(body), {
-      groups,
-      inputFiles: inputs,
-      digests: digestsOf(messages),
-      isStreamed,
-    }),
-  };
+  return runRequest(asked, agentOptions(sentAgentFields(body), { groups, inputFiles: inputs, digests, isStreamed }));
 }
 
 /** Converts a request body to the request that all protocols share. `serverTools`: tools of the server to offer to the model. */

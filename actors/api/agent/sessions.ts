@@ -51,6 +51,8 @@ export interface SessionUpdate {
   readonly splices: PromptChanges["splices"];
   /** Messages that the request has added after the chat. They belong to one visible message. */
   readonly added: readonly ChatMessage[];
+  /** Whether that visible message is the last message of the chat; else it is a new message. */
+  readonly continuesAnswer: boolean;
   /** Images and videos to add to those of `basedOn`, and ids of all files that the request has added. */
   readonly images: readonly string[];
   readonly videos: readonly SessionVideo[];

@@ -115,6 +115,43 @@ describe("sessions of agent runs", () => {
     assert.deepEqual(rolesOf(rig.seen()[0]), ["user", "assistant", "tool", "user", "assistant", "user"]);
   });
 
+  for (const said of ["", "Let me see. "]) {
+    it(`continue a paused turn of the messages protocol with the text ${JSON.stringify(said)}`, async () => {
+      const opening = { role: "user", content: `pause ${said}` };
+      const ask = async (conversation: readonly object[], more: object = {}) =>
+        await checked(
+          await post(`${rig.url}/v1/messages`, {
+            messages: conversation,
+            max_tokens: 1000,
+            tools: [{ type: "code_execution_20250825", name: "code_execution" }],
+            ...more,
+          }),
+        );
+      rig.script({ text: said, calls: [[python, { code: "x = 1" }]] }, runs("x"));
+      const paused = await ask([opening], { max_tool_rounds: 1 });
+      assert.equal(paused.stop_reason, "pause_turn");
+      const continued = [opening, { role: "assistant", content: paused.content }];
+      rig.script(runs("x + 1"), "It is 2.");
+      const answer = await ask(continued);
+      assert.equal(answer.stop_reason, "end_turn");
+      assert.equal(answer.session_id, paused.session_id);
+      assert.match(answer.agentic_tool_calls[0].result_content, /"result":"2"/);
+      assert.deepEqual(rolesOf(rig.seen()[0]), ["user", "assistant", "tool", "assistant", "tool"]);
+      rig.script("again");
+      const whole = [...continued, { role: "assistant", content: answer.content }, { role: "user", content: "thanks" }];
+      assert.equal((await ask(whole)).session_id, paused.session_id);
+      assert.deepEqual(rolesOf(rig.seen()[0]).slice(4), ["tool", "assistant", "tool", "assistant", "user"]);
+    });
+  }
+
+  it("refuse to continue an assistant's message that is not paused", async () => {
+    rig.script("four");
+    const { session } = await chat.ask(rig.url, { messages: [question] });
+    const asked = [question, { role: "assistant", content: "four" }];
+    const reply = await post(`${rig.url}/v1/chat/completions`, { messages: asked, session_id: session });
+    assert.deepEqual([reply.status, ((await reply.json()) as any).error.param], [400, "messages"]);
+  });
+
   it("are deleted with their state, and importing nonsense is refused", async () => {
     rig.script(runs("1"), "one");
     const { session } = await chat.ask(rig.url, { messages: [question] });

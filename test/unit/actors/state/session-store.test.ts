@@ -41,6 +41,7 @@ function updateOf(
     prompt: { kind: "chat", messages, templateArguments: {} },
     splices: [],
     added,
+    continuesAnswer: false,
     images: [],
     videos: [],
     files: [],
