@@ -2,11 +2,18 @@
 // after each result, so that a restarted server continues from the last event that was sent.
 import { randomUUID } from "node:crypto";
 import type { ChatMessage, GenerateRequest, PromptChanges, SealedContent } from "../../engines/generation.ts";
+import { ServerError } from "../../runtime/errors.ts";
 import type { AgentOptions } from "../api/agent/agents.ts";
 import { messageDigest } from "../api/agent/message-digest.ts";
-import type { SessionHead, Sessions, SessionUpdate } from "../api/agent/sessions.ts";
+import type { MatchedSession, SessionHead, Sessions } from "../api/agent/sessions.ts";
 
 type Prompt = GenerateRequest["prompt"];
+
+/** Result of a call whose run was cut off before its result was known. */
+const INTERRUPTED = JSON.stringify({
+  status: "error",
+  error: "interrupted: the run ended before the result was known",
+});
 
 interface Linked {
   readonly id: string;
@@ -14,6 +21,8 @@ interface Linked {
   readonly splices: PromptChanges["splices"];
   /** Session whose images and files are kept. */
   readonly basedOn: string | null;
+  /** Text so far of the answer that the run continues; null: the run begins a new answer. */
+  readonly answer: string | null;
 }
 
 interface LinkOptions {
@@ -31,9 +40,11 @@ export class SessionLink {
   readonly #linked: Linked;
   /** Messages that the run has added to the chat. */
   readonly #added: ChatMessage[] = [];
-  readonly #images: string[] = [];
+  /** Images that are not stored yet. */
+  #images: string[] = [];
   readonly files: string[] = [];
   readonly approvals: { all: boolean };
+  #basedOn: string | null;
   #saving: Promise<void> = Promise.resolve();
 
   private constructor(
@@ -48,15 +59,20 @@ export class SessionLink {
     this.#signal = signal;
     this.#digests = digests;
     this.#linked = linked;
+    this.#basedOn = linked.basedOn;
     this.approvals = { all: linked.head?.approvesAll ?? false };
   }
 
-  /** Finds the session with which the request continues, or begins a new one. */
+  /**
+   * Finds the session with which the request continues, or begins a new one. Throws invalid_value if the request continues an
+   * answer that no session can continue.
+   */
   static async open(sessions: Sessions, { request, agent, signal }: LinkOptions): Promise<SessionLink> {
     const { client } = request;
     const { sessionId, digests } = agent;
     const found = await sessions.match({ client, id: sessionId, digests });
-    return new SessionLink(sessions, request, signal, digests, linkOf(found, sessionId));
+    const answer = agent.continuesAnswer ? pausedAnswer(found, digests.length) : null;
+    return new SessionLink(sessions, request, signal, digests, { ...linkOf(found, sessionId), answer });
   }
 
   get id(): string {
@@ -95,31 +111,47 @@ export class SessionLink {
    * the assistant's message as the client has it, if the run is complete.
    */
   save(results: readonly ChatMessage[], visible: ChatMessage | null): Promise<void> {
-    const added = [...this.#added, ...results];
-    const digests = visible === null ? this.#digests : [...this.#digests, messageDigest(visible)];
-    const { id, basedOn } = this.#linked;
-    const update = (): SessionUpdate => ({
+    const added = [...this.#added, ...(visible === null ? allResults(this.#added.at(-1), results) : [])];
+    const digests = visible === null ? this.#digests : this.#digestsWith(visible);
+    // Updates are sent one after another, so that an older state never replaces a newer one.
+    const saved = this.#saving.then(() => this.#update(added, digests));
+    this.#saving = saved.catch(() => {});
+    return saved;
+  }
+
+  async #update(added: readonly ChatMessage[], digests: readonly string[]): Promise<void> {
+    if (this.#signal.aborted) return;
+    const { id, splices, answer } = this.#linked;
+    const images = [...this.#images];
+    await this.#sessions.update({
       id,
       client: this.#request.client,
       turns: this.turn + 1,
       digests,
       prompt: this.prompt,
-      splices: this.#linked.splices,
+      splices,
       added,
-      images: [...this.#images],
+      continuesAnswer: answer !== null,
+      images,
       videos: [],
       files: [...this.files],
       approvesAll: this.approvals.all,
-      basedOn,
+      basedOn: this.#basedOn,
     });
-    // Updates are sent one after another, so that an older state never replaces a newer one.
-    const saved = this.#saving.then(() => (this.#signal.aborted ? undefined : this.#sessions.update(update())));
-    this.#saving = saved.catch(() => {});
-    return saved;
+    // The session has these images now, so later updates add only newer ones to it.
+    this.#images = this.#images.slice(images.length);
+    this.#basedOn = id;
+  }
+
+  /** Returns the digests of the conversation with the run's answer, or with the whole answer that the run continues. */
+  #digestsWith(visible: ChatMessage): readonly string[] {
+    const { answer } = this.#linked;
+    if (answer === null) return [...this.#digests, messageDigest(visible)];
+    return [...this.#digests.slice(0, -1), messageDigest({ ...visible, content: answer + visible.content })];
   }
 }
 
-function linkOf(found: Awaited<ReturnType<Sessions["match"]>>, asked: string | null): Linked {
+function linkOf(found: MatchedSession | null, asked: string | null): Omit<Linked, "answer"> {
   if (found === null) return { id: asked ?? newId(), head: null, splices: [], basedOn: null };
   const { head, common, splices } = found;
   // Without an id in the request, a conversation that differs from the session's conversation is a branch with its own id.
@@ -127,6 +159,28 @@ function linkOf(found: Awaited<ReturnType<Sessions["match"]>>, asked: string | n
   // A branch does not inherit the user's approval of all actions.
   const kept = isBranch ? { ...head, approvesAll: false } : head;
   return { id: isBranch ? newId() : head.id, head: kept, splices, basedOn: head.id };
+}
+
+/**
+ * Returns the text of the session's answer with which a conversation of `count` messages ends. Throws invalid_value if the
+ * answer does not end with the result of a call, after which the model can continue.
+ */
+function pausedAnswer(found: MatchedSession | null, count: number): string {
+  const last = found?.splices.at(-1);
+  const isPaused = last?.at === count - 1 && last.remove === 1 && last.messages.at(-1)?.role === "tool";
+  if (isPaused) return last.messages.map(({ role, content }) => (role === "assistant" ? content : "")).join("");
+  const message =
+    "expected a message of the user or a tool result at the end, got a message of the assistant: with server tools, sessions " +
+    "and files, it is continued only in its session and if it ended at a limit of tool rounds; send a user message after it";
+  throw new ServerError("invalid_value", message, { param: "messages" });
+}
+
+/** Returns a result for each call of a message, in the order of the calls. Calls without a known result were interrupted. */
+function allResults(calling: ChatMessage | undefined, known: readonly ChatMessage[]): readonly ChatMessage[] {
+  return (calling?.toolCalls ?? []).map(
+    ({ id, name }) =>
+      known.find(({ toolCallId }) => toolCallId === id) ?? { role: "tool", content: INTERRUPTED, name, toolCallId: id },
+  );
 }
 
 function newId(): string {

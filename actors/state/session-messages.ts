@@ -9,14 +9,17 @@ export function messagesOf({
   prompt,
   splices,
   added,
-}: Pick<SessionUpdate, "prompt" | "splices" | "added">): SessionMessage[] {
+  continuesAnswer,
+}: Pick<SessionUpdate, "prompt" | "splices" | "added" | "continuesAnswer">): SessionMessage[] {
   const chat = chatOf(prompt);
   const messages: SessionMessage[] = [];
-  for (const [visible, message] of chat.entries()) {
+  for (let visible = 0; visible <= chat.length; visible++) {
     const splice = splices.find(({ at }) => at === visible);
-    for (const own of splice?.messages ?? [message]) messages.push({ message: own, visible });
+    const own = chat.slice(visible + (splice?.remove ?? 0), visible + 1);
+    for (const message of [...(splice?.messages ?? []), ...own]) messages.push({ message, visible });
   }
-  for (const message of added) messages.push({ message, visible: chat.length });
+  const visible = continuesAnswer ? chat.length - 1 : chat.length;
+  for (const message of added) messages.push({ message, visible });
   return messages;
 }
 
@@ -26,19 +29,24 @@ function chatOf(prompt: SessionUpdate["prompt"]): readonly ChatMessage[] {
 }
 
 /**
- * Returns the splices for the first `common` messages of a client: each replaces a message of the client with the session's
- * messages that the client sees as one.
+ * Returns the splices for the first `common` messages of a client. Each replaces a message of the client with the session's
+ * messages that the client sees as one. `cutOff`: whether the session's messages after them, of a run that was cut off, are
+ * inserted.
  */
-export function splicesOf(messages: readonly SessionMessage[], common: number): PromptChanges["splices"] {
+export function splicesOf(
+  messages: readonly SessionMessage[],
+  common: number,
+  cutOff: boolean,
+): PromptChanges["splices"] {
   const groups = new Map<number, ChatMessage[]>();
   for (const { message, visible } of messages) {
-    if (visible >= common) continue;
+    if (visible > common || (visible === common && !cutOff)) continue;
     const group = groups.get(visible);
     if (group === undefined) groups.set(visible, [message]);
     else group.push(message);
   }
   return [...groups]
-    .filter(([, group]) => group.length > 1)
+    .filter(([at, group]) => at === common || group.length > 1)
     .sort(([one], [other]) => one - other)
-    .map(([at, group]) => ({ at, remove: 1, messages: group }));
+    .map(([at, group]) => ({ at, remove: at === common ? 0 : 1, messages: group }));
 }

@@ -56,7 +56,9 @@ export class SessionStore implements Sessions {
     const found = id === null ? this.#longest(client, digests) : this.#named(id);
     if (found === null) return null;
     const common = commonLength(found.kept.head.digests, digests);
-    const splices = splicesOf(this.#read<SessionMessage>(found.kept, "messages"), common);
+    // A request that does not name the session may run at the same time as the run that seems to be cut off.
+    const cutOff = id !== null && common === found.kept.head.digests.length;
+    const splices = splicesOf(this.#read<SessionMessage>(found.kept, "messages"), common, cutOff);
     await this.#touch(found.id, found.kept);
     return { head: headOf(found.id, found.kept), common, splices };
   }

@@ -129,6 +129,7 @@ async function measure(
         maxRounds: null,
         maxCalls: null,
         sessionId: null,
+        continuesAnswer: false,
         digests: messages.map(messageDigest),
         requestedFiles: [],
         inputFiles: [],

@@ -8,12 +8,12 @@ import {
   agentFields,
   agentGroups,
   agentOptions,
-  checkRun,
   digestsOf,
   type NamedGroups,
   namedGroups,
   namedSpecs,
   type OfferedTools,
+  runRequest,
   specsOf,
 } from "../shared/agent/request-fields.ts";
 import { addConflicts, type Conflict, differing } from "../shared/fields/conflicts.ts";
@@ -50,7 +50,7 @@ import { permissionConflicts, permissionField } from "../shared/fields/tools/per
 import { filesOfTool, serverToolGroups, sessionOfContainer } from "../shared/fields/tools/tool-fields.ts";
 import { callConflicts } from "../shared/fields/tools/tool-use.ts";
 import type { AskedRequest } from "../shared/translation.ts";
-import { contradiction, conversation, endConflicts, inputFiles, openConversation } from "./conversation.ts";
+import { contradiction, endConflicts, inputFiles, openConversation } from "./conversation.ts";
 import { messagesSchema } from "./messages.ts";
 import { hasFunctions, requestedToolConflicts, requestedTools, serverToolsOf, toolFields } from "./tools.ts";
 
@@ -132,7 +132,7 @@ export function askedRun(
   body: ChatRequestBody,
   offered: OfferedTools | null,
 ): { readonly asked: AskedRequest; readonly agent: AgentOptions | null } {
-  const messages = conversation(body.messages);
+  const { messages } = openConversation(body);
   const inputs = [...inputFiles(body.messages), ...toolFiles(body, messages.length - 1)];
   const needs = {
     named: featuresOf(body),
@@ -143,17 +143,9 @@ export function askedRun(
   const groups = agentGroups(needs, offered);
   const asked = askedRequest(body, specsOf(groups ?? []));
   if (groups === null) return { asked, agent: null };
-  checkRun(asked);
+  const digests = digestsOf(messages);
   const isStreamed = body.stream ?? false;
-  return {
-    asked,
-    agent: agentOptions(sentAgentFields(body), {
-      groups,
-      inputFiles: inputs,
-      digests: digestsOf(messages),
-      isStreamed,
-    }),
-  };
+  return runRequest(asked, agentOptions(sentAgentFields(body), { groups, inputFiles: inputs, digests, isStreamed }));
 }
 
 /** Converts a request body to the request that all protocols share. `serverTools`: tools of the server to offer to the model. */

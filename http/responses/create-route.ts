@@ -6,7 +6,7 @@ import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { Context, RouteHandler } from "../context.ts";
 import { type Exchange, jsonHeaders } from "../exchange.ts";
 import { clientOf } from "../server/client.ts";
-import { checkRun } from "../shared/agent/request-fields.ts";
+import { runRequest } from "../shared/agent/request-fields.ts";
 import { offeredBy, type RunRequest, startRun } from "../shared/agent/start-run.ts";
 import { sendPieces } from "../shared/answer/pieces.ts";
 import { chosenModel } from "../shared/chosen-model.ts";
@@ -57,8 +57,8 @@ export const createResponse: RouteHandler = async (exchange, context) => {
       tokenTexts,
       lease: answerMemory.lease(client),
     };
-    if (agent !== null) checkRun(asked);
-    const request = { request: { ...asked, ...originOf(exchange, model, isStreamed) }, agent };
+    const run = agent === null ? { asked, agent } : runRequest(asked, agent);
+    const request = { request: { ...run.asked, ...originOf(exchange, model, isStreamed) }, agent: run.agent };
     const onPrepared = once(() => {
       kept.release();
       exchange.request.releaseBody(settings.byteLength + (isStored ? input.texts.byteLength : 0));

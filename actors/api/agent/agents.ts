@@ -38,6 +38,11 @@ export interface AgentOptions {
   /** Maximum number of calls of server tools in all rounds; null: no limit. */
   readonly maxCalls: number | null;
   readonly sessionId: string | null;
+  /**
+   * Whether the conversation ends with an answer that the run continues: an answer of the session that ended at a limit of tool
+   * rounds or calls.
+   */
+  readonly continuesAnswer: boolean;
   /** Digest of each message of the conversation (messageDigest). */
   readonly digests: readonly string[];
   readonly requestedFiles: readonly RequestedFile[];

@@ -3,14 +3,28 @@
 import { createHash } from "node:crypto";
 import type { ChatMessage } from "../../../engines/generation.ts";
 
-/** Fields of a message that clients send back unchanged. Reasoning and names are not among them. */
+/** Fields of a message that clients send back with the same meaning. Reasoning and names are not among them. */
 export type VisibleMessage = Pick<ChatMessage, "role" | "content" | "toolCalls" | "toolCallId">;
 
 /** Returns the digest of a message: 16 hex digits. */
 export function messageDigest({ role, content, toolCalls = [], toolCallId }: VisibleMessage): string {
-  const calls = toolCalls.map(({ id, name, arguments: args }) => [id, name, args]);
+  const calls = toolCalls.map(({ id, name, arguments: args }) => [id, name, canonical(args)]);
   return createHash("sha256")
     .update(JSON.stringify([role, content, calls, toolCallId ?? null]))
     .digest("hex")
     .slice(0, 16);
+}
+
+/** Returns the arguments of a call in the form in which all JSON texts of one value are equal. Text that is not JSON is kept. */
+function canonical(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), withSortedKeys);
+  } catch {
+    return text;
+  }
+}
+
+function withSortedKeys(_key: string, value: unknown): unknown {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)));
 }

@@ -51,7 +51,9 @@ export interface SessionUpdate {
   readonly splices: PromptChanges["splices"];
   /** Messages that the request has added after the chat. They belong to one visible message. */
   readonly added: readonly ChatMessage[];
-  /** Images, videos and ids of files that the request has added. */
+  /** Whether that visible message is the last message of the chat; else it is a new message. */
+  readonly continuesAnswer: boolean;
+  /** Images and videos to add to those of `basedOn`, and ids of all files that the request has added. */
   readonly images: readonly string[];
   readonly videos: readonly SessionVideo[];
   readonly files: readonly string[];
@@ -78,7 +80,10 @@ export interface MatchedSession {
   readonly head: SessionHead;
   /** Number of messages at the start of the conversation that are also in the session. */
   readonly common: number;
-  /** Splices that replace those messages with the session's messages, including those that the client does not see. */
+  /**
+   * Splices that replace those messages with the session's messages, including those that the client does not see. If these are
+   * all messages of a session whose last run was cut off, a splice inserts that run's messages after them.
+   */
   readonly splices: PromptChanges["splices"];
 }
 

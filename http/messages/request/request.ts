@@ -9,12 +9,12 @@ import {
   agentFields,
   agentGroups,
   agentOptions,
-  checkRun,
   digestsOf,
   type NamedGroups,
   namedGroups,
   namedSpecs,
   type OfferedTools,
+  runRequest,
   specsOf,
 } from "../../shared/agent/request-fields.ts";
 import { continuesLast, withoutEmptyEnd } from "../../shared/continuation.ts";
@@ -155,20 +155,27 @@ export function askedRun(
   },
   offered: OfferedTools | null,
 ): { readonly asked: AskedRequest; readonly agent: AgentOptions | null } {
-  const { messages, files } = conversation(body.system, body.messages);
+  const { messages: sent, files } = conversation(body.system, body.messages);
   const fields = sentAgentFields(body);
   const needs = { named: featuresOf(body), fields, hasFiles: files.length > 0, hasFunctions: hasClientTools(body) };
   const named = agentGroups(needs, offered);
   const addsShell = codeExecutionOf(body).shell && body.enable_shell !== false && offered?.groups.includes("shell");
   const groups = addsShell && named !== null ? [...new Set([...named, "shell" as const])] : named;
+  const isPaused = groups !== null && endsWithServerCall(body.messages);
+  const messages = isPaused ? sent : withoutEmptyEnd(sent);
   const asked = askedRequest(body, messages, specsOf(groups ?? []));
   if (groups === null) return { asked, agent: null };
-  checkRun(asked);
+  const digests = digestsOf(messages);
   const isStreamed = body.stream ?? false;
-  return {
-    asked,
-    agent: agentOptions(fields, { groups, inputFiles: files, digests: digestsOf(messages), isStreamed }),
-  };
+  const options = { groups, inputFiles: files, digests, isStreamed, continuesAnswer: isPaused };
+  return runRequest(asked, agentOptions(fields, options));
+}
+
+/** Returns whether the last message is an answer with server calls, to be continued even if the answer has no text. */
+function endsWithServerCall(messages: CountRequestBody["messages"]): boolean {
+  const last = messages.at(-1);
+  if (last?.role !== "assistant" || typeof last.content === "string") return false;
+  return last.content.some(({ type }) => type === "server_tool_use");
 }
 
 function askedRequest(
@@ -181,7 +188,7 @@ function askedRequest(
     ...defaults,
     prompt: {
       kind: "chat",
-      messages: withoutEmptyEnd(messages),
+      messages,
       templateArguments: templateArguments(body),
       ...(continuesLast(messages) && { continuesLast: true }),
     },

@@ -155,6 +155,8 @@ export interface AskedAgent {
   readonly isStreamed: boolean;
   /** Maximum number of calls of server tools; absent: no limit. */
   readonly maxCalls?: number | null | undefined;
+  /** Whether the conversation ends with an answer to continue; absent: false. */
+  readonly continuesAnswer?: boolean;
 }
 
 export function digestsOf(messages: readonly ChatMessage[]): readonly string[] {
@@ -175,6 +177,7 @@ export function agentOptions(fields: AgentFields, asked: AskedAgent): AgentOptio
     permission: fields.agent_permission ?? null,
     maxRounds: fields.max_tool_rounds ?? null,
     maxCalls: asked.maxCalls ?? null,
+    continuesAnswer: asked.continuesAnswer ?? false,
     sessionId: fields.session_id ?? null,
     digests,
     requestedFiles,
@@ -183,16 +186,25 @@ export function agentOptions(fields: AgentFields, asked: AskedAgent): AgentOptio
   };
 }
 
-/** Throws invalid_value if the request needs something that the agent loop does not support. */
-export function checkRun({ prompt, choices }: Pick<GenerateRequest, "prompt" | "choices">): void {
+/**
+ * Returns the request and the options of a run. Each round of a run is a new message, so a request that continues the last
+ * message becomes one with `continuesAnswer`. Throws invalid_value for more than one choice.
+ */
+export function runRequest<R extends Pick<GenerateRequest, "prompt" | "choices">>(
+  asked: R,
+  agent: AgentOptions,
+): { readonly asked: R; readonly agent: AgentOptions } {
+  const { prompt, choices } = asked;
   if (choices > 1) {
     throw new ServerError("invalid_value", `expected 1 choice with server tools, sessions or files; got ${choices}`, {
       param: "n",
     });
   }
-  if (prompt.kind !== "chat" || prompt.continuesLast !== true) return;
-  const message = "server tools, sessions and files cannot continue an assistant message; send a user message after it";
-  throw new ServerError("invalid_value", message, { param: "messages" });
+  if (prompt.kind !== "chat" || prompt.continuesLast !== true) return { asked, agent };
+  return {
+    asked: { ...asked, prompt: { ...prompt, continuesLast: false } },
+    agent: { ...agent, continuesAnswer: true },
+  };
 }
 
 function isFileName(name: string): boolean {

@@ -16,6 +16,10 @@ process.stdout.write(rig.url);
 
 /** Each call prints the question and the round, and leaves a background process running. */
 function write(chat: readonly ChatMessage[]): Turn {
+  const answered = new Set(chat.map(({ toolCallId }) => toolCallId));
+  const isWhole = chat.every(({ toolCalls = [] }) => toolCalls.every(({ id }) => answered.has(id)));
+  // The client counts only the answer "done".
+  if (!isWhole) return "a call has no result";
   const start = chat.findLastIndex(({ role }) => role === "user");
   const round = chat.slice(start).filter(({ role }) => role === "assistant").length;
   if (round === rounds) return "done";

@@ -87,9 +87,9 @@ describe("a server that is killed while it reads a document", () => {
 class Client {
   readonly #session: string;
   readonly #messages: object[] = [];
-  /** Outputs of calls: of all complete requests, and (`#newOutputs`) of the last request. */
+  /** Outputs of calls: of all earlier requests, and (`#newOutputs`) of the last request. */
   readonly #outputs: string[] = [];
-  #newOutputs: string[] = [];
+  readonly #newOutputs: string[] = [];
   readonly #files = new Map<string, string>();
   #onResult: () => void = () => {};
   /** Number of complete answers. */
@@ -103,7 +103,7 @@ class Client {
   /** Sends requests until the server ends. A request that was cut off by the end of the server is sent to the next server. */
   async run(url: string): Promise<void> {
     for (;;) {
-      this.#newOutputs = [];
+      this.#outputs.push(...this.#newOutputs.splice(0));
       const body = {
         messages: this.#messages,
         session_id: this.#session,

@@ -80,7 +80,8 @@ for (const protocol of [chat, responses, messages]) {
       rig.script({
         calls: [
           [python, { code: "y = 5" }],
-          ["get_weather", { city: "Bonn" }],
+          // Clients send the arguments back without this white space.
+          ["get_weather", '{"unit": "C", "city": "Bonn"}'],
         ],
       });
       const first = await protocol.ask(rig.url, { messages: [question], clientTools: true });
@@ -95,7 +96,9 @@ for (const protocol of [chat, responses, messages]) {
       const assistant = {
         role: "assistant",
         content: "",
-        tool_calls: [{ id: call.id, type: "function", function: { name: call.name, arguments: '{"city":"Bonn"}' } }],
+        tool_calls: [
+          { id: call.id, type: "function", function: { name: call.name, arguments: '{"city":"Bonn","unit":"C"}' } },
+        ],
       };
       const second = await protocol.ask(rig.url, {
         messages: [question, assistant, { role: "tool", tool_call_id: call.id, content: "sunny" }],

@@ -342,7 +342,7 @@ describe("sessions of the agent loop", () => {
       it.loop.decide(event.request.approval_id, { decision: "deny", message: null, rememberForSession: false });
     });
     assert.notEqual(events[0]?.type === "session" && events[0].id, "sess_1");
-    assert.equal(it.sessions.updates.at(-1)!.basedOn, "sess_1");
+    assert.equal(it.sessions.updates[0]!.basedOn, "sess_1");
     assert.equal(asked, 1);
   });
 
@@ -355,6 +355,41 @@ describe("sessions of the agent loop", () => {
         ["assistant", "tool"],
       );
     });
+  });
+
+  it("stores a result for every call of a round, in the order of the calls, while calls still run", async () => {
+    const calls = [1, 2, 3].map((number) => [python, { code: `${number}` }] as const);
+    const it = rig([calls, "done"]);
+    it.tools.script = async (call) => {
+      if (!call.arguments.includes("2")) await new Promise((resolve) => setTimeout(resolve, 20));
+      return outcome({ content: "known" });
+    };
+    await ran(it);
+    const [first] = it.sessions.updates;
+    assert.deepEqual(
+      first!.added.map(({ toolCallId, content }) => [toolCallId, /known|interrupted/.exec(content)?.[0]]),
+      [
+        [undefined, undefined],
+        ["call_1_0", "interrupted"],
+        ["call_1_1", "known"],
+        ["call_1_2", "interrupted"],
+      ],
+    );
+  });
+
+  it("adds each image of its tools to the session once", async () => {
+    const it = rig([[[python, { code: "1" }]], [[python, { code: "2" }]], "two figures"]);
+    it.sessions.matched = { head, common: 1, splices: [] };
+    it.tools.script = (call) => outcome({ images: [call.arguments] });
+    await ran(it, { digests: ["a", "x"] });
+    assert.deepEqual(
+      it.sessions.updates.map(({ id, basedOn, images }) => [basedOn === id ? "itself" : basedOn, images]),
+      [
+        ["sess_1", ['{"code":"1"}']],
+        ["itself", ['{"code":"2"}']],
+        ["itself", []],
+      ],
+    );
   });
 
   it("mounts the files of the conversation and describes them in the prompt", async () => {

@@ -86,6 +86,7 @@ export function optionsOf(
     maxRounds: null,
     maxCalls: null,
     sessionId: null,
+    continuesAnswer: false,
     digests: messages.map(messageDigest),
     requestedFiles: [],
     inputFiles: [],

@@ -41,6 +41,7 @@ function updateOf(
     prompt: { kind: "chat", messages, templateArguments: {} },
     splices: [],
     added,
+    continuesAnswer: false,
     images: [],
     videos: [],
     files: [],
@@ -112,11 +113,40 @@ describe("the session store", () => {
     assert.equal((await sessions.match({ client: "c", id: null, digests: later(user("x")) }))?.head.id, "long");
   });
 
-  it("does not continue with messages of a response that never ended", async () => {
+  it("continues with the messages of a response that never ended, if the session is named", async () => {
     const { sessions } = new Rig();
-    await sessions.update(updateOf("s", [...asked, shown, user("x")], [call, result], null));
-    const found = await sessions.match({ client: "c", id: "s", digests: later(user("x")) });
-    assert.deepEqual([found?.common, found?.splices], [3, []]);
+    const chat = [...asked, shown, user("x")];
+    await sessions.update(updateOf("s", chat, [call, result], null));
+    const splices = [{ at: 3, remove: 0, messages: [call, result] }];
+    for (const digests of [later(user("x")), later(user("x"), user("y"))]) {
+      const found = await sessions.match({ client: "c", id: "s", digests });
+      assert.deepEqual([found?.common, found?.splices], [3, splices]);
+    }
+    const unnamed = await sessions.match({ client: "c", id: null, digests: later(user("x")) });
+    assert.deepEqual([unnamed?.common, unnamed?.splices], [3, []]);
+    const edited = await sessions.match({ client: "c", id: "s", digests: later(user("edited")) });
+    assert.deepEqual([edited?.common, edited?.splices], [2, []]);
+    await sessions.update(updateOf("s", chat, [assistant("y")], assistant("y"), { splices }));
+    const ended = await sessions.match({ client: "c", id: "s", digests: later(user("x"), assistant("y")) });
+    assert.deepEqual(ended?.splices, [{ at: 3, remove: 1, messages: [call, result, assistant("y")] }]);
+  });
+
+  it("recognises a call whose arguments the client has written anew", async () => {
+    const { sessions } = new Rig();
+    const calling = (args: string): ChatMessage => ({
+      role: "assistant",
+      content: "",
+      toolCalls: [{ id: "c", name: "f", arguments: args }],
+    });
+    const found = async (written: string, sent: string) => {
+      await sessions.update(updateOf("s", asked, [calling(written)], calling(written)));
+      return (await sessions.match({ client: "c", id: "s", digests: [...asked, calling(sent)].map(messageDigest) }))
+        ?.common;
+    };
+    assert.equal(await found('{"a": [1.0, {"y": 1, "x": 2}], "b": "\\u00e9"}', '{"b":"é","a":[1,{"x":2,"y":1}]}'), 2);
+    assert.equal(await found('{"a": [1, 2]}', '{"a":[2,1]}'), 1);
+    assert.equal(await found('{"a": ', '{"a": '), 2);
+    assert.equal(await found('{"a": ', '{"a":'), 1);
   });
 
   it("keeps images and files of the session it is based on", async () => {
