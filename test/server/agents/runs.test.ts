@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { failure } from "../../fixtures/fakes/fake-inference.ts";
-import { chat, commands, messages, post, python, question, responses, runs, shell } from "./clients.ts";
+import { chat, commands, messages, post, python, question, responses, runs, shell, weather } from "./clients.ts";
 import { type AgentRig, startAgents } from "./rig.ts";
 
 let rig: AgentRig;
@@ -259,6 +259,21 @@ for (const protocol of [chat, responses, messages]) {
       });
       assert.equal(reply.status, 400);
       assert.match(await reply.text(), /stream=true/);
+    });
+
+    it("refuses a client's tool with the name of one of the server's", async () => {
+      const path = protocol === chat ? "/v1/chat/completions" : `/v1/${protocol.name}`;
+      const content = protocol === responses ? { input: "hi" } : { messages: [question], max_tokens: 10 };
+      const declared = { ...weather, name: shell };
+      const tool =
+        protocol === chat
+          ? { type: "function", function: declared }
+          : protocol === responses
+            ? { type: "function", ...declared }
+            : { name: shell, input_schema: weather.parameters };
+      const reply = await post(`${rig.url}${path}`, { ...content, session_id: "named", tools: [tool] });
+      assert.equal(reply.status, 400);
+      assert.match(await reply.text(), /the server has a tool of this name/);
     });
 
     it("continues a session: variables, files and hidden messages", async () => {

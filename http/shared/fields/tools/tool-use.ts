@@ -1,5 +1,6 @@
 // Tool use of a request in any protocol: which tools may be called, and whether a call is required.
 import type { ToolSpec, ToolUse } from "../../../../engines/generation.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
 import type { Conflict } from "../conflicts.ts";
 
 /** Tool choice of a request. If `names` is null, any tool may be called. Mode `one`: exactly one call, of the named tool. */
@@ -10,8 +11,16 @@ export interface ToolChoice {
 
 export const anyTool: ToolChoice = { mode: "auto", names: null };
 
-/** Returns the tools that may be called; null if no tool may be called. The prompt contains only these tools. */
+/**
+ * Returns the tools that may be called; null if no tool may be called. The prompt contains only these tools. Throws invalid_value
+ * if a tool of the request has the name of a tool that the server adds.
+ */
 export function toolUse(specs: readonly ToolSpec[], { mode, names }: ToolChoice, parallel: boolean): ToolUse | null {
+  const twice = usedTwice(specs);
+  if (twice !== undefined) {
+    const message = `expected tools of different names, got "${twice}" twice: the server has a tool of this name`;
+    throw new ServerError("invalid_value", message, { param: "tools" });
+  }
   const usable = mode === "none" ? [] : specs.filter(({ name }) => names === null || names.includes(name));
   if (usable.length === 0) return null;
   return { specs: usable, required: mode !== "auto", parallel: parallel && mode !== "one" };
@@ -20,7 +29,7 @@ export function toolUse(specs: readonly ToolSpec[], { mode, names }: ToolChoice,
 /** Yields the conflicts within the tools and the tool choice. */
 export function* toolConflicts(specs: readonly ToolSpec[], { mode, names }: ToolChoice): Iterable<Conflict> {
   const known = specs.map(({ name }) => name);
-  const twice = known.find((name, i) => known.indexOf(name) < i);
+  const twice = usedTwice(specs);
   if (twice !== undefined) yield ["tools", `expected tools of different names, got "${twice}" twice`];
   if (mode === "none") return;
   const unknown = names?.find((name) => !known.includes(name));
@@ -30,6 +39,11 @@ export function* toolConflicts(specs: readonly ToolSpec[], { mode, names }: Tool
   } else if (mode === "required" && (names ?? known).length === 0) {
     yield ["tool_choice", "expected tools to choose from, as a call is required; got none"];
   }
+}
+
+function usedTwice(specs: readonly ToolSpec[]): string | undefined {
+  const known = specs.map(({ name }) => name);
+  return known.find((name, i) => known.indexOf(name) < i);
 }
 
 interface OtherFields {
