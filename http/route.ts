@@ -10,7 +10,7 @@ export interface DescribedRoute {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
   /** Path; a segment in braces is a parameter: `/v1/responses/{response_id}`. */
   readonly path: string;
-  /** Kind of route. Operations routes are served while the server drains, and are not in the access log by default. */
+  /** Kind of route. Inference routes are refused while the server drains. Operations routes are not in the access log by default. */
   readonly kind: "operations" | "inference" | "resource";
   /** Set if a model generated the resource. The route's requests are then logged and traced like inference requests. */
   readonly isInferred?: true;

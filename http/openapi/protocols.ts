@@ -23,7 +23,8 @@ server shows it at \`/docs\` and serves it at \`/api-doc/openapi.json\`.
 - _Ignored_ fields are accepted for compatibility and checked, but have no effect; the server logs the first use.
 - _Refused_ fields and types are known, but answered with the error \`unsupported\`. Null and values that ask for nothing are
   accepted.
-- Any other field is answered with the error \`invalid_value\`.
+- Any other field is ignored and named in the response header \`x-ignored-fields\`. A misspelt name is answered with the error
+  \`invalid_value\`, and so is any other field with \`unknown_fields = "refuse"\`.
 - Of more than ${MAX_TYPES} literals the first are shown; the API document has all of them.`;
 
 const sharedIntroduction =

@@ -1,12 +1,15 @@
 // Python starter: finds the interpreter of the settings and starts it with the driver in the sandbox.
 import { spawnSync } from "node:child_process";
 import { ServerError } from "../../../runtime/errors.ts";
+import { innerWorkFolder } from "../../../runtime/sandbox/linux/bubblewrap.ts";
 import type { Sandbox } from "../../../runtime/sandbox/sandbox.ts";
 import type { WorkFolder } from "../files/work-folders.ts";
 import { driverSource } from "./driver.ts";
 import { Interpreter } from "./interpreter.ts";
 
 const FIND_MS = 20_000;
+/** Folders that bubblewrap covers with those of the session. */
+const covered = ["/tmp", innerWorkFolder];
 const question = "import sys, json; print(json.dumps([sys.executable, sys.base_prefix, sys.prefix]))";
 
 export class PythonStarter {
@@ -20,26 +23,17 @@ export class PythonStarter {
     this.#readable = readable;
   }
 
-  /** Finds the interpreter. Throws config_invalid if the command is not Python 3. */
+  /** Finds the interpreter. Throws config_invalid if the command is not Python 3, or if the sandbox hides its folder. */
   static find(command: string, sandbox: Sandbox): PythonStarter {
-    const found = spawnSync(command, ["-c", question], { timeout: FIND_MS, encoding: "utf8" });
-    try {
-      const [executable, ...prefixes] = JSON.parse(found.stdout) as [string, ...string[]];
-      return new PythonStarter(
-        sandbox,
-        executable,
-        [...new Set(prefixes)].filter((prefix) => prefix !== "/usr"),
-      );
-    } catch {
-      const reason = found.error?.message ?? (found.stderr.trim().split("\n").at(-1) || `exit code ${found.status}`);
-      throw new ServerError(
-        "config_invalid",
-        `code_exec_python expects a command of Python 3; "${command}" failed: ${reason}`,
-        {
-          param: "code_exec_python",
-        },
+    const { executable, prefixes } = installationOf(command);
+    const readable = [...new Set(prefixes)].filter((prefix) => prefix !== "/usr");
+    const hidden = readable.find((path) => covered.some((folder) => `${path}/`.startsWith(`${folder}/`)));
+    if (sandbox.isolation.kind === "bubblewrap" && hidden !== undefined) {
+      throw invalid(
+        `code_exec_python expects a Python outside of ${covered.join(" and ")}, where tools see folders of their own; got ${hidden}`,
       );
     }
+    return new PythonStarter(sandbox, executable, readable);
   }
 
   start(folder: WorkFolder): Interpreter {
@@ -53,4 +47,24 @@ export class PythonStarter {
       }),
     );
   }
+}
+
+interface Installation {
+  readonly executable: string;
+  readonly prefixes: readonly string[];
+}
+
+function installationOf(command: string): Installation {
+  const found = spawnSync(command, ["-c", question], { timeout: FIND_MS, encoding: "utf8" });
+  try {
+    const [executable, ...prefixes] = JSON.parse(found.stdout) as [string, ...string[]];
+    return { executable, prefixes };
+  } catch {
+    const reason = found.error?.message ?? (found.stderr.trim().split("\n").at(-1) || `exit code ${found.status}`);
+    throw invalid(`code_exec_python expects a command of Python 3; "${command}" failed: ${reason}`);
+  }
+}
+
+function invalid(message: string): ServerError {
+  return new ServerError("config_invalid", message, { param: "code_exec_python" });
 }

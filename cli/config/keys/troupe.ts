@@ -243,7 +243,7 @@ export const troupeKeys = {
     ...seconds(1),
     default: 30,
     commands: ["serve"],
-    help: "Seconds to wait for a reply of tool_dispatch_url; an attempt without a reply is repeated twice",
+    help: "Seconds to wait for a reply of tool_dispatch_url; a connection error or status 408, 425, 429, 502, 503 or 504 is retried twice, a timeout is not",
   },
   toolDispatchSecret: {
     ...text("a secret text", "TEXT"),

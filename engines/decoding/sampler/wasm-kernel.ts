@@ -77,8 +77,8 @@ export class WasmKernel implements RowKernel {
 }
 
 /**
- * Compiles the WebAssembly file in this folder; null if SIMD is missing. The file is compiled only
- * once, because all models share the module.
+ * Compiles the WebAssembly file in this folder; null if SIMD is missing. All models share the module, so that it is compiled
+ * only once.
  */
 function compile(): object | null {
   const file = new URL("./sampler.wasm", import.meta.url);

@@ -1,5 +1,5 @@
-// API keys: if the server has keys, each request must have one of them. Only digests are stored, and they are compared in
-// constant time, so neither memory nor response times reveal a key.
+// API keys: if the server has keys, a request must have one of them, except on open routes such as /health. Only digests are
+// stored, and they are compared in constant time, so neither memory nor response times reveal a key.
 import { createHash, timingSafeEqual } from "node:crypto";
 import { ServerError } from "../../../runtime/errors.ts";
 import { keyOf } from "../client.ts";

@@ -20,7 +20,7 @@ const execute = promisify(execFile);
 export async function pythonEnvironment(): Promise<string> {
   const { stdout } = await execute("python3", ["-c", "import sys; print(sys.version)"]);
   const name = createHash("sha256").update(readFileSync(requirements)).update(stdout).digest("hex").slice(0, 12);
-  const folder = join(defaultCacheDirectory(process.env), "test-python", name);
+  const folder = join(homeOf(defaultCacheDirectory(process.env)), "test-python", name);
   const python = join(folder, process.platform === "win32" ? "Scripts/python.exe" : "bin/python");
   const complete = join(folder, "complete");
   if (!existsSync(complete)) {
@@ -29,6 +29,11 @@ export async function pythonEnvironment(): Promise<string> {
     await writeFile(complete, "");
   }
   return python;
+}
+
+/** Returns the folder of environments. Tools cannot see a Python in /tmp, because the sandbox has a /tmp of its own. */
+function homeOf(cache: string): string {
+  return `${cache}/`.startsWith("/tmp/") ? "/var/tmp/troupe" : cache;
 }
 
 /**

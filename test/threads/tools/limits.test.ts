@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ToolsRig } from "./rig.ts";
@@ -51,5 +54,27 @@ describe("many sessions of tools", () => {
       await rig.stop();
     }
     rig.dispose();
+  });
+});
+
+describe("the Python of the settings", () => {
+  it("is refused if the sandbox hides its folder, and taken without a sandbox", async () => {
+    for (const mode of ["on", "off"] as const) {
+      const folder = mkdtempSync("/tmp/troupe-python-");
+      execFileSync("python3", ["-m", "venv", "--without-pip", folder]);
+      const rig = new ToolsRig({ mode, python: join(folder, "bin", "python") });
+      try {
+        if (mode === "on") {
+          await assert.rejects(rig.client.start(), { code: "config_invalid", message: /outside of \/tmp and \/work/ });
+        } else {
+          await rig.client.start();
+          assert.equal((await rig.python("import sys\nsys.prefix")).model.result, `'${folder}'`);
+        }
+      } finally {
+        await rig.stop();
+        rig.dispose();
+        rmSync(folder, { recursive: true, force: true });
+      }
+    }
   });
 });
