@@ -17,7 +17,7 @@ class Sea(BaseModel):
     depth: Literal[1, 2, 3]
 
 
-ask = {"model": "default", "max_tokens": 96, "max_retries": 0, "messages": [{"role": "user", "content": QUESTION}]}
+ask = {"model": "default", "max_tokens": 400, "max_retries": 0, "messages": [{"role": "user", "content": QUESTION}]}
 
 
 def sdk():
