@@ -7,7 +7,6 @@ import { groupRoots } from "./linux/control-group.ts";
 import { seccompProgram } from "./linux/seccomp.ts";
 import { socketScopeProgram } from "./linux/socket-scope.ts";
 import type { IsolationReport } from "./sandbox.ts";
-import { seatbeltProblem } from "./seatbelt.ts";
 
 const PROBE_MS = 10_000;
 
@@ -25,9 +24,8 @@ export interface HostIsolation extends IsolationReport {
 
 /** Returns the isolation that this host offers. Takes about 20 ms. */
 export function inspectIsolation(bwrap: string | null = findProgram("bwrap")): HostIsolation {
-  if (process.platform === "darwin") return isolationOnMac(seatbeltProblem());
   if (process.platform !== "linux") {
-    return withoutIsolation(`tools run without isolation on ${process.platform}: it is built for Linux and macOS`);
+    return withoutIsolation(`tools run without isolation on ${process.platform}: it is built for Linux only`);
   }
   if (bwrap === null) {
     const install = "install it with the system's package manager, for example: apt-get install bubblewrap";
@@ -50,16 +48,6 @@ export function inspectIsolation(bwrap: string | null = findProgram("bwrap")): H
 
 export function withoutIsolation(reason: string): HostIsolation {
   return { kind: "none", missing: [reason], bwrap: null, disablesNamespaces: false, scopesSockets: false };
-}
-
-function isolationOnMac(problem: string | null): HostIsolation {
-  if (problem !== null) return withoutIsolation(`Seatbelt (sandbox-exec) does not confine commands here: ${problem}`);
-  return {
-    ...withoutIsolation(
-      "Seatbelt limits files, network and signals, but not memory or the number of processes, and it leaves most services of macOS in reach; the tests of escapes have only run on Linux",
-    ),
-    kind: "seatbelt",
-  };
 }
 
 function adviceOn(problem: string): string {

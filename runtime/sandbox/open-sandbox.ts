@@ -1,4 +1,4 @@
-// Sandbox of the host: bubblewrap on Linux and Seatbelt on macOS, if the host allows them. Otherwise, with mode `auto` or `off`, commands run without
+// Sandbox of the host: bubblewrap on Linux, if the host allows it. Otherwise, with mode `auto` or `off`, commands run without
 // isolation, but with a minimal environment, limits and a separate process group.
 import { closeSync, mkdirSync, openSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,7 +17,6 @@ import {
 } from "./linux/bubblewrap.ts";
 import { ControlGroup, type GroupRoots, groupRoots, removeAbandonedGroups } from "./linux/control-group.ts";
 import type { ConfinedCommand, ConfinedProcess, IsolationReport, Sandbox, SandboxSettings } from "./sandbox.ts";
-import { seatbeltCommand } from "./seatbelt.ts";
 
 const MIB = 2 ** 20;
 const FOLDER_KIND = "sandbox";
@@ -96,8 +95,7 @@ class HostSandbox implements Sandbox {
     const options = { hasChannel, group, settings: this.#settings, folders: [workFolder, temporary] } as const;
     const inner = [...this.#limits, ...command.argv];
     if (this.#confinement === null) {
-      const argv = this.isolation.kind === "seatbelt" ? [...this.#seatbelt(command), ...inner] : inner;
-      const [file = "", ...args] = group === null ? argv : inGroup(group, argv);
+      const [file = "", ...args] = group === null ? inner : inGroup(group, inner);
       const variables = { ...baseEnvironment(workFolder, temporary), ...environment };
       const place = { environment: variables, currentFolder: workFolder, workFolder, extra: [], hasStatus: false };
       return new RunningProcess({ ...options, ...place, file, args });
@@ -125,11 +123,6 @@ class HostSandbox implements Sandbox {
     }
   }
 
-  #seatbelt({ workFolder, readable = [] }: ConfinedCommand): readonly string[] {
-    const { network } = this.#settings;
-    return seatbeltCommand({ network, readable, writable: [workFolder, temporaryFolderOf(workFolder)] });
-  }
-
   async close(): Promise<void> {
     await Promise.all([...this.#running].map((running) => running.kill()));
     rmSync(this.#folder, { recursive: true, force: true });
@@ -144,16 +137,12 @@ class HostSandbox implements Sandbox {
 }
 
 /**
- * Returns a command that limits each process: prlimit, or on macOS a shell. These limits apply in addition to the limits of the group or the watcher.
+ * Returns a prlimit command that limits each process. These limits apply in addition to the limits of the group or the watcher.
  */
 function limitsOf(
   { maxMemoryMb, maxCpuSecs, maxDiskMb, maxProcs }: SandboxSettings,
   isIsolated: boolean,
 ): readonly string[] {
-  if (process.platform === "darwin") {
-    const limits = `ulimit -c 0; ulimit -n ${MAX_OPEN_FILES}; ulimit -t ${maxCpuSecs}`;
-    return ["/bin/sh", "-c", `${limits}; exec "$@"`, "sh"];
-  }
   const prlimit = findProgram("prlimit");
   if (prlimit === null) return [];
   return [

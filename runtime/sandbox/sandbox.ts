@@ -23,7 +23,7 @@ export interface SandboxSettings {
 
 /** Isolation that the host offers. */
 export interface IsolationReport {
-  readonly kind: "bubblewrap" | "seatbelt" | "none";
+  readonly kind: "bubblewrap" | "none";
   /** Missing or weak parts of the isolation, as sentences with advice; empty: none. */
   readonly missing: readonly string[];
 }

@@ -1,7 +1,8 @@
 // Resource usage of a confined command, for its watcher: bytes and entries in its folders, deleted files that it holds open,
 // and memory, number and activity of its processes. The facts about processes are read from /proc.
-import { type Dirent, lstatSync, readdirSync, readFileSync, statfsSync, statSync } from "node:fs";
+import { type Dirent, lstatSync, readdirSync, statfsSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { namesIn, textOf } from "./kernel-files.ts";
 
 export interface DiskUsage {
   readonly bytes: number;
@@ -131,21 +132,4 @@ export function activityOf(pid: number): string | null {
     .split(" ")
     .slice(11, 15)
     .join(" ");
-}
-
-function namesIn(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder);
-  } catch {
-    // The process has ended meanwhile.
-    return [];
-  }
-}
-
-function textOf(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
-  }
 }

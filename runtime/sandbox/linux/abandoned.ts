@@ -1,13 +1,14 @@
 // Abandoned bubblewrap processes. If a server is killed while bwrap starts a command, bwrap's child can wait forever for its
 // dead parent to write the ids of the user namespace (--die-with-parent takes effect later). The child runs no command, but
 // never exits. The next start of the server kills it.
-import { readdirSync, readFileSync, statSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { isAbandonedFolder } from "../../host/process-folder.ts";
+import { namesIn } from "../kernel-files.ts";
 
 /** Kills this user's bwrap processes whose arguments name a process folder of this kind whose process is dead. Linux only. */
 export function endAbandonedBubblewraps(kind: string): void {
-  for (const pid of processIds()) {
+  for (const pid of namesIn("/proc").filter((name) => /^\d+$/.test(name))) {
     try {
       if (statSync(`/proc/${pid}`).uid !== process.getuid?.()) continue;
       const [program = "", ...args] = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
@@ -16,13 +17,5 @@ export function endAbandonedBubblewraps(kind: string): void {
     } catch {
       // The process has ended.
     }
-  }
-}
-
-function processIds(): readonly string[] {
-  try {
-    return readdirSync("/proc").filter((name) => /^\d+$/.test(name));
-  } catch {
-    return [];
   }
 }

@@ -1,8 +1,9 @@
 // Control groups (cgroups, version 1 or 2): memory and process limits that apply to all processes of a command together. They
 // are used if the server may create groups; otherwise a watcher (confined-process.ts) enforces the limits.
-import { accessSync, constants, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { accessSync, constants, mkdirSync, rmdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { isAlive, ownIdentity } from "../../host/process-identity.ts";
+import { namesIn, textOf } from "../kernel-files.ts";
 
 export interface GroupLimits {
   readonly memoryBytes: number;
@@ -162,22 +163,6 @@ function isWritable(folder: string): boolean {
     return true;
   } catch {
     return false;
-  }
-}
-
-function namesIn(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder);
-  } catch {
-    return [];
-  }
-}
-
-function textOf(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
   }
 }
 

@@ -1,0 +1,20 @@
+// Kernel files: reading /proc and /sys, whose files and folders vanish with the process or group that they describe.
+import { readdirSync, readFileSync } from "node:fs";
+
+/** Returns the names in a folder; empty if the folder does not exist. */
+export function namesIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
+}
+
+/** Returns the text of a file; empty if the file does not exist. */
+export function textOf(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+}
