@@ -21,7 +21,7 @@ import type { Inference } from "../api/inference.ts";
 import { AgentRun, type RunServices } from "./agent-run.ts";
 import { Approvals } from "./approvals.ts";
 import { createDispatch, type DispatchSettings } from "./dispatch.ts";
-import type { FetchFile } from "./input-files.ts";
+import type { FetchFile } from "./files/input-files.ts";
 
 export interface AgentSettings {
   /** Groups of built-in tools that the settings enable. */

@@ -5,14 +5,15 @@ import type { ChatMessage, GenerateRequest, PromptChanges, Usage } from "../../e
 import { addedUsage } from "../../engines/usage.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { AgentEvent, AgentOptions, Permission } from "../api/agent/agents.ts";
-import { fileLimits } from "../api/agent/files.ts";
+import type { StoredFile } from "../api/agent/files.ts";
 import type { Sessions } from "../api/agent/sessions.ts";
 import type { Inference } from "../api/inference.ts";
 import { builtInNamed } from "../tools/schemas.ts";
 import { type CallResult, CallRunner, type CallServices } from "./call-runner.ts";
-import { type FetchFile, prepareFiles } from "./input-files.ts";
+import { type FetchFile, prepareFiles } from "./files/input-files.ts";
+import { ProducedFiles } from "./files/produced-files.ts";
+import { notesOnRequested } from "./files/requested-files.ts";
 import { Outbox } from "./outbox.ts";
-import { notesOnRequested, storeMissing } from "./requested-files.ts";
 import { Round, type RoundCall } from "./round.ts";
 import { SessionLink } from "./session-link.ts";
 
@@ -52,17 +53,15 @@ export class AgentRun {
   readonly #session: SessionLink;
   readonly #id = randomBytes(8).toString("hex");
   readonly #answer = new Answered();
-  /** Names of the files that the run has produced so far. */
-  readonly #produced = new Set<string>();
+  readonly #produced: ProducedFiles;
   /** Ids of the calls of all rounds. */
   readonly #usedIds = new Set<string>();
-  /** Bytes of files that events may still contain. */
-  readonly #inline = { bytesLeft: fileLimits.maxInlineRunBytes };
 
   private constructor(services: RunServices, options: RunOptions, session: SessionLink) {
     this.#services = services;
     this.#options = options;
     this.#session = session;
+    this.#produced = new ProducedFiles(services.files, this.#id, session.files);
   }
 
   /** Begins a run in the session of the request. */
@@ -135,7 +134,7 @@ export class AgentRun {
   #decide(round: Round, number: number): Decision {
     const { agent, maxRounds } = this.#options;
     const own = round.calls.filter(({ runsHere }) => runsHere);
-    const isCut = round.finish?.reason === "length" || round.finish?.reason === "cancelled";
+    const { isCut } = round;
     const hasNoRounds = number >= maxRounds;
     const left = (agent.maxCalls ?? Number.POSITIVE_INFINITY) - this.#answer.serverCalls;
     const count = isCut || hasNoRounds ? 0 : Math.min(maxCallsPerRound, left);
@@ -166,9 +165,7 @@ export class AgentRun {
       signal,
       emit: (event: AgentEvent) => outbox.put(event),
       approvals: session.approvals,
-      files: session.files,
       produced: this.#produced,
-      inline: this.#inline,
       groups: agent.groups,
       onResult: async (result: CallResult) => {
         known.push(resultMessage(result));
@@ -189,28 +186,19 @@ export class AgentRun {
     const { finish, usage } = round;
     if (finish === null || usage === null) throw endedEarly();
     const missing = next === "end" ? await this.#storeMissing(number) : [];
-    this.#session.files.push(...missing.map(({ id }) => id));
     await this.#session.save([], this.#answer.message);
-    const isCut = finish.reason === "length" || finish.reason === "cancelled";
     return [
       ...missing.map((file) => ({ type: "file", file, inline: null }) as const),
-      ...(isLimited && !isCut ? [{ type: "rounds_reached" } as const] : []),
+      ...(isLimited && !round.isCut ? [{ type: "rounds_reached" } as const] : []),
       { ...finish, reason: isLimited ? "length" : finish.reason },
       { type: "done", usage: this.#answer.usage ?? usage },
     ];
   }
 
-  async #storeMissing(number: number): ReturnType<typeof storeMissing> {
+  async #storeMissing(number: number): Promise<readonly StoredFile[]> {
     const { request, agent } = this.#options;
-    return await storeMissing(this.#services.files, {
-      run: this.#id,
-      round: number,
-      turn: this.#session.turn,
-      session: this.#session.id,
-      client: request.client,
-      requested: agent.requestedFiles,
-      produced: this.#produced,
-    });
+    const { id: session, turn } = this.#session;
+    return await this.#produced.storeMissing(agent.requestedFiles, number, { session, turn, client: request.client });
   }
 
   #runsHere(name: string): boolean {

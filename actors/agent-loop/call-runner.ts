@@ -1,24 +1,21 @@
-// Call runner: runs calls of server tools. For each call, it asks for approval, runs the tool, and stores the files that the
-// tool made. An error in a tool becomes the call's result for the model and never ends the run.
-import { readFile } from "node:fs/promises";
 import type { ToolCall } from "../../engines/generation.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import type {
   AgentEvent,
   ApprovalRequest,
-  InlineContent,
   Permission,
   RequestedFile,
   ToolCallRecord,
   ToolGroup,
   ToolType,
 } from "../api/agent/agents.ts";
-import { type Files, type FileToStore, fileLimits, type StoredFile } from "../api/agent/files.ts";
+import type { Files, StoredFile } from "../api/agent/files.ts";
 import type { ToolOutcome, Tools } from "../api/agent/tools.ts";
 import { type BuiltInTool, builtInNamed } from "../tools/schemas.ts";
 import type { Approvals, Verdict } from "./approvals.ts";
 import type { Dispatch } from "./dispatch.ts";
-import { listFiles, readFileText } from "./file-tools.ts";
+import { listFiles, readFileText } from "./files/file-tools.ts";
+import { type ProducedFiles, withFiles } from "./files/produced-files.ts";
 
 /** Data that all calls of one round share. */
 export interface RunContext {
@@ -33,12 +30,8 @@ export interface RunContext {
   readonly emit: (event: AgentEvent) => void;
   /** Whether the user has approved all further actions of the session. */
   readonly approvals: { all: boolean };
-  /** Ids of the session's files. */
-  readonly files: string[];
-  /** Names of the files that the run has produced, or has reported as missing. */
-  readonly produced: Set<string>;
-  /** Bytes of files that events of the run may still contain. */
-  readonly inline: { bytesLeft: number };
+  /** Files of the run. */
+  readonly produced: ProducedFiles;
   /** Tools of these groups run on the server. */
   readonly groups: readonly ToolGroup[];
   /** Called when the call's result is known, before its `complete` event. */
@@ -59,17 +52,6 @@ export interface CallServices {
   readonly dispatch: Dispatch | null;
 }
 
-interface FailedFile {
-  readonly name: string;
-  readonly code: string;
-  readonly message: string;
-}
-
-interface StoredFiles {
-  readonly stored: readonly StoredFile[];
-  readonly failed: readonly FailedFile[];
-}
-
 /** The server tool that a call names. */
 interface CalledTool {
   /** Position of the call in its round. */
@@ -85,8 +67,6 @@ export class CallRunner {
   readonly #services: CallServices;
   readonly #context: RunContext;
   readonly #round: number;
-  /** Number of files that the round has produced. */
-  #fileCount = 0;
 
   constructor(services: CallServices, context: RunContext, round: number) {
     this.#services = services;
@@ -124,8 +104,10 @@ export class CallRunner {
     if (verdict.remembers) this.#context.approvals.all = true;
     this.#progress(call, tool, "calling", callingData(tool.type, parsed(call.arguments)), null);
     const ran = await tool.run();
-    const files = await this.#store(ran.files);
-    return await this.#end(call, tool, { ...ran, content: withFiles(ran.content, files) }, files.stored);
+    const { produced, emit } = this.#context;
+    const files = await produced.store(ran.files, this.#round, (file, inline) => emit({ type: "file", file, inline }));
+    const content = ran.files.length === 0 ? ran.content : withFiles(parsed(ran.content), files);
+    return await this.#end(call, tool, { ...ran, content }, files.stored);
   }
 
   async #verdict({ about }: CalledTool, approval: ApprovalRequest | null): Promise<Verdict> {
@@ -171,38 +153,6 @@ export class CallRunner {
       data: { tool_type: type, ...data },
       record,
     });
-  }
-
-  /** Stores the files of a call and announces each stored file. A file that cannot be stored is an error for the model. */
-  async #store(files: readonly FileToStore[]): Promise<StoredFiles> {
-    const stored: StoredFile[] = [];
-    const failed: FailedFile[] = [];
-    for (const file of files) {
-      // Calls of a round run in parallel, so each file takes its number when it is stored.
-      const id = `file_${this.#context.run}_r${this.#round}_${this.#fileCount++}`;
-      try {
-        const added = await this.#services.files.add({ ...file, id });
-        stored.push(added);
-        this.#context.files.push(added.id);
-        this.#context.produced.add(added.name);
-        this.#context.emit({ type: "file", file: added, inline: await this.#inline(added) });
-      } catch (error) {
-        const { code, message } = toErrorRecord(error);
-        failed.push({ name: file.name, code, message });
-      }
-    }
-    return { stored, failed };
-  }
-
-  async #inline(file: StoredFile): Promise<InlineContent | null> {
-    const { inline } = this.#context;
-    if (file.failure !== null || file.bytes > Math.min(fileLimits.maxInlineBytes, inline.bytesLeft)) return null;
-    inline.bytesLeft -= file.bytes;
-    const content = await this.#services.files.content(file.id);
-    if (content?.kind !== "content") return null;
-    const bytes = await readFile(content.path).catch(() => null);
-    if (bytes === null) return null;
-    return file.isText ? { text: bytes.toString("utf8") } : { data_base64: bytes.toString("base64") };
   }
 
   #tool(call: ToolCall, index: number): CalledTool {
@@ -301,24 +251,4 @@ function media({ images, videoFrames }: Ran): Readonly<Record<string, unknown>> 
     ...(images.length === 0 ? {} : { images_base64: images }),
     ...(videoFrames.length === 0 ? {} : { video_frames_base64: videoFrames, video_frame_count: videoFrames.length }),
   };
-}
-
-/** Adds the created files to a result: the model sees their metadata and the beginning of their text. */
-function withFiles(content: string, { stored, failed }: StoredFiles): string {
-  if (stored.length + failed.length === 0) return content;
-  const listed = stored.map(({ id, name, bytes, format, preview, isText, failure }) => ({
-    id,
-    name,
-    ...(failure === null ? { bytes, format, ...(isText ? { preview: firstBytes(preview ?? "") } : {}) } : failure),
-  }));
-  const result = parsed(content);
-  const fields = typeof result === "object" && result !== null ? result : { content: result };
-  return JSON.stringify({ ...fields, files: [...listed, ...failed] });
-}
-
-/** Returns the beginning of a text, at most outputPreviewBytes bytes of UTF-8, without a cut character. */
-function firstBytes(text: string): string {
-  const bytes = Buffer.from(text, "utf8");
-  if (bytes.length <= fileLimits.outputPreviewBytes) return text;
-  return new TextDecoder().decode(bytes.subarray(0, fileLimits.outputPreviewBytes), { stream: true });
 }

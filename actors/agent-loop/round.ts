@@ -5,7 +5,6 @@ import type { ChatMessage, GenerateEvent, ToolCall, Usage } from "../../engines/
 import type { ErrorRecord } from "../../runtime/errors.ts";
 
 type FinishEvent = Extract<GenerateEvent, { readonly type: "finish" }>;
-type BeginEvent = Extract<GenerateEvent, { readonly type: "begin" }>;
 
 /** A call of the model. `runsHere`: the server runs the tool. */
 export interface RoundCall extends ToolCall {
@@ -37,7 +36,6 @@ export class Round {
   #open: OpenCall | null = null;
   #clientCalls: number;
   #finish: FinishEvent | null = null;
-  #begin: BeginEvent | null = null;
   usage: Usage | null = null;
   error: ErrorRecord | null = null;
 
@@ -66,8 +64,9 @@ export class Round {
     return this.#finish;
   }
 
-  get begin(): BeginEvent | null {
-    return this.#begin;
+  /** Whether the generation ended before the model had finished. */
+  get isCut(): boolean {
+    return this.#finish?.reason === "length" || this.#finish?.reason === "cancelled";
   }
 
   /** The assistant's message for the prompt of the next round. */
@@ -89,7 +88,6 @@ export class Round {
   #passed(event: GenerateEvent): readonly GenerateEvent[] {
     switch (event.type) {
       case "begin":
-        this.#begin = event;
         return this.#options.isFirst ? [event] : [];
       case "prompt":
         return this.#options.isFirst ? [event] : [];

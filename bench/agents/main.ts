@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import arg from "arg";
 import { AgentLoop } from "../../actors/agent-loop/agent-loop.ts";
-import { fetchFile } from "../../actors/agent-loop/fetch-file.ts";
+import { fetchFile } from "../../actors/agent-loop/files/fetch-file.ts";
 import { messageDigest } from "../../actors/api/agent/message-digest.ts";
 import type { ToolOutcome, ToolRun, Tools } from "../../actors/api/agent/tools.ts";
 import type { Inference } from "../../actors/api/inference.ts";

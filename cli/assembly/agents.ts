@@ -1,6 +1,6 @@
 // Agent loop of a server: creates it from the settings, and starts the tools thread.
 import { AgentLoop } from "../../actors/agent-loop/agent-loop.ts";
-import { fetchFile } from "../../actors/agent-loop/fetch-file.ts";
+import { fetchFile } from "../../actors/agent-loop/files/fetch-file.ts";
 import { maxToolRounds, type ToolGroup } from "../../actors/api/agent/agents.ts";
 import type { Inference } from "../../actors/api/inference.ts";
 import { ToolsClient } from "../../actors/front/tools-client.ts";

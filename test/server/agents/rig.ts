@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AgentLoop, type AgentSettings } from "../../../actors/agent-loop/agent-loop.ts";
-import { fetchFile } from "../../../actors/agent-loop/fetch-file.ts";
+import { fetchFile } from "../../../actors/agent-loop/files/fetch-file.ts";
 import { changedContent, openContent } from "../../../actors/api/sealed-content.ts";
 import type { StateClient } from "../../../actors/front/state-client.ts";
 import type { ChatMessage, GenerateEvent, GenerateRequest } from "../../../engines/generation.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { describe, it } from "node:test";
-import { fetchFile, isPublic, nameIn } from "../../../../actors/agent-loop/fetch-file.ts";
+import { fetchFile, isPublic, nameIn } from "../../../../actors/agent-loop/files/fetch-file.ts";
 
 const never = new AbortController().signal;
 

@@ -4,9 +4,9 @@ import { type LookupAddress, lookup as resolveName } from "node:dns";
 import { type ClientRequest, type IncomingMessage, request as requestHttp } from "node:http";
 import { request as requestHttps } from "node:https";
 import { BlockList, isIP, type LookupFunction } from "node:net";
-import { ServerError } from "../../runtime/errors.ts";
-import { fileLimits } from "../api/agent/files.ts";
-import { checkedFileName } from "../files/file-name.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import { fileLimits } from "../../api/agent/files.ts";
+import { checkedFileName } from "../../files/file-name.ts";
 
 const timeoutMs = 30_000;
 const maxRedirects = 3;

@@ -3,11 +3,11 @@
 import { createHash, randomUUID } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { PromptChanges } from "../../engines/generation.ts";
-import { ServerError } from "../../runtime/errors.ts";
-import type { InputFile } from "../api/agent/agents.ts";
-import { type Files, fileLimits, type StoredFile } from "../api/agent/files.ts";
-import type { FileToMount } from "../api/agent/tools.ts";
+import type { PromptChanges } from "../../../engines/generation.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { InputFile } from "../../api/agent/agents.ts";
+import { type Files, fileLimits, type StoredFile } from "../../api/agent/files.ts";
+import type { FileToMount } from "../../api/agent/tools.ts";
 
 /** Fetches the bytes of a file URL. Throws a ServerError. */
 export type FetchFile = (

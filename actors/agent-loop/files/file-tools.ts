@@ -1,7 +1,7 @@
 // File tools: the built-in tools that read the file store: list_files and read_file.
 import { open } from "node:fs/promises";
-import type { Files, StoredFile } from "../api/agent/files.ts";
-import { builtInPrefix, maxReadCharacters, toolArguments } from "../tools/schemas.ts";
+import type { Files, StoredFile } from "../../api/agent/files.ts";
+import { builtInPrefix, maxReadCharacters, toolArguments } from "../../tools/schemas.ts";
 
 const maxListed = 256;
 
