@@ -7,7 +7,7 @@ import type { EdgeServer } from "../http/server/edge.ts";
 import { resolvesWithin } from "../runtime/clock.ts";
 import type { EngineReport } from "../runtime/host/system.ts";
 import type { Logger } from "../runtime/log/log.ts";
-import { type OpenAgents, openAgents } from "./assembly/agents.ts";
+import { type OpenAgents, openAgents } from "./assembly/agents/agents.ts";
 import { type ClosableObserver, openObservers } from "./assembly/observers.ts";
 import { frontOptions, placeStopMs } from "./assembly/service-options.ts";
 import { openState, type State } from "./assembly/state.ts";

@@ -1,7 +1,7 @@
 // Agent loop: runs requests whose tools the server runs. A run is a sequence of rounds: the model generates, the server runs
 // the calls and adds their results to the prompt, until the model answers without a call. The loop runs on the main thread and
 // only passes events on; generations, tools and state have their own threads.
-import type { GenerateRequest } from "../../engines/generation.ts";
+import type { GenerateRequest, ToolSpec } from "../../engines/generation.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type {
@@ -15,8 +15,10 @@ import type {
   ToolGroup,
 } from "../api/agent/agents.ts";
 import type { Files } from "../api/agent/files.ts";
+import type { ToolSource } from "../api/agent/server-tools.ts";
 import type { Sessions } from "../api/agent/sessions.ts";
 import type { Tools } from "../api/agent/tools.ts";
+import type { Web } from "../api/agent/web.ts";
 import type { Inference } from "../api/inference.ts";
 import { AgentRun, type RunServices } from "./agent-run.ts";
 import { Approvals } from "./approvals.ts";
@@ -37,6 +39,10 @@ export interface AgentLoopOptions {
   readonly settings: AgentSettings;
   readonly inference: Pick<Inference, "generate">;
   readonly tools: Tools;
+  /** null: web search is not enabled. */
+  readonly web: Web | null;
+  /** Where the server tools come from. Tools of an earlier source hide those of the same name of later ones. */
+  readonly sources: readonly ToolSource[];
   readonly files: Files;
   readonly sessions: Sessions;
   readonly fetchFile: FetchFile;
@@ -59,6 +65,10 @@ export class AgentLoop implements Agents {
     this.dispatches = dispatch !== null;
     this.#approvals = new Approvals(clock);
     this.#services = { ...services, dispatch, approvals: this.#approvals };
+  }
+
+  get serverTools(): readonly ToolSpec[] {
+    return this.#services.sources.flatMap((source) => source.tools().map(({ spec }) => spec));
   }
 
   decide(id: string, decision: ApprovalDecision): ApprovalStatus {

@@ -6,21 +6,25 @@ import { addedUsage } from "../../engines/usage.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { AgentEvent, AgentOptions, Permission } from "../api/agent/agents.ts";
 import type { StoredFile } from "../api/agent/files.ts";
+import type { ToolSource } from "../api/agent/server-tools.ts";
 import type { Sessions } from "../api/agent/sessions.ts";
 import type { Inference } from "../api/inference.ts";
-import { builtInNamed } from "../tools/schemas.ts";
-import { type CallResult, CallRunner, type CallServices } from "./call-runner.ts";
+import type { Approvals } from "./approvals.ts";
+import { type CallResult, CallRunner } from "./call-runner.ts";
 import { type FetchFile, prepareFiles } from "./files/input-files.ts";
 import { ProducedFiles } from "./files/produced-files.ts";
 import { notesOnRequested } from "./files/requested-files.ts";
 import { Outbox } from "./outbox.ts";
 import { Round, type RoundCall } from "./round.ts";
 import { SessionLink } from "./session-link.ts";
+import { Toolbox, type ToolServices } from "./toolbox.ts";
 
-export interface RunServices extends CallServices {
+export interface RunServices extends ToolServices {
+  readonly approvals: Approvals;
   readonly inference: Pick<Inference, "generate">;
   readonly sessions: Sessions;
   readonly fetchFile: FetchFile;
+  readonly sources: readonly ToolSource[];
 }
 
 /** A request, with the permission and the limits of its run. */
@@ -54,6 +58,7 @@ export class AgentRun {
   readonly #id = randomBytes(8).toString("hex");
   readonly #answer = new Answered();
   readonly #produced: ProducedFiles;
+  readonly #toolbox: Toolbox;
   /** Ids of the calls of all rounds. */
   readonly #usedIds = new Set<string>();
 
@@ -62,6 +67,8 @@ export class AgentRun {
     this.#options = options;
     this.#session = session;
     this.#produced = new ProducedFiles(services.files, this.#id, session.files);
+    const serverTools = services.sources.flatMap((source) => source.tools());
+    this.#toolbox = new Toolbox(services, options.agent, serverTools);
   }
 
   /** Begins a run in the session of the request. */
@@ -89,7 +96,7 @@ export class AgentRun {
         isFirst: number === 0,
         firstClientCall: this.#answer.clientCalls,
         usedIds: this.#usedIds,
-        runsHere: (name) => this.#runsHere(name),
+        runsHere: (name) => this.#toolbox.find(name) !== null,
       });
       yield* this.#generate(round, notes, number);
       if (signal.aborted) return;
@@ -151,7 +158,7 @@ export class AgentRun {
 
   /** Runs the calls of a round and adds their results to the session. Yields the events of the calls. */
   async *#callAll(calls: readonly RoundCall[], number: number): AsyncGenerator<readonly AgentEvent[]> {
-    const { request, agent, permission, signal } = this.#options;
+    const { request, permission, signal } = this.#options;
     const session = this.#session;
     const outbox = new Outbox<AgentEvent>();
     const known: ChatMessage[] = [];
@@ -161,19 +168,18 @@ export class AgentRun {
       client: request.client,
       turn: session.turn,
       permission,
-      requestedFiles: agent.requestedFiles,
       signal,
       emit: (event: AgentEvent) => outbox.put(event),
       approvals: session.approvals,
       produced: this.#produced,
-      groups: agent.groups,
+      toolbox: this.#toolbox,
       onResult: async (result: CallResult) => {
         known.push(resultMessage(result));
         session.addImages(result.images);
         await session.save(known, null);
       },
     };
-    const running = new CallRunner(this.#services, context, number).runAll(calls);
+    const running = new CallRunner(this.#services.approvals, context, number).runAll(calls);
     yield* outbox.until(running);
     session.add(...(await running).map(resultMessage));
   }
@@ -199,10 +205,6 @@ export class AgentRun {
     const { request, agent } = this.#options;
     const { id: session, turn } = this.#session;
     return await this.#produced.storeMissing(agent.requestedFiles, number, { session, turn, client: request.client });
-  }
-
-  #runsHere(name: string): boolean {
-    return builtInNamed(name, this.#options.agent.groups) !== undefined || this.#services.dispatch !== null;
   }
 }
 

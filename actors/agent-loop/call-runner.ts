@@ -1,39 +1,19 @@
 import type { ToolCall } from "../../engines/generation.ts";
-import { toErrorRecord } from "../../runtime/errors.ts";
-import type {
-  AgentEvent,
-  ApprovalRequest,
-  Permission,
-  RequestedFile,
-  ToolCallRecord,
-  ToolGroup,
-  ToolType,
-} from "../api/agent/agents.ts";
-import type { Files, StoredFile } from "../api/agent/files.ts";
-import type { ToolOutcome, Tools } from "../api/agent/tools.ts";
-import { type BuiltInTool, builtInNamed } from "../tools/schemas.ts";
+import type { AgentEvent, ApprovalRequest, Permission, ToolCallRecord, ToolType } from "../api/agent/agents.ts";
+import type { StoredFile } from "../api/agent/files.ts";
 import type { Approvals, Verdict } from "./approvals.ts";
-import type { Dispatch } from "./dispatch.ts";
-import { listFiles, readFileText } from "./files/file-tools.ts";
 import { type ProducedFiles, withFiles } from "./files/produced-files.ts";
+import { type CallContext, nothingMade, parsed, type Ran, type RunnableTool, type Toolbox } from "./toolbox.ts";
 
 /** Data that all calls of one round share. */
-export interface RunContext {
-  readonly run: string;
-  readonly session: string;
-  readonly client: string;
-  /** Number of the request in its session, counted from 0. */
-  readonly turn: number;
+export interface RunContext extends Omit<CallContext, "round" | "onProgress"> {
   readonly permission: Permission;
-  readonly requestedFiles: readonly RequestedFile[];
-  readonly signal: AbortSignal;
   readonly emit: (event: AgentEvent) => void;
   /** Whether the user has approved all further actions of the session. */
   readonly approvals: { all: boolean };
   /** Files of the run. */
   readonly produced: ProducedFiles;
-  /** Tools of these groups run on the server. */
-  readonly groups: readonly ToolGroup[];
+  readonly toolbox: Toolbox;
   /** Called when the call's result is known, before its `complete` event. */
   readonly onResult: (result: CallResult) => Promise<void>;
 }
@@ -44,32 +24,19 @@ export interface CallResult {
   readonly images: readonly string[];
 }
 
-export interface CallServices {
-  readonly tools: Tools;
-  readonly files: Files;
-  readonly approvals: Approvals;
-  /** null: no dispatch URL is configured. */
-  readonly dispatch: Dispatch | null;
-}
-
 /** The server tool that a call names. */
-interface CalledTool {
+interface CalledTool extends RunnableTool {
   /** Position of the call in its round. */
   readonly index: number;
-  readonly type: ToolType;
-  readonly about: ApprovalRequest["tool"];
-  run(): Promise<Ran>;
 }
 
-type Ran = Pick<ToolOutcome, "content" | "data" | "images" | "videoFrames" | "files" | "status">;
-
 export class CallRunner {
-  readonly #services: CallServices;
+  readonly #approvals: Approvals;
   readonly #context: RunContext;
   readonly #round: number;
 
-  constructor(services: CallServices, context: RunContext, round: number) {
-    this.#services = services;
+  constructor(approvals: Approvals, context: RunContext, round: number) {
+    this.#approvals = approvals;
     this.#context = context;
     this.#round = round;
   }
@@ -80,7 +47,7 @@ export class CallRunner {
   async runAll(calls: readonly ToolCall[]): Promise<readonly CallResult[]> {
     const { permission, approvals } = this.#context;
     const asked = calls.map((call, index) => {
-      const tool = this.#tool(call, index);
+      const tool = { ...this.#tool(call), index };
       const asks = permission === "ask" && !approvals.all;
       return { call, tool, approval: asks ? this.#ask(call, tool) : null };
     });
@@ -88,7 +55,7 @@ export class CallRunner {
   }
 
   #ask({ arguments: text }: ToolCall, { about }: CalledTool): ApprovalRequest {
-    const request = this.#services.approvals.open({
+    const request = this.#approvals.open({
       session_id: this.#context.session,
       round: this.#round,
       tool: about,
@@ -103,7 +70,7 @@ export class CallRunner {
     if (!verdict.isApproved) return await this.#end(call, tool, denied(verdict.denial), []);
     if (verdict.remembers) this.#context.approvals.all = true;
     this.#progress(call, tool, "calling", callingData(tool.type, parsed(call.arguments)), null);
-    const ran = await tool.run();
+    const ran = await tool.run(call, this.#callContext(call, tool));
     const { produced, emit } = this.#context;
     const files = await produced.store(ran.files, this.#round, (file, inline) => emit({ type: "file", file, inline }));
     const content = ran.files.length === 0 ? ran.content : withFiles(parsed(ran.content), files);
@@ -117,7 +84,7 @@ export class CallRunner {
     if (approval === null) return { isApproved: true, remembers: false };
     // The event is passed on first, because the client may decide as soon as it has read the event.
     await new Promise<void>((resolve) => setImmediate(resolve));
-    return await this.#services.approvals.wait(approval, this.#context.signal);
+    return await this.#approvals.wait(approval, this.#context.signal);
   }
 
   async #end(call: ToolCall, tool: CalledTool, ran: Ran, files: readonly StoredFile[]): Promise<CallResult> {
@@ -155,87 +122,27 @@ export class CallRunner {
     });
   }
 
-  #tool(call: ToolCall, index: number): CalledTool {
-    const built = builtInNamed(call.name, this.#context.groups);
-    if (built === undefined) return this.#customTool(call, index);
-    const { type, kind, label } = built;
-    return { index, type, about: { source: "built_in", kind, label }, run: () => this.#runBuiltIn(call, built) };
+  #tool({ name }: ToolCall): RunnableTool {
+    return this.#context.toolbox.find(name) ?? missingTool(name);
   }
 
-  #customTool(call: ToolCall, index: number): CalledTool {
-    const { dispatch } = this.#services;
-    return {
-      index,
-      type: "custom",
-      about: { source: "user", kind: "custom", label: call.name },
-      run: async () => {
-        const content =
-          dispatch === null ? notRun(call.name) : await dispatch(call, this.#key(call), this.#context.signal);
-        return { ...nothingMade, status: "success", content, data: { arguments: parsed(call.arguments), content } };
-      },
-    };
-  }
-
-  /** Identifies the call among those of all runs. */
-  #key({ id }: ToolCall): string {
-    return `${this.#context.run}/${this.#round}/${id}`;
-  }
-
-  async #runBuiltIn(call: ToolCall, { name, sandboxed }: BuiltInTool): Promise<Ran> {
-    const { files, tools } = this.#services;
-    const { session, client, run, turn, requestedFiles, signal } = this.#context;
-    if (sandboxed === null) {
-      const text = name === "list_files" ? await listFiles(files, session) : await readFileText(files, call.arguments);
-      return {
-        ...nothingMade,
-        status: "success",
-        content: text,
-        data: { arguments: parsed(call.arguments), content: text },
-      };
-    }
-    const id = this.#key(call);
-    const cancel = (): void => tools.cancel({ id });
-    signal.addEventListener("abort", cancel, { once: true });
-    try {
-      return await tools.run({
-        id,
-        session,
-        client,
-        run,
-        round: this.#round,
-        turn,
-        tool: sandboxed,
-        arguments: call.arguments,
-        expected: requestedFiles.map(({ name: expected, format }) => ({ name: expected, format })),
-      });
-    } catch (error) {
-      // The tools thread has ended, or rejects the call. The model gets the error as the result, and the run continues.
-      const { message } = toErrorRecord(error);
-      const content = JSON.stringify({ status: "error", exception: message });
-      return { ...nothingMade, status: "error", content, data: { exception: message } };
-    } finally {
-      signal.removeEventListener("abort", cancel);
-    }
+  #callContext(call: ToolCall, tool: CalledTool): CallContext {
+    const { run, session, client, turn, signal } = this.#context;
+    const onProgress: CallContext["onProgress"] = (progress) =>
+      this.#progress(call, tool, "calling", { ...callingData(tool.type, parsed(call.arguments)), ...progress }, null);
+    return { run, round: this.#round, session, client, turn, signal, onProgress };
   }
 }
 
-const nothingMade = { images: [], videoFrames: [], files: [] } as const;
+/** The client runs the tool, so the run never calls it. */
+function missingTool(name: string): RunnableTool {
+  const content = JSON.stringify({ error: "no tool of this name runs on the server", tool: name, status: "failed" });
+  const about = { source: "user", kind: "custom", label: name } as const;
+  return { type: "custom", about, run: async () => ({ ...nothingMade, status: "error", content, data: { content } }) };
+}
 
 function denied(message: string): Ran {
   return { ...nothingMade, status: "error", content: message, data: { status: "denied", content: message } };
-}
-
-function notRun(name: string): string {
-  return JSON.stringify({ error: "no tool of this name runs on the server", tool: name, status: "failed" });
-}
-
-/** Parses the arguments of a call. Arguments that are not JSON stay text. */
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
 }
 
 /** Returns the fields of the progress event for a call that is about to run. */
@@ -243,6 +150,7 @@ function callingData(type: ToolType, args: unknown): Readonly<Record<string, unk
   const fields = typeof args === "object" && args !== null ? (args as Readonly<Record<string, unknown>>) : {};
   if (type === "code_execution") return { code: fields.code ?? null };
   if (type === "shell") return { commands: fields.commands ?? [] };
+  if (type === "web_search") return { ...fields };
   return { arguments: args };
 }
 

@@ -14,6 +14,8 @@ const MAX_CODE_LENGTH = 1_000_000;
 const MAX_COMMAND_BYTES = 130_000;
 const MAX_COMMANDS = 64;
 const MAX_OUTPUTS = 64;
+const MAX_QUERY_LENGTH = 2048;
+const MAX_URL_LENGTH = 8192;
 /** Maximum number of characters that one call of read_file returns. */
 export const maxReadCharacters = 65_536;
 
@@ -56,6 +58,12 @@ export const toolArguments = {
     end: z.int().min(0).optional().describe("Character after the last one"),
   }),
   list_files: z.strictObject({}),
+  search_the_web: z.strictObject({
+    query: z.string().min(1).max(MAX_QUERY_LENGTH).describe("What to search for"),
+  }),
+  website_content_extractor: z.strictObject({
+    url: z.string().min(1).max(MAX_URL_LENGTH).describe("URL of the page, with http or https"),
+  }),
 } as const;
 
 export type BuiltInName = keyof typeof toolArguments;
@@ -69,61 +77,69 @@ export interface BuiltInTool {
   readonly type: ToolType;
   readonly kind: ApprovalRequest["tool"]["kind"];
   readonly label: string;
-  /** Name of the tool on the tools thread; null: the agent loop runs the tool on the file store. */
-  readonly sandboxed: SandboxedTool | null;
+  /** What runs the tool: the tools thread in the sandbox, the agent loop on the file store, or the web place. */
+  readonly runsIn: SandboxedTool | "files" | "web";
 }
 
-function tool(
-  name: BuiltInName,
-  description: string,
-  rest: Omit<BuiltInTool, "name" | "spec" | "sandboxed"> & { readonly sandboxed?: SandboxedTool },
-): BuiltInTool {
+function tool(name: BuiltInName, description: string, rest: Omit<BuiltInTool, "name" | "spec">): BuiltInTool {
   const { $schema: _, ...parameters } = z.toJSONSchema(toolArguments[name]);
   const spec = { name: builtInPrefix + name, description, parameters, strict: true };
-  return { name, spec, sandboxed: null, ...rest };
+  return { name, spec, ...rest };
 }
 
 const code = { type: "code_execution", kind: "code_execution" } as const;
 const both = ["code_execution", "shell"] as const;
+const web = { type: "web_search", kind: "web_search", groups: ["web_search"], runsIn: "web" } as const;
 
 export const builtInTools: readonly BuiltInTool[] = [
   tool(
     "execute_python",
     "Run Python code. Variables, imports and files stay for later calls. Returns stdout, stderr, the value of the last expression and created files.",
-    { ...code, groups: ["code_execution"], label: "Python code", sandboxed: "execute_python" },
+    { ...code, groups: ["code_execution"], label: "Python code", runsIn: "execute_python" },
   ),
   tool("reset_python_session", "Restart the Python interpreter and forget its variables. Files stay.", {
     ...code,
     groups: ["code_execution"],
     label: "Python code",
-    sandboxed: "reset_python_session",
+    runsIn: "reset_python_session",
   }),
   tool("shell", "Run shell commands one after another. Returns their stdout, stderr, exit codes and created files.", {
     type: "shell",
     kind: "shell",
     groups: ["shell"],
     label: "Shell command",
-    sandboxed: "shell",
+    runsIn: "shell",
   }),
   tool("surface_outputs", "Give the user files that earlier calls wrote to the working directory.", {
     type: "shell",
     kind: "file",
     groups: ["shell"],
     label: "File outputs",
-    sandboxed: "surface_outputs",
+    runsIn: "surface_outputs",
   }),
   tool("read_file", `Read the text of a file by its id, at most ${maxReadCharacters} characters at a time.`, {
     type: "custom",
     kind: "file",
     groups: both,
     label: "File access",
+    runsIn: "files",
   }),
   tool("list_files", "List the files of the session: ids, names, sizes and formats.", {
     type: "custom",
     kind: "file",
     groups: both,
     label: "File access",
+    runsIn: "files",
   }),
+  tool(
+    "search_the_web",
+    "Search the web. Returns titles, URLs and the passages of the pages that match the query best.",
+    {
+      ...web,
+      label: "Web search",
+    },
+  ),
+  tool("website_content_extractor", "Read the main text of a web page as markdown.", { ...web, label: "Web page" }),
 ];
 
 /** Returns the tools that belong to at least one of the groups. */

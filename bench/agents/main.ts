@@ -9,6 +9,7 @@ import { AgentLoop } from "../../actors/agent-loop/agent-loop.ts";
 import { fetchFile } from "../../actors/agent-loop/files/fetch-file.ts";
 import { messageDigest } from "../../actors/api/agent/message-digest.ts";
 import type { ToolOutcome, ToolRun, Tools } from "../../actors/api/agent/tools.ts";
+import { defaultWebOptions } from "../../actors/api/agent/web.ts";
 import type { Inference } from "../../actors/api/inference.ts";
 import type { StateClient } from "../../actors/front/state-client.ts";
 import { toolsOf } from "../../actors/tools/schemas.ts";
@@ -119,12 +120,26 @@ async function measure(
     Array.from({ length: runs }, async (_, i) => {
       const usages: Usage[] = [];
       const calling = { generate: withCalls(inference, usages) };
-      const loop = new AgentLoop({ settings, inference: calling, tools, files, sessions, fetchFile, clock: realClock });
+      const loop = new AgentLoop({
+        settings,
+        inference: calling,
+        tools,
+        web: null,
+        sources: [],
+        files,
+        sessions,
+        fetchFile,
+        clock: realClock,
+      });
       const messages = [
         { role: "user", content: `Task ${i} of ${Math.random()}: count the words of this sentence and explain.` },
       ];
       const agent = {
         groups: settings.groups,
+        serverTools: [],
+        web: defaultWebOptions,
+        skills: [],
+        isPlain: false,
         permission: null,
         maxRounds: null,
         maxCalls: null,

@@ -147,12 +147,15 @@ async function usesGpu(engine: EngineName, cpu: boolean, host: NativeHost): Prom
   return engine === "llama" && !cpu && (await host.gpu()) !== null;
 }
 
+/** Default number of finished sequences in the prefix cache, if there are fewer slots. */
+const minPrefixCacheEntries = 16;
+
 export function schedulerLimits(config: Config): SchedulerLimits {
   return {
     maxBatchTokens: config.maxNumBatchedTokens,
     maxPrefillChunkTokens: config.maxPrefillChunkTokens,
     maxDecodeStepsBeforePrefill: config.maxDecodeStepsBeforePrefill,
-    prefixCacheEntries: config.prefixCacheN,
+    prefixCacheEntries: config.prefixCacheN ?? Math.max(minPrefixCacheEntries, config.maxSeqs),
     swapBytes: config.troupe.kvSwap,
     maxQueue: config.troupe.maxQueue,
     queueTimeoutMs: config.troupe.queueTimeoutSecs * 1000,

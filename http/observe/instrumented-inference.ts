@@ -95,6 +95,7 @@ export class InstrumentedInference implements Inference {
     return {
       groups: agents.groups,
       dispatches: agents.dispatches,
+      serverTools: agents.serverTools,
       run: (request: GenerateRequest, agent: AgentOptions, signal: AbortSignal, onPrepared?: () => void) =>
         this.#observed(request, agents.run(request, agent, signal, onPrepared)),
       decide: (id, decision) => agents.decide(id, decision),

@@ -1,10 +1,11 @@
 // Agents: the interface that http/ uses to run requests whose tools the server runs. The agent loop (actors/agent-loop)
 // implements it. A run is a sequence of rounds; each round is one generation and the tool calls that it asked for.
-import type { GenerateEvent, GenerateRequest, ToolCall } from "../../../engines/generation.ts";
+import type { GenerateEvent, GenerateRequest, ToolCall, ToolSpec } from "../../../engines/generation.ts";
 import type { StoredFile } from "./files.ts";
+import type { WebOptions } from "./web.ts";
 
 /** Built-in tools that a request may use. */
-export type ToolGroup = "code_execution" | "shell";
+export type ToolGroup = "code_execution" | "shell" | "web_search";
 
 export type Permission = "auto" | "ask" | "deny";
 
@@ -28,9 +29,24 @@ export type InputFile = { readonly message: number } & (
   | { readonly url: string; readonly name: string | null }
 );
 
+/** A skill that a request uses. `version`: null: the latest. */
+export interface SkillReference {
+  readonly id: string;
+  readonly version: number | null;
+}
+
 /** Options of a request for the agent loop. */
 export interface AgentOptions {
   readonly groups: readonly ToolGroup[];
+  /** Names of the server tools (ServerTool) that the request offers to the model. */
+  readonly serverTools: readonly string[];
+  readonly web: WebOptions;
+  readonly skills: readonly SkillReference[];
+  /**
+   * Whether the request itself asks for no agent feature and only has the server tools that all requests have. Its client may
+   * not know extension events, so its response has none.
+   */
+  readonly isPlain: boolean;
   /** Permission that the request asks for; null: the server's. A request can only tighten it. */
   readonly permission: Permission | null;
   /** null: the server's limit. */
@@ -123,6 +139,8 @@ export interface Agents {
   readonly groups: readonly ToolGroup[];
   /** Whether the server sends calls of the clients' function tools to a URL (tool_dispatch_url). */
   readonly dispatches: boolean;
+  /** Declarations of the server tools that requests may offer to the model now. */
+  readonly serverTools: readonly ToolSpec[];
   /**
    * Runs a request. Like Inference.generate: iterating yields batches of events, aborting the signal ends the run and its
    * running tools at once, and failures arrive as one final `error` event.

@@ -54,7 +54,8 @@ export const generalKeys = {
   },
   prefixCacheN: {
     ...integer(0, 1024),
-    default: 16,
+    default: null,
+    defaultSays: "the larger of 16 and `max_seqs`",
     help: "Maximum number of finished sequences kept in the prefix cache; 0 = disabled",
   },
   thinking: {

@@ -3,6 +3,7 @@
 import { z } from "zod";
 import { type AgentOptions, type InputFile, maxToolRounds, type ToolGroup } from "../../../actors/api/agent/agents.ts";
 import { messageDigest } from "../../../actors/api/agent/message-digest.ts";
+import { defaultWebOptions } from "../../../actors/api/agent/web.ts";
 import { checkedFileName } from "../../../actors/files/file-name.ts";
 import { toolsOf } from "../../../actors/tools/schemas.ts";
 import type { ChatMessage, GenerateRequest, ToolSpec } from "../../../engines/generation.ts";
@@ -60,13 +61,12 @@ export interface OfferedTools {
   readonly groups: readonly ToolGroup[];
   /** Whether the server runs the client's function tools (tool_dispatch_url). */
   readonly dispatches: boolean;
+  /** Declarations of the server tools (ServerTool). */
+  readonly serverTools: readonly ToolSpec[];
 }
 
 /** Features that a request switches on (true) or off (false), by fields or by tools of these types; null: not named. */
-export interface NamedGroups {
-  readonly code_execution: boolean | null;
-  readonly shell: boolean | null;
-}
+export type NamedGroups = Readonly<Record<ToolGroup, boolean | null>>;
 
 export function namedGroups(
   { enable_code_execution: code, enable_shell: shell }: AgentFields,
@@ -75,6 +75,7 @@ export function namedGroups(
   return {
     code_execution: hosted.includes("code_execution") ? true : (code ?? null),
     shell: hosted.includes("shell") ? true : (shell ?? null),
+    web_search: hosted.includes("web_search") ? true : null,
   };
 }
 
@@ -83,8 +84,12 @@ export function namedSpecs(named: NamedGroups): readonly ToolSpec[] {
   return specsOf(groupNames.filter((group) => named[group] === true));
 }
 
-const groupNames = ["code_execution", "shell"] as const satisfies readonly ToolGroup[];
-const settings = { code_execution: "enable_code_execution", shell: "enable_shell" } as const;
+const groupNames = ["code_execution", "shell", "web_search"] as const satisfies readonly ToolGroup[];
+const features = {
+  code_execution: { what: "code execution", setting: "enable_code_execution" },
+  shell: { what: "the shell tool", setting: "enable_shell" },
+  web_search: { what: "web search", setting: "enable_search" },
+} as const satisfies Record<ToolGroup, object>;
 
 /** Facts of a request that decide whether it uses the agent loop. */
 export interface AgentNeeds {
@@ -127,11 +132,10 @@ function isGiven(value: unknown): boolean {
 }
 
 function notEnabled(group: ToolGroup, fields: AgentFields): ServerError {
-  const what = group === "shell" ? "the shell tool" : "code execution";
-  const message = `${what} is not enabled on this server; the setting ${settings[group]} enables it`;
-  return new ServerError("unsupported", message, {
-    param: fields[settings[group]] === true ? settings[group] : "tools",
-  });
+  const { what, setting } = features[group];
+  const message = `${what} is not enabled on this server; the setting ${setting} enables it`;
+  const isField = setting in fields && (fields as Readonly<Record<string, unknown>>)[setting] === true;
+  return new ServerError("unsupported", message, { param: isField ? setting : "tools" });
 }
 
 function noAgents(what: string, param: string): ServerError {
@@ -174,6 +178,10 @@ export function agentOptions(fields: AgentFields, asked: AskedAgent): AgentOptio
   if (requestedFiles.length > 0 && groups.length === 0) throw noWriter();
   return {
     groups,
+    serverTools: [],
+    web: defaultWebOptions,
+    skills: [],
+    isPlain: false,
     permission: fields.agent_permission ?? null,
     maxRounds: fields.max_tool_rounds ?? null,
     maxCalls: asked.maxCalls ?? null,

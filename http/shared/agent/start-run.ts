@@ -22,5 +22,7 @@ export function startRun(
 
 /** Returns the tools that the server offers, for the translation of a body; null: the server has no agent loop. */
 export function offeredBy({ agents }: Pick<Context, "agents">): OfferedTools | null {
-  return agents === null ? null : { groups: agents.groups, dispatches: agents.dispatches };
+  if (agents === null) return null;
+  const { groups, dispatches, serverTools } = agents;
+  return { groups, dispatches, serverTools };
 }

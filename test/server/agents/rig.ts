@@ -5,6 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AgentLoop, type AgentSettings } from "../../../actors/agent-loop/agent-loop.ts";
 import { fetchFile } from "../../../actors/agent-loop/files/fetch-file.ts";
+import type { ToolSource } from "../../../actors/api/agent/server-tools.ts";
+import type { Web } from "../../../actors/api/agent/web.ts";
 import { changedContent, openContent } from "../../../actors/api/sealed-content.ts";
 import type { StateClient } from "../../../actors/front/state-client.ts";
 import type { ChatMessage, GenerateEvent, GenerateRequest } from "../../../engines/generation.ts";
@@ -33,6 +35,8 @@ export interface AgentRig {
 
 export interface RigOptions {
   readonly settings?: Partial<AgentSettings>;
+  readonly web?: Web;
+  readonly sources?: readonly ToolSource[];
   /** null keeps the state in memory. */
   readonly stateFolder?: string | null;
   /** Parent of the working directories; default: a folder that `stop` removes. */
@@ -68,7 +72,17 @@ export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
     },
     parts: { files, sessions },
     makeAgents: (inference) =>
-      new AgentLoop({ settings, inference, tools, files, sessions, fetchFile, clock: realClock }),
+      new AgentLoop({
+        settings,
+        inference,
+        tools,
+        web: options.web ?? null,
+        sources: options.sources ?? [],
+        files,
+        sessions,
+        fetchFile,
+        clock: realClock,
+      }),
   });
   return {
     url: server.url,

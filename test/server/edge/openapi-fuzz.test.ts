@@ -75,6 +75,7 @@ function isLong({ prompt }: GenerateRequest): boolean {
 const noTools: Agents = {
   groups: [],
   dispatches: false,
+  serverTools: [],
   run: () => assert.fail("no request uses tools"),
   decide: () => "resolved",
   forget: async () => {},

@@ -2,6 +2,7 @@
 import { AgentLoop, type AgentSettings } from "../../../../actors/agent-loop/agent-loop.ts";
 import type { AgentEvent, AgentOptions } from "../../../../actors/api/agent/agents.ts";
 import { messageDigest } from "../../../../actors/api/agent/message-digest.ts";
+import { defaultWebOptions } from "../../../../actors/api/agent/web.ts";
 import { builtInTools } from "../../../../actors/tools/schemas.ts";
 import type { ChatMessage, GenerateEvent, GenerateRequest } from "../../../../engines/generation.ts";
 import { greedySampling, requestDefaults } from "../../../../engines/generation.ts";
@@ -45,6 +46,8 @@ export function createRig(
     settings: { ...settings, ...given },
     inference,
     tools,
+    web: null,
+    sources: [],
     files,
     sessions,
     fetchFile,
@@ -82,6 +85,10 @@ export function optionsOf(
 ): AgentOptions {
   return {
     groups: ["code_execution", "shell"],
+    serverTools: [],
+    web: defaultWebOptions,
+    skills: [],
+    isPlain: false,
     permission: null,
     maxRounds: null,
     maxCalls: null,

@@ -1,0 +1,201 @@
+// Toolbox: the tools that the server runs in one run, found by the names that the model uses. A tool whose result could not be
+// had returns the reason as its result, so that the run continues.
+import type { ToolCall } from "../../engines/generation.ts";
+import { toErrorRecord } from "../../runtime/errors.ts";
+import type { AgentOptions, ApprovalRequest, ToolType } from "../api/agent/agents.ts";
+import type { Files } from "../api/agent/files.ts";
+import type { ServerTool, ToolProgress } from "../api/agent/server-tools.ts";
+import type { ToolOutcome, Tools } from "../api/agent/tools.ts";
+import type { FoundPage, Web } from "../api/agent/web.ts";
+import { type BuiltInTool, builtInNamed, toolArguments } from "../tools/schemas.ts";
+import type { Dispatch } from "./dispatch.ts";
+import { listFiles, readFileText } from "./files/file-tools.ts";
+
+export interface ToolServices {
+  readonly tools: Tools;
+  readonly files: Files;
+  /** null: web search is not enabled. */
+  readonly web: Web | null;
+  /** null: no dispatch URL is configured. */
+  readonly dispatch: Dispatch | null;
+}
+
+/** The call that a tool runs, and its run. */
+export interface CallContext {
+  readonly run: string;
+  readonly round: number;
+  readonly session: string;
+  readonly client: string;
+  /** Number of the request in its session, counted from 0. */
+  readonly turn: number;
+  readonly signal: AbortSignal;
+  readonly onProgress: (progress: ToolProgress) => void;
+}
+
+export type Ran = Pick<ToolOutcome, "content" | "data" | "images" | "videoFrames" | "files" | "status">;
+
+/** A tool that the server runs. */
+export interface RunnableTool {
+  readonly type: ToolType;
+  readonly about: ApprovalRequest["tool"];
+  run(call: ToolCall, context: CallContext): Promise<Ran>;
+}
+
+type Agent = Pick<AgentOptions, "groups" | "serverTools" | "requestedFiles" | "web">;
+
+export class Toolbox {
+  readonly #services: ToolServices;
+  readonly #agent: Agent;
+  readonly #serverTools: ReadonlyMap<string, ServerTool>;
+
+  /** `serverTools`: the tools of all sources; the run has those that its request names. */
+  constructor(services: ToolServices, agent: Agent, serverTools: readonly ServerTool[]) {
+    this.#services = services;
+    this.#agent = agent;
+    const offered = serverTools.filter(({ spec }) => agent.serverTools.includes(spec.name));
+    this.#serverTools = new Map(offered.map((tool) => [tool.spec.name, tool]));
+  }
+
+  /** Returns the tool of a name; null: the client runs it. */
+  find(name: string): RunnableTool | null {
+    const built = builtInNamed(name, this.#agent.groups);
+    if (built !== undefined) return this.#builtIn(built);
+    const server = this.#serverTools.get(name);
+    if (server !== undefined) return serverTool(server);
+    // The tool has gone since the request was read. Its call must not become a call of the client.
+    if (this.#agent.serverTools.includes(name)) return goneTool(name);
+    const { dispatch } = this.#services;
+    return dispatch === null ? null : dispatchedTool(name, dispatch);
+  }
+
+  #builtIn({ name, type, kind, label, runsIn }: BuiltInTool): RunnableTool {
+    const about = { source: "built_in", kind, label } as const;
+    return {
+      type,
+      about,
+      run: async (call, context) => {
+        if (runsIn === "web") return await this.#runOnWeb(name, call, context);
+        if (runsIn === "files") return textResult(call, await this.#runOnFiles(name, call, context));
+        return await this.#runInSandbox(runsIn, call, context);
+      },
+    };
+  }
+
+  async #runOnFiles(name: BuiltInTool["name"], call: ToolCall, { session }: CallContext): Promise<string> {
+    const { files } = this.#services;
+    return name === "list_files" ? await listFiles(files, session) : await readFileText(files, call.arguments);
+  }
+
+  async #runOnWeb(name: BuiltInTool["name"], call: ToolCall, { client, signal }: CallContext): Promise<Ran> {
+    const { web } = this.#services;
+    const { web: options } = this.#agent;
+    try {
+      if (web === null) throw new Error("web search is not enabled");
+      if (name === "search_the_web") {
+        const { query } = toolArguments.search_the_web.parse(parsed(call.arguments));
+        return searchResult(query, await web.search({ query, options, client }, signal));
+      }
+      const { url } = toolArguments.website_content_extractor.parse(parsed(call.arguments));
+      const page = await web.read({ url, options, client }, signal);
+      const content = JSON.stringify({ url: page.url, title: page.title, content: page.content, is_cut: page.isCut });
+      return { ...nothingMade, status: "success", content, data: { url: page.url, title: page.title, content } };
+    } catch (error) {
+      return failed(call, toErrorRecord(error).message);
+    }
+  }
+
+  async #runInSandbox(
+    tool: Exclude<BuiltInTool["runsIn"], "files" | "web">,
+    call: ToolCall,
+    context: CallContext,
+  ): Promise<Ran> {
+    const { tools } = this.#services;
+    const { run, round, session, client, turn, signal } = context;
+    const id = callKey(call, context);
+    const cancel = (): void => tools.cancel({ id });
+    signal.addEventListener("abort", cancel, { once: true });
+    const expected = this.#agent.requestedFiles.map(({ name, format }) => ({ name, format }));
+    try {
+      return await tools.run({ id, session, client, run, round, turn, tool, arguments: call.arguments, expected });
+    } catch (error) {
+      // The tools thread has ended, or rejects the call.
+      const { message } = toErrorRecord(error);
+      const content = JSON.stringify({ status: "error", exception: message });
+      return { ...nothingMade, status: "error", content, data: { exception: message } };
+    } finally {
+      signal.removeEventListener("abort", cancel);
+    }
+  }
+}
+
+function serverTool({ about, run }: ServerTool): RunnableTool {
+  return {
+    type: "custom",
+    about,
+    run: async (call, context) => {
+      const { session, client, signal, onProgress } = context;
+      const id = callKey(call, context);
+      try {
+        const ran = await run({ id, arguments: call.arguments, session, client, signal, onProgress });
+        return { ...textResult(call, ran.content), status: ran.status, images: ran.images };
+      } catch (error) {
+        return failed(call, toErrorRecord(error).message);
+      }
+    },
+  };
+}
+
+function dispatchedTool(name: string, dispatch: Dispatch): RunnableTool {
+  return {
+    type: "custom",
+    about: { source: "user", kind: "custom", label: name },
+    run: async (call, context) => textResult(call, await dispatch(call, callKey(call, context), context.signal)),
+  };
+}
+
+function goneTool(name: string): RunnableTool {
+  return {
+    type: "custom",
+    about: { source: "external", kind: "external", label: name },
+    run: async (call) => failed(call, "the tool does not exist any more: its server has removed it or has gone"),
+  };
+}
+
+/** Identifies a call among those of all runs. */
+function callKey({ id }: ToolCall, { run, round }: CallContext): string {
+  return `${run}/${round}/${id}`;
+}
+
+function searchResult(query: string, pages: readonly FoundPage[]): Ran {
+  const sources = pages.map(({ title, url }) => ({ title, url }));
+  return {
+    ...nothingMade,
+    status: "success",
+    content: JSON.stringify({ sources, output: pages }),
+    data: { query, results_count: pages.length, sources },
+  };
+}
+
+function textResult(call: ToolCall, content: string): Ran {
+  return { ...nothingMade, status: "success", content, data: { arguments: parsed(call.arguments), content } };
+}
+
+function failed(call: ToolCall, error: string): Ran {
+  const content = JSON.stringify({ status: "error", error });
+  return {
+    ...textResult(call, content),
+    status: "error",
+    data: { arguments: parsed(call.arguments), content, status: "error" },
+  };
+}
+
+export const nothingMade = { images: [], videoFrames: [], files: [] } as const;
+
+/** Parses the arguments of a call. Arguments that are not JSON stay text. */
+export function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}

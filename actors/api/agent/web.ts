@@ -1,0 +1,65 @@
+// Web: the interface of the tools that search the web and read pages. The web place (actors/web) implements it.
+
+/** How much text of the found pages a search returns. */
+export type SearchContextSize = "low" | "medium" | "high";
+
+/** Options of a request for its web tools. */
+export interface WebOptions {
+  readonly contextSize: SearchContextSize;
+  /** Approximate location of the user; null: unknown. Providers that have no such parameter ignore it. */
+  readonly location: UserLocation | null;
+  /** Domains to which searches and page requests are limited, with their subdomains; empty: no limit. */
+  readonly allowedDomains: readonly string[];
+  readonly blockedDomains: readonly string[];
+}
+
+export interface UserLocation {
+  readonly city: string | null;
+  /** Two-letter country code. */
+  readonly country: string | null;
+  readonly region: string | null;
+  /** IANA time zone. */
+  readonly timezone: string | null;
+}
+
+export const defaultWebOptions: WebOptions = {
+  contextSize: "medium",
+  location: null,
+  allowedDomains: [],
+  blockedDomains: [],
+};
+
+/** A result of a search. */
+export interface FoundPage {
+  readonly title: string;
+  readonly url: string;
+  readonly description: string;
+  /** Passages of the page that match the query best, as markdown; the description if the page could not be read. */
+  readonly content: string;
+}
+
+/** Text of a page. */
+export interface PageText {
+  readonly url: string;
+  readonly title: string;
+  /** Main text as markdown. */
+  readonly content: string;
+  /** Whether the text was cut at the limit. */
+  readonly isCut: boolean;
+}
+
+export interface Web {
+  /**
+   * Searches the web and reads the found pages, the best first. Throws a ServerError: unavailable providers, limits, bad
+   * queries; cancelled after the signal is aborted.
+   */
+  search(
+    request: { readonly query: string; readonly options: WebOptions; readonly client: string },
+    signal: AbortSignal,
+  ): Promise<readonly FoundPage[]>;
+  /** Reads a page. Throws a ServerError if its URL is not allowed or it cannot be read; cancelled. */
+  read(
+    request: { readonly url: string; readonly options: WebOptions; readonly client: string },
+    signal: AbortSignal,
+  ): Promise<PageText>;
+}
