@@ -102,8 +102,9 @@ export class AgentLoop implements Agents {
     try {
       const permission = this.#permission(agent);
       const maxRounds = agent.maxRounds ?? this.#settings.maxRounds;
-      const run = await AgentRun.open(this.#services, { ...options, permission, maxRounds });
-      this.#running.set(stop, run.sessionId);
+      const isBusy = (session: string): boolean => [...this.#running.values()].includes(session);
+      const onSession = (session: string): void => void this.#running.set(stop, session);
+      const run = await AgentRun.open(this.#services, { ...options, permission, maxRounds, isBusy, onSession });
       yield* run.events();
       stop.signal.throwIfAborted();
     } catch (error) {

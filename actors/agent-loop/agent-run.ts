@@ -35,6 +35,10 @@ export interface RunOptions {
   /** Maximum number of rounds whose calls run. */
   readonly maxRounds: number;
   readonly signal: AbortSignal;
+  /** Whether another run uses a session now. */
+  readonly isBusy: (sessionId: string) => boolean;
+  /** Called with the id of the run's session as soon as it is known. */
+  readonly onSession: (sessionId: string) => void;
 }
 
 /** Next action of the run after a generation. */
@@ -77,10 +81,6 @@ export class AgentRun {
     setMaxListeners(0, options.signal);
     const session = await SessionLink.open(services.sessions, options);
     return new AgentRun(services, options, session);
-  }
-
-  get sessionId(): string {
-    return this.#session.id;
   }
 
   /**

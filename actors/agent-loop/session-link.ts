@@ -28,6 +28,10 @@ interface Linked {
 interface LinkOptions {
   readonly request: GenerateRequest;
   readonly agent: AgentOptions;
+  /** Whether another run uses the session now. */
+  readonly isBusy: (sessionId: string) => boolean;
+  /** Called with the id of the session, at once after `isBusy` was asked. */
+  readonly onSession: (sessionId: string) => void;
   /** After its end nothing is stored: the session may have been deleted. */
   readonly signal: AbortSignal;
 }
@@ -67,12 +71,15 @@ export class SessionLink {
    * Finds the session with which the request continues, or begins a new one. Throws invalid_value if the request continues an
    * answer that no session can continue.
    */
-  static async open(sessions: Sessions, { request, agent, signal }: LinkOptions): Promise<SessionLink> {
+  static async open(sessions: Sessions, options: LinkOptions): Promise<SessionLink> {
+    const { request, agent, signal, isBusy, onSession } = options;
     const { client } = request;
     const { sessionId, digests } = agent;
     const found = await sessions.match({ client, id: sessionId, digests });
     const answer = agent.continuesAnswer ? pausedAnswer(found, digests.length) : null;
-    return new SessionLink(sessions, request, signal, digests, { ...linkOf(found, sessionId), answer });
+    const link = linkOf(found, sessionId, isBusy);
+    onSession(link.id);
+    return new SessionLink(sessions, request, signal, digests, { ...link, answer });
   }
 
   get id(): string {
@@ -151,11 +158,16 @@ export class SessionLink {
   }
 }
 
-function linkOf(found: MatchedSession | null, asked: string | null): Omit<Linked, "answer"> {
+function linkOf(
+  found: MatchedSession | null,
+  asked: string | null,
+  isBusy: LinkOptions["isBusy"],
+): Omit<Linked, "answer"> {
   if (found === null) return { id: asked ?? newId(), head: null, splices: [], basedOn: null };
   const { head, common, splices } = found;
-  // Without an id in the request, a conversation that differs from the session's conversation is a branch with its own id.
-  const isBranch = asked === null && common < head.digests.length;
+  // Without an id in the request, a conversation is a branch with its own id if it differs from the session's conversation, or
+  // if another run continues that conversation now.
+  const isBranch = asked === null && (common < head.digests.length || isBusy(head.id));
   // A branch does not inherit the user's approval of all actions.
   const kept = isBranch ? { ...head, approvesAll: false } : head;
   return { id: isBranch ? newId() : head.id, head: kept, splices, basedOn: head.id };

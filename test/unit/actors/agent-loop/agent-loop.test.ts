@@ -346,6 +346,28 @@ describe("sessions of the agent loop", () => {
     assert.equal(asked, 1);
   });
 
+  it("makes a branch when another run continues the same conversation without an id", async () => {
+    const it = rig([[[python, { code: "1" }]], "eight", "nine"]);
+    it.sessions.matched = { head, common: 2, splices };
+    const sessions: string[] = [];
+    const ask = async (sessionId: string | null) => {
+      const events = await ran(it, { digests: ["a", "b", "c"], sessionId });
+      if (events[0]?.type === "session") sessions.push(events[0].id);
+    };
+    const other = outcome();
+    it.tools.script = async () => {
+      await ask(null);
+      await ask("sess_1");
+      return other;
+    };
+    await ask(null);
+    assert.equal(sessions.length, 3);
+    assert.notEqual(sessions[0], "sess_1");
+    assert.deepEqual(sessions.slice(1), ["sess_1", "sess_1"]);
+    await ask(null);
+    assert.equal(sessions[3], "sess_1");
+  });
+
   it("stores the results before their event is sent", async () => {
     const it = rig([[[python, { code: "1" }]], "one"]);
     await ran(it, {}, (event) => {
