@@ -338,7 +338,7 @@ export interface TextTaskSettings {
   readonly slowWorkers: number;
   /** Maximum number of tasks that wait. */
   readonly maxQueued: number;
-  /** A task that takes longer is aborted. */
+  /** Maximum run time of a task in seconds. A task that takes longer is aborted. */
   readonly limitSeconds: number;
   readonly heapMiB: number;
 }

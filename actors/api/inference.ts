@@ -76,7 +76,7 @@ export type EmbedInputs =
       readonly kind: "texts";
       /** All texts, concatenated, in UTF-8. */
       readonly values: Uint8Array;
-      /** End of each text in `values`. */
+      /** Byte offset of the end of each text in `values`. */
       readonly ends: Uint32Array;
     }
   | { readonly kind: "tokens"; readonly values: Int32Array; readonly ends: Uint32Array };
@@ -89,7 +89,7 @@ export interface EmbedRequest {
   readonly inputs: EmbedInputs;
   /** Text with which each input is scored. Absent: vectors are computed instead of scores. */
   readonly query?: string;
-  /** Truncate the end of an input that is too long, instead of rejecting it. */
+  /** Whether to cut the end of an input that is too long. If false, such an input is rejected. */
   readonly truncateInputs: boolean;
   /** Priority: requests with lower values are served first. The default is 0. */
   readonly priority: number;
@@ -106,9 +106,9 @@ export type TokenSource =
   | {
       readonly kind: "text";
       readonly text: string;
-      /** Add the BOS token if the model requires it. */
+      /** Whether to add the BOS token, if the model requires it. */
       readonly addsSpecial: boolean;
-      /** Convert the names of control tokens in the text to these tokens. */
+      /** Whether the names of control tokens in the text become these tokens. If false, they are plain text. */
       readonly readsControl: boolean;
     }
   | {
@@ -122,7 +122,7 @@ export interface TokensRequest {
   readonly model: string;
   readonly client: string;
   readonly source: TokenSource;
-  /** Also return the text of each token. */
+  /** Whether to return the text of each token too. */
   readonly wantsPieces: boolean;
 }
 

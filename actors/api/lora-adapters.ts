@@ -1,6 +1,6 @@
 // LoraAdapters: the interface to load, list and unload LoRA adapters. Implemented in actors/lora-registry/.
 
-/** A request to load an adapter. The alias is as in the request, trimmed and not empty. */
+/** A request to load an adapter. The alias is the request's alias without surrounding white space, and is not empty. */
 export interface LoadAdapterRequest {
   /** Id of the model. */
   readonly model: string;

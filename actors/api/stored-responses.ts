@@ -23,7 +23,7 @@ export interface KeptEvents {
 /** Fields of a response that change while it is generated. */
 export interface ResponseUpdate {
   readonly id: string;
-  /** The response is still being generated. */
+  /** Whether the response is still being generated. */
   readonly isRunning: boolean;
   readonly status: string;
   /** First part of the response's JSON in UTF-8. The second part is StoredResponse.settings. */
@@ -38,7 +38,10 @@ export interface ResponseUpdate {
 
 /** A response to store. */
 export interface StoredResponse extends ResponseUpdate {
-  /** Name of the client. If the store is full, the client with the most responses loses its oldest one. */
+  /**
+   * Name of the client. If the store is full, the client with the most responses, or with the most bytes, loses its
+   * oldest response.
+   */
   readonly client: string;
   /** Id of the earlier response that this response continues; null: none. */
   readonly previousId: string | null;

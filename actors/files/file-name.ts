@@ -1,10 +1,12 @@
-// File names of clients and models: one check for uploads, file parts, requested files and produced files.
+// File name check: one rule for the names that clients and models give to files. Used for uploads, file parts,
+// requested files and produced files.
 import { ServerError } from "../../runtime/errors.ts";
 
 const MAX_SEGMENT_BYTES = 255;
 const MAX_NAME_BYTES = 1024;
 /**
- * Control characters, and characters that change how a name is shown: bidirectional marks, zero-width characters, separators.
+ * Control, private-use and unassigned characters, and characters that change how a name is shown: bidirectional marks,
+ * zero-width characters, separators.
  */
 const hidden = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/u;
 /** Half of a surrogate pair. */

@@ -1,9 +1,10 @@
-// Types of files: the content type and the format of a file, by its bytes and its name, and whether a browser may show it inline.
+// File type: determines the content type and the format of a file from its bytes and its name, and whether a browser
+// may show it inline.
 import { fileTypeFromBuffer } from "file-type";
 import { Mime } from "mime";
 import standardTypes from "mime/types/standard.js";
 
-/** Number of leading bytes that the type is read from. */
+/** Number of bytes at the start of a file from which the type is determined. */
 export const headBytes = 4100;
 
 /** Extensions that the library does not know, or maps to a type that tools rarely write (`ts` to MPEG video). */
@@ -17,7 +18,7 @@ const mime = new Mime(standardTypes).define(
     "application/yaml": ["yaml", "yml"],
     "application/vnd.apache.parquet": ["parquet"],
     "application/octet-stream": ["gguf", "npy", "npz", "pkl"],
-    // These formats are zip archives. Their first bytes may not show which one a file has.
+    // These formats are zip archives. Their first bytes may not show which of them a file has.
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ["docx"],
     "application/vnd.openxmlformats-officedocument.presentationml.presentation": ["pptx"],
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ["xlsx"],
@@ -29,8 +30,8 @@ const mime = new Mime(standardTypes).define(
 );
 
 /**
- * Returns the content type of a file. Binary files: by their first bytes, then by the name. Text files: by the name. A browser
- * may not show every type: see isInlineSafe.
+ * Returns the content type of a file. It is found by the first bytes and then by the name for a binary file, and by the
+ * name for a text file. Not every type may be shown by a browser: see isInlineSafe.
  */
 export async function mimeTypeOf(name: string, head: Uint8Array, isText: boolean): Promise<string> {
   const byName = mime.getType(name);
@@ -41,7 +42,7 @@ export async function mimeTypeOf(name: string, head: Uint8Array, isText: boolean
   return found.mime;
 }
 
-/** Returns the format of a file: the given one, or the extension of its name; null: it has none. */
+/** Returns the format of a file: `given`, or else the extension of the name; null: the name has no extension. */
 export function formatOf(name: string, given: string | null): string | null {
   if (given !== null && given !== "") return given.toLowerCase();
   const extension = /\.([A-Za-z0-9]{1,16})$/.exec(name)?.[1];
@@ -55,7 +56,7 @@ function isTextual(type: string): boolean {
   );
 }
 
-/** Types that cannot run code in the page of the server. PDF is not among them: its viewers run scripts. */
+/** Types that cannot run code in a page of the server. PDF is excluded, because PDF viewers run scripts. */
 const inlineTypes: ReadonlySet<string> = new Set([
   "image/png",
   "image/jpeg",

@@ -116,7 +116,7 @@ export class Embedding {
       : { kind, values: values.slice(start, end), ends: group };
   }
 
-  /** Stops sending groups and cancels those that were sent to the model. */
+  /** Stops sending groups, and cancels the groups that were sent to the model. */
   #close(): void {
     this.#closing.abort();
     if (this.#asked.size > 0) this.#options.model.actor.tell("cancel", { ids: [...this.#asked] });

@@ -59,7 +59,10 @@ export interface GenerationOptions {
   readonly signal: AbortSignal;
   /** Called when the prompt has been tokenised, so the request's content can be freed. Not called if the preparation fails. */
   readonly onPrepared: () => void;
-  /** Receives the events in order. If it returns false, the sequences pause until resume(). Events may arrive meanwhile. */
+  /**
+   * Receives the events in order. If it returns false, the sequences pause until resume(). Until the pause takes
+   * effect, further events may arrive.
+   */
   readonly emit: (event: OutputEvent) => boolean;
 }
 

@@ -77,7 +77,7 @@ export class EngineAdapters {
     return this.#unneeded.length > 0;
   }
 
-  /** Frees the waiting adapters, including those added meanwhile. */
+  /** Frees the waiting adapters, including adapters that are added during the call. */
   async freeUnneeded(): Promise<void> {
     for (let next = this.#unneeded.shift(); next !== undefined; next = this.#unneeded.shift()) {
       await this.unload(next);

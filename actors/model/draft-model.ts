@@ -1,4 +1,4 @@
-// Draft model: loads the model that drafts tokens for speculative decoding. Its vocabulary must be that of the target model.
+// Draft model: loads the model that drafts tokens for speculative decoding. Both models must have the same vocabulary.
 
 import type { SpeculationOptions } from "../../engines/decoding/speculation/options.ts";
 import type { LoadedModel, LoadProgress } from "../../engines/engine.ts";

@@ -15,7 +15,7 @@ import {
 } from "../messages.ts";
 
 const unitsPerMs = 100;
-/** Capacity of a frame in steps: until isFull becomes true, and in addition while isFull is true. */
+/** Capacity of a frame: `stepsHeld` steps, after which isFull is true, and `spareSteps` steps in reserve. */
 const stepsHeld = 8;
 const spareSteps = 1;
 const noFailures: TokenFrame["failed"] = [];

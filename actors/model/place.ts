@@ -57,7 +57,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   const behaviour = modelActor(loop, new RequestPreparation({ loop, grammars, store }));
   place.system.spawn<ModelProtocol>("model", { ...behaviour, onStop }, { mailboxLimit });
   running.catch((error: unknown) => {
-    if (spec.abortFlag && new Uint8Array(spec.abortFlag)[0] === 1) return; // a stop message aborted the load
+    if (spec.abortFlag && new Uint8Array(spec.abortFlag)[0] === 1) return; // A stop message has aborted the load.
     // The error is thrown in a separate callback, so that it ends the thread or process and does not reject a promise.
     setImmediate(() => {
       throw error;

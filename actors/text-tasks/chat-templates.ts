@@ -26,9 +26,10 @@ export class ChatTemplates {
   }
 
   /**
-   * Compiles the templates. `named`: source of the template named in the configuration; null: use those of the model file.
-   * `capabilities`: results of earlier test renders of the same templates; null: the test renders are run now. If no template
-   * is usable, the model still serves completions, and the method `for` throws the error of the template.
+   * Compiles the templates. `named`: source of the template named in the configuration; null: use the templates of the
+   * model file. `capabilities`: results of earlier test renders of the same templates; null: the test renders are run
+   * now. If no template is usable, the model still serves completions, and the method `for` throws the error of the
+   * template.
    */
   static open(
     named: string | null,

@@ -8,7 +8,10 @@ import { demandOf } from "../api/sealed-content.ts";
 
 const rememberedMs = 10 * 60_000;
 const maxRemembered = 256;
-/** Maximum size of a request with a digest, in bytes. Hashing a larger request would take more time than it saves. */
+/**
+ * Maximum size of sealed content that gets a digest, in bytes. Hashing larger content would take more time than it
+ * saves.
+ */
 const maxDigestedBytes = 4 * 2 ** 20;
 
 interface Refusal {
@@ -32,7 +35,7 @@ export class EndedTasks {
   }
 }
 
-/** Returns the digest of a task's kind and its inputs from the request; null: the request is too large. */
+/** Returns the digest of a task's kind and its inputs from the request; null: the sealed content is too large. */
 export function requestDigest(kind: string, { model, prompt, grammar, tools }: GenerateRequest): string | null {
   const hash = createHash("sha256").update(`${kind} ${model}`);
   if (prompt.kind !== "sealed") return hash.update(JSON.stringify([prompt, grammar, tools])).digest("base64");

@@ -28,7 +28,7 @@ export interface PreparedAnswer {
   /** true: the output may contain tool calls or reasoning. false: all text is content. */
   readonly isParsed: boolean;
   readonly tools: ToolUse | null;
-  /** The prompt ends within reasoning. */
+  /** Whether the prompt ends within reasoning. */
   readonly startsThinking: boolean;
   /** Control tokens whose text is part of the output. */
   readonly shownTokens: readonly number[];
@@ -48,11 +48,11 @@ interface AskedOutput {
   readonly grammar: OutputGrammar | null;
   readonly tools: ToolUse | null;
   readonly format: FormatName | null;
-  /** Reasoning may precede the output. */
+  /** Whether reasoning may precede the output. */
   readonly mayThink: boolean;
-  /** The prompt ends within reasoning. */
+  /** Whether the prompt ends within reasoning. */
   readonly hasBegun: boolean;
-  /** The prompt ends within the content of the answer. */
+  /** Whether the prompt ends within the content of the answer. */
   readonly continuesText: boolean;
 }
 
@@ -91,7 +91,7 @@ export function preparePrompt(
 }
 
 export interface OutputToCheck {
-  /** The constraints on the output: OutputChecks.asked, deserialised. */
+  /** The serialised constraints on the output (OutputChecks.asked), after deserialisation. */
   readonly asked: AskedOutput;
   /** The whole content of an output, or the arguments of a tool call. */
   readonly text: string;

@@ -34,9 +34,9 @@ export interface TextSource extends Pick<ModelFiles, "head" | "template" | "temp
 /** How to parse the answer to a chat. It depends on the format of the chat template. */
 export interface ChatPlan {
   readonly format: ToolFormat;
-  /** The prompt ends within reasoning. */
+  /** Whether the prompt ends within reasoning. */
   readonly opensThinking: boolean;
-  /** The prompt ends within the content of the assistant's message. */
+  /** Whether the prompt ends within the content of the assistant's message. */
   readonly continuesText: boolean;
   /** Control tokens that the parser of the format needs to see. */
   readonly shownTokens: ReadonlySet<number>;

@@ -12,7 +12,7 @@ import { clients, sizes } from "./forms.ts";
 const contents = 6;
 const aliases = ["a", "b", "c", "d"] as const;
 const answerTokens = 24;
-/** A client whose alias names no adapter tries another alias after this time. */
+/** Time in ms after which a client tries another alias if its alias names no adapter. */
 const absentPauseMs = 50;
 const question = [{ role: "user", content: "Tell a long story about the sea." }];
 

@@ -28,9 +28,12 @@ import { report } from "../results.ts";
 
 const rounds = 3;
 const tokensEach = 24;
-/** Tokens of the KV cache for each run: the descriptions of the tools and all rounds. */
+/** Size of the KV cache for each run, in tokens. It holds the descriptions of the tools and all rounds. */
 const tokensOfRun = 1536;
-/** Allows a few longer runs: the text that a model writes may become many tokens in the next prompt. */
+/**
+ * Maximum length of a run, in tokens. It is longer than `tokensOfRun`, because the text that a model writes may become
+ * many tokens in the next prompt.
+ */
 const contextLength = 4 * tokensOfRun;
 const python = "service_execute_python";
 
@@ -205,7 +208,7 @@ function withCalls(inference: Pick<Inference, "generate">, usages: Usage[]): Inf
   };
 }
 
-/** Returns the prompt tokens computed after the first round, divided by the new prompt tokens of those rounds. */
+/** Returns the ratio of the computed to the new prompt tokens, over all rounds after the first one. */
 function reuseOf(usages: readonly Usage[]): number {
   let computed = 0;
   let fresh = 0;

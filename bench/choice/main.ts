@@ -32,7 +32,10 @@ const sequences = 32;
 const contextEach = 2048;
 /** Number of timed starts of each kind; the result is their median. */
 const timedStarts = 3;
-/** Number of requests in a round. A round of a few requests per client would last only half a second. */
+/**
+ * Number of embedding requests in a round. With only a few requests per client, a round would last half a second, which
+ * is too short to measure.
+ */
 const embeddingRequests = 256;
 
 interface Subject {

@@ -122,8 +122,8 @@ function linesOf(rounds: readonly OurRound[], peers: readonly Speeds[]): string[
 }
 
 /**
- * Computes the speed ratio of each round and returns the median. The two speeds of a round were measured one right after the
- * other.
+ * Computes the speed ratio of each round and returns the median. In each round, the two speeds are measured one
+ * directly after the other.
  */
 function medianRatio(ours: readonly number[], theirs: readonly number[]): number {
   return median(ours.map((speed, round) => speed / (theirs[round] ?? Number.NaN)));

@@ -16,7 +16,7 @@ const yesOrNo = begins("yes", "no");
 const trueOrFalse = begins("true", "false");
 const number = (opening: string) => /^(?:\d|(?:one|two|three|four|five|six|seven|eight|nine|ten)\b)/i.test(opening);
 const listItem = (opening: string) => /^(?:1[.)]|[-*•])/.test(opening);
-/** Whether the first line has at most this many words. */
+/** Returns a check that the first line has at most this many words. */
 const brief = (words: number) => (opening: string) => {
   const line = opening.split("\n", 1)[0] ?? "";
   return line !== "" && line.split(/\s+/).length <= words;

@@ -149,7 +149,10 @@ async function warmUp(rig: Rig): Promise<void> {
   await Promise.all([...chats, rig.chat(grammar)]);
 }
 
-/** Observes in periods of `ms` until each kind of chat has completed at least once. */
+/**
+ * Observes in periods of `ms` until each kind of chat has completed at least once, but for at most `quietTries`
+ * periods.
+ */
 async function watchQuiet(bystander: Bystander, ms: number, hasSchema = false): Promise<Observations> {
   for (let tries = 1; ; tries++) {
     await sleep(ms);

@@ -24,7 +24,7 @@ export interface HostileOptions {
    */
   readonly edges: readonly EdgeName[];
   readonly engines: readonly EngineName[];
-  /** Parts of probe names; null selects all probes. */
+  /** Selects the probes whose name contains one of these texts; null selects all probes. */
   readonly probes: readonly string[] | null;
   /** Runs every probe on every HTTP server implementation and engine. */
   readonly all: boolean;

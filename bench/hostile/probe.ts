@@ -17,7 +17,10 @@ interface CommonProbe {
   readonly name: string;
   /** Number of the tested weakness, shown in the results. */
   readonly finding: number;
-  /** Settings that affect the result. The probe runs with each value of these, and with the first value of all others. */
+  /**
+   * Settings that affect the result of the probe. The probe runs with each value of these settings. Of the other
+   * settings, it uses only the first value.
+   */
   readonly concerns: readonly ("edge" | "engine")[];
   /** Engines to which the probe applies; all by default. */
   readonly engines?: readonly EngineName[];
@@ -40,7 +43,7 @@ export interface ServerProbe extends CommonProbe {
   run(rig: Rig & { readonly server: HostileServer }): Promise<Outcome>;
 }
 
-/** Probe that measures no well-behaved client beside it. If it needs servers, it starts them itself. */
+/** Probe that runs without a bystander. If it needs servers, it starts them itself. */
 export interface LoneProbe extends CommonProbe {
   runAlone(rig: Rig): Promise<Outcome>;
 }

@@ -8,7 +8,10 @@ import { idleCapabilities, idleKv } from "../idle-kv.ts";
 /** Size of the vocabulary: few tokens, so that sampling costs nothing. In most vocabularies, low ids are short texts. */
 const vocabSize = 512;
 const firstTextToken = 300;
-/** Maximum delay for which later, shorter steps compensate. A longer delay lowers the rate, so the rate is a ceiling. */
+/**
+ * Maximum delay in ms that later, shorter steps make up for. The rest of a longer delay is lost, so the given rate is
+ * an upper bound.
+ */
 const forgivenMs = 50;
 const noPooled = new Float32Array(0);
 

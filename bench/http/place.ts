@@ -1,5 +1,6 @@
-// Model thread with the real step loop and model actor, for a model without weights. The rate is in the query of the module's
-// URL because the front passes the same options to every model thread. Replaces actors/model/place.ts.
+// Model thread with the real step loop and model actor, for a model without weights. Replaces actors/model/place.ts.
+// The token rate is in the query of the module's URL, because the inference service passes the same options to every
+// model thread.
 
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol } from "../../actors/messages.ts";
 import { modelActor } from "../../actors/model/model-actor.ts";

@@ -12,7 +12,10 @@ import { type KernelBenchInit, type KernelBenchReady, kernelBenchModule, type Ro
 const workingBytes = 160e6;
 const giga = 1e9;
 const placeTimeoutMs = 600_000;
-/** Types that need no 8-bit products. The peak of the dot instruction does not apply to them. */
+/**
+ * Types of weights whose products use floats instead of 8-bit integers. The peak of the dot instruction does not apply
+ * to them.
+ */
 const floatTypes = ["F16", "BF16", "F32"];
 
 interface Plan extends Pick<KernelBenchInit, "counts" | "shape" | "rounds" | "millisecondsEach"> {

@@ -1,5 +1,5 @@
-// Server under test, without HTTP: a front with two copies of a model, and clients that stream from both. Records how streams
-// end, load times and memory. Reads memory from /proc, so it runs on Linux only.
+// Server under test, without HTTP: an inference service with two copies of a model, and clients that stream from both.
+// Records how streams end, load times and memory. Reads memory from /proc, so it runs on Linux only.
 import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

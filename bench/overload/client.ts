@@ -20,13 +20,16 @@ export type HangUp =
     };
 
 export interface AskOptions {
-  /** API key of the client; without one the server identifies the client by its address. */
+  /** API key of the client; absent: the server identifies the client by its address. */
   readonly key?: string;
   readonly hangUp?: HangUp;
 }
 
 export interface Answer {
-  /** done: complete, up to its `[DONE]`; cut: the connection or the stream failed. */
+  /**
+   * done: complete, up to its `[DONE]`; refused: the server sent an error; hung up: the client disconnected; cut: the
+   * connection or the stream failed.
+   */
   readonly outcome: "done" | "refused" | "hung up" | "cut";
   /** HTTP status; 0 if no response came. */
   readonly status: number;
@@ -46,7 +49,7 @@ export function ask(port: number, question: Question, options: AskOptions = {}):
   return new Promise((resolve) => new Exchange(port, question, options, resolve));
 }
 
-/** Starts a client that requests `choices` responses with every optional field, and never reads them. */
+/** Starts a client that requests `choices` responses with logprobs and never reads them. */
 export function standStill(port: number, question: Question, choices: number): Socket {
   const socket = connect({ host: "127.0.0.1", port });
   socket.on("error", () => {});

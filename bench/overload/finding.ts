@@ -10,7 +10,7 @@ export interface Finding {
   readonly holds: boolean | null;
 }
 
-/** Finding that requires a count to equal `expected`. */
+/** Returns a finding that requires a count to equal `expected`. */
 export function exactly(what: string, measured: number, expected: number): Finding {
   return { what, measured: String(measured), bar: String(expected), holds: measured === expected };
 }
@@ -24,12 +24,12 @@ export function atMost(what: string, measured: number, most: number, unit = "", 
   return { what, measured: show(measured), bar: `<= ${show(most)}`, holds: measured <= most };
 }
 
-/** Finding without a threshold. */
+/** Returns a finding without a threshold. */
 export function told(what: string, measured: string): Finding {
   return { what, measured, bar: "", holds: null };
 }
 
-/** Finding about the server's warnings. Passes if there are none. */
+/** Returns a finding about the server's warnings. It passes if there are none. */
 export function silence(what: string, complaints: readonly string[]): Finding {
   const shown = [...new Set(complaints)].join("; ").slice(0, 120);
   return { what, measured: shown || "nothing", bar: "nothing", holds: complaints.length === 0 };

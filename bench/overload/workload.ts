@@ -44,7 +44,10 @@ export async function askInTurns(port: number, questions: readonly Question[], c
   return answers;
 }
 
-/** Returns the output tokens per second of the complete responses, from the first question to the last token. */
+/**
+ * Returns the output tokens per second of the complete responses, from the first question to the end of the last of
+ * these responses.
+ */
 export function outputRate(answers: readonly Answer[]): number {
   const done = answers.filter(({ outcome }) => outcome === "done");
   const tokens = done.reduce((sum, { completionTokens }) => sum + completionTokens, 0);

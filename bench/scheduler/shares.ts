@@ -13,7 +13,10 @@ import { percentiles } from "../serving/client/statistics.ts";
 const simulatedMs = 120_000;
 const sampledToken = 7;
 const sequenceTokens = 4096;
-/** Times of SmolLM2-135M on two cores: a step, each row of a step, a prompt token, and a KV token swapped out and in. */
+/**
+ * Times in ms of SmolLM2-135M on two cores: a step, each row of a step, a prompt token, and a KV token swapped out and
+ * in.
+ */
 const stepMs = 12;
 const rowMs = 2;
 const promptTokenMs = 2;

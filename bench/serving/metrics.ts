@@ -9,7 +9,7 @@ export interface RoundMetrics {
   readonly outputTokensPerSecond: number;
   readonly requestsPerSecond: number;
   readonly firstTokenMs: Percentiles;
-  /** Time from the first to the last text of a request, divided by its tokens. */
+  /** Time from the first to the last text of a request, divided by the number of its tokens minus one. */
   readonly perTokenMs: Percentiles;
   /** Pauses between texts, regardless of the number of tokens in each text. */
   readonly gapMs: Percentiles;
@@ -23,7 +23,7 @@ export interface RoundMetrics {
   readonly peakMiB: number | null;
   /** Delay of the event loop of troupe's main thread. */
   readonly frontDelayMs: LoopDelay | null;
-  /** Output tokens/s divided by those of llama-batched-bench. */
+  /** Output tokens/s of the server divided by the output tokens/s of llama-batched-bench. */
   readonly overBound: number | null;
 }
 

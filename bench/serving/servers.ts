@@ -120,7 +120,7 @@ async function answers(url: string): Promise<void> {
 }
 
 async function ended(child: ChildProcess): Promise<never> {
-  await once(child, "exit"); // rejects if the program could not be started
+  await once(child, "exit"); // The wait rejects if the program could not be started.
   throw new Error("it ended");
 }
 

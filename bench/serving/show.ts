@@ -30,7 +30,7 @@ export function ratioAtLeast(what: string, ours: readonly number[], theirs: read
   return atLeast(what, median(ratios), least, shown(ratios, 3));
 }
 
-/** Returns the ratio of each round. The two servers were measured one right after the other in a round. */
+/** Returns the ratio of each round. In each round, the two servers are measured one directly after the other. */
 export function pairedRatios(ours: readonly number[], theirs: readonly number[]): number[] {
   return ours.map((value, round) => value / (theirs[round] ?? Number.NaN));
 }

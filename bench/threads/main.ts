@@ -21,7 +21,7 @@ export const usage = `npm run bench -- threads [FLAGS]: speed of an engine by nu
 `;
 
 const usualCounts = [1, 2, 4, 8, 16];
-/** Thread count 0: the engine chooses. */
+/** Thread count with which the engine chooses the number of threads itself. */
 const ownChoice = 0;
 const groupName = `troupe-bench-${process.pid}`;
 const quotaPeriodUs = 100_000;

@@ -32,7 +32,7 @@ export class SocketEndpoint extends BaseEndpoint {
     super(options);
     this.#socket = socket;
     socket.on("data", (chunk: Buffer) => this.#arrived(chunk));
-    socket.on("error", () => {}); // ignored, because "close" follows and is handled
+    socket.on("error", () => {}); // The error is ignored, because "close" follows and is handled.
     socket.on("close", () => this.lose(silentLoss()));
   }
 

@@ -1,5 +1,5 @@
-// Creation of a folder and its parents. Node's own recursive creation never ends in a folder that reports ENOENT for new
-// entries, such as /proc.
+// Creation of a folder and its parents. Node's own recursive creation never returns if a parent folder, such as /proc,
+// reports ENOENT for new entries.
 import { mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 

@@ -1,4 +1,4 @@
-// Main memory that is free for this process.
+// Free memory: the main memory that this process can still use.
 import { freemem } from "node:os";
 
 /** Returns the bytes of main memory that this process can use, within the limit of its container. */

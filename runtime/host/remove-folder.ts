@@ -1,12 +1,13 @@
-// Removal of a folder and its content, even if the permissions of its folders forbid the removal. Links are not followed if no
-// other process changes the folder meanwhile. So the processes of code that is not trusted must have ended.
+// Removal of a folder and its content, even if the permissions of its folders forbid the removal. Symbolic links are
+// not followed, unless another process changes the folder during the removal. So end the processes of untrusted code
+// first.
 import { chmodSync, type Dirent, readdirSync, rmSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 
 const options = { recursive: true, force: true } as const;
 
-/** Does nothing if the folder does not exist. Throws the error of the file system. */
+/** Removes the folder. Does nothing if it does not exist. Throws the error of the file system. */
 export async function removeFolder(path: string): Promise<void> {
   try {
     await rm(path, options);
@@ -16,7 +17,7 @@ export async function removeFolder(path: string): Promise<void> {
   }
 }
 
-/** Like removeFolder, for the start and the end of a process. */
+/** Synchronous form of removeFolder, for the start and the end of a process. */
 export function removeFolderSync(path: string): void {
   try {
     rmSync(path, options);

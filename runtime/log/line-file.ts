@@ -4,7 +4,7 @@ import { type FileHandle, open } from "node:fs/promises";
 import { resolvesWithin } from "../clock.ts";
 
 export interface LineFileOptions {
-  /** Maximum number of bytes of lines that wait for the disk, including those being written. */
+  /** Maximum number of bytes of waiting lines, including the lines that are being written to the disk. */
   readonly maxWaitingBytes: number;
   /** Reports lost lines. Called at most once every few seconds, and at the end. */
   readonly onLost: (count: number, reason: string) => void;

@@ -17,8 +17,8 @@ const trustAgainMs = 10_000;
 /** Time in ms for which a worker is kept free for trusted clients, after one of them has finished a task. */
 const presentForMs = 10_000;
 /**
- * A client is long-trusted if it has been trusted for at least this fraction of the longest time for which a recent client has
- * been trusted.
+ * A client is long-trusted if the time for which it has been trusted is at least this fraction of the longest such time
+ * among recent clients.
  */
 const longTrustShare = 0.5;
 const maxRemembered = 1024;

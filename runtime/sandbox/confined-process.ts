@@ -10,8 +10,8 @@ import { activityOf, deletedBytes, diskUsage, freeBytes, memoryOf, processTree, 
 /** Maximum number of files and folders in the work folder and the temporary folder together. */
 export const maxEntries = 65_536;
 /**
- * Free bytes of the disk below which a command is ended if the free bytes have decreased by more than its disk limit since its
- * start.
+ * Free disk space in bytes below which a command may be ended. It is ended only if the free space has also decreased by
+ * more than the command's disk limit since its start.
  */
 const RESERVE_BYTES = 2 ** 30;
 const MIB = 2 ** 20;
@@ -34,7 +34,7 @@ export interface StartOptions {
   /** Path of the work folder as the command sees it. */
   readonly workFolder: string;
   readonly hasChannel: boolean;
-  /** File descriptors after the pipes: the seccomp filter, if any. */
+  /** File descriptors that the command inherits after the pipes: that of the seccomp filter, if there is one. */
   readonly extra: readonly number[];
   /** Whether the last descriptor is a pipe on which bubblewrap reports the process id of the command. */
   readonly hasStatus: boolean;
@@ -76,7 +76,7 @@ export class RunningProcess implements ConfinedProcess {
       detached: true,
       stdio: ["pipe", "pipe", "pipe", ...pipes, ...options.extra, ...(options.hasStatus ? (["pipe"] as const) : [])],
     });
-    this.#child.on("error", () => {}); // also emitted if a signal cannot be sent
+    this.#child.on("error", () => {}); // This event is also emitted if a signal cannot be sent.
     if (this.#child.pid === undefined) throw new Error("the system has no room for another process or open file");
     const { stdin, stdout, stderr, stdio } = this.#child;
     this.stdin = stdin as Writable;

@@ -56,7 +56,7 @@ export interface ConfinedProcess {
   readonly stdin: Writable;
   readonly stdout: Readable;
   readonly stderr: Readable;
-  /** Ends of the pipes of `hasChannel`; null without it. */
+  /** Ends of the pipes that `hasChannel` requests; null if `hasChannel` is not set. */
   readonly channel: { readonly toCommand: Writable; readonly fromCommand: Readable } | null;
   /** Resolves when the command and all processes that it started have ended. Never rejects. */
   readonly exited: Promise<ConfinedExit>;

@@ -164,7 +164,7 @@ export class TaskCrew {
     this.keep(this.#wanted, this.#wantedSlow);
   }
 
-  /** Ends up to `count` workers, beginning with those that have the fewest shared values. */
+  /** Ends up to `count` idle workers. The workers with the fewest shared values are ended first. */
   #dropIdle(idle: readonly TaskWorker[], count: number): void {
     const sorted = [...idle].sort((a, b) => a.keys.size - b.keys.size);
     for (const worker of sorted.slice(0, Math.max(0, count))) this.drop(worker);

@@ -41,7 +41,7 @@ export function startProcess(options: HostOptions): Host {
       detached: true,
     },
   );
-  const gone = untilGone(child); // must be first, because an error event without a listener would end this process
+  const gone = untilGone(child); // This is first, because an error event without a listener ends this process.
   for (const stream of [child.stdout, child.stderr]) {
     if (stream !== null) createInterface({ input: stream }).on("line", options.onOutput);
   }
@@ -63,7 +63,7 @@ export function startProcess(options: HostOptions): Host {
 async function startListening(endpoint: SocketEndpoint, gone: Promise<HostExit>): Promise<string> {
   const folder = await mkdtemp(join(socketRoot(), folderPrefix));
   const remove = () => rm(folder, { recursive: true, force: true });
-  gone.then(remove).catch(() => {}); // a remaining folder is harmless
+  gone.then(remove).catch(() => {}); // A folder that remains is harmless.
   const path = join(folder, socketName);
   const answer = new Promise<DialAnswer>((resolve) => endpoint.receive(dialChannel, resolve));
   endpoint.send(dialChannel, { path } satisfies DialPath);

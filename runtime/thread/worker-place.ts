@@ -41,7 +41,7 @@ function untilGone(worker: Worker, onOutput: (line: string) => void): Promise<Ho
     let fault: string | null = null;
     worker.on("error", (error) => {
       fault = error.message;
-      onOutput(error.stack ?? error.message); // a child process prints its stack itself
+      onOutput(error.stack ?? error.message); // A thread does not print its stack; a child process does.
     });
     worker.on("exit", (code) => resolve({ code, signal: null, fault }));
   });

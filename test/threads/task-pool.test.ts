@@ -52,7 +52,7 @@ describe("a task pool", () => {
   it("lets a slow task delay others by the quick limit at most", async (t) => {
     const { run } = createPool(t);
     await run("echo");
-    await sleep(300); // until the spare worker has started
+    await sleep(300); // The spare worker starts in this time.
     const slow = run("spin", 900, "slow");
     const waits: number[] = [];
     for (let i = 0; i < 10; i++) waits.push((await timed(run("echo", i, "b"))).ms);
@@ -63,7 +63,7 @@ describe("a task pool", () => {
   it("runs a task with a large input beside quick ones from its start", async (t) => {
     const { pool, run } = createPool(t, { quickMs: 60_000 });
     await run("echo");
-    await sleep(300); // until the spare worker has started
+    await sleep(300); // The spare worker starts in this time.
     const input = 500;
     const large = pool.run({ kind: "spin", input, client: "slow", transfer: [new ArrayBuffer(9 * 2 ** 20)] });
     const { ms } = await timed(run("echo", 1, "b"));
@@ -93,7 +93,7 @@ describe("a task pool", () => {
   it("makes a client of slow tasks wait for slow tasks, while others stay quick", async (t) => {
     const { run } = createPool(t, { limitMs: 10_000 });
     await run("echo", 0, "b");
-    await sleep(2100); // until the pool trusts client "b"
+    await sleep(2100); // After this time the pool trusts client "b".
     await run("echo", 0, "b");
     const spins = ["x", "x", "x", "y", "z"].map((client) => run("spin", 1000, client));
     await sleep(20);
@@ -115,7 +115,7 @@ describe("a task pool", () => {
     if (process.platform !== "linux") return t.skip("the system does not tell the processor time of a thread");
     const { run } = createPool(t);
     await run("echo", 0, "b");
-    await sleep(2100); // until the pool trusts client "b"
+    await sleep(2100); // After this time the pool trusts client "b".
     await run("echo", 0, "b");
     assert.equal(await run("sleep", 0.8 * quickMs, "b"), "slept");
     const stranger = run("spin", 0.9 * quickMs, "stranger");
@@ -268,7 +268,7 @@ describe("a task pool", () => {
   it("serves tasks that need no shared value while a worker loads the first one", async (t) => {
     const { pool, run } = createPool(t, { loadLimitMs: 5000 });
     await run("echo");
-    await sleep(300); // until the spare worker has started
+    await sleep(300); // The spare worker starts in this time.
     const loading = pool.share("k", "long");
     const { ms } = await timed(run("echo", 1));
     assert.ok(ms < 500, `${ms} ms`);

@@ -175,7 +175,7 @@ describe("text tasks on text workers", () => {
   });
 
   it("refuse a model whose template never returns, and serve the others meanwhile", async () => {
-    await sleep(1500); // until a new worker has replaced the one that was ended
+    await sleep(1500); // In this time a new worker replaces the ended one.
     const chatTemplate = join(folder, "endless.jinja");
     writeFileSync(chatTemplate, endless);
     const reading = assert.rejects(tasks.read({ id: "bad", path, chatTemplate, jinjaExplicit: null }), {

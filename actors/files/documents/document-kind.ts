@@ -1,4 +1,4 @@
-// Kinds of documents whose text is read.
+// Document kind: a type of document whose text the server can read.
 
 export type DocumentKind = "pdf" | "word" | "slides" | "sheet" | "opendocument";
 

@@ -1,5 +1,5 @@
-// Document text: the beginning of the text of a PDF or office document. Each document is read by a process of its own, which is
-// ended if it takes too long or too much memory: the parsers of such files meet files that were made to harm them.
+// Document text: reads the beginning of the text of a PDF or office document. A separate process reads each document,
+// because a malicious file may attack its parser. The process is ended if it exceeds its limits of time or memory.
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { resolvesWithin } from "../../../runtime/clock.ts";
@@ -8,10 +8,12 @@ import { memoryOf } from "../../../runtime/sandbox/usage.ts";
 import { fileLimits } from "../../api/agent/files.ts";
 import { documentKind } from "./document-kind.ts";
 
-/** Time limit of reading one document, and of waiting for a place and reading together. */
+/** Time limits in ms: of reading one document, and of waiting and reading together. */
 const READ_MS = 5000;
 const TOTAL_MS = 10_000;
-/** Limit of processor time. The kernel enforces it, also after this server was killed. */
+/**
+ * Limit of a reading process's processor time, in seconds. The kernel enforces it, even if this server has been killed.
+ */
 const CPU_SECONDS = 10;
 const MEMORY_BYTES = 512 * 2 ** 20;
 const HEAP_MIB = 256;
@@ -25,13 +27,13 @@ const gate = new Gate(PLACES);
 export interface DocumentToRead {
   readonly path: string;
   readonly mimeType: string;
-  /** Waiting clients take turns. */
+  /** Client for which the document is read. Waiting clients take turns. */
   readonly client: string;
 }
 
 /**
- * Returns at most inputPreviewCharacters characters. null: the file is no document of a known type, or it has no text, or it
- * cannot be read within the limits of time and memory.
+ * Returns the beginning of the text, at most inputPreviewCharacters characters. Returns null if the type of the
+ * document is not supported, if it has no text, or if it cannot be read within the limits of time and memory.
  */
 export async function documentText({ path, mimeType, client }: DocumentToRead): Promise<string | null> {
   const kind = documentKind(mimeType);
@@ -63,7 +65,7 @@ async function read(args: readonly string[], limitMs: number): Promise<string | 
 
 type Command = readonly [file: string, ...args: string[]];
 
-/** Returns a command that limits its processor time and then becomes the given one, with the same process id. */
+/** Returns a command that limits its own processor time and then executes the given command in the same process. */
 function limited(command: Command): Command {
   // Windows has no such limit.
   if (process.platform === "win32") return command;

@@ -1,5 +1,6 @@
-// Text of office documents: Office Open XML and OpenDocument. Both are zip archives of XML parts. Parts are read as streams, and
-// only until there is enough text, so that a small archive of a huge part takes little time and memory.
+// Text of office documents: Office Open XML and OpenDocument. Both are zip archives of XML parts. Parts are read as
+// streams, and only until there is enough text. So a small archive that contains a huge part takes little time and
+// memory.
 import { type Entry, openPromise, type ZipFile } from "yauzl";
 import type { DocumentKind } from "./document-kind.ts";
 import { sheetText } from "./sheet-text.ts";
@@ -7,12 +8,12 @@ import { partsNamed, readXml } from "./xml-part.ts";
 
 type OfficeKind = Exclude<DocumentKind, "pdf">;
 
-/** How the text of a kind of document is found. Names are those of elements, without the prefix of the namespace. */
+/** Where the text is in a kind of document. The names of elements have no namespace prefix. */
 interface Layout {
-  /** Parts with text, in the order of the numbers in their names. */
+  /** Pattern of the names of the parts with text. The parts are read in the order of the numbers in their names. */
   readonly parts: RegExp;
   readonly texts: ReadonlySet<string>;
-  /** What the end of an element means. */
+  /** Text to add at the end of an element, by the element's name. */
   readonly ends: Readonly<Record<string, string>>;
 }
 

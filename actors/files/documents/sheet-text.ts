@@ -1,4 +1,4 @@
-// Text of a spreadsheet in Office Open XML: the rows of its sheets, with tabs between the cells.
+// Spreadsheet text: extracts the rows of the sheets of an Office Open XML file, with tabs between the cells.
 import type { Entry, ZipFile } from "yauzl";
 import { partsNamed, readXml } from "./xml-part.ts";
 

@@ -8,10 +8,10 @@ export function partsNamed(entries: readonly Entry[], names: RegExp): readonly E
   return entries.filter(({ fileName }) => names.test(fileName)).sort((one, other) => number(one) - number(other));
 }
 
-/** Number of bytes of a part that are read. Text that begins later is not found. */
+/** Maximum number of bytes of a part that are read. Text after them is not found. */
 const MAX_PART_BYTES = 64 * 2 ** 20;
 
-/** Names are without the prefix of the namespace. */
+/** Receiver of the elements and texts of a part. The names of elements have no namespace prefix. */
 export interface XmlReader {
   open(name: string, attributes: Readonly<Record<string, string>>): void;
   text(text: string): void;

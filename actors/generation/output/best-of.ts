@@ -21,7 +21,10 @@ export class BestOf {
     if (event.type === "refusal") candidate.isRefused = true;
   }
 
-  /** Returns the events of the `count` most likely candidates; `choice` becomes the rank. Refusals rank last. */
+  /**
+   * Returns the events of the `count` most likely candidates, with the rank of the candidate as `choice`. Candidates
+   * that ended with a refusal rank last.
+   */
   likeliest(count: number, meanLogprobs: readonly number[]): ChoiceEvent[] {
     const ranked = this.#candidates.map((candidate, i) => ({ candidate, mean: meanLogprobs[i] as number }));
     ranked.sort((a, b) => {

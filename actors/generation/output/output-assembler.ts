@@ -12,7 +12,10 @@ export interface AssemblerOptions {
   readonly parser: OutputParser | null;
   /** True if the output ends with its first complete tool call. */
   readonly endsWithCall: boolean;
-  /** Returns why the arguments of a complete call do not match its tool, or null. Never rejects. Null: no checks. */
+  /**
+   * Returns why the arguments of a complete call do not match its tool; null: they match. Never rejects. The field
+   * itself is null if calls are not checked.
+   */
   readonly checkCall: ((name: string, args: string) => Promise<string | null>) | null;
   /** Returns the text of a tool call in the model's format. */
   readonly writeCall: (name: string, args: string) => string;
@@ -117,7 +120,7 @@ export class OutputAssembler {
         emit({ type: "tool_call_cut", choice, call: this.#callCount++ });
         break;
       case "cut":
-        break; // a cut part is not content, so the logprobs of its tokens are dropped
+        break; // A cut part is not content, so the logprobs of its tokens are dropped.
       default:
         part satisfies never;
     }

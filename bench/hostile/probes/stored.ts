@@ -1,4 +1,4 @@
-// Probes of stored responses: repeated reads of large ones, a full disk, deletions, crashed owner processes.
+// Probes of stored responses: repeated reads of large responses, a full disk, deletions, crashed owner processes.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

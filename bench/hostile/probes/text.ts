@@ -95,7 +95,7 @@ function larkProbe(name: string, grammar: () => string): ServerProbe {
   };
 }
 
-/** Probe with a second model whose chat template attacks if the message is `word`. */
+/** Returns a probe with a second model. The model's chat template attacks the server if the message is `word`. */
 function templateProbe(name: string, template: string, word: string): ServerProbe {
   return {
     name,
@@ -109,7 +109,7 @@ function templateProbe(name: string, template: string, word: string): ServerProb
   };
 }
 
-/** Probe with a conversation that is far longer than any context. */
+/** Returns a probe that sends a conversation far longer than any context. */
 function renderingProbe(name: string, messages: () => readonly object[]): ServerProbe {
   return {
     name,

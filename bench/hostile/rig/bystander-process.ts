@@ -93,7 +93,7 @@ function nameOf(error: unknown): string {
   return code ?? message.split(":")[0] ?? "failed";
 }
 
-/** Health checks reuse one connection, as those of a load balancer do. */
+/** Health checks reuse one connection, as a load balancer does. */
 const healthClient = new HttpClient(url);
 const healthRequest = Buffer.from(`GET /health HTTP/1.1\r\nhost: ${url.host}\r\n\r\n`);
 

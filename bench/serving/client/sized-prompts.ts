@@ -23,7 +23,7 @@ export class SizedPrompts {
     return new SizedPrompts(source, (many - few) / (manyWords - fewWords));
   }
 
-  /** Returns a text of about `tokens` tokens, without those of the chat template. */
+  /** Returns a text of about `tokens` tokens. The tokens of the chat template are not counted. */
   take(tokens: number): string {
     return textOf(this.#source, Math.round(tokens / this.#tokensPerWord));
   }

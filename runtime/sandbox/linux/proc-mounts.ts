@@ -4,7 +4,10 @@
 import { type Dirent, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 
-/** Files that every user may read on the host, but whose content depends on the privileges of the reader. */
+/**
+ * Files that are hidden whatever their mode is: their content depends on the privileges of the reader, or they control
+ * the kernel.
+ */
 const privileged = new Set(["kallsyms", "kcore", "key-users", "keys", "kmsg", "sysrq-trigger", "timer_list"]);
 
 /**

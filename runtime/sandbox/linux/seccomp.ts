@@ -95,14 +95,17 @@ function refusal(error: number): Instruction {
 }
 
 /**
- * Runs `rules` if the call has this number, then allows the call. The accumulator contains the call's number before the rules,
- * and after them if the number differs.
+ * Returns instructions that run `rules` and then allow the call if the accumulator contains this call number. For
+ * another number they do nothing and keep the accumulator.
  */
 function onCall(number: number, rules: readonly Instruction[]): readonly Instruction[] {
   return [[JUMP_EQUAL, 0, rules.length + 1, number], ...rules, allowance];
 }
 
-/** Allows stream and datagram sockets of the families: no raw, packet, netlink, vsock or crypto sockets. */
+/**
+ * Returns rules that allow stream, datagram and sequenced-packet sockets of these families with the default protocol,
+ * TCP or UDP. All other sockets are refused, such as raw, packet, netlink, vsock and crypto sockets.
+ */
 function socketRules(families: readonly number[]): readonly Instruction[] {
   return [
     [LOAD, 0, 0, argument(0)],
@@ -115,7 +118,7 @@ function socketRules(families: readonly number[]): readonly Instruction[] {
   ];
 }
 
-/** Skips `otherwise` if the accumulator contains one of the values. */
+/** Returns instructions that skip `otherwise` if the accumulator contains one of the values. */
 function oneOf(values: readonly number[], otherwise: Instruction): readonly Instruction[] {
   const tests = values.map((value, i): Instruction => [JUMP_EQUAL, values.length - i, 0, value]);
   return [...tests, otherwise];

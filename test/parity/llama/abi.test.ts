@@ -111,7 +111,7 @@ function includesFrom(checkout: string): string[] {
   return [`-I${join(checkout, "include")}`, `-I${join(checkout, "ggml/include")}`];
 }
 
-/** Returns why the compiler tests cannot run here, or false. */
+/** Returns why the compiler tests cannot run here; false: they can. */
 function missingTool(): string | false {
   for (const tool of ["git", "cc"]) {
     try {

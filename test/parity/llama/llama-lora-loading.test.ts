@@ -171,8 +171,8 @@ describe("adapters of the llama engine", () => {
     const { memory } = new TurnLock(0);
     const { release, path: file } = library;
     const init: AdapterWorkerInit = { release, library: file, model: koffi.address(model), lock: memory };
-    // Source of a worker that runs the adapter worker. It replaces each message of the adapter worker by the state of the lock
-    // at that time: 1 if the adapter worker holds the lock or waits for it, otherwise 0.
+    // Source of a worker that runs the adapter worker. It replaces each message of the adapter worker with the state of
+    // the lock at that time: 1 if the adapter worker holds the lock or waits for it, otherwise 0.
     const source = `
       const { parentPort, workerData } = require("node:worker_threads");
       const post = parentPort.postMessage.bind(parentPort);

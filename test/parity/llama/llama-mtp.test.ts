@@ -1,5 +1,6 @@
-// Prediction heads run by llama.cpp, on a generated model. The output must equal the output without heads, for all drafts and
-// for all ways in which a slot gets its tokens. The drafts must equal those of a head that was fed the whole text at once.
+// Prediction heads run by llama.cpp, on a generated model. The output must equal the output without heads, for all
+// drafts and for all ways in which a slot gets its tokens. The drafts must equal the drafts of a head that was fed the
+// whole text at once.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

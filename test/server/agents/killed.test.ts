@@ -87,7 +87,7 @@ describe("a server that is killed while it reads a document", () => {
 class Client {
   readonly #session: string;
   readonly #messages: object[] = [];
-  /** Outputs of calls: of all earlier requests, and (`#newOutputs`) of the last request. */
+  /** Outputs of the calls of all earlier requests. `#newOutputs` has those of the last request. */
   readonly #outputs: string[] = [];
   readonly #newOutputs: string[] = [];
   readonly #files = new Map<string, string>();

@@ -1,7 +1,10 @@
 // PDF files for tests, written by hand.
 import { deflateSync } from "node:zlib";
 
-/** Returns a PDF whose pages all have the same content. Readers find its objects without a table of their places. */
+/**
+ * Returns a PDF whose pages all have the same content. It has no cross-reference table, so a reader searches for the
+ * objects.
+ */
 export function pdfOf(content: string | Uint8Array, pages: number): Buffer {
   const stream = deflateSync(content);
   const ids = Array.from({ length: pages }, (_, i) => i + 4);

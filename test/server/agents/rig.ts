@@ -37,7 +37,7 @@ export interface RigOptions {
   readonly settings?: Partial<AgentSettings>;
   readonly web?: Web;
   readonly sources?: readonly ToolSource[];
-  /** null keeps the state in memory. */
+  /** Folder of the state; null: the state is kept in memory. */
   readonly stateFolder?: string | null;
   /** Parent of the working directories; default: a folder that `stop` removes. */
   readonly workFolder?: string;

@@ -1,4 +1,4 @@
-// Requests that every client of the matrix makes, and the server they share: the real command with the real default model.
+// Requests that every client test makes, and the server of these tests: the real command with the real default model.
 // Arguments of tools are a few words each, so that a small model completes its calls within a few tokens.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";

@@ -271,8 +271,8 @@ for (const edge of loadableEdges()) {
       });
     }
 
-    // uws-compat is tested only with these methods. At a less common method it closes the connection, before it calls any code
-    // of the server.
+    // The tests of uws-compat use only these methods. At a less common method, uws-compat closes the connection before
+    // it calls any code of the server.
     const otherMethods = ["PATCH", "TRACE", "CONNECT"];
     if (edge !== "uws-compat") otherMethods.push("PROPFIND", "QUERY", "BREW", "VERSION-CONTROL", "X_Y");
     for (const method of otherMethods) {

@@ -27,7 +27,9 @@ import { openStores, type TestStores } from "../../unit/http/agents/stores.ts";
 
 const REQUESTS_PER_ROUTE = 2000;
 const ANSWER_LIMIT_MS = 2000;
-/** Error codes with which the fake model fails: those of a model, and those of the steps before it, such as the queue. */
+/**
+ * Error codes with which the fake model fails: errors of a model, and errors of the steps before it, such as the queue.
+ */
 const failures: readonly ErrorCode[] = [
   "context_length_exceeded",
   "unsupported",
@@ -221,7 +223,7 @@ describe("the server, sent anything", () => {
       await world.app.settled();
       const faults = world.log.lines.filter(({ level }) => level === "error");
       assert.deepEqual(faults.slice(0, 3), []);
-      // Random requests have no multipart bodies; uploads have tests of their own.
+      // Random requests have no multipart bodies. Uploads have separate tests.
       if (method === "POST" && path === "/v1/files") return;
       assert.ok(
         counts.taken > 0.2 * counts.bySchema,

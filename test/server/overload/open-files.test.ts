@@ -1,4 +1,4 @@
-// Limits on open files: a server that cannot accept more connections, and one that cannot start.
+// Limits on open files: a server that cannot accept more connections, and a server that cannot start.
 import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";

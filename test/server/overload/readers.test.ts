@@ -149,7 +149,9 @@ describe("clients that hang up", () => {
   const fillSlots = <T>(start: (index: number) => Promise<T>) =>
     Promise.all(Array.from({ length: slots }, (_, i) => start(i)));
 
-  /** Asserts that a new request does not wait for the abandoned ones, which would have taken 3 x `shortMs` or more. */
+  /**
+   * Asserts that a new request does not wait for the abandoned requests, which would have taken 3 x `shortMs` or more.
+   */
   async function assertAnsweredSoon(): Promise<void> {
     const ms = await msOf(() => readWhole(client, { max_tokens: 2 }));
     assert.ok(ms < 2 * shortMs, `a new request took ${ms} ms; ${shortLength} tokens in every slot take ${shortMs} ms`);

@@ -1,4 +1,4 @@
-"""Writes documents to a folder, and what their text contains: documents.py FOLDER. Made by the usual libraries, or to do harm."""
+"""Writes documents to the folder argv[1]: most by common libraries, some harmful. Writes their texts to texts.json."""
 
 import json
 import os
@@ -54,7 +54,7 @@ with zipfile.ZipFile(path("a.odt", "Heading", "One span.\nNext line."), "w") as 
     archive.writestr("mimetype", "application/vnd.oasis.opendocument.text")
     archive.writestr("content.xml", OPEN_TEXT)
 
-# What follows has no text that can be read within the limits.
+# The text of the following documents cannot be read within the limits.
 
 
 def word(name, piece, count):

@@ -31,7 +31,7 @@ export async function pythonEnvironment(): Promise<string> {
   return python;
 }
 
-/** Returns the folder of environments. Tools cannot see a Python in /tmp, because the sandbox has a /tmp of its own. */
+/** Returns the folder of environments. Tools cannot see a Python in /tmp, because the sandbox has a separate /tmp. */
 function homeOf(cache: string): string {
   return `${cache}/`.startsWith("/tmp/") ? "/var/tmp/troupe" : cache;
 }

@@ -1,5 +1,5 @@
-// Escape attempts of shell commands, with standard programs of the system. As in attempts.ts, each command prints ESCAPED if it
-// succeeds, and must succeed outside the sandbox.
+// Escape attempts of shell commands, with standard programs of the system. Each command prints ESCAPED if it succeeds.
+// Outside the sandbox it must succeed, which shows that the attempt works.
 import type { Scene } from "./attempts.ts";
 
 export interface ShellAttempt {

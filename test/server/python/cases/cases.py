@@ -34,7 +34,7 @@ SEA = {
 
 _cases = []
 
-# Some clients print notes of their own, which go to stderr: the reports alone are on stdout.
+# stdout contains only the reports. Everything else that a client prints goes to stderr.
 _reports = os.fdopen(os.dup(1), "w", buffering=1)
 sys.stdout = sys.stderr
 

@@ -81,7 +81,7 @@ def required_tool():
     events = list(create(TOOL_QUESTION, tools=tools, tool_choice="required", stream=True, max_output_tokens=96))
     finished = [e for e in events if e.type == "response.function_call_arguments.done"]
     assert finished
-    # The limit of tokens may cut the last call of the model.
+    # The token limit may have cut off the last call.
     whole = finished[:-1] if events[-1].type == "response.incomplete" else finished
     for event in whole:
         check_weather(json.loads(event.arguments))
@@ -104,7 +104,7 @@ def structured():
 
 @case("streams through the SDK's stream helper")
 def stream_helper():
-    # JSON ends by itself: the helper wants a completed response.
+    # The output is JSON, so that it ends before the token limit: the helper requires a completed response.
     text = {"format": {"type": "json_schema", "name": "sea", "schema": SEA, "strict": True}}
     with client.responses.stream(model="default", input=QUESTION, text=text, max_output_tokens=64) as stream:
         for _ in stream:

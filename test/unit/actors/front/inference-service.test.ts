@@ -26,7 +26,7 @@ function served(id: string): ServedModel {
   };
 }
 
-/** Returns a front that has not been started, so its model is not loaded. */
+/** Returns an inference service that has not been started, so its model is not loaded. */
 function createFront(changes: Partial<ServiceOptions> = {}): InferenceService {
   return new InferenceService({
     models: [served("tiny")],

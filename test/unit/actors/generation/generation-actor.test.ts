@@ -86,7 +86,7 @@ describe("the generation actor and a model", () => {
     const { start, running, modelEnd } = await startServer(t, { engine: { onStep } });
     const runs = [start({ maxTokens: 50 }), start({ maxTokens: 50, choices: 3 })].map((reader) => readAll(reader));
     await assert.rejects(running, /the engine broke/);
-    modelEnd.close(); // the dying place also closes this link, which must not add a second error
+    modelEnd.close(); // The ended place closes this link too. That must add no second error.
     for (const events of await Promise.all(runs)) {
       const errors = events.filter(({ type }) => type === "error");
       assert.deepEqual(errors, [{ type: "error", error: { code: "model_failed", message: "the engine broke" } }]);

@@ -90,7 +90,7 @@ export function request({
   };
 }
 
-/** Consumer that stores its frames. */
+/** Subscriber that stores its frames. */
 export class Frames {
   readonly all: TokenFrame[] = [];
 
@@ -298,7 +298,7 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
   );
   const modelEnd = new PortEndpoint(port2, { peer: "generation" });
   modelSystem.attach(modelEnd);
-  // The front's own link to the model, in addition to the link of the generation place.
+  // The main thread's own link to the model, in addition to the link of the generation place.
   const toModel = portPair();
   modelSystem.attach(toModel.left);
   const modelRef = frontSystem.ref<ModelProtocol>("model", toModel.right);

@@ -17,7 +17,7 @@ import type { Ref } from "../../../../runtime/actor/ref.ts";
 import { type ErrorCode, ServerError } from "../../../../runtime/errors.ts";
 import { recordingLog } from "../../../fixtures/http-server.ts";
 
-/** Call to the fake model or preparation that has no answer yet. */
+/** Pending call to the fake model or to the fake preparation. */
 export interface Pending {
   readonly what: string;
   settle(error?: Error): void;

@@ -17,7 +17,7 @@ export function temporaryFolder(test: TestContext): string {
   return folder;
 }
 
-/** Returns tokens that differ from those of other seeds from the first token on. */
+/** Returns tokens. Different seeds give different tokens, from the first token on. */
 export function tokensOf(seed: number, count: number): Int32Array {
   return Int32Array.from({ length: count }, (_, i) => seed * 100_000 + i);
 }

@@ -29,7 +29,7 @@ describe("Random", () => {
         bins[Math.floor(u * 64)]!++;
       }
       const chiSquare = bins.reduce((all, seen) => all + (seen - 1000) ** 2 / 1000, 0);
-      assert(chiSquare < 110, `chi-square ${chiSquare} with 63 degrees of freedom`); // p = 0.0002
+      assert(chiSquare < 110, `chi-square ${chiSquare} with 63 degrees of freedom`); // The p-value of 110 is 0.0002.
     }
   });
 });

@@ -81,9 +81,9 @@ for (const { name, create } of kernels) {
     });
 
     it("sharpens below temperature 1 and flattens above", () => {
-      // the squares are 1, 4, 9 and 16 thirtieths
+      // The squares of the probabilities are in the ratio 1 : 4 : 9 : 16.
       assert.deepEqual(shares(logitsOf(0.1, 0.2, 0.3, 0.4), { temperature: 0.5 }), { 0: 3, 1: 14, 2: 30, 3: 53 });
-      // the square roots are 1 and 3 quarters
+      // The square roots of the probabilities are in the ratio 1 : 3.
       assert.deepEqual(shares(logitsOf(0.1, 0.9), { temperature: 2 }), { 0: 25, 1: 75 });
     });
 
@@ -117,7 +117,7 @@ for (const { name, create } of kernels) {
     it("applies top-k, then top-p to what is left, then min-p", () => {
       const logits = logitsOf(0.1, 0.4, 0.3, 0.2);
       assert.deepEqual(shares(logits, { topP: 0.5 }), { 1: 57, 2: 43 });
-      // top-k leaves two tokens, and the first of them has a probability of 0.57
+      // Top-k leaves two tokens, and the first of them has a probability of 0.57.
       assert.deepEqual(shares(logits, { topK: 2, topP: 0.5 }), { 1: 100 });
       assert.deepEqual(shares(logits, { topK: 3, minP: 0.7 }), { 1: 57, 2: 43 });
       assert.deepEqual(shares(logits, { topP: 0.85, minP: 0.7 }), { 1: 57, 2: 43 });
@@ -126,7 +126,7 @@ for (const { name, create } of kernels) {
 
     it("tempers before it filters", () => {
       const logits = logitsOf(0.1, 0.4, 0.3, 0.2);
-      // at temperature 0.5 the likeliest token has probability 0.53, and the second 0.56 times as much
+      // At temperature 0.5 the likeliest token has a probability of 0.53, and the second one has 0.56 times as much.
       assert.deepEqual(shares(logits, { temperature: 0.5, topP: 0.5 }), { 1: 100 });
       assert.deepEqual(shares(logits, { temperature: 0.5, minP: 0.6 }), { 1: 100 });
     });
@@ -141,7 +141,7 @@ for (const { name, create } of kernels) {
           assert.equal(kernel.draw({ ...off, topP: nearlyAll }, u), token);
           assert.equal(kernel.draw({ ...off, topP: nearlyAll, topK: 600 }, u), token);
         }
-        // a thousand tokens whose sum depends on the order of addition
+        // A thousand tokens whose sum of probabilities depends on the order of addition.
         const steep = kernelOf(Float32Array.from({ length: 1000 }, (_, id) => (id === 500 ? 0 : -20 - uniform())));
         const u = 400 * Math.exp(-20.5);
         assert.equal(steep.draw({ ...off, topP: nearlyAll, topK: 1000 }, u), steep.draw(off, u));

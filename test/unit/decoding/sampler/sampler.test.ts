@@ -16,7 +16,7 @@ const failsWith = (code: string, pattern: RegExp) => (error: unknown) =>
 for (const { name, create } of kernels) {
   const createSampler = (vocabSize: number) => new Sampler(create(vocabSize));
 
-  /** Returns the row after the penalties, if `output` has been generated. */
+  /** Returns the row after `sampling` has changed it. `output` is the tokens generated so far. */
   const edited = (sampling: Partial<Sampling>, row: number[], prompt: number[] = [], output: number[] = []) => {
     const sampler = createSampler(row.length);
     const state = sampler.open({ ...neutral, ...sampling }, 0, Int32Array.from(prompt), noTokens);
@@ -51,7 +51,7 @@ for (const { name, create } of kernels) {
     it("applies bias, then repetition, then presence and frequency, then DRY", () => {
       const dry = { multiplier: 1, base: 1, allowedLength: 1, sequenceBreakers: [] };
       const settings = { repetitionPenalty: 2, presencePenalty: 0.25, frequencyPenalty: 0.5, dry };
-      // token 1: (2 + 4) / 2 - 0.25 - 0.5 - 1
+      // The logit of token 1 becomes (2 + 4) / 2 - 0.25 - 0.5 - 1.
       assert.deepEqual(edited({ ...settings, logitBias: [[1, 4]] }, [2, 2], [], [0, 1, 0])[1], 1.25);
     });
 
@@ -127,7 +127,7 @@ for (const { name, create } of kernels) {
         const expected = (draws * Math.exp(logit)) / total;
         chiSquare += (seen[id]! - expected) ** 2 / expected;
       }
-      assert(chiSquare < 76, `chi-square ${chiSquare} with 39 degrees of freedom`); // p = 0.0004
+      assert(chiSquare < 76, `chi-square ${chiSquare} with 39 degrees of freedom`); // The p-value of 76 is 0.0004.
     });
 
     it("takes a vanishing temperature as greedy", () => {

@@ -137,8 +137,8 @@ describe("the scheduler", () => {
     });
     const first = createSequence({ prompt: 32, maxNewTokens: 100, ignoreEos: true });
     scheduler.add(first);
-    step(32); // a millisecond per token
-    step(10); // every later step takes this time
+    step(32); // 1 ms for each token of the prompt
+    step(10); // the duration of every later step
     const made = first.total;
     const crowd = Array.from({ length: 10 }, (_, seed) => createSequence({ prompt: 32, maxNewTokens: 9, seed }));
     for (const sequence of crowd) scheduler.add(sequence);
@@ -181,7 +181,7 @@ describe("the scheduler", () => {
     });
     const first = createSequence({ prompt: 32, maxNewTokens: 100, ignoreEos: true });
     scheduler.add(first);
-    step(32); // a millisecond per token
+    step(32); // 1 ms for each token of the prompt
     step(10);
     const made = first.total;
     const crowd = Array.from({ length: 31 }, (_, seed) => createSequence({ prompt: 64, maxNewTokens: 9, seed }));
@@ -203,7 +203,7 @@ describe("the scheduler", () => {
       while (sequence.state !== "finished") fed.push(step(({ tokenCount }) => tokenCount)?.tokenCount ?? 0);
       return fed;
     };
-    run(32, 1); // a millisecond per token
+    run(32, 1); // 1 ms for each token of the prompt
     assert.deepEqual(run(120, 2), [120]);
     assert.deepEqual(run(150, 3), [64, 86]);
   });
@@ -227,7 +227,7 @@ describe("the scheduler", () => {
       limits: { maxStepMs: 32 },
     });
     scheduler.add(createSequence({ prompt: 32, maxNewTokens: 1 }));
-    step(32); // a millisecond per token: every step has room for one chunk of 32
+    step(32); // 1 ms for each token of the prompt, so every step has room for one chunk of 32
     const long = createSequence({ prompt: 512, maxNewTokens: 1 });
     const short = createSequence({ prompt: 20, maxNewTokens: 1, seed: 2 });
     scheduler.add(long);

@@ -14,7 +14,7 @@ const modelOnly = { ...lookupOnly, promptLookup: false };
 const counting = (tokens: readonly number[]) => (tokens.at(-1)! * 31 + tokens.length) % 251;
 const vocabSize = 251;
 
-/** Next token that equals `counting` except for about one token in `oneIn`. */
+/** Next token of texts in which about one token in `oneIn` differs from `counting`. */
 const nearly = (oneIn: number) => (tokens: readonly number[]) =>
   (counting(tokens) + (tokens.length % oneIn === 0 ? 1 : 0)) % vocabSize;
 

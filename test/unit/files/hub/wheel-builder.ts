@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 
 interface WheelContents {
   readonly members: Readonly<Record<string, string>>;
-  /** sha256 values for RECORD instead of the true ones. */
+  /** Hashes to write to RECORD instead of the true sha256 values, by member name. */
   readonly hashes?: Readonly<Record<string, string>>;
   readonly withoutRecord?: boolean;
 }

@@ -1,4 +1,4 @@
-// Stores for tests of the files and sessions routes: the real ones, in memory and in a temporary folder.
+// Stores for tests of the files and sessions routes: the real implementations, in memory and in a temporary folder.
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -153,7 +153,8 @@ describe("the event log of a response", () => {
         // Gives the reader time to begin its next wait.
         for (let turn = 0; turn < 10; turn++) await null;
       }
-      // Collects several times, because code is compiled in the meantime and some garbage is found only by a second collection.
+      // Collects garbage several times, because code is compiled in the meantime and some garbage is found only by a
+      // second collection.
       for (let round = 0; round < 3; round++) {
         await nextTurn();
         collect();

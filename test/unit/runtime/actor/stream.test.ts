@@ -65,7 +65,7 @@ describe("a stream", () => {
     for (let i = 0; i < 4; i++) writer.write(i);
     await crossed();
     assert.equal(drainCount, 0);
-    await reader.next(); // holds the items
+    await reader.next(); // The consumer now holds the items.
     await crossed();
     assert.equal(drainCount, 0);
     const waiting = reader.next();

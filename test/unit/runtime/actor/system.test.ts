@@ -88,7 +88,7 @@ describe("an actor", () => {
     const { behaviour, open } = createCounter();
     const counter = new ActorSystem("here").spawn<Counter>("counter", behaviour, { mailboxLimit: 2 });
     const first = counter.ask("slowly", { by: 1 });
-    await settled(); // the first call is being handled, and is no longer in the mailbox
+    await settled(); // The first call is now being handled, so it is not in the mailbox.
     const waiting = [counter.ask("add", { by: 1 }), counter.ask("add", { by: 1 })];
     await assert.rejects(counter.ask("add", { by: 1 }), {
       code: "mailbox_full",
@@ -215,7 +215,7 @@ describe("an ask", () => {
 
   it("is refused when 4096 others wait for the same peer", async () => {
     const { left, right } = portPair();
-    const counter = new ActorSystem("here").ref<Counter>("counter", left); // the right end never replies
+    const counter = new ActorSystem("here").ref<Counter>("counter", left); // The right end never replies.
     const asks = Array.from({ length: 4096 }, () => counter.ask("add", { by: 1 }));
     await assert.rejects(counter.ask("add", { by: 1 }), { code: "mailbox_full" });
     right.close();

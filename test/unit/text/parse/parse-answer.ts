@@ -26,7 +26,7 @@ export interface Answer {
 export interface RunOptions {
   readonly tools?: readonly ToolSpec[];
   readonly startsThinking?: boolean;
-  /** The token limit has cut the output. */
+  /** Whether the token limit has cut the output. */
   readonly isCut?: boolean;
 }
 

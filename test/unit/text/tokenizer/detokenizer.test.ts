@@ -5,7 +5,7 @@ import { Detokenizer } from "../../../../engines/text/tokenizer/detokenizer.ts";
 import { createVocabulary, type Vocabulary } from "../../../../engines/text/tokenizer/vocabulary.ts";
 import { sentencePieceMetadata, tinyMetadata } from "./tiny-vocabulary.ts";
 
-const firstByteToken = 3; // in both vocabularies, three control tokens precede the 256 byte tokens
+const firstByteToken = 3; // In both vocabularies, three control tokens precede the 256 byte tokens.
 
 function push(detokenizer: Detokenizer, bytes: Iterable<number>): string[] {
   return [...bytes].map((byte) => detokenizer.push(firstByteToken + byte));

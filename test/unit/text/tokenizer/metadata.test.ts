@@ -128,11 +128,11 @@ describe("model file metadata", () => {
       await writeTinyModel(path, { seed: 1, layers: 1 });
       const bytes = await readFile(path);
       const at = bytes.indexOf("tokenizer.ggml.bos_token_id") + "tokenizer.ggml.bos_token_id".length;
-      bytes.writeUInt32LE(5, at); // the type is now i32
+      bytes.writeUInt32LE(5, at); // The type of the value is now i32.
       bytes.writeInt32LE(-1, at + 4);
       await writeFile(path, bytes);
       assert.equal((await readModelMetadata(path)).tokenizer.bosId, null);
-      bytes.writeUInt32LE(6, at); // the type is now f32
+      bytes.writeUInt32LE(6, at); // The type of the value is now f32.
       bytes.writeFloatLE(1.5, at + 4);
       await writeFile(path, bytes);
       assert.equal((await readModelMetadata(path)).tokenizer.bosId, null);

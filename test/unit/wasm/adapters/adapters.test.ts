@@ -107,7 +107,10 @@ class Rig {
     );
   }
 
-  /** Returns y[token] of one matrix plus the adapters of the tokens. adapterOf is -1 for a token without an adapter. */
+  /**
+   * Returns the results of one matrix: `y`, plus the products of each token's adapter. adapterOf is -1 for a token
+   * without an adapter.
+   */
   run(
     site: number,
     number: number,

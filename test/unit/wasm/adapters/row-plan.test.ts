@@ -41,7 +41,7 @@ describe("the plan of a step's rows", () => {
     const steps: Row[] = [
       [0, 0, 1],
       [0, 1, 2],
-      // requests the logits of all four prompt tokens
+      // This row requests the logits of all four prompt tokens.
       [0, 2, 6, 4],
       [0, 6, 7],
       [0, 7, 8],

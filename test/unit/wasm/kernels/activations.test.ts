@@ -5,7 +5,7 @@ import { createRig, randomFloats, variants } from "./kernel-fixtures.ts";
 const floatBytes = 4;
 const counts = [1, 2, 3, 4, 5, 8, 11];
 
-/** Activation functions in double precision, with their numbers in the kernels. */
+/** Activation functions in double precision, and the numbers by which the kernels select them. */
 const activations = {
   silu: { number: 0, of: (x: number) => x / (1 + Math.exp(-x)) },
   gelu: { number: 1, of: (x: number) => x / (1 + Math.exp(-2 * Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))) },

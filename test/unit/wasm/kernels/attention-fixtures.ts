@@ -42,7 +42,7 @@ export const all = 0x7fffffff;
 export const smollm: Shape = { heads: 9, kvHeads: 3, headLength: 64, blockTokens: 32 };
 export const types = { F32: 0, F16: 1, BF16: 30, Q8_0: 8 } as const;
 export type Type = keyof typeof types;
-/** Maximum error for values of about 1, which comes from rounding keys and values to the type. */
+/** Maximum error for values of about 1. The error comes from rounding keys and values to the type. */
 export const tolerance: Readonly<Record<Type, number>> = { F32: 1e-5, F16: 2e-3, BF16: 1.5e-2, Q8_0: 2e-2 };
 export const typeNames = Object.keys(types) as Type[];
 

@@ -26,7 +26,10 @@ export interface BlockMatrix {
   readonly file: Uint8Array;
 }
 
-/** Kinds of scales: "any" includes the smallest and largest; "usual" are like those of real models. */
+/**
+ * Kinds of scales. "any" includes the smallest and largest scales; "usual" scales are similar to the scales of real
+ * models.
+ */
 export type Scales = "any" | "usual";
 
 /** Bits of float16 values: both signs, zeros, subnormal, small, ordinary, the largest. */

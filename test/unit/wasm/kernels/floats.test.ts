@@ -16,7 +16,7 @@ const types = { F32: 0, F16: 1, BF16: 30 } as const;
 type Type = keyof typeof types;
 const typeNames = Object.keys(types) as Type[];
 const floatBytes = 4;
-/** Error of a sum of k products, which rounds k times with random signs. */
+/** Bound on the error of a sum of k products. The sum is rounded k times, and the errors have random signs. */
 const roundings = (k: number) => 4 * Math.sqrt(k) * 2 ** -24;
 
 function storedValue(type: Type, stored: number): number {
@@ -33,7 +33,7 @@ function createMatrix(type: Type, rows: number, k: number, stored: Float32Array 
   return { type, rows, k, stored, values: Float64Array.from(stored, (value) => storedValue(type, value)) };
 }
 
-/** Returns weights like those of models: up to 1, some of them very small. */
+/** Returns weights similar to the weights of models: up to 1, some of them very small. */
 function randomMatrix(type: Type, rows: number, k: number, seed: number): Matrix {
   if (type === "F32") return createMatrix(type, rows, k, randomFloats(rows * k, seed));
   const random = new Random(BigInt(seed));
