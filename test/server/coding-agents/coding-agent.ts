@@ -77,6 +77,7 @@ export const claudeCode: CodingAgent = {
     ANTHROPIC_AUTH_TOKEN: "none",
     ANTHROPIC_MODEL: "tiny",
     ANTHROPIC_DEFAULT_HAIKU_MODEL: "tiny",
+    CLAUDE_CODE_MAX_CONTEXT_TOKENS: "32768",
     CLAUDE_CODE_MAX_OUTPUT_TOKENS: "8192",
     CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
   }),
@@ -127,11 +128,19 @@ const qwenCode: CodingAgent = {
     join(installed, "@qwen-code/qwen-code/cli-entry.js"),
     ...["--yolo", "-p", task],
   ],
-  environment: (url) => ({ OPENAI_BASE_URL: `${url}/v1`, OPENAI_API_KEY: "none", OPENAI_MODEL: "tiny" }),
+  environment: (url) => ({
+    OPENAI_BASE_URL: `${url}/v1`,
+    OPENAI_API_KEY: "none",
+    OPENAI_MODEL: "tiny",
+    QWEN_CODE_MAX_OUTPUT_TOKENS: "8192",
+  }),
   files: () => ({
     ".qwen/settings.json": JSON.stringify({
+      model: { generationConfig: { contextWindowSize: 32768 } },
       privacy: { usageStatisticsEnabled: false },
       general: { enableAutoUpdate: false },
+      // Otherwise it may ask the model for notes on the conversation, in a request of its own.
+      memory: { enableManagedAutoMemory: false },
       // Its package has ripgrep without the permission to execute it.
       tools: { useRipgrep: false },
     }),
