@@ -53,13 +53,24 @@ export async function runAgent(
     stdio: ["ignore", "pipe", "pipe"],
     timeout: runLimitMs,
     killSignal: "SIGKILL",
+    // A process group of its own, so that processes which it leaves behind can be ended.
+    detached: true,
     env: { ...basicEnvironment(folders.home), ...proxy.environment, ...agent.environment(url) },
   });
-  const exit = once(child, "exit");
-  const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)]);
-  const [code] = (await exit) as [number | null];
+  const output = Promise.all([text(child.stdout), text(child.stderr)]);
+  const [code] = (await once(child, "exit")) as [number | null];
+  endGroup(child.pid);
+  const [stdout, stderr] = await output;
   proxy.stop();
   return { code, stdout, stderr, otherHosts: proxy.hosts };
+}
+
+function endGroup(leader: number | undefined): void {
+  try {
+    if (leader !== undefined) process.kill(-leader, "SIGKILL");
+  } catch {
+    // The group has no process any more.
+  }
 }
 
 function basicEnvironment(home: string): Record<string, string> {
