@@ -19,33 +19,59 @@ export async function runTool(
   call: ServerToolCall,
   log: Pick<Log, "warn">,
 ): Promise<ServerToolResult> {
-  const { name, timeoutMs = defaultTimeoutMs } = tool;
-  const limit = AbortSignal.timeout(timeoutMs);
-  const signal = AbortSignal.any([call.signal, limit]);
+  const limit = limitOf(call, tool.timeoutMs ?? defaultTimeoutMs);
   try {
-    return await Promise.race([aborted(signal), checkedRun()]);
+    return await Promise.race([limit.passed, run(tool, schema, call, limit.signal)]);
   } catch (error) {
-    if (call.signal.aborted) return failedResult("cancelled", "the call was cancelled");
-    if (limit.aborted) return failedResult("timeout", `the tool took longer than ${timeoutMs} ms`);
-    log.warn({ tool: name, err: error }, "a tool has failed; the model gets the message of the error");
+    log.warn({ tool: tool.name, err: error }, "a tool has failed; the model gets the message of the error");
     return failedResult("error", toErrorRecord(error).message);
-  }
-
-  async function checkedRun(): Promise<ServerToolResult> {
-    const checked = await schema.check(call.arguments);
-    if ("problem" in checked) return failedResult("error", checked.problem);
-    const context = { session: call.session, signal, progress: progressOf(call, signal) };
-    return resultOf(await tool.run(checked.args as never, context));
+  } finally {
+    limit.release();
   }
 }
 
-/** Rejects when the signal is aborted. */
-function aborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_resolve, reject) => {
-    const stop = (): void => reject(signal.reason);
-    if (signal.aborted) stop();
-    else signal.addEventListener("abort", stop, { once: true });
+async function run(
+  tool: Tool,
+  schema: CheckedSchema,
+  call: ServerToolCall,
+  signal: AbortSignal,
+): Promise<ServerToolResult> {
+  const checked = await schema.check(call.arguments);
+  if ("problem" in checked) return failedResult("error", checked.problem);
+  const context = { session: call.session, signal, progress: progressOf(call, signal) };
+  return resultOf(await tool.run(checked.args as never, context));
+}
+
+interface Limit {
+  /** Aborted when the call is cancelled or its time has passed. */
+  readonly signal: AbortSignal;
+  /** Resolves with the result of the call when the signal is aborted. */
+  readonly passed: Promise<ServerToolResult>;
+  release(): void;
+}
+
+/** Does not use AbortSignal.any: its signals are not freed while they have a listener. */
+function limitOf({ signal: cancelled }: ServerToolCall, timeoutMs: number): Limit {
+  const stop = new AbortController();
+  const { signal } = stop;
+  // This listener is added before those of the tool, so that the call has this result and not an error of the aborted tool.
+  const passed = new Promise<ServerToolResult>((resolve) => {
+    signal.addEventListener("abort", () => resolve(stoppedResult(cancelled.aborted, timeoutMs)), { once: true });
   });
+  const end = (): void => stop.abort();
+  const timer = setTimeout(end, timeoutMs);
+  cancelled.addEventListener("abort", end, { once: true });
+  if (cancelled.aborted) end();
+  const release = (): void => {
+    clearTimeout(timer);
+    cancelled.removeEventListener("abort", end);
+  };
+  return { signal, passed, release };
+}
+
+function stoppedResult(isCancelled: boolean, timeoutMs: number): ServerToolResult {
+  if (isCancelled) return failedResult("cancelled", "the call was cancelled");
+  return failedResult("timeout", `the tool took longer than ${timeoutMs} ms`);
 }
 
 function progressOf({ onProgress }: ServerToolCall, signal: AbortSignal): ToolContext["progress"] {

@@ -162,6 +162,9 @@ describe("a call of a tool", () => {
     };
     const late = await called(returning(endless, 20));
     assert.deepEqual([late.status, JSON.parse(late.content).error], ["timeout", "the tool took longer than 20 ms"]);
+    const obeying = (_: unknown, { signal }: ToolContext) =>
+      new Promise<string>((_resolve, reject) => signal.addEventListener("abort", () => reject(new Error("stopped"))));
+    assert.equal((await called(returning(obeying, 20))).status, "timeout");
     const stop = new AbortController();
     const call = called(returning(endless), {}, { signal: stop.signal });
     await sleep(5);
