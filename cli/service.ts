@@ -1,5 +1,6 @@
 // Service: the models and the stored state of one server, and the HTTP apps over them. `troupe serve` and the embedding API
 // assemble it in the same way, and stop it in the same order. It opens no port and handles no signals.
+import type { ToolSource } from "../actors/api/agent/server-tools.ts";
 import { InferenceService } from "../actors/front/inference-service.ts";
 import { type App, type AppOptions, createApp } from "../http/app.ts";
 import type { HttpConfig } from "../http/context.ts";
@@ -48,8 +49,15 @@ export class Service {
     this.#parts = parts;
   }
 
-  /** Downloads missing models and opens the state. The models are loaded by `start`. */
-  static async open(config: Config, log: Logger, progress: Progress): Promise<Service> {
+  /**
+   * Downloads missing models and opens the state. The models are loaded by `start`. `tools`: tools of an embedding program.
+   */
+  static async open(
+    config: Config,
+    log: Logger,
+    progress: Progress,
+    tools: readonly ToolSource[] = [],
+  ): Promise<Service> {
     const observers = await openObservers(config, log);
     const stopped = new AbortController();
     try {
@@ -57,7 +65,7 @@ export class Service {
       const apiKeys = await openApiKeys(config.server, log, stopped.signal);
       const state = await openState(config, log);
       const front = new InferenceService(options);
-      const agents = await openAgents(config, state, front, log).catch(async (error) => {
+      const agents = await openAgents(config, state, front, tools, log).catch(async (error) => {
         await state.stop(placeStopMs);
         throw error;
       });

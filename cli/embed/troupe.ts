@@ -7,6 +7,14 @@ import { configWithDefault } from "../default-config.ts";
 import { createLines } from "../progress.ts";
 import { Service } from "../service.ts";
 import { mountRouter, type Router, type RouterOptions } from "./router.ts";
+import { customTools } from "./tools/custom-tools.ts";
+import type { Tool } from "./tools/tool.ts";
+
+/** Settings of troupe, and the tools of the embedding program. */
+export interface EmbedSettings extends TroupeSettings {
+  /** Tools that models may call; made with `tool`. */
+  readonly tools?: readonly Tool[];
+}
 
 /** Loaded models, and a router with default options (`fetch` and `nodeHandler`). */
 export interface Troupe extends Router {
@@ -23,9 +31,9 @@ export interface Troupe extends Router {
 
 /**
  * Loads the models of the settings. Missing models are downloaded. Rejects with an Error of code `config_invalid` that names an
- * invalid setting. Stored responses are in memory, unless `troupe.stateDir` is set.
+ * invalid setting or tool. Stored responses are in memory, unless `troupe.stateDir` is set.
  */
-export async function createTroupe(settings: TroupeSettings = {}): Promise<Troupe> {
+export async function createTroupe({ tools = [], ...settings }: EmbedSettings = {}): Promise<Troupe> {
   const own = { ...settings, troupe: { ...settings.troupe, stateDir: settings.troupe?.stateDir ?? "none" } };
   // The environment is not read, because variables such as OTEL_EXPORTER_OTLP_ENDPOINT configure the embedding program.
   const request = { command: "serve", flags: {}, environment: {}, settings: own } as const;
@@ -35,6 +43,7 @@ export async function createTroupe(settings: TroupeSettings = {}): Promise<Troup
     config,
     log,
     createLines((line) => log.info(line)),
+    [customTools(tools, log)],
   );
   await service.start();
   const servers: EdgeServer[] = [];

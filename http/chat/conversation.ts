@@ -4,12 +4,14 @@ import type { ChatMessage, ToolCall } from "../../engines/generation.ts";
 import { inputFile } from "../shared/agent/file-part.ts";
 import { continuesLast, withoutEmptyEnd } from "../shared/continuation.ts";
 import type { Conflict } from "../shared/fields/conflicts.ts";
+import { resultsInCallOrder } from "../shared/fields/tools/result-order.ts";
 import type { WireMessage, WireMessages } from "./messages.ts";
 
 type Assistant = Extract<WireMessage, { readonly role: "assistant" }>;
 
 export function conversation(messages: WireMessages): readonly ChatMessage[] {
-  return typeof messages === "string" ? [{ role: "user", content: messages }] : messages.map(chatMessage);
+  if (typeof messages === "string") return [{ role: "user", content: messages }];
+  return resultsInCallOrder(messages.map(chatMessage));
 }
 
 interface EndFields {

@@ -2,6 +2,7 @@
 import { AgentLoop } from "../../../actors/agent-loop/agent-loop.ts";
 import { fetchFile } from "../../../actors/agent-loop/files/fetch-file.ts";
 import { maxToolRounds, type ToolGroup } from "../../../actors/api/agent/agents.ts";
+import type { ToolSource } from "../../../actors/api/agent/server-tools.ts";
 import type { Inference } from "../../../actors/api/inference.ts";
 import { ToolsClient } from "../../../actors/front/tools-client.ts";
 import { realClock } from "../../../runtime/clock.ts";
@@ -16,12 +17,13 @@ export interface OpenAgents {
 }
 
 /**
- * Creates the agent loop. The tools thread starts if a tool is enabled; throws config_invalid if its sandbox cannot be used.
+ * Creates the agent loop. `sources`: server tools. The tools thread starts if a built-in tool is enabled; throws config_invalid if its sandbox cannot be used.
  */
 export async function openAgents(
   config: Config,
   { files, sessions }: Pick<State, "files" | "sessions">,
   inference: Pick<Inference, "generate">,
+  sources: readonly ToolSource[],
   log: Logger,
 ): Promise<OpenAgents> {
   const { server, troupe } = config;
@@ -50,7 +52,7 @@ export async function openAgents(
     inference,
     tools,
     web: null,
-    sources: [],
+    sources,
     files,
     sessions,
     fetchFile,

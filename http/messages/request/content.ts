@@ -32,7 +32,7 @@ const toolUseBlock = z.strictObject({
   caller: ignored(z.looseObject({ type: z.string() }), "only the model calls tools"),
 });
 
-const refusedTypes = ["image", "search_result", "tool_reference", "browser_state"] as const;
+const refusedTypes = ["image", "search_result", "browser_state"] as const;
 const refusedBlock = refusedVariants(
   refusedTypes,
   (type) =>
@@ -82,10 +82,18 @@ function content<const Blocks extends readonly [z.core.$ZodTypeDiscriminable, ..
 
 const textContent = content([textBlock, refusedBlock], ["text"]);
 
+const toolReferenceBlock = z.strictObject({
+  type: z.literal("tool_reference"),
+  tool_name: toolName.meta({ description: "Tool with `defer_loading` that the model may call from now on." }),
+  cache_control: cacheControl,
+});
+
+const resultContent = content([textBlock, toolReferenceBlock, refusedBlock], ["text", "tool_reference"]);
+
 const toolResultBlock = z.strictObject({
   type: z.literal("tool_result"),
   tool_use_id: z.string().min(1).max(MAX_ID_LENGTH),
-  content: textContent.nullish(),
+  content: resultContent.nullish(),
   is_error: z.boolean().nullish().meta({ description: "Tell the model that the tool failed.", default: false }),
   cache_control: cacheControl,
 });

@@ -5,6 +5,7 @@ import { checkedFileName } from "../../../actors/files/file-name.ts";
 import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { inputFile } from "../../shared/agent/file-part.ts";
+import { resultsInCallOrder } from "../../shared/fields/tools/result-order.ts";
 import type { AssistantContent, FileBlock, ToolResult, UserContent, WireMessage, WireText } from "./content.ts";
 
 /** Text before a tool result with `is_error`, because chat templates have no error field. */
@@ -19,10 +20,11 @@ interface Draft {
   readonly toolCallId?: string;
 }
 
-/** A conversation, and the files in it. */
+/** A conversation, the files in it, and the names of the tools that its tool results load. */
 export interface Conversation {
   readonly messages: readonly ChatMessage[];
   readonly files: readonly InputFile[];
+  readonly loadedTools: ReadonlySet<string>;
 }
 
 export function conversation(system: WireText | null | undefined, messages: readonly WireMessage[]): Conversation {
@@ -35,12 +37,13 @@ export function conversation(system: WireText | null | undefined, messages: read
     else if (message.role === "system") drafts.say("system", joined(message.content), at);
     else drafts.hear(message.content, at);
   }
-  return { messages: drafts.finish(), files: drafts.files };
+  return { messages: resultsInCallOrder(drafts.finish()), files: drafts.files, loadedTools: drafts.loadedTools };
 }
 
 class Drafts {
   readonly #drafts: Draft[] = [];
   readonly files: InputFile[] = [];
+  readonly loadedTools = new Set<string>();
   /** Names of the tool calls without a result, by call id. Only the last assistant message can have such calls. */
   readonly #open = new Map<string, string>();
 
@@ -113,8 +116,18 @@ class Drafts {
       throw invalid("invalid_value", `${at}.tool_use_id`, message);
     }
     this.#open.delete(id);
-    const text = (is_error === true ? FAILED : "") + joined(content ?? "");
+    const text = (is_error === true ? FAILED : "") + this.#resultText(content ?? "");
     this.#drafts.push({ role: "tool", content: text, reasoning: "", toolCalls: [], name, toolCallId: id });
+  }
+
+  #resultText(content: NonNullable<ToolResult["content"]>): string {
+    if (typeof content === "string") return content;
+    return content.map((block) => (block.type === "text" ? block.text : this.#load(block.tool_name))).join("\n");
+  }
+
+  #load(tool: string): string {
+    this.loadedTools.add(tool);
+    return `The tool ${tool} can be called now.`;
   }
 
   #requireResults(at: string): void {

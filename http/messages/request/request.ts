@@ -155,7 +155,7 @@ export function askedRun(
   },
   offered: OfferedTools | null,
 ): { readonly asked: AskedRequest; readonly agent: AgentOptions | null } {
-  const { messages: sent, files } = conversation(body.system, body.messages);
+  const { messages: sent, files, loadedTools } = conversation(body.system, body.messages);
   const fields = sentAgentFields(body);
   const needs = { named: featuresOf(body), fields, hasFiles: files.length > 0, hasFunctions: hasClientTools(body) };
   const named = agentGroups(needs, offered);
@@ -163,7 +163,7 @@ export function askedRun(
   const groups = addsShell && named !== null ? [...new Set([...named, "shell" as const])] : named;
   const isPaused = groups !== null && endsWithServerCall(body.messages);
   const messages = isPaused ? sent : withoutEmptyEnd(sent);
-  const asked = askedRequest(body, messages, specsOf(groups ?? []));
+  const asked = askedRequest(body, messages, loadedTools, specsOf(groups ?? []));
   if (groups === null) return { asked, agent: null };
   const digests = digestsOf(messages);
   const isStreamed = body.stream ?? false;
@@ -181,6 +181,7 @@ function endsWithServerCall(messages: CountRequestBody["messages"]): boolean {
 function askedRequest(
   body: CountRequestBody & { readonly max_tokens?: number | null | undefined },
   messages: readonly ChatMessage[],
+  loadedTools: ReadonlySet<string>,
   serverTools: readonly ToolSpec[],
 ): AskedRequest {
   const { adapter: _chosen, series: _series, receivedAt: _time, ...defaults } = requestDefaults;
@@ -195,7 +196,7 @@ function askedRequest(
     sampling: samplingOf(body, null),
     priority: body.priority ?? 0,
     grammar: demandedGrammar(body),
-    tools: requestedTools(body, serverTools),
+    tools: requestedTools(body, serverTools, loadedTools),
     reasoningBudget: thinkingBudget(body),
     stop: body.stop_sequences ?? [],
     ignoreEos: body.ignore_eos ?? false,
@@ -212,7 +213,7 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
   yield* requestedToolConflicts(body, added);
   yield* outputConflicts(body);
   yield* thinkingConflicts(body);
-  const use = requestedTools(body, added);
+  const use = requestedTools(body, added, null);
   yield* callConflicts(use, { ...body, grammar: sentGrammar(body) });
   yield* limitConflicts<(typeof limitNames)[number]>(body, limitNames);
   yield* samplingConflicts(body);

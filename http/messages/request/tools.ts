@@ -80,7 +80,11 @@ const clientTool = z.strictObject({
   cache_control: ignored(z.looseObject({ type: z.string() }), "the prefix cache is automatic"),
   eager_input_streaming: ignored(z.boolean(), "the input is always streamed"),
   input_examples: ignored(z.array(z.record(z.string(), z.unknown())), "templates have no field for examples"),
-  defer_loading: notBuiltYet("loading tools later", (value) => value === false),
+  defer_loading: z.boolean().nullish().meta({
+    description:
+      "Declare the tool to the model only after a `tool_reference` in a tool result, or a tool choice, names it.",
+    default: false,
+  }),
   allowed_callers: refused("only the model calls tools here", isDirectCaller),
 });
 
@@ -121,15 +125,31 @@ export const toolFields = {
 
 type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
 
-/** Returns the tools of the request and the server's tools `added`; null if no tool may be called. */
-export function requestedTools({ tools, tool_choice: wanted }: ToolFields, added: readonly ToolSpec[]): ToolUse | null {
+/**
+ * Returns the tools of the request and the server's tools `added`; null if no tool may be called. Tools with `defer_loading` are
+ * among them if `loaded` or the tool choice names them; `loaded`: null: all of them.
+ */
+export function requestedTools(
+  { tools, tool_choice: wanted }: ToolFields,
+  added: readonly ToolSpec[],
+  loaded: ReadonlySet<string> | null,
+): ToolUse | null {
   const isSingle =
     wanted !== null && wanted !== undefined && wanted.type !== "none" && wanted.disable_parallel_tool_use;
-  return toolUse([...specsOf(tools), ...added], choiceOf(wanted), isSingle !== true);
+  const chosen = choiceOf(wanted);
+  const declared = tools?.filter(
+    ({ name, defer_loading }) =>
+      defer_loading !== true || loaded === null || loaded.has(name) || chosen.names?.includes(name),
+  );
+  return toolUse([...specsOf(declared), ...added], chosen, isSingle !== true);
 }
 
-export function requestedToolConflicts(fields: ToolFields, added: readonly ToolSpec[]): Iterable<Conflict> {
-  return toolConflicts([...specsOf(fields.tools), ...added], choiceOf(fields.tool_choice));
+export function* requestedToolConflicts(fields: ToolFields, added: readonly ToolSpec[]): Iterable<Conflict> {
+  const { tools } = fields;
+  if (tools?.length && tools.every(({ defer_loading }) => defer_loading === true)) {
+    yield ["tools", "expected at least one tool without defer_loading: the model could load none of the others"];
+  }
+  yield* toolConflicts([...specsOf(tools), ...added], choiceOf(fields.tool_choice));
 }
 
 /** Returns whether the code execution tools of the request include Python (`code`) and a shell. */

@@ -4,6 +4,7 @@ import type { InputFile } from "../../../actors/api/agent/agents.ts";
 import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { inputFile } from "../../shared/agent/file-part.ts";
+import { resultsInCallOrder } from "../../shared/fields/tools/result-order.ts";
 import { sessionOfContainer } from "../../shared/fields/tools/tool-fields.ts";
 import { callOfItem, containerOf, type EarlierCall, isServerItem, shellResult } from "../server-tools/input-items.ts";
 import { summaryIn } from "./compaction.ts";
@@ -60,7 +61,11 @@ export function conversation(instructions: string | null, items: readonly InputI
         files.push(...filesOf(item, messages.count - 1, at));
     }
   }
-  return { messages: messages.all(), files, session: container === null ? null : sessionOfContainer(container) };
+  return {
+    messages: resultsInCallOrder(messages.all()),
+    files,
+    session: container === null ? null : sessionOfContainer(container),
+  };
 }
 
 /** Returns the files of a message. `message`: index of the message in the chat. `at`: index of the item in the input. */

@@ -9,16 +9,28 @@ import type { ToolSource } from "../../../actors/api/agent/server-tools.ts";
 import type { Web } from "../../../actors/api/agent/web.ts";
 import { changedContent, openContent } from "../../../actors/api/sealed-content.ts";
 import type { StateClient } from "../../../actors/front/state-client.ts";
-import type { ChatMessage, GenerateEvent, GenerateRequest } from "../../../engines/generation.ts";
+import type { ChatMessage, GenerateEvent, GenerateRequest, ToolSpec } from "../../../engines/generation.ts";
 import { realClock } from "../../../runtime/clock.ts";
 import { startAgentPlaces } from "../../fixtures/actors/agent-places.ts";
-import { begin, done, type FakeInference, finish, text, toolCall } from "../../fixtures/fakes/fake-inference.ts";
+import {
+  begin,
+  done,
+  type FakeInference,
+  finish,
+  reasoning,
+  text,
+  toolCall,
+} from "../../fixtures/fakes/fake-inference.ts";
 import { startServer, type TestServer } from "../../fixtures/http-server.ts";
 
-/** Output of the model in one round: text, tool calls, or both; or a list of events. */
+/** Output of the model in one round: text, tool calls, or both, after its reasoning; or a list of events. */
 export type Turn =
   | string
-  | { readonly text?: string; readonly calls: readonly (readonly [name: string, args: unknown])[] }
+  | {
+      readonly reasoning?: string;
+      readonly text?: string;
+      readonly calls: readonly (readonly [name: string, args: unknown])[];
+    }
   | { readonly events: readonly GenerateEvent[] };
 
 export interface AgentRig {
@@ -41,8 +53,8 @@ export interface RigOptions {
   readonly stateFolder?: string | null;
   /** Parent of the working directories; default: a folder that `stop` removes. */
   readonly workFolder?: string;
-  /** Returns the model's output for a chat in a round without a script. */
-  readonly write?: (chat: readonly ChatMessage[]) => Turn;
+  /** Returns the model's output in a round without a script, for a chat and the tools that the model may call. */
+  readonly write?: (chat: readonly ChatMessage[], tools: readonly ToolSpec[]) => Turn;
 }
 
 export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
@@ -64,9 +76,9 @@ export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
   const { files, sessions } = state;
   const server = await startServer("node", {
     script: (request) => {
-      const messages = chatOf(request);
+      const { messages, tools } = chatOf(request);
       seen.push(messages);
-      const [turn = write(messages), ...rest] = turns;
+      const [turn = write(messages, tools), ...rest] = turns;
       turns = rest;
       return [eventsOf(turn, seen.length)];
     },
@@ -110,13 +122,18 @@ function eventsOf(turn: Turn, round: number): readonly GenerateEvent[] {
       event.type === "tool_call" ? { ...event, id: `call_${round}_${i}` } : event,
     ),
   );
+  const thought = turn.reasoning === undefined ? [] : [reasoning(turn.reasoning)];
   const said = turn.text === undefined ? [] : [text(turn.text)];
-  return [begin(), ...said, ...calls, finish("tool_calls"), done];
+  return [begin(), ...thought, ...said, ...calls, finish("tool_calls"), done];
 }
 
-/** Returns the chat as the text worker would see it. */
-function chatOf({ prompt, grammar, tools, changes }: GenerateRequest): readonly ChatMessage[] {
+/** Returns the chat and the tools as the text worker would see them. */
+function chatOf({ prompt, grammar, tools, changes }: GenerateRequest): {
+  readonly messages: readonly ChatMessage[];
+  readonly tools: readonly ToolSpec[];
+} {
   const content = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
-  const { prompt: whole } = changes === undefined ? content : changedContent(content, changes);
-  return whole.kind === "chat" ? whole.messages : [];
+  const whole = changes === undefined ? content : changedContent(content, changes);
+  const messages = whole.prompt.kind === "chat" ? whole.prompt.messages : [];
+  return { messages, tools: whole.tools?.specs ?? [] };
 }

@@ -17,11 +17,16 @@ const tsc = join(root, "node_modules", "typescript", "bin", "tsc");
 const maxDownloadBytes = 120e6;
 const limitMs = 400_000;
 
-const program = `import { createTroupe, type Router, type TroupeSettings } from "troupe";
+const program = `import { createTroupe, type Router, type TroupeSettings, tool } from "troupe";
+import { z } from "zod";
 const settings: TroupeSettings = { models: [{ modelId: "x.gguf", device: { cpu: true } }], troupe: { engine: "wasm" } };
 const troupe = await createTroupe(settings);
 export const router: Router = troupe.router({ basePath: "/ai" });
 export const GET = (request: Request): Promise<Response> => router.fetch(request);
+const schema = z.object({ city: z.string() });
+await createTroupe({ tools: [tool({ name: "a", description: "b", schema, run: ({ city }) => city.toUpperCase() })] });
+// @ts-expect-error city is a string
+tool({ name: "a", description: "b", schema, run: ({ city }) => city * 2 });
 // @ts-expect-error the setting is called maxSeqs
 await createTroupe({ maxSeq: 4 });
 // @ts-expect-error an embedded troupe has no port
@@ -169,7 +174,7 @@ describe("the package in an empty folder", () => {
     await inFolder(process.execPath, tsc, "-p", folder);
     const exported = `console.log(Object.keys(await import("troupe")).join())`;
     const { stdout } = await inFolder(process.execPath, "--input-type=module", "--eval", exported);
-    assert.equal(stdout, "createTroupe\n");
+    assert.equal(stdout, "createTroupe,tool\n");
     const deep = `await import("troupe/dist/cli/serve.js")`;
     await assert.rejects(
       inFolder(process.execPath, "--input-type=module", "--eval", deep),

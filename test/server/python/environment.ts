@@ -7,7 +7,7 @@ import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
+import { testCacheFolder } from "../../fixtures/test-cache.ts";
 
 /** Folder of the Python files and their requirements, which are not compiled. */
 export const pythonFolder = fileURLToPath(new URL("../../../../test/server/python/cases/", import.meta.url));
@@ -20,7 +20,7 @@ const execute = promisify(execFile);
 export async function pythonEnvironment(): Promise<string> {
   const { stdout } = await execute("python3", ["-c", "import sys; print(sys.version)"]);
   const name = createHash("sha256").update(readFileSync(requirements)).update(stdout).digest("hex").slice(0, 12);
-  const folder = join(homeOf(defaultCacheDirectory(process.env)), "test-python", name);
+  const folder = join(testCacheFolder(), "test-python", name);
   const python = join(folder, process.platform === "win32" ? "Scripts/python.exe" : "bin/python");
   const complete = join(folder, "complete");
   if (!existsSync(complete)) {
@@ -29,11 +29,6 @@ export async function pythonEnvironment(): Promise<string> {
     await writeFile(complete, "");
   }
   return python;
-}
-
-/** Returns the folder of environments. Tools cannot see a Python in /tmp, because the sandbox has a separate /tmp. */
-function homeOf(cache: string): string {
-  return `${cache}/`.startsWith("/tmp/") ? "/var/tmp/troupe" : cache;
 }
 
 /**

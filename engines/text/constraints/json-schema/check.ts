@@ -21,20 +21,23 @@ const require = createRequire(import.meta.url);
  */
 const multiplePrecision = 6;
 
-/** Creates the check for a schema. Throws `invalid_value`, or `unsupported` if the schema is too large to be checked. */
-export function schemaCheck(schema: unknown): Check {
+/**
+ * Creates the check for a schema. `subject`: what the texts are, for the reasons. Throws `invalid_value`, or `unsupported` if the schema is too
+ * large to be checked.
+ */
+export function schemaCheck(schema: unknown, subject = "the output"): Check {
   const matches = compiled(schema);
   return (text) => {
     let value: unknown;
     try {
       value = JSON.parse(text);
     } catch {
-      return "the output is not complete JSON";
+      return `${subject} is not complete JSON`;
     }
     try {
-      return matches(value) ? null : reason(matches.errors?.[0]);
+      return matches(value) ? null : reason(matches.errors?.[0], subject);
     } catch (thrown) {
-      if (thrown instanceof RangeError) return "the output is nested too deeply to be checked";
+      if (thrown instanceof RangeError) return `${subject} is nested too deeply to be checked`;
       throw thrown;
     }
   };
@@ -111,8 +114,8 @@ const linearRegExp = Object.assign(
   { code: "linearRegExp" },
 );
 
-function reason(error: ErrorObject | undefined): string {
-  if (error === undefined) return "the output does not match the schema";
-  const where = error.instancePath === "" ? "the output" : `the output at ${error.instancePath}`;
+function reason(error: ErrorObject | undefined, subject: string): string {
+  if (error === undefined) return `${subject} does not match the schema`;
+  const where = error.instancePath === "" ? subject : `${subject} at ${error.instancePath}`;
   return `${where} ${error.message ?? `fails ${error.keyword}`}`;
 }

@@ -2,6 +2,7 @@
 import { AgentLoop, type AgentSettings } from "../../../../actors/agent-loop/agent-loop.ts";
 import type { AgentEvent, AgentOptions } from "../../../../actors/api/agent/agents.ts";
 import { messageDigest } from "../../../../actors/api/agent/message-digest.ts";
+import type { ToolSource } from "../../../../actors/api/agent/server-tools.ts";
 import { defaultWebOptions } from "../../../../actors/api/agent/web.ts";
 import { builtInTools } from "../../../../actors/tools/schemas.ts";
 import type { ChatMessage, GenerateEvent, GenerateRequest } from "../../../../engines/generation.ts";
@@ -34,6 +35,7 @@ export function createRig(
   turns: readonly Turn[],
   given: Partial<AgentSettings> = {},
   idOf: (round: number, i: number) => string = (round, i) => `call_${round}_${i}`,
+  sources: readonly ToolSource[] = [],
 ): Rig {
   let at = 0;
   const inference = new FakeInference(() => [batchOf(turns[at++] ?? "end", at, idOf)]);
@@ -47,7 +49,7 @@ export function createRig(
     inference,
     tools,
     web: null,
-    sources: [],
+    sources,
     files,
     sessions,
     fetchFile,

@@ -52,7 +52,7 @@ describe("chat messages", () => {
     ]);
   });
 
-  it("keep calls in order, and the results that refer to them", async () => {
+  it("keep calls in order, and put the results into their order", async () => {
     const messages = [
       asks,
       { role: "assistant", content: "wait", tool_calls: [call("a", "f", '{"x": 1}'), call("b", "g")] },
@@ -70,8 +70,8 @@ describe("chat messages", () => {
           { id: "b", name: "g", arguments: "{}" },
         ],
       },
-      { role: "tool", content: "2", name: "g", toolCallId: "b" },
       { role: "tool", content: "1", toolCallId: "a" },
+      { role: "tool", content: "2", name: "g", toolCallId: "b" },
       { role: "assistant", content: "", toolCalls: [{ id: "", name: "f", arguments: "{}" }] },
     ]);
   });

@@ -41,7 +41,7 @@ describe("the conversation of a messages request", () => {
     ]);
   });
 
-  it("keeps thinking and calls, turns each result into a message before all text, and marks failed tools", async () => {
+  it("keeps thinking and calls, turns each result into a message in the order of the calls, before all text, and marks failed tools", async () => {
     const shown = await conversation({
       messages: [
         { role: "user", content: "go" },
@@ -85,8 +85,8 @@ describe("the conversation of a messages request", () => {
           { id: "t2", name: "listen", arguments: "{}" },
         ],
       },
-      { role: "tool", content: "The tool failed: deaf", name: "listen", toolCallId: "t2" },
       { role: "tool", content: "x\ny", name: "look", toolCallId: "t1" },
+      { role: "tool", content: "The tool failed: deaf", name: "listen", toolCallId: "t2" },
       { role: "user", content: "and?" },
     ]);
   });

@@ -53,7 +53,7 @@ describe("the tools of a messages request", () => {
         "tools[0].type",
         "tools[0].name",
         "tools[0].input_schema.type",
-        "tools[0].defer_loading",
+        "tools",
         "tools",
         "tool_choice",
         "tool_choice",
@@ -61,6 +61,34 @@ describe("the tools of a messages request", () => {
         "ignore_eos",
       ],
     );
+  });
+});
+
+describe("deferred tools of a messages request", () => {
+  const search = { name: "search", input_schema: { type: "object" } };
+  const tools = [search, { ...look, defer_loading: true }];
+  const declared = async (more: object) => (await taken({ tools, ...more })).tools?.specs.map(({ name }) => name);
+
+  it("are declared after a tool result has referred to them", async () => {
+    const messages = [
+      { role: "user", content: "Look." },
+      { role: "assistant", content: [{ type: "tool_use", id: "t1", name: "search", input: {} }] },
+      {
+        role: "user",
+        content: [
+          { type: "tool_result", tool_use_id: "t1", content: [{ type: "tool_reference", tool_name: look.name }] },
+        ],
+      },
+    ];
+    assert.deepEqual(await declared({ messages: messages.slice(0, 1) }), ["search"]);
+    assert.deepEqual(await declared({ messages }), ["search", look.name]);
+    const { prompt } = await taken({ tools, messages });
+    assert.equal(prompt.kind === "chat" && prompt.messages.at(-1)?.content, "The tool look can be called now.");
+  });
+
+  it("are declared if the tool choice names them", async () => {
+    assert.deepEqual(await declared({ tool_choice: { type: "tool", name: look.name } }), [look.name]);
+    assert.deepEqual(await declared({ tool_choice: { type: "any" } }), ["search"]);
   });
 });
 

@@ -1,0 +1,63 @@
+// Tool: a function of the embedding program that models may call. The server runs it and gives its result to the model.
+import type { z } from "zod";
+
+/** JSON schema of an object. */
+export interface ObjectSchema {
+  readonly type: "object";
+  readonly [keyword: string]: unknown;
+}
+
+/** A zod schema of an object (zod 4), or a JSON schema (draft 2020-12). */
+export type ToolSchema = z.ZodObject | ObjectSchema;
+
+/** Arguments of a call: the output of a zod schema; with a JSON schema, an object that matches the schema. */
+export type ToolArguments<Schema extends ToolSchema> = Schema extends z.ZodObject
+  ? z.output<Schema>
+  : Readonly<Record<string, unknown>>;
+
+export interface ToolContext {
+  /** Id of the session of the run. All requests of a session have the same id. */
+  readonly session: string;
+  /** Aborted if the call takes too long or its client has gone. The result of an aborted call is dropped. */
+  readonly signal: AbortSignal;
+  /** Shows the progress of the call in the stream of the response. `total`: the value of `progress` at the end. */
+  readonly progress: (done: {
+    readonly progress: number;
+    readonly total?: number | undefined;
+    readonly message?: string | undefined;
+  }) => void;
+}
+
+/** Result with images, each the bytes of a PNG file. The model reads `content`; the client gets the images too. */
+export interface IllustratedResult {
+  readonly content: string;
+  readonly images: readonly Uint8Array[];
+}
+
+/** Text, a value that JSON can represent, or text with images. */
+export type ToolResult = string | number | boolean | null | object | IllustratedResult;
+
+export interface ToolDefinition<Schema extends ToolSchema> {
+  /** Name for the model: 1 to 64 letters, digits, "_" and "-". Names that begin with `service_` are those of troupe's tools. */
+  readonly name: string;
+  /** Says to the model what the tool does and when to use it. */
+  readonly description: string;
+  readonly schema: Schema;
+  /** Time limit of a call in milliseconds; default: 60000. */
+  readonly timeoutMs?: number | undefined;
+  /**
+   * Runs a call. The arguments match the schema. Calls of one answer run at once. If it rejects, the message of the error is the
+   * result for the model.
+   */
+  run(args: ToolArguments<Schema>, context: ToolContext): ToolResult | Promise<ToolResult>;
+}
+
+/** A tool of `createTroupe({ tools })`; its arguments are those of its own schema. */
+export interface Tool extends Omit<ToolDefinition<ToolSchema>, "run"> {
+  run(args: never, context: ToolContext): ToolResult | Promise<ToolResult>;
+}
+
+/** Defines a tool. Infers the arguments of `run` from the schema. `createTroupe` checks the definition. */
+export function tool<Schema extends ToolSchema>(definition: ToolDefinition<Schema>): Tool {
+  return definition;
+}

@@ -1,0 +1,61 @@
+// Results of parallel tool calls, in the protocols in which a client can send them in another order than that of the calls.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { createApp } from "../../../../http/app.ts";
+import { FakeInference } from "../../../fixtures/fakes/fake-inference.ts";
+import { request } from "../../../fixtures/fakes/socketless.ts";
+import { recordingLog } from "../../../fixtures/http-server.ts";
+
+const names = ["slow", "quick"] as const;
+const calls = names.map((name) => ({ id: name, type: "function", function: { name, arguments: "{}" } }));
+const quickFirst = [...names].reverse();
+
+const bodies = {
+  "/v1/chat/completions": {
+    messages: [
+      { role: "user", content: "Go." },
+      { role: "assistant", tool_calls: calls },
+      ...quickFirst.map((id) => ({ role: "tool", tool_call_id: id, content: `${id} result` })),
+      { role: "user", content: "And?" },
+    ],
+  },
+  "/v1/messages": {
+    max_tokens: 9,
+    messages: [
+      { role: "user", content: "Go." },
+      { role: "assistant", content: names.map((name) => ({ type: "tool_use", id: name, name, input: {} })) },
+      {
+        role: "user",
+        content: [
+          ...quickFirst.map((id) => ({ type: "tool_result", tool_use_id: id, content: `${id} result` })),
+          { type: "text", text: "And?" },
+        ],
+      },
+    ],
+  },
+  "/v1/responses": {
+    input: [
+      { role: "user", content: "Go." },
+      ...names.map((name) => ({ type: "function_call", call_id: name, name, arguments: "{}" })),
+      ...quickFirst.map((id) => ({ type: "function_call_output", call_id: id, output: `${id} result` })),
+      { role: "user", content: "And?" },
+    ],
+  },
+};
+
+describe("results of parallel tool calls", () => {
+  for (const [path, body] of Object.entries(bodies)) {
+    it(`are in the order of the calls in ${path}`, async () => {
+      const inference = new FakeInference();
+      const app = createApp({ inference, log: recordingLog() });
+      const reply = await request(app, "POST", path, { body });
+      assert.equal(reply.status, 200, reply.body);
+      const { prompt } = inference.lastRun.request;
+      assert.equal(prompt.kind, "chat");
+      assert.deepEqual(
+        prompt.messages.map(({ content }) => content),
+        ["Go.", "", "slow result", "quick result", "And?"],
+      );
+    });
+  }
+});
