@@ -24,6 +24,7 @@ export interface Config extends ValuesOf<Keys["general"]>, ValuesOf<Keys["agenti
   readonly server: ValuesOf<Keys["server"]>;
   readonly pagedAttn: ValuesOf<Keys["pagedAttn"]>;
   readonly sandbox: ValuesOf<Keys["sandbox"]>;
+  readonly search: ValuesOf<Keys["search"]>;
   readonly troupe: ValuesOf<Keys["troupe"]>;
   readonly run: ValuesOf<Keys["run"]>;
   readonly bench: ValuesOf<Keys["bench"]>;
@@ -76,6 +77,7 @@ export function resolveConfig(request: ConfigRequest): Config {
     server: resolveGroup("server", command, shared),
     pagedAttn: resolveGroup("pagedAttn", command, shared),
     sandbox: resolveGroup("sandbox", command, shared),
+    search: resolveGroup("search", command, shared),
     troupe: resolveGroup("troupe", command, shared),
     run: resolveGroup("run", command, shared),
     bench: resolveGroup("bench", command, shared),

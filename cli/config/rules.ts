@@ -11,6 +11,7 @@ export interface GivenSettings {
 }
 
 const agent = entryAt("agentic", "agent");
+const search = [entryAt("agentic", "enableSearch"), agent];
 const codeExecution = [entryAt("agentic", "enableCodeExecution"), agent];
 const shell = [entryAt("agentic", "enableShell"), agent];
 const input = [entryAt("run", "input")];
@@ -23,7 +24,10 @@ const xlora = entryAt("adapter", "xlora");
 
 /** Keys that require other keys. If the first key of a pair is set, at least one key of the list must also be set. */
 const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
-  [entryAt("agentic", "searchEmbeddingModel"), [entryAt("agentic", "enableSearch"), agent]],
+  [entryAt("agentic", "searchEmbeddingModel"), search],
+  [entryAt("search", "provider"), search],
+  [entryAt("search", "url"), search],
+  [entryAt("search", "results"), search],
   [entryAt("agentic", "codeExecPython"), codeExecution],
   [entryAt("agentic", "codeExecTimeout"), codeExecution],
   [entryAt("agentic", "codeExecWorkdir"), codeExecution],

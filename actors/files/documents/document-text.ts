@@ -5,7 +5,6 @@ import { fileURLToPath } from "node:url";
 import { resolvesWithin } from "../../../runtime/clock.ts";
 import { Gate } from "../../../runtime/queues/gate.ts";
 import { memoryOf } from "../../../runtime/sandbox/usage.ts";
-import { fileLimits } from "../../api/agent/files.ts";
 import { documentKind } from "./document-kind.ts";
 
 /** Time limit of reading one document, and of waiting for a place and reading together. */
@@ -27,21 +26,21 @@ export interface DocumentToRead {
   readonly mimeType: string;
   /** Waiting clients take turns. */
   readonly client: string;
+  readonly maxCharacters: number;
 }
 
 /**
- * Returns at most inputPreviewCharacters characters. null: the file is no document of a known type, or it has no text, or it
+ * Returns the beginning of the text. null: the file is no document of a known type, or it has no text, or it
  * cannot be read within the limits of time and memory.
  */
-export async function documentText({ path, mimeType, client }: DocumentToRead): Promise<string | null> {
+export async function documentText({ path, mimeType, client, maxCharacters }: DocumentToRead): Promise<string | null> {
   const kind = documentKind(mimeType);
   if (kind === null) return null;
   const endsAt = performance.now() + TOTAL_MS;
   let text: string | null = null;
   const reading = gate.pass(async () => {
     const leftMs = Math.floor(endsAt - performance.now());
-    if (leftMs > 0)
-      text = await read([kind, path, String(fileLimits.inputPreviewCharacters)], Math.min(READ_MS, leftMs));
+    if (leftMs > 0) text = await read([kind, path, String(maxCharacters)], Math.min(READ_MS, leftMs));
   }, client);
   await resolvesWithin(TOTAL_MS, reading);
   return text;
