@@ -13,7 +13,8 @@ export interface SelectedPage {
 }
 
 /**
- * Selects passages. First each page gets its best passage, then the best of the rest are added. Returns the pages, the best first.
+ * Selects passages. First each page that matches gets its best passage, then the best of the rest are added. Returns the pages, the
+ * best first.
  * All contents together have at most `budget` characters.
  */
 export function selectPassages(
@@ -26,7 +27,8 @@ export function selectPassages(
   const best = order.filter((at, i) => order.findIndex((other) => pageOf(other) === pageOf(at)) === i);
   const chosen = new Map<number, string>();
   let left = budget;
-  for (const at of new Set([...best, ...order])) {
+  const matching = best.filter((at) => (scores[at] as number) > 0);
+  for (const at of new Set([...matching, ...order])) {
     const { page, text } = passages[at] as Passage;
     const separator = [...chosen.keys()].some((other) => pageOf(other) === page) ? gap.length : 0;
     const room = left - separator;
