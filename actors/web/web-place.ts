@@ -26,6 +26,7 @@ export function startWeb(place: PlaceContext<WebPlaceInit>, guard: ConnectionGua
   const service = new WebService({
     provider: openProvider(provider, extractor),
     reader: new PageReader(new GuardedFetcher(guard), extractor, new HostLimits()),
+    extractor,
     results,
     embed: embeds ? embedderOf(place) : null,
     warn: (fields, message) => place.progress({ fields, message }),

@@ -3,10 +3,11 @@
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { FoundPage, PageText, SearchContextSize, WebOptions } from "../api/agent/web.ts";
 import { allowsUrl } from "./domains.ts";
+import type { Extractor } from "./extract/extractor.ts";
 import type { PageReader, ReadPage } from "./page-reader.ts";
 import type { SearchProvider } from "./providers/provider.ts";
 import { passagesOf, wholeLength } from "./ranking/passages.ts";
-import { type Embed, embeddingScores, type Passage, wordScores } from "./ranking/scores.ts";
+import { type Embed, embeddingScores, type Passage } from "./ranking/scores.ts";
 import { selectPassages } from "./ranking/select.ts";
 import type { SearchResult } from "./search-result.ts";
 
@@ -19,10 +20,13 @@ const foundPageMs = 12_000;
 const readMs = 30_000;
 const contextTokens: Readonly<Record<SearchContextSize, number>> = { low: 4096, medium: 8192, high: 16_384 };
 const charactersPerToken = 4;
+/** Number of characters of a found page in which passages are looked for. */
+const rankedLength = 131_072;
 
 export interface WebServiceOptions {
   readonly provider: SearchProvider;
   readonly reader: PageReader;
+  readonly extractor: Extractor;
   /** Maximum number of results of a search. */
   readonly results: number;
   /** null: passages are ranked by their words. */
@@ -85,7 +89,11 @@ export class WebService {
   ): Promise<readonly FoundPage[]> {
     const passages = results.flatMap(({ title, description }, page): readonly Passage[] => {
       const text = pages[page]?.text ?? description;
-      return passagesOf(text).map((passage) => ({ page, title, text: passage }));
+      return passagesOf(text.slice(0, wholeLength(text, rankedLength))).map((passage) => ({
+        page,
+        title,
+        text: passage,
+      }));
     });
     const scores = await this.#scores(query, passages, client, signal);
     const selected = selectPassages(passages, scores, budgetOf(options));
@@ -95,17 +103,18 @@ export class WebService {
   }
 
   async #scores(query: string, passages: readonly Passage[], client: string, signal: AbortSignal) {
-    const { embed, warn } = this.#options;
-    if (embed === null || passages.length === 0) return wordScores(query, passages);
+    const { embed, warn, extractor } = this.#options;
+    const words = await extractor.run("scores", { query, passages }, { client, signal });
+    if (embed === null || passages.length === 0) return words;
     try {
-      return await embeddingScores(query, passages, (texts) => embed(texts, client, signal));
+      return await embeddingScores(query, passages, words, (texts) => embed(texts, client, signal));
     } catch (error) {
       if (signal.aborted) throw cancelled();
       warn(
         { reason: toErrorRecord(error).message },
         "search results are ranked by their words: the embedding model fails",
       );
-      return wordScores(query, passages);
+      return words;
     }
   }
 

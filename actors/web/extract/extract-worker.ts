@@ -1,7 +1,8 @@
-// Extraction worker: the task module of the threads that read what web servers send: pages, result pages and robots.txt. A task
-// that takes too long or too much memory is ended with its thread.
+// Extraction worker: the task module of the threads that read what web servers send: pages, result pages, robots.txt, and words of
+// passages. A task that takes too long or too much memory is ended with its thread.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TaskHandlers } from "../../../runtime/task/task.ts";
+import { type Passage, wordScores } from "../ranking/scores.ts";
 import { decodeText } from "./charset.ts";
 import { duckDuckGoResults, type ResultPage } from "./duckduckgo-page.ts";
 import { type ExtractedText, pageText } from "./page-text.ts";
@@ -11,6 +12,7 @@ import { robotsAllow } from "./robots.ts";
 export interface ExtractTasks {
   page: { readonly input: { bytes: Uint8Array; contentType: string; url: string }; readonly result: ExtractedText };
   results: { readonly input: { bytes: Uint8Array; contentType: string }; readonly result: ResultPage };
+  scores: { readonly input: { query: string; passages: readonly Passage[] }; readonly result: readonly number[] };
   robots: { readonly input: { text: string; robotsUrl: string; url: string }; readonly result: boolean };
 }
 
@@ -21,6 +23,7 @@ type Handlers = {
 const handlers: Handlers = {
   page: ({ bytes, contentType, url }) => pageText(bytes, contentType, url),
   results: ({ bytes, contentType }) => duckDuckGoResults(decodeText(bytes, contentType)),
+  scores: ({ query, passages }) => wordScores(query, passages),
   robots: ({ text, robotsUrl, url }) => robotsAllow(text, robotsUrl, url),
 };
 

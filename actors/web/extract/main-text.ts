@@ -2,7 +2,7 @@
 import { Readability } from "@mozilla/readability";
 import { type DomDocument, type DomElement, parseDocument, plainText } from "./dom.ts";
 
-/** Minimum length in characters of the text of an element that counts as the main text. */
+/** Minimum length in characters of the text of an element that counts as the main text; on short pages half of all text. */
 const minLength = 140;
 /** Readability's result is used if it has at least this fraction of the words. It finds one article, but a page may have many posts. */
 const minShare = 0.5;
@@ -12,8 +12,9 @@ const minLinks = 3;
 
 /** Returns the element that contains the main text. The document is cleaned already. */
 export function mainElement(document: DomDocument): DomElement {
+  const enough = Math.min(minLength, plainText(document.body).length / 2);
   for (const selector of ["main, [role=main]", "article"]) {
-    const found = [...document.querySelectorAll(selector)].filter((element) => plainText(element).length >= minLength);
+    const found = [...document.querySelectorAll(selector)].filter((element) => plainText(element).length >= enough);
     const [only] = found;
     if (only !== undefined && found.every((other) => only.contains(other))) return only;
   }

@@ -2,6 +2,8 @@
 
 /** Length in characters up to which blocks are joined, and above which a block is divided. */
 const joinedLength = 800;
+/** Length in characters up to which a section is joined with the next one. */
+const shortLength = 200;
 const maxLength = 1200;
 
 /** Divides markdown into passages, in order. Headings belong to the passage that follows them. */
@@ -10,7 +12,7 @@ export function passagesOf(markdown: string): readonly string[] {
   let current = "";
   for (const block of blocksOf(markdown)) {
     const isFull = current.length + block.length > joinedLength;
-    const startsSection = block.startsWith("#");
+    const startsSection = block.startsWith("#") && current.length > shortLength;
     if (current !== "" && (isFull || startsSection) && !isHeading(current)) {
       passages.push(current);
       current = "";

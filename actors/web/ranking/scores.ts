@@ -31,13 +31,13 @@ export function wordScores(query: string, passages: readonly Passage[]): readonl
   return scores;
 }
 
-/** Returns a score for each passage: the cosine of its embedding and the query's, and -1 for passages that were left out. */
+/** `words`: the BM25 scores. Returns a score for each passage: the cosine of its embedding and the query's, and -1 for passages that were left out. */
 export async function embeddingScores(
   query: string,
   passages: readonly Passage[],
+  words: readonly number[],
   embed: Embed,
 ): Promise<readonly number[]> {
-  const words = wordScores(query, passages);
   const chosen = [...passages.keys()].sort((a, b) => (words[b] as number) - (words[a] as number)).slice(0, maxEmbedded);
   const [asked, ...vectors] = await embed([query, ...chosen.map((at) => (passages[at] as Passage).text)]);
   const scores = passages.map(() => -1);

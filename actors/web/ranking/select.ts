@@ -24,17 +24,20 @@ export function selectPassages(
 ): readonly SelectedPage[] {
   const order = [...passages.keys()].sort((a, b) => (scores[b] as number) - (scores[a] as number) || a - b);
   const pageOf = (at: number): number => (passages[at] as Passage).page;
-  const best = order.filter((at, i) => order.findIndex((other) => pageOf(other) === pageOf(at)) === i);
+  const seen = new Set<number>();
+  const best = order.filter((at) => seen.size < seen.add(pageOf(at)).size);
   const chosen = new Map<number, string>();
+  const begun = new Set<number>();
   let left = budget;
   const matching = best.filter((at) => (scores[at] as number) > 0);
   for (const at of new Set([...matching, ...order])) {
     const { page, text } = passages[at] as Passage;
-    const separator = [...chosen.keys()].some((other) => pageOf(other) === page) ? gap.length : 0;
+    const separator = begun.has(page) ? gap.length : 0;
     const room = left - separator;
     if (room < Math.min(minPart, text.length)) continue;
     const part = text.slice(0, wholeLength(text, Math.min(text.length, room)));
     chosen.set(at, part);
+    begun.add(page);
     left -= part.length + separator;
   }
   return best.map(pageOf).map((page) => ({ page, content: contentOf(page, chosen, pageOf) }));

@@ -59,7 +59,11 @@ describe("the selected passages", () => {
 
   it("have the answer if embeddings rank them", async () => {
     for (const [query, page, answer] of answers.slice(0, 4)) {
-      const selected = selectPassages(passages, await embeddingScores(query, passages, fakeEmbed), 16_384);
+      const selected = selectPassages(
+        passages,
+        await embeddingScores(query, passages, wordScores(query, passages), fakeEmbed),
+        16_384,
+      );
       const of = selected.findIndex((one) => one.page === pageNamed(page));
       assert.ok(selected[of]?.content.includes(answer), `${query}: ${of}`);
     }
@@ -71,7 +75,7 @@ describe("the selected passages", () => {
       { page: 1, title: "", text: "Pets." },
     ];
     const vectors = [Float32Array.of(0, 1), Float32Array.of(1, 0), Float32Array.of(0, 1)];
-    const scores = await embeddingScores("cat dog", two, async (texts) => {
+    const scores = await embeddingScores("cat dog", two, [1, 0], async (texts) => {
       assert.deepEqual(texts, ["cat dog", two[0]?.text, "Pets."]);
       return vectors;
     });
@@ -84,7 +88,9 @@ describe("the selected passages", () => {
   it("embed a bounded number of passages", async () => {
     const many = Array.from({ length: 500 }, (_, page) => ({ page, title: "", text: `text ${page}` }));
     let count = 0;
-    await embeddingScores("text", many, async (texts) => {
+    const words = many.map(({ page }) => page);
+    await embeddingScores("text", many, words, async (texts) => {
+      assert.equal(texts[1], "text 499");
       count = texts.length;
       return texts.map(() => Float32Array.of(1));
     });
