@@ -1,44 +1,15 @@
 // Locale of a user: parameters of search providers made from the location and the domains of a request.
 import type { UserLocation, WebOptions } from "../../api/agent/web.ts";
 
-/** Main language of countries, as search providers combine the two. Other countries are searched without a region. */
-const languages: Readonly<Record<string, string>> = {
-  at: "de",
-  au: "en",
-  be: "nl",
-  br: "pt",
-  ca: "en",
-  ch: "de",
-  cl: "es",
-  cn: "zh",
-  cz: "cs",
-  de: "de",
-  dk: "da",
-  es: "es",
-  fi: "fi",
-  fr: "fr",
-  gb: "en",
-  gr: "el",
-  hu: "hu",
-  ie: "en",
-  il: "he",
-  in: "en",
-  it: "it",
-  jp: "jp",
-  kr: "kr",
-  mx: "es",
-  nl: "nl",
-  no: "no",
-  nz: "en",
-  pl: "pl",
-  pt: "pt",
-  ro: "ro",
-  ru: "ru",
-  se: "sv",
-  tr: "tr",
-  ua: "uk",
-  us: "en",
-  za: "en",
+/** Regions that DuckDuckGo does not write as a country and its main language. */
+const otherRegions: Readonly<Record<string, string>> = {
+  GB: "uk-en",
+  HK: "hk-tzh",
+  IN: "in-en",
+  JP: "jp-jp",
+  KR: "kr-kr",
+  NO: "no-no",
+  TW: "tw-tzh",
 };
 
 /** Maximum number of domains that are written into a query. All domains are checked in the results. */
@@ -46,26 +17,34 @@ const maxDomains = 8;
 
 /** Returns the region of a location as DuckDuckGo writes it, such as `us-en`; null: unknown. */
 export function regionOf(location: UserLocation | null): string | null {
-  const country = location?.country?.toLowerCase() ?? "";
-  const language = languages[country];
-  return language === undefined ? null : `${country === "gb" ? "uk" : country}-${language}`;
+  const country = countryOf(location);
+  return country === null ? null : (otherRegions[country] ?? `${country.toLowerCase()}-${languageOf(country)}`);
 }
 
 /** Returns the locale of a location, such as `en-US`; null: unknown. */
 export function localeOf(location: UserLocation | null): string | null {
-  const country = location?.country?.toLowerCase() ?? "";
-  const language = { jp: "ja", kr: "ko" }[country] ?? languages[country];
-  return language === undefined ? null : `${language}-${country.toUpperCase()}`;
+  const country = countryOf(location);
+  return country === null ? null : `${languageOf(country)}-${country}`;
 }
 
 /** Returns the English name of the location's country in lower case; null: unknown. */
 export function countryName(location: UserLocation | null): string | null {
-  const country = location?.country ?? "";
-  if (!/^[a-z]{2}$/i.test(country)) return null;
-  return (
-    new Intl.DisplayNames("en", { type: "region", fallback: "none" }).of(country.toUpperCase())?.toLowerCase() ?? null
-  );
+  const country = countryOf(location);
+  return country === null ? null : (regionNames.of(country)?.toLowerCase() ?? null);
 }
+
+/** Returns the code of the location's country in upper case; null: unknown. */
+export function countryOf(location: UserLocation | null): string | null {
+  const country = location?.country?.toUpperCase() ?? "";
+  return /^[A-Z]{2}$/.test(country) && regionNames.of(country) !== undefined ? country : null;
+}
+
+/** Returns the main language of a country. */
+function languageOf(country: string): string {
+  return new Intl.Locale(`und-${country}`).maximize().language;
+}
+
+const regionNames = new Intl.DisplayNames("en", { type: "region", fallback: "none" });
 
 /** Returns a query that asks only for the allowed domains and not for the blocked ones. */
 export function queryWithDomains(text: string, { allowedDomains, blockedDomains }: WebOptions): string {

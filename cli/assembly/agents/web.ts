@@ -1,6 +1,8 @@
 // Web search of a server: options of the web thread from the settings, and the embedding model that ranks results.
+
 import type { Inference } from "../../../actors/api/inference.ts";
 import { type EmbedTexts, WebClient } from "../../../actors/front/web-client.ts";
+import { packedTexts } from "../../../http/shared/fields/embed-inputs.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Logger } from "../../../runtime/log/log.ts";
 import type { Config } from "../../config/config.ts";
@@ -42,17 +44,10 @@ function embeddingModel({ searchEmbeddingModel: name, models }: Pick<Config, "se
 
 function embedderOf(model: string, inference: Pick<Inference, "embed">): EmbedTexts {
   return async (texts, client, signal) => {
-    const inputs = packed(texts);
+    const inputs = packedTexts(texts);
     const { vectors } = await inference.embed({ model, client, inputs, truncateInputs: true, priority: 0 }, signal);
     return vectors;
   };
-}
-
-function packed(texts: readonly string[]) {
-  const parts = texts.map((text) => Buffer.from(text));
-  let end = 0;
-  const ends = Uint32Array.from(parts, ({ length }) => (end += length));
-  return { kind: "texts", values: new Uint8Array(Buffer.concat(parts)), ends } as const;
 }
 
 function invalid(message: string, param: string): ServerError {
