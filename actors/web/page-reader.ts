@@ -3,9 +3,9 @@ import type { Fetched, GuardedFetcher, ResponseHead } from "../../runtime/web/gu
 import { refused } from "../../runtime/web/limits.ts";
 import type { WebOptions } from "../api/agent/web.ts";
 import { allowsUrl } from "./domains.ts";
-import type { Extractor } from "./extract/extractor.ts";
 import type { ExtractedText } from "./extract/page-text.ts";
 import type { HostLimits } from "./host-limits.ts";
+import type { Extractor } from "./readers/extractor.ts";
 import { RobotsRules } from "./robots-rules.ts";
 
 const limits = {

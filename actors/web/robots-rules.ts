@@ -3,7 +3,7 @@ import { LruMap } from "../../runtime/collections.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import type { Fetched, GuardedFetcher } from "../../runtime/web/guarded-fetch.ts";
 import { refused } from "../../runtime/web/limits.ts";
-import type { Extractor, TaskOwner } from "./extract/extractor.ts";
+import type { Extractor, TaskOwner } from "./readers/extractor.ts";
 
 const lifetimeMs = 3_600_000;
 /** A failure is remembered for a short time only, because the host may answer again soon. */

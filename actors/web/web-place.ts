@@ -5,10 +5,10 @@ import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import { type ConnectionGuard, publicGuard } from "../../runtime/web/connection.ts";
 import { GuardedFetcher } from "../../runtime/web/guarded-fetch.ts";
 import type { EmbedderProtocol, WebPlaceInit, WebProtocol } from "../messages.ts";
-import { Extractor } from "./extract/extractor.ts";
 import { HostLimits } from "./host-limits.ts";
 import { PageReader } from "./page-reader.ts";
 import { openProvider } from "./providers/open-provider.ts";
+import { Extractor } from "./readers/extractor.ts";
 import { WebService, type WebServiceOptions } from "./web-service.ts";
 
 /** Ports of pages. Other ports belong to services that are no web sites. */

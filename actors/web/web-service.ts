@@ -3,12 +3,12 @@
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { FoundPage, PageText, SearchContextSize, WebOptions } from "../api/agent/web.ts";
 import { allowsUrl } from "./domains.ts";
-import type { Extractor } from "./extract/extractor.ts";
 import type { PageReader, ReadPage } from "./page-reader.ts";
 import type { SearchProvider } from "./providers/provider.ts";
 import { passagesOf, wholeLength } from "./ranking/passages.ts";
 import { type Embed, embeddingScores, type Passage } from "./ranking/scores.ts";
 import { selectPassages } from "./ranking/select.ts";
+import type { Extractor } from "./readers/extractor.ts";
 import type { SearchResult } from "./search-result.ts";
 
 /** Maximum number of calls at once, and of those of one client. */

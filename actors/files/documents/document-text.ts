@@ -3,6 +3,7 @@
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { resolvesWithin } from "../../../runtime/clock.ts";
+import { limitedCommand } from "../../../runtime/host/limited-command.ts";
 import { Gate } from "../../../runtime/queues/gate.ts";
 import { memoryOf } from "../../../runtime/sandbox/usage.ts";
 import { documentKind } from "./document-kind.ts";
@@ -49,7 +50,10 @@ export async function documentText({ path, mimeType, client, maxCharacters }: Do
 async function read(args: readonly string[], limitMs: number): Promise<string | null> {
   return await new Promise((resolve) => {
     const options = { env: {}, timeout: limitMs, killSignal: "SIGKILL", maxBuffer: 2 ** 20 } as const;
-    const [file, ...rest] = limited([process.execPath, `--max-old-space-size=${HEAP_MIB}`, program, ...args]);
+    const [file, ...rest] = limitedCommand(
+      [process.execPath, `--max-old-space-size=${HEAP_MIB}`, program, ...args],
+      CPU_SECONDS,
+    );
     const child = execFile(file, rest, options, (error, text) => {
       clearInterval(watch);
       resolve(error === null && text !== "" ? text : null);
@@ -58,13 +62,4 @@ async function read(args: readonly string[], limitMs: number): Promise<string | 
       if (child.pid !== undefined && memoryOf([child.pid], MEMORY_BYTES) > MEMORY_BYTES) child.kill("SIGKILL");
     }, WATCH_MS);
   });
-}
-
-type Command = readonly [file: string, ...args: string[]];
-
-/** Returns a command that limits its processor time and then becomes the given one, with the same process id. */
-function limited(command: Command): Command {
-  // Windows has no such limit.
-  if (process.platform === "win32") return command;
-  return ["/bin/sh", "-c", `ulimit -t ${CPU_SECONDS}; exec "$@"`, "sh", ...command];
 }

@@ -4,6 +4,8 @@ import { type DomElement, isElement } from "./dom.ts";
 /** Elements that a cell of a markdown table cannot contain. */
 const blocks = "table, pre, ul, ol, dl, blockquote, h1, h2, h3, h4, p + p, hr";
 const maxColumns = 64;
+/** Further rows are left out: with this many, a text is longer than what models get of a page. */
+const maxRows = 2000;
 
 /** Whether a table has data, so that it becomes a markdown table. */
 export function isDataTable(table: DomElement): boolean {
@@ -27,7 +29,8 @@ export function markdownTable(table: DomElement, textOf: (cell: DomElement) => s
 /** Returns the cells by row. Cells that span rows or columns are repeated. */
 function gridOf(table: DomElement, textOf: (cell: DomElement) => string): readonly (readonly string[])[] {
   const grid: string[][] = [];
-  rowsOf(table).forEach((row, at) => {
+  const rows = rowsOf(table).slice(0, maxRows);
+  rows.forEach((row, at) => {
     let column = 0;
     for (const cell of cellsOf(row)) {
       while (grid[at]?.[column] !== undefined) column++;
@@ -35,8 +38,8 @@ function gridOf(table: DomElement, textOf: (cell: DomElement) => string): readon
         .replaceAll(/\s*\n\s*/g, " ")
         .replaceAll("|", "\\|")
         .trim();
-      const rows = Math.min(span(cell, "rowspan"), rowsOf(table).length - at);
-      for (let down = 0; down < rows; down++) {
+      const height = Math.min(span(cell, "rowspan"), rows.length - at);
+      for (let down = 0; down < height; down++) {
         grid[at + down] ??= [];
         for (let right = 0; right < span(cell, "colspan"); right++)
           (grid[at + down] as string[])[column + right] = text;

@@ -1,6 +1,6 @@
 // DuckDuckGo's HTML interface as a search provider. It needs no key.
 import type { GuardedFetcher } from "../../../runtime/web/guarded-fetch.ts";
-import type { Extractor } from "../extract/extractor.ts";
+import type { Extractor } from "../readers/extractor.ts";
 import type { SearchResult } from "../search-result.ts";
 import { queryWithDomains, regionOf } from "./locale.ts";
 import { askProvider, providerError, type SearchProvider, type SearchQuery } from "./provider.ts";

@@ -3,7 +3,7 @@
 import { publicGuard } from "../../../runtime/web/connection.ts";
 import { GuardedFetcher } from "../../../runtime/web/guarded-fetch.ts";
 import type { WebPlaceInit } from "../../messages.ts";
-import type { Extractor } from "../extract/extractor.ts";
+import type { Extractor } from "../readers/extractor.ts";
 import { Brave, braveUrl } from "./brave.ts";
 import { DuckDuckGo, duckDuckGoUrl } from "./duckduckgo.ts";
 import type { SearchProvider } from "./provider.ts";

@@ -143,7 +143,7 @@ describe("a page", () => {
 /** Pages that make the extraction take too much time, memory or stack. */
 const harmful: Readonly<Record<string, readonly [page: () => string, expected: RegExp]>> = {
   "is nested deeply": [() => `${"<div>".repeat(200_000)}x`, /the page cannot be read/],
-  "has a million elements": [() => "<p>".repeat(1_000_000), /the page (?:cannot be read|has no text)/],
+  "has a million elements": [() => "<p>".repeat(1_000_000), /the page cannot be read/],
   "has junk in junk": [
     () => `${"<div class=nav>a".repeat(3000)}${"<i class=nav>b</i>".repeat(60_000)}`,
     /the page cannot be read/,
@@ -164,8 +164,8 @@ describe("a page that is made to harm the reader", () => {
         web.answers.set("/good", { body: article("Good text.") });
         await web.read(web.at("site.test", "/good"));
         delay.enable();
-        const bad = web.read(web.at("bad.test", "/bad"), {}, "attacker");
-        const checked = assert.rejects(bad, expected);
+        const bad = () => assert.rejects(web.read(web.at("bad.test", "/bad"), {}, "attacker"), expected);
+        const checked = Promise.all([bad(), bad()]);
         const startMs = performance.now();
         for (let reads = 0; reads < 3; reads++) {
           assert.equal((await web.read(web.at("site.test", "/good"), {}, "user")).content, "Good text.");
@@ -174,7 +174,8 @@ describe("a page that is made to harm the reader", () => {
         await checked;
         delay.disable();
         assert.ok(tookMs < 4000, `${tookMs} ms`);
-        assert.ok(delay.max / 1e6 < 250, `the main thread was late by ${delay.max / 1e6} ms`);
+        const lateMs = delay.percentile(99) / 1e6;
+        assert.ok(lateMs < 100, `the main thread was late by ${lateMs} ms`);
         assert.equal((await web.read(web.at("site.test", "/good"), {}, "user")).content, "Good text.");
       } finally {
         await web.stop();
