@@ -99,7 +99,10 @@ export class WebService {
     const selected = selectPassages(passages, scores, budgetOf(options));
     const contents = new Map(selected.map(({ page, content }) => [page, content]));
     const order = [...new Set([...contents.keys(), ...results.keys()])];
-    return order.map((page) => ({ ...(results[page] as SearchResult), content: contents.get(page) ?? "" }));
+    return order.map((page) => {
+      const { title, url, description } = results[page] as SearchResult;
+      return { title: title || (pages[page]?.title ?? ""), url, description, content: contents.get(page) ?? "" };
+    });
   }
 
   async #scores(query: string, passages: readonly Passage[], client: string, signal: AbortSignal) {

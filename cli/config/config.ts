@@ -5,7 +5,16 @@ import { givenByEnvironment } from "./environment.ts";
 import { type FileValues, type Flags, type Given, type GivenValues, givenByFile, givenByFlags } from "./given.ts";
 import type { Command, Key, ValuesOf } from "./key.ts";
 import { entryAt, type GroupName, isPerModel, type KeyEntry, keyEntries, type keys } from "./keys.ts";
-import { checkBench, checkPorts, checkRules, commonCpu, defaultModelOf, type GivenSettings, nameOf } from "./rules.ts";
+import {
+  checkBench,
+  checkPorts,
+  checkRules,
+  checkSearch,
+  commonCpu,
+  defaultModelOf,
+  type GivenSettings,
+  nameOf,
+} from "./rules.ts";
 import { givenBySettings, type TroupeSettings } from "./settings.ts";
 import type { TomlFile } from "./toml.ts";
 
@@ -84,6 +93,7 @@ export function resolveConfig(request: ConfigRequest): Config {
   };
   checkBench(config.bench);
   checkPorts(config.server);
+  checkSearch(config);
   return deepFreeze(config);
 }
 

@@ -5,6 +5,7 @@ import { fileLimits } from "../../api/agent/files.ts";
 import { checkedFileName } from "../../files/file-name.ts";
 
 const param = "file_url";
+const headers = { accept: "*/*", "accept-encoding": "identity" };
 const limits = {
   headersMs: 30_000,
   totalMs: 30_000,
@@ -23,7 +24,7 @@ export async function fetchFile(
   signal: AbortSignal,
   fetcher = new GuardedFetcher(),
 ): Promise<{ readonly name: string; readonly content: Uint8Array }> {
-  const request = { url, limits, headers: { accept: "*/*" }, checkHead };
+  const request = { url, limits, headers, checkHead };
   try {
     const { url: at, body } = await fetcher.fetch(request, signal);
     return { name: nameIn(at), content: body };

@@ -21,7 +21,7 @@ export interface OpenAgents {
 
 /**
  * Creates the agent loop. The tools thread starts if a tool in the sandbox is enabled, the web thread if web search is. Throws
- * config_invalid if the sandbox or the search provider cannot be used.
+ * config_invalid if the sandbox cannot be used.
  */
 export async function openAgents(
   config: Config,

@@ -226,7 +226,7 @@ describe("a failure of a search provider", () => {
     const found = await web.search("tide");
     assert.deepEqual(
       found.map(({ url, title }) => [url, title]),
-      [[web.at("two.test", "/"), ""]],
+      [[web.at("two.test", "/"), "Tides"]],
     );
   });
 
