@@ -8,8 +8,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { brotliCompressSync, constants, deflateSync, gzipSync } from "node:zlib";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { GuardedFetcher } from "../../../../runtime/web/guarded-fetch.ts";
 import type { FetchLimits } from "../../../../runtime/web/limits.ts";
-import { fetchText, limits, startHttp, startRaw } from "./rig.ts";
+import { fetchText, guardOf, limits, never, startHttp, startRaw } from "./rig.ts";
 
 const zeros = Buffer.alloc(2 * limits.bodyBytes);
 const brotli = brotliCompressSync(zeros, { params: { [constants.BROTLI_PARAM_QUALITY]: 4 } });
@@ -259,9 +261,26 @@ describe("a fetch reads", () => {
     }
   });
 
+  it("no body whose head is refused, and closes the connection", async () => {
+    let closed: (value: unknown) => void = () => {};
+    const isClosed = new Promise((resolve) => {
+      closed = resolve;
+    });
+    const server = await startRaw((socket) => {
+      socket.on("close", closed);
+      socket.write(head("transfer-encoding: chunked"));
+      flood(socket, `1000\r\n${"x".repeat(4096)}\r\n`);
+    });
+    const checkHead = (): never => {
+      throw new ServerError("invalid_value", "expected another type");
+    };
+    const fetcher = new GuardedFetcher(guardOf({}, () => true));
+    await assert.rejects(fetcher.fetch({ url: server.url, limits, checkHead }, never), /expected another type/);
+    await isClosed;
+    await server.stop();
+  });
+
   it("nothing after it was cancelled", async () => {
-    const { GuardedFetcher } = await import("../../../../runtime/web/guarded-fetch.ts");
-    const { guardOf } = await import("./rig.ts");
     const server = await startRaw((socket) => socket.write(head("content-length: 100")));
     const cancel = new AbortController();
     const fetcher = new GuardedFetcher(guardOf({}, () => true));
