@@ -6,6 +6,8 @@ import { type DomDocument, type DomElement, parseDocument, plainText } from "./d
 const minLength = 140;
 /** Readability's result is used if it has at least this fraction of the words. It finds one article, but a page may have many posts. */
 const minShare = 0.5;
+/** Maximum number of elements of a page for Readability, which takes several times as long as the rest of the extraction. */
+const maxElements = 15_000;
 /** A list or block with at least this fraction of its text in links is navigation. */
 const linkShare = 0.8;
 const minLinks = 3;
@@ -22,8 +24,9 @@ export function mainElement(document: DomDocument): DomElement {
   return readable(document) ?? document.body;
 }
 
-/** Returns what Readability finds; null: it finds too little. */
+/** Returns what Readability finds; null: it finds too little, or the page is too large for it. */
 function readable(document: DomDocument): DomElement | null {
+  if ([...document.querySelectorAll("*")].length > maxElements) return null;
   const options = { keepClasses: true, charThreshold: minLength, disableJSONLD: true };
   const article = new Readability(document.cloneNode(true) as never, options).parse();
   if (article?.content == null) return null;

@@ -8,7 +8,7 @@ import { limitedCommand } from "../../../runtime/host/limited-command.ts";
 import type { ReaderAnswer, ReaderTask } from "./tasks.ts";
 
 const heapMiB = 256;
-const limitMs = 6000;
+const limitMs = 8000;
 /** A process ends after this number of tasks, so that the kernel can limit its processor time. */
 const maxTasks = 100;
 const maxProcessorSeconds = (maxTasks * limitMs) / 1000;
