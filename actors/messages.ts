@@ -16,6 +16,7 @@ import type { ErrorRecord } from "../runtime/errors.ts";
 import type { SandboxSettings } from "../runtime/sandbox/sandbox.ts";
 import type { StoreLimits } from "../runtime/store/store.ts";
 import type { DialTicket } from "../runtime/thread/dial.ts";
+import type { FoundPage, PageText, WebOptions } from "./api/agent/web.ts";
 import type { BodyToTranslate } from "./api/body-translators.ts";
 import type { LatencyCounts } from "./api/engine-metric.ts";
 import type { ConvertedTokens, Embeddings, EmbedRequest, ModelFileFacts, TokensRequest } from "./api/inference.ts";
@@ -381,4 +382,49 @@ export interface ToolsPlaceInit {
  */
 export interface ToolsThreadInit extends Omit<ToolsPlaceInit, "workFolder"> {
   readonly folder: string;
+}
+
+/** Protocol of the actor `web` on the web thread. The methods are those of Web, with ids instead of signals. */
+export interface WebProtocol {
+  search(message: WebCall & { readonly query: string }): Promise<readonly FoundPage[]>;
+  read(message: WebCall & { readonly url: string }): Promise<PageText>;
+  cancel(message: { readonly id: number }): void;
+}
+
+export interface WebCall {
+  /** Id of the call, unique among the calls of the sender. */
+  readonly id: number;
+  readonly options: WebOptions;
+  readonly client: string;
+}
+
+/** Protocol of the actor `embedder` on the main thread, which the web thread uses to rank passages. */
+export interface EmbedderProtocol {
+  /** Returns a vector of Euclidean length 1 for each text. */
+  embed(message: {
+    readonly id: number;
+    readonly texts: readonly string[];
+    readonly client: string;
+  }): Promise<readonly Float32Array[]>;
+  /** Cancels a call of embed, which then rejects with `cancelled`. */
+  cancel(message: { readonly id: number }): void;
+}
+
+export type SearchProviderName = "duckduckgo" | "searxng" | "brave" | "tavily";
+
+/** Start parameters of the web thread. */
+export interface WebPlaceInit {
+  readonly provider: {
+    readonly name: SearchProviderName;
+    /** Base URL; null: the provider's own. */
+    readonly url: string | null;
+    readonly apiKey: string | null;
+  };
+  /** Maximum number of results of a search. */
+  readonly results: number;
+  /** Whether the actor `embedder` of the main thread ranks passages. */
+  readonly embeds: boolean;
+  /** Folder for temporary files. */
+  readonly folder: string;
+  readonly mailboxLimit: number;
 }

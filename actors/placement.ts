@@ -7,6 +7,8 @@
 //   model:<id>   child process or worker thread          model, with its step loop and engine
 //   state        worker thread                           responses, files, sessions
 //   tools        worker thread                           tools: code and shell commands in confined processes
+//   web          worker thread                           web: searches, pages of the web
+//   reader       child processes of `web`                none: each reads web pages, one at a time
 //   adapter      worker thread                           none: prepares one LoRA adapter, then ends
 
 export const generationModule = new URL("./generation/place.js", import.meta.url);
@@ -14,4 +16,5 @@ export const textWorkerModule = new URL("./text-tasks/text-worker.js", import.me
 export const modelModule = new URL("./model/place.js", import.meta.url);
 export const stateModule = new URL("./state/state-place.js", import.meta.url);
 export const toolsModule = new URL("./tools/tools-place.js", import.meta.url);
+export const webModule = new URL("./web/web-place.js", import.meta.url);
 export const preparerModule = new URL("./lora-registry/preparer-place.js", import.meta.url);

@@ -43,6 +43,12 @@ const owners: Readonly<Record<string, string>> = {
   "@opentelemetry/sdk-trace-base": "http/observe/tracing",
   "@mlc-ai/web-xgrammar": "engines/decoding/grammar",
   ajv: "engines/text/constraints",
+  linkedom: "actors/web/extract",
+  "@mozilla/readability": "actors/web/extract",
+  turndown: "actors/web/extract",
+  "html-encoding-sniffer": "actors/web/extract",
+  "robots-parser": "actors/web/extract",
+  minisearch: "actors/web/ranking",
   undici: "engines/files/hub/api",
   "@huggingface/jinja": "engines/text/template",
 };

@@ -59,7 +59,8 @@ export async function start(place: PlaceContext<StatePlaceInit>): Promise<StateP
     store: state.store<StoredFile>("files", fileStoreLimits),
     contents,
     maxContentBytes: maxFileContentBytes,
-    extractText: (path, mimeType, client) => documentText({ path, mimeType, client }),
+    extractText: (path, mimeType, client) =>
+      documentText({ path, mimeType, client, maxCharacters: fileLimits.inputPreviewCharacters }),
   });
   place.system.spawn<FileProtocol>("files", filesBehaviour(fileStore), { mailboxLimit });
   const sessionStore = new SessionStore(state.store<KeptSession>("sessions", sessionStoreLimits));

@@ -5,7 +5,16 @@ import { givenByEnvironment } from "./environment.ts";
 import { type FileValues, type Flags, type Given, type GivenValues, givenByFile, givenByFlags } from "./given.ts";
 import type { Command, Key, ValuesOf } from "./key.ts";
 import { entryAt, type GroupName, isPerModel, type KeyEntry, keyEntries, type keys } from "./keys.ts";
-import { checkBench, checkPorts, checkRules, commonCpu, defaultModelOf, type GivenSettings, nameOf } from "./rules.ts";
+import {
+  checkBench,
+  checkPorts,
+  checkRules,
+  checkSearch,
+  commonCpu,
+  defaultModelOf,
+  type GivenSettings,
+  nameOf,
+} from "./rules.ts";
 import { givenBySettings, type TroupeSettings } from "./settings.ts";
 import type { TomlFile } from "./toml.ts";
 
@@ -24,6 +33,7 @@ export interface Config extends ValuesOf<Keys["general"]>, ValuesOf<Keys["agenti
   readonly server: ValuesOf<Keys["server"]>;
   readonly pagedAttn: ValuesOf<Keys["pagedAttn"]>;
   readonly sandbox: ValuesOf<Keys["sandbox"]>;
+  readonly search: ValuesOf<Keys["search"]>;
   readonly troupe: ValuesOf<Keys["troupe"]>;
   readonly run: ValuesOf<Keys["run"]>;
   readonly bench: ValuesOf<Keys["bench"]>;
@@ -76,12 +86,14 @@ export function resolveConfig(request: ConfigRequest): Config {
     server: resolveGroup("server", command, shared),
     pagedAttn: resolveGroup("pagedAttn", command, shared),
     sandbox: resolveGroup("sandbox", command, shared),
+    search: resolveGroup("search", command, shared),
     troupe: resolveGroup("troupe", command, shared),
     run: resolveGroup("run", command, shared),
     bench: resolveGroup("bench", command, shared),
   };
   checkBench(config.bench);
   checkPorts(config.server);
+  checkSearch(config);
   return deepFreeze(config);
 }
 

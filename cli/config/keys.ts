@@ -8,6 +8,7 @@ import { benchKeys } from "./keys/bench.ts";
 import { generalKeys, runKeys } from "./keys/general.ts";
 import { adapterKeys, deviceKeys, formatKeys, modelKeys, multimodalKeys, quantizationKeys } from "./keys/models.ts";
 import { samplingKeys } from "./keys/sampling.ts";
+import { searchKeys } from "./keys/search.ts";
 import { pagedAttnKeys, serverKeys } from "./keys/server.ts";
 import { troupeKeys } from "./keys/troupe.ts";
 
@@ -26,6 +27,7 @@ export const keys = {
   server: serverKeys,
   pagedAttn: pagedAttnKeys,
   sandbox: sandboxKeys,
+  search: searchKeys,
   troupe: troupeKeys,
   bench: benchKeys,
 };
@@ -54,6 +56,7 @@ export const groups: Readonly<Record<GroupName, Group>> = {
   server: { title: "Server", section: "server", commands: ["serve"] },
   pagedAttn: { title: "KV cache", section: "paged_attn" },
   sandbox: { title: "Sandbox", section: "sandbox", commands: ["serve"] },
+  search: { title: "Web search", section: "search", commands: ["serve"] },
   troupe: { title: "troupe's own settings", section: "troupe" },
   bench: { title: "Benchmark", section: null, commands: ["bench"] },
 };

@@ -11,6 +11,7 @@ export interface GivenSettings {
 }
 
 const agent = entryAt("agentic", "agent");
+const search = [entryAt("agentic", "enableSearch"), agent];
 const codeExecution = [entryAt("agentic", "enableCodeExecution"), agent];
 const shell = [entryAt("agentic", "enableShell"), agent];
 const input = [entryAt("run", "input")];
@@ -23,7 +24,10 @@ const xlora = entryAt("adapter", "xlora");
 
 /** Keys that require other keys. If the first key of a pair is set, at least one key of the list must also be set. */
 const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
-  [entryAt("agentic", "searchEmbeddingModel"), [entryAt("agentic", "enableSearch"), agent]],
+  [entryAt("agentic", "searchEmbeddingModel"), search],
+  [entryAt("search", "provider"), search],
+  [entryAt("search", "url"), search],
+  [entryAt("search", "results"), search],
   [entryAt("agentic", "codeExecPython"), codeExecution],
   [entryAt("agentic", "codeExecTimeout"), codeExecution],
   [entryAt("agentic", "codeExecWorkdir"), codeExecution],
@@ -201,4 +205,35 @@ function before({ place }: Given): string {
 
 function invalid(message: string): ServerError {
   return new ServerError("config_invalid", message);
+}
+
+interface SearchSettings {
+  readonly search: { readonly provider: string; readonly url: string | null; readonly apiKey: string | null };
+  readonly searchEmbeddingModel: string | null;
+  readonly models: readonly NamedModel[];
+}
+
+interface NamedModel {
+  readonly id: string;
+  readonly modelId: string;
+}
+
+/** Checks that the search provider has what it needs, and that the embedding model is served. */
+export function checkSearch({ search, searchEmbeddingModel: name, models }: SearchSettings): void {
+  const { provider, url, apiKey } = search;
+  if (provider === "searxng" && url === null) {
+    throw invalid('search_provider = "searxng" expects search_url, the address of a SearXNG server; got none');
+  }
+  if ((provider === "brave" || provider === "tavily") && apiKey === null) {
+    throw invalid(`search_provider = "${provider}" expects a key in the variable SEARCH_API_KEY; got none`);
+  }
+  if (name === null || modelNamed(name, models) !== undefined) return;
+  const known = models.map(({ id }) => id).join(", ");
+  const message = `search_embedding_model expects the id or alias of a configured model (${known}); got "${name}"`;
+  throw invalid(`${message}: add the model with -m and --alias`);
+}
+
+/** Returns the model with an id or alias. */
+export function modelNamed<M extends NamedModel>(name: string | null, models: readonly M[]): M | undefined {
+  return models.find(({ id, modelId }) => id === name || modelId === name);
 }

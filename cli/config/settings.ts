@@ -31,6 +31,7 @@ export interface TroupeSettings extends Some<"general">, Some<"agentic"> {
   readonly server?: Omit<Some<"server">, Portless["server"]>;
   readonly pagedAttn?: Some<"pagedAttn">;
   readonly sandbox?: Some<"sandbox">;
+  readonly search?: Some<"search">;
   readonly troupe?: Omit<Some<"troupe">, Portless["troupe"]>;
 }
 

@@ -3,9 +3,9 @@
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { resolvesWithin } from "../../../runtime/clock.ts";
+import { limitedCommand } from "../../../runtime/host/limited-command.ts";
 import { Gate } from "../../../runtime/queues/gate.ts";
 import { memoryOf } from "../../../runtime/sandbox/usage.ts";
-import { fileLimits } from "../../api/agent/files.ts";
 import { documentKind } from "./document-kind.ts";
 
 /** Time limits in ms: of reading one document, and of waiting and reading together. */
@@ -29,45 +29,7 @@ export interface DocumentToRead {
   readonly mimeType: string;
   /** Client for which the document is read. Waiting clients take turns. */
   readonly client: string;
+  readonly maxCharacters: number;
 }
 
 /**
- * Returns the beginning of the text, at most inputPreviewCharacters characters. Returns null if the type of the
- * document is not supported, if it has no text, or if it cannot be read within the limits of time and memory.
- */
-export async function documentText({ path, mimeType, client }: DocumentToRead): Promise<string | null> {
-  const kind = documentKind(mimeType);
-  if (kind === null) return null;
-  const endsAt = performance.now() + TOTAL_MS;
-  let text: string | null = null;
-  const reading = gate.pass(async () => {
-    const leftMs = Math.floor(endsAt - performance.now());
-    if (leftMs > 0)
-      text = await read([kind, path, String(fileLimits.inputPreviewCharacters)], Math.min(READ_MS, leftMs));
-  }, client);
-  await resolvesWithin(TOTAL_MS, reading);
-  return text;
-}
-
-async function read(args: readonly string[], limitMs: number): Promise<string | null> {
-  return await new Promise((resolve) => {
-    const options = { env: {}, timeout: limitMs, killSignal: "SIGKILL", maxBuffer: 2 ** 20 } as const;
-    const [file, ...rest] = limited([process.execPath, `--max-old-space-size=${HEAP_MIB}`, program, ...args]);
-    const child = execFile(file, rest, options, (error, text) => {
-      clearInterval(watch);
-      resolve(error === null && text !== "" ? text : null);
-    });
-    const watch = setInterval(() => {
-      if (child.pid !== undefined && memoryOf([child.pid], MEMORY_BYTES) > MEMORY_BYTES) child.kill("SIGKILL");
-    }, WATCH_MS);
-  });
-}
-
-type Command = readonly [file: string, ...args: string[]];
-
-/** Returns a command that limits its own processor time and then executes the given command in the same process. */
-function limited(command: Command): Command {
-  // Windows has no such limit.
-  if (process.platform === "win32") return command;
-  return ["/bin/sh", "-c", `ulimit -t ${CPU_SECONDS}; exec "$@"`, "sh", ...command];
-}

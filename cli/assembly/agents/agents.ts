@@ -1,4 +1,4 @@
-// Agent loop of a server: creates it from the settings, and starts the tools thread.
+// Agent loop of a server: creates it from the settings, and starts the threads of its tools.
 import { AgentLoop } from "../../../actors/agent-loop/agent-loop.ts";
 import { fetchFile } from "../../../actors/agent-loop/files/fetch-file.ts";
 import { maxToolRounds, type ToolGroup } from "../../../actors/api/agent/agents.ts";
@@ -10,6 +10,10 @@ import type { Logger } from "../../../runtime/log/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { State } from "../state.ts";
 import { toolsInit } from "./sandboxed-tools.ts";
+import { openWeb } from "./web.ts";
+
+/** Time in ms for the threads to end if one of them cannot start. */
+const startFailedMs = 2000;
 
 export interface OpenAgents {
   readonly loop: AgentLoop;
@@ -17,22 +21,34 @@ export interface OpenAgents {
 }
 
 /**
- * Creates the agent loop. `sources`: server tools. The tools thread starts if a built-in tool is enabled; throws config_invalid if its sandbox cannot be used.
+ * Creates the agent loop. `sources`: server tools of the program that embeds the server. The tools thread starts if a tool in
+ * the sandbox is enabled, the web thread if web search is. Throws config_invalid if the sandbox cannot be used.
  */
 export async function openAgents(
   config: Config,
   { files, sessions }: Pick<State, "files" | "sessions">,
-  inference: Pick<Inference, "generate">,
+  inference: Pick<Inference, "generate" | "embed">,
   sources: readonly ToolSource[],
   log: Logger,
 ): Promise<OpenAgents> {
   const { server, troupe } = config;
-  const groups: readonly ToolGroup[] = [
+  const sandboxed: readonly ToolGroup[] = [
     ...(config.agent || config.enableCodeExecution ? (["code_execution"] as const) : []),
     ...(config.agent || config.enableShell ? (["shell"] as const) : []),
   ];
-  const tools = new ToolsClient({ init: toolsInit(config, groups, files.stagingFolder), log });
-  if (groups.length > 0) await tools.start();
+  const searches = config.agent || config.enableSearch;
+  const groups = searches ? ([...sandboxed, "web_search"] as const) : sandboxed;
+  const tools = new ToolsClient({ init: toolsInit(config, sandboxed, files.stagingFolder), log });
+  const web = searches ? await openWeb(config, inference, log) : null;
+  const stop = async (deadlineMs: number): Promise<void> => {
+    await Promise.all([tools.stop(deadlineMs), web?.stop(deadlineMs)]);
+  };
+  try {
+    if (sandboxed.length > 0) await tools.start();
+  } catch (error) {
+    await stop(startFailedMs);
+    throw error;
+  }
   const dispatch =
     server.toolDispatchUrl === null
       ? null
@@ -51,12 +67,12 @@ export async function openAgents(
     settings,
     inference,
     tools,
-    web: null,
+    web,
     sources,
     files,
     sessions,
     fetchFile,
     clock: realClock,
   });
-  return { loop, stop: (deadlineMs) => tools.stop(deadlineMs) };
+  return { loop, stop };
 }

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { describe, it } from "node:test";
-import { fetchFile, isPublic, nameIn } from "../../../../actors/agent-loop/files/fetch-file.ts";
+import { fetchFile, nameIn } from "../../../../actors/agent-loop/files/fetch-file.ts";
+import { isPublic } from "../../../../runtime/web/addresses.ts";
 
 const never = new AbortController().signal;
 

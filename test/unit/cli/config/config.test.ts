@@ -245,7 +245,7 @@ describe("a token", () => {
       `[server]\ntoken_source = "${token}"`,
       `token_source = "${token}\nseed = 1`,
       `token_source = ["${token}"]`,
-      `token_source = "${token}"\nenable_search = true`,
+      `token_source = "${token}"\nmatformer_config_path = "s.csv"`,
     ];
     for (const line of texts) {
       assert.throws(

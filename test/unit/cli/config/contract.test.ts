@@ -18,7 +18,8 @@ prefix_cache_n = 4
 chat_template = "t.jinja"
 jinja_explicit = "e.jinja"
 agentic = true
-enable_search = false
+enable_search = true
+search_embedding_model = "chat"
 enable_code_execution = true
 code_exec_python = "python3"
 code_exec_timeout = 30
@@ -58,6 +59,11 @@ max_cpu_secs = 100
 max_procs = 32
 max_disk_mb = 100
 network = "none"
+
+[search]
+provider = "searxng"
+url = "http://localhost:8888"
+results = 5
 
 [troupe]
 engine = "llama"
@@ -158,8 +164,6 @@ const refused: Readonly<Record<string, readonly string[]>> = {
     'matformer_config_path = "slices.csv"',
     'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"',
     'mcp_config = "mcp.json"',
-    "enable_search = true",
-    'search_embedding_model = "embedding-gemma"\nenable_search = true',
     'skills_dir = "/skills"\nenable_shell = true',
   ],
   "[server]": ["no_ui = false"],

@@ -1,0 +1,53 @@
+// Text of a page: its title and its main text as markdown.
+import { decodeText } from "./charset.ts";
+import { clean } from "./clean.ts";
+import { type DomDocument, parseDocument, plainText } from "./dom.ts";
+import { mainElement } from "./main-text.ts";
+import { markdownOf } from "./markdown.ts";
+
+/** Maximum number of characters of a text. The rest of a longer one is cut. */
+export const maxTextLength = 262_144;
+const maxTitleLength = 512;
+
+export interface ExtractedText {
+  readonly title: string;
+  readonly text: string;
+  readonly isCut: boolean;
+}
+
+/** Returns the text of a page. `contentType`: value of the header. Types other than HTML are text already. */
+export function pageText(bytes: Uint8Array, contentType: string, url: string): ExtractedText {
+  const source = decodeText(bytes, contentType);
+  if (!isHtml(contentType)) return cut("", source.trim());
+  const document = parseDocument(source);
+  const title = titleOf(document);
+  const description = document.querySelector('meta[name="description"]')?.getAttribute("content") ?? "";
+  const base = document.querySelector("base[href]")?.getAttribute("href") ?? "";
+  clean(document);
+  const heading = plainText(document.querySelector("h1"));
+  const text = markdownOf(mainElement(document), URL.canParse(base, url) ? new URL(base, url).href : url);
+  return cut(title, text === "" ? description : withHeading(text, heading));
+}
+
+/** Readability removes a heading that repeats the title. */
+function withHeading(text: string, heading: string): string {
+  return heading === "" || text.includes(heading) ? text : `# ${heading}\n\n${text}`;
+}
+
+/** A page without a content type is read as HTML. */
+function isHtml(contentType: string): boolean {
+  return contentType === "" || /^\s*(?:text\/html|application\/xhtml\+xml)/i.test(contentType);
+}
+
+function titleOf(document: DomDocument): string {
+  const shared = document.querySelector('meta[property="og:title"]')?.getAttribute("content") ?? "";
+  return shared.trim() || plainText(document.querySelector("title")) || plainText(document.querySelector("h1"));
+}
+
+function cut(title: string, text: string): ExtractedText {
+  return {
+    title: title.slice(0, maxTitleLength),
+    text: text.slice(0, maxTextLength),
+    isCut: text.length > maxTextLength,
+  };
+}

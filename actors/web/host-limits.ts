@@ -1,0 +1,39 @@
+// Host limits: how many pages are fetched at once, in all and of one host, and how often a host is asked. Clients take turns.
+import { setTimeout as sleep } from "node:timers/promises";
+import { LruMap } from "../../runtime/collections.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { Gate } from "../../runtime/queues/gate.ts";
+import { KeyedGates } from "../../runtime/queues/keyed-gates.ts";
+import { orAborted } from "../../runtime/web/abort.ts";
+
+/** Maximum number of fetches at once, in all and of one host. */
+const maxFetches = 16;
+const maxFetchesOfHost = 2;
+/** Minimum time in ms between the starts of two requests to one host. */
+const hostIntervalMs = 100;
+const maxRememberedHosts = 4096;
+
+export class HostLimits {
+  readonly #all = new Gate(maxFetches);
+  readonly #hosts = new KeyedGates(maxFetchesOfHost);
+  /** Earliest time of the next request by host. */
+  readonly #next = new LruMap<string, number>(maxRememberedHosts);
+
+  /** Runs a fetch when the limits allow it. Throws cancelled after the signal is aborted. */
+  async run<T>(host: string, client: string, signal: AbortSignal, fetch: () => Promise<T>): Promise<T> {
+    const unlessAborted = async (): Promise<T> => {
+      if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled before the page was read");
+      return await fetch();
+    };
+    const inTurn = this.#hosts.pass(host, () => this.#all.pass(unlessAborted, client), client);
+    return await orAborted(signal, inTurn);
+  }
+
+  /** Waits until the host may be asked again. */
+  async pace(host: string, signal: AbortSignal): Promise<void> {
+    const nowMs = performance.now();
+    const startMs = Math.max(nowMs, this.#next.get(host) ?? 0);
+    this.#next.set(host, startMs + hostIntervalMs);
+    if (startMs > nowMs) await sleep(startMs - nowMs, null, { signal });
+  }
+}

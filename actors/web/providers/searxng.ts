@@ -1,0 +1,26 @@
+// SearXNG as a search provider. Its instance belongs to the operator and must offer the format json.
+import type { GuardedFetcher } from "../../../runtime/web/guarded-fetch.ts";
+import type { SearchResult } from "../search-result.ts";
+import { localeOf, queryWithDomains } from "./locale.ts";
+import { askProvider, jsonResults, type SearchProvider, type SearchQuery } from "./provider.ts";
+
+const name = "searxng";
+
+export class SearXng implements SearchProvider {
+  readonly #fetcher: GuardedFetcher;
+  readonly #base: string;
+
+  constructor(fetcher: GuardedFetcher, base: string) {
+    this.#fetcher = fetcher;
+    this.#base = base;
+  }
+
+  async search({ text, count, options }: SearchQuery, signal: AbortSignal): Promise<readonly SearchResult[]> {
+    const url = new URL(`${this.#base.replace(/\/+$/, "")}/search`);
+    const language = localeOf(options.location) ?? "all";
+    url.search = new URLSearchParams({ q: queryWithDomains(text, options), format: "json", language }).toString();
+    const fetched = await askProvider(name, this.#fetcher, { url, headers: { accept: "application/json" } }, signal);
+    const results = await jsonResults(name, fetched, ({ results: list }) => list, "content");
+    return results.slice(0, count);
+  }
+}

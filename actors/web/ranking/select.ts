@@ -1,0 +1,52 @@
+// Selection of passages within a budget of characters: the best passages of all pages, in the order of their page.
+import { wholeLength } from "./passages.ts";
+import type { Passage } from "./scores.ts";
+
+const gap = "\n\n";
+/** A passage is cut to the rest of the budget only if at least this many characters remain of it. */
+const minPart = 80;
+
+export interface SelectedPage {
+  /** Index of the page. */
+  readonly page: number;
+  readonly content: string;
+}
+
+/**
+ * Selects passages. First each page that matches gets its best passage, then the best of the rest are added. Returns the pages, the
+ * best first.
+ * All contents together have at most `budget` characters.
+ */
+export function selectPassages(
+  passages: readonly Passage[],
+  scores: readonly number[],
+  budget: number,
+): readonly SelectedPage[] {
+  const order = [...passages.keys()].sort((a, b) => (scores[b] as number) - (scores[a] as number) || a - b);
+  const pageOf = (at: number): number => (passages[at] as Passage).page;
+  const seen = new Set<number>();
+  const best = order.filter((at) => seen.size < seen.add(pageOf(at)).size);
+  const chosen = new Map<number, string>();
+  const begun = new Set<number>();
+  let left = budget;
+  const matching = best.filter((at) => (scores[at] as number) > 0);
+  for (const at of new Set([...matching, ...order])) {
+    const { page, text } = passages[at] as Passage;
+    const separator = begun.has(page) ? gap.length : 0;
+    const room = left - separator;
+    if (room < Math.min(minPart, text.length)) continue;
+    const part = text.slice(0, wholeLength(text, Math.min(text.length, room)));
+    chosen.set(at, part);
+    begun.add(page);
+    left -= part.length + separator;
+  }
+  return best.map(pageOf).map((page) => ({ page, content: contentOf(page, chosen, pageOf) }));
+}
+
+function contentOf(page: number, chosen: ReadonlyMap<number, string>, pageOf: (at: number) => number): string {
+  return [...chosen]
+    .filter(([at]) => pageOf(at) === page)
+    .sort(([a], [b]) => a - b)
+    .map(([, part]) => part)
+    .join(gap);
+}

@@ -1,0 +1,106 @@
+// Extractor: runs extraction tasks in reader processes, and reads PDF files in processes of their own. Clients take turns, and one
+// client never uses all processes.
+import { randomUUID } from "node:crypto";
+import { rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { ServerError } from "../../../runtime/errors.ts";
+import { Gate } from "../../../runtime/queues/gate.ts";
+import { KeyedGates } from "../../../runtime/queues/keyed-gates.ts";
+import { orAborted } from "../../../runtime/web/abort.ts";
+import { documentText } from "../../files/documents/document-text.ts";
+import { ReaderProcess } from "./reader-process.ts";
+import type { ExtractTasks } from "./tasks.ts";
+
+/** Maximum number of reader processes, and of those that one client uses at once. */
+const maxProcesses = 3;
+const maxProcessesOfClient = 2;
+/** Time in ms after which an idle process ends. */
+const idleMs = 60_000;
+const maxPdfCharacters = 131_072;
+
+export interface TaskOwner {
+  readonly client: string;
+  readonly signal: AbortSignal;
+}
+
+export class Extractor {
+  readonly #folder: string;
+  readonly #gate = new Gate(maxProcesses);
+  readonly #clients = new KeyedGates(maxProcessesOfClient);
+  readonly #processes = new Set<ReaderProcess>();
+  /** Processes without a task, with the timers that end them. */
+  readonly #idle = new Map<ReaderProcess, NodeJS.Timeout>();
+
+  /** `folder`: folder for temporary files. */
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  /** Runs a task. Throws unsupported if the input cannot be read within the limits; cancelled. */
+  async run<K extends keyof ExtractTasks>(
+    kind: K,
+    input: ExtractTasks[K]["input"],
+    { client, signal }: TaskOwner,
+  ): Promise<ExtractTasks[K]["result"]> {
+    const run = async (): Promise<unknown> => (signal.aborted ? null : await this.#runNow(kind, input));
+    const inTurn = this.#clients.pass(client, () => this.#gate.pass(run, client));
+    return (await orAborted(signal, inTurn)) as ExtractTasks[K]["result"];
+  }
+
+  /** Returns the text of a PDF file. Throws unsupported if it has no text, or cannot be read within the limits. */
+  async pdf(bytes: Uint8Array, client: string): Promise<string> {
+    const path = join(this.#folder, `${randomUUID()}.pdf`);
+    await writeFile(path, bytes, { mode: 0o600 });
+    try {
+      const text = await documentText({ path, mimeType: "application/pdf", client, maxCharacters: maxPdfCharacters });
+      if (text !== null) return text;
+    } finally {
+      await rm(path, { force: true });
+    }
+    throw new ServerError("unsupported", "the PDF file has no text, or cannot be read within 5 s and 512 MiB");
+  }
+
+  /** Ends all processes. */
+  close(): void {
+    for (const timer of this.#idle.values()) clearTimeout(timer);
+    for (const reader of this.#processes) reader.end();
+  }
+
+  async #runNow<K extends keyof ExtractTasks>(kind: K, input: ExtractTasks[K]["input"]): Promise<unknown> {
+    const reader = this.#takeProcess();
+    try {
+      return await reader.run({ kind, input });
+    } finally {
+      this.#putBack(reader);
+    }
+  }
+
+  #takeProcess(): ReaderProcess {
+    for (const [reader, timer] of this.#idle) {
+      clearTimeout(timer);
+      this.#idle.delete(reader);
+      if (reader.isUsable) return reader;
+      this.#drop(reader);
+    }
+    const reader = new ReaderProcess();
+    this.#processes.add(reader);
+    return reader;
+  }
+
+  #putBack(reader: ReaderProcess): void {
+    if (!reader.isUsable) {
+      this.#drop(reader);
+      return;
+    }
+    const timer = setTimeout(() => {
+      this.#idle.delete(reader);
+      this.#drop(reader);
+    }, idleMs).unref();
+    this.#idle.set(reader, timer);
+  }
+
+  #drop(reader: ReaderProcess): void {
+    this.#processes.delete(reader);
+    reader.end();
+  }
+}

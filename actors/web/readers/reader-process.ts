@@ -1,0 +1,83 @@
+// Reader process: a child process that runs extraction tasks, one at a time. A task that takes too long or too much memory is ended
+// with its process. A thread would not do: V8 ends the whole process when a thread's heap is full at the wrong moment.
+import { type ChildProcess, spawn } from "node:child_process";
+import { constants, setPriority } from "node:os";
+import { fileURLToPath } from "node:url";
+import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
+import { limitedCommand } from "../../../runtime/host/limited-command.ts";
+import type { ReaderAnswer, ReaderTask } from "./tasks.ts";
+
+const heapMiB = 256;
+const limitMs = 8000;
+/** A process ends after this number of tasks, so that the kernel can limit its processor time. */
+const maxTasks = 100;
+const maxProcessorSeconds = (maxTasks * limitMs) / 1000;
+
+const program = fileURLToPath(new URL("./read-program.js", import.meta.url));
+
+export class ReaderProcess {
+  readonly #child: ChildProcess;
+  #settle: ((answer: ReaderAnswer) => void) | null = null;
+  #tasks = 0;
+  #isLate = false;
+  #hasEnded = false;
+
+  constructor() {
+    const node = [process.execPath, `--max-old-space-size=${heapMiB}`, program] as const;
+    const [file, ...args] = limitedCommand(node, maxProcessorSeconds);
+    this.#child = spawn(file, args, {
+      env: {},
+      stdio: ["ignore", "ignore", "ignore", "ipc"],
+      serialization: "advanced",
+    });
+    // Models and requests come first.
+    if (this.#child.pid !== undefined) setPriority(this.#child.pid, constants.priority.PRIORITY_BELOW_NORMAL);
+    this.#child.on("message", (answer: ReaderAnswer) => this.#answer(answer));
+    this.#child.on("exit", (_code, signal) => this.#ended(signal));
+    this.#child.on("error", () => this.#ended(null));
+  }
+
+  /** Whether the process can take a task. */
+  get isUsable(): boolean {
+    return !this.#hasEnded && this.#tasks < maxTasks;
+  }
+
+  /** Runs a task. Rejects with unsupported if it fails or is ended. */
+  async run(task: ReaderTask): Promise<unknown> {
+    this.#tasks++;
+    const answered = new Promise<ReaderAnswer>((resolve) => {
+      this.#settle = resolve;
+    });
+    const timer = setTimeout(() => {
+      this.#isLate = true;
+      this.end();
+    }, limitMs);
+    this.#child.send(task, (error) => {
+      if (error !== null) this.#ended(null);
+    });
+    const answer = await answered;
+    clearTimeout(timer);
+    if ("error" in answer) throw fromErrorRecord(answer.error);
+    return answer.value;
+  }
+
+  end(): void {
+    this.#child.kill("SIGKILL");
+  }
+
+  #answer(answer: ReaderAnswer): void {
+    this.#settle?.(answer);
+    this.#settle = null;
+  }
+
+  #ended(signal: NodeJS.Signals | null): void {
+    this.#hasEnded = true;
+    const reason = this.#isLate
+      ? `it takes more than ${limitMs / 1000} s`
+      : signal === "SIGABRT" || signal === "SIGTRAP"
+        ? `it takes more than ${heapMiB} MiB of memory`
+        : "the process that reads it has ended";
+    const { code, message } = new ServerError("unsupported", `the page cannot be read: ${reason}`);
+    this.#answer({ error: { code, message } });
+  }
+}

@@ -1,0 +1,32 @@
+// Web search of a server: options of the web thread from the settings, and the embedding model that ranks results.
+
+import type { Inference } from "../../../actors/api/inference.ts";
+import { type EmbedTexts, WebClient } from "../../../actors/front/web-client.ts";
+import { packedTexts } from "../../../http/shared/fields/embed-inputs.ts";
+import type { Logger } from "../../../runtime/log/log.ts";
+import type { Config } from "../../config/config.ts";
+import { modelNamed } from "../../config/rules.ts";
+
+const mailboxLimit = 1024;
+
+/** Starts the web thread. */
+export async function openWeb(
+  config: Pick<Config, "search" | "searchEmbeddingModel" | "models">,
+  inference: Pick<Inference, "embed">,
+  log: Logger,
+): Promise<WebClient> {
+  const { provider: name, url, apiKey, results } = config.search;
+  const model = modelNamed(config.searchEmbeddingModel, config.models);
+  const embed = model === undefined ? null : embedderOf(model.id, inference);
+  const web = new WebClient({ init: { provider: { name, url, apiKey }, results, mailboxLimit }, embed, log });
+  await web.start();
+  return web;
+}
+
+function embedderOf(model: string, inference: Pick<Inference, "embed">): EmbedTexts {
+  return async (texts, client, signal) => {
+    const inputs = packedTexts(texts);
+    const { vectors } = await inference.embed({ model, client, inputs, truncateInputs: true, priority: 0 }, signal);
+    return vectors;
+  };
+}

@@ -1,0 +1,28 @@
+// Limits of a fetch in size and time, and the errors that report them.
+import { ServerError } from "../errors.ts";
+
+export interface FetchLimits {
+  /** Maximum time in ms of one hop until all headers of its response have arrived. */
+  readonly headersMs: number;
+  /** Maximum time in ms of the fetch, redirects included. */
+  readonly totalMs: number;
+  readonly redirects: number;
+  /** Maximum size of the body in bytes as it is sent, and after decompression. */
+  readonly sentBytes: number;
+  readonly bodyBytes: number;
+  /** Minimum average speed of the body in bytes a second, after slowStartMs. 0: none. */
+  readonly minBytesPerSecond: number;
+}
+
+/** Time in ms before the speed of a body is measured. */
+export const slowStartMs = 3000;
+export const maxHeaderBytes = 16_384;
+export const maxHeaders = 128;
+/** Maximum number of informational responses (1xx) before a response. */
+export const maxInformational = 8;
+export const maxUrlLength = 8192;
+
+/** Error of a fetch that is not allowed or failed. */
+export function refused(message: string, cause?: unknown): ServerError {
+  return new ServerError("invalid_value", message, cause === undefined ? {} : { cause });
+}

@@ -1,0 +1,53 @@
+// Fixture pages: files of test/fixtures/pages. A file has a line of JSON, the reference text, and the page.
+import { readdirSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+const folder = fileURLToPath(new URL("../../../../../test/fixtures/pages/", import.meta.url));
+
+export interface FixturePage {
+  readonly name: string;
+  readonly url: string;
+  readonly type: string;
+  readonly bytes: Uint8Array;
+  /** Main text of the page, written by hand. */
+  readonly reference: string;
+  /** Texts that must not be in the extracted text, and texts that must. */
+  readonly gone: readonly string[];
+  readonly kept: readonly string[];
+}
+
+interface Head {
+  readonly url: string;
+  readonly type?: string;
+  readonly charset?: string;
+  readonly gone: readonly string[];
+  readonly kept: readonly string[];
+}
+
+export const fixturePages: readonly FixturePage[] = readdirSync(folder).map((file) => {
+  const [head = "", rest = ""] = split(readFileSync(folder + file, "utf8"), "\n=== reference\n");
+  const [reference, page] = split(rest, "\n=== page\n");
+  const { url, type = "text/html", charset = "utf-8", gone, kept } = JSON.parse(head) as Head;
+  return { name: file.replace(".page", ""), url, type, bytes: encode(page, charset), reference, gone, kept };
+});
+
+function split(text: string, mark: string): readonly [string, string] {
+  const at = text.indexOf(mark);
+  return [text.slice(0, at), text.slice(at + mark.length)];
+}
+
+/** Encodes a text in an encoding of one or two bytes a character, with the inverse of TextDecoder. */
+function encode(text: string, charset: string): Uint8Array {
+  if (charset === "utf-8") return new TextEncoder().encode(text);
+  const bytesOf = new Map<string, readonly number[]>();
+  const decoder = new TextDecoder(charset);
+  for (let first = 0; first < 256; first++) {
+    bytesOf.set(decoder.decode(Uint8Array.of(first)), [first]);
+    if (charset !== "shift_jis" || first < 128) continue;
+    for (let second = 64; second < 253; second++) {
+      const [character = "", more] = decoder.decode(Uint8Array.of(first, second));
+      if (more === undefined && character !== "\ufffd") bytesOf.set(character, [first, second]);
+    }
+  }
+  return Uint8Array.from([...text].flatMap((character) => [...(bytesOf.get(character) ?? [63])]));
+}
