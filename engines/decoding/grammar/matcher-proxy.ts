@@ -129,7 +129,7 @@ export class MatcherProxy implements Matcher {
     this.#failure ??= failure;
   }
 
-  /** Appends the last accepted token and the tokens that were forced after it. */
+  /** Appends the last accepted token, and the tokens that the grammar forced after it, to `history`. */
   #passOn(history: number[]): void {
     const { token, forced, forcedCount } = this.#buffer;
     if (token !== noToken) history.push(token);

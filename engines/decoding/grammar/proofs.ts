@@ -1,8 +1,9 @@
-// Proofs: runs the first compilation of each grammar. A compilation may abort, hang or use up the memory of its thread. So it
-// runs on a thread without matchers, one grammar at a time. A slow compilation moves to a second queue, the slow lane, which
-// also runs one grammar at a time, in parallel with the quick lane. A client whose recent grammars were quick is trusted: its
-// grammars do not wait for the quick grammars of other clients. A grammar for which no request waits is not compiled. The limit
-// of waiting requests is shared fairly between clients.
+// Proofs: runs the first compilation of each grammar. A compilation may abort, hang or use up the memory of its thread.
+// So it runs on a thread without matchers. Two queues, the quick lane and the slow lane, run in parallel and compile one
+// grammar at a time each. A grammar starts in the quick lane, unless a recent grammar of its client was slow. It moves to
+// the slow lane if its compilation becomes slow. A client whose recent grammars were quick is trusted: one of its grammars
+// may be compiled beside a quick grammar of a client that is not trusted. A grammar for which no request waits is not
+// compiled. The limit of waiting requests is shared fairly between clients.
 
 import type { ServerError } from "../../../runtime/errors.ts";
 import { ClientPaces } from "../../../runtime/queues/client-paces.ts";

@@ -39,8 +39,8 @@ export class ThreadPool {
   }
 
   /**
-   * Returns an idle thread: a thread that has compiled `grammar`, else the least recently reused thread, else a new thread.
-   * Throws `model_failed` if the operating system cannot start a thread.
+   * Returns an idle thread: a thread that has compiled `grammar`, else the least recently reused thread that is ready, else
+   * any other idle thread, else a new thread. Throws `model_failed` if the operating system cannot start a thread.
    */
   claim(grammar?: NumberedSource): GrammarThread {
     const holder = grammar && this.idleHolder(grammar);

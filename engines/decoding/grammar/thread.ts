@@ -134,8 +134,8 @@ export class GrammarThread {
   }
 
   /**
-   * Returns the thread's current work. `task`: id of a matcher or a grammar (0: none). `busyMs`: processor time since this work
-   * was first seen. Ends the thread if it was not ready in time.
+   * Returns the thread's current work. `task`: id of a matcher or a grammar (0: none). `busyMs`: processor time since this
+   * work was first seen; wall-clock time if the processor time is unknown. Ends the thread if it was not ready in time.
    */
   look(nowMs: number): { readonly task: number; readonly busyMs: number } {
     if (!this.#isReady && nowMs - this.#startedMs > startLimitMs) {

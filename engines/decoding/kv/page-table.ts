@@ -7,7 +7,7 @@ export interface PageShape {
   /** Maximum number of tokens of one sequence. */
   readonly sequenceTokens: number;
   readonly blockTokens: number;
-  /** Each thread has its own pages; block b of every sequence is on thread b % threads. */
+  /** Number of compute threads. Each thread has its own pages; block b of every sequence is on thread b % threads. */
   readonly threads: number;
   /** Number of pages of each thread, shared by slots and saved copies. */
   readonly pagesPerThread: number;
@@ -111,8 +111,9 @@ export class PageTable {
   }
 
   /**
-   * Prepares a write of tokens start..end of the slot. Drops the slot's tokens from position `start` on. The next write must
-   * begin at `settled` or later. Returns false and changes nothing if the write needs more pages than are free.
+   * Prepares a write of tokens `start` to `end` (exclusive) of the slot. Drops the slot's tokens from position `start` on.
+   * The next write must begin at `settled` or later. Returns false and changes nothing if the write needs more pages than
+   * are free.
    */
   write(slot: number, start: number, end: number, settled = end): boolean {
     const inRange = start >= 0 && start <= this.length(slot) && start <= end && settled <= end;
@@ -201,8 +202,8 @@ export class PageTable {
   }
 
   /**
-   * Prepares the blocks of the tokens from..to for writing: gives a new page to each block without a page, and replaces each
-   * shared page by a copy. Returns false and changes nothing if there are too few pages.
+   * Prepares the blocks of tokens `from` to `to` (exclusive) for writing: gives a new page to each block without a page,
+   * and replaces each shared page by a copy. Returns false and changes nothing if there are too few pages.
    */
   #makeRoom(slot: number, from: number, to: number): boolean {
     if (from >= to) return true;
@@ -221,8 +222,8 @@ export class PageTable {
   }
 
   /**
-   * Whether there are enough free pages for the blocks first..end. A block needs a free page if it has no page (block number
-   * `have` or higher) or if its page is shared.
+   * Whether there are enough free pages for blocks `first` to `end` (exclusive). A block needs a free page if it has no
+   * page (block number `have` or higher) or if its page is shared.
    */
   #fits(pages: Int32Array, first: number, have: number, end: number): boolean {
     this.#needed.fill(0);

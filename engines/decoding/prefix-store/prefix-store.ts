@@ -162,7 +162,8 @@ export class PrefixStore {
   /** Adds a prefix to the list. Removes the file of a shorter prefix that the new prefix begins with. */
   async #enlist(prefix: ListedPrefix): Promise<void> {
     const superfluous = this.#list.covers(prefix) ? prefix : this.#list.add(prefix);
-    // The thread removes the file after all pending reads, so a file that find() has returned can still be read.
+    // The thread runs its tasks in order, so reads that were sent before the removal still succeed. A read that is sent
+    // later finds no file and returns null.
     if (superfluous !== null) await this.#thread.ask({ kind: "remove", name: superfluous.name });
   }
 

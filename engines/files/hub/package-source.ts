@@ -33,7 +33,7 @@ const versionPattern = "[A-Za-z0-9](?:[A-Za-z0-9.!+_-]*[A-Za-z0-9])?";
 const sourcePattern = new RegExp(`^(${namePattern})(?:==(${versionPattern}))?(?:/([^\\\\]+))?$`);
 const wheelPattern = new RegExp(`^${namePattern}-(${versionPattern})(?:-[^-]+)?-[^-]+-[^-]+-[^-]+\\.whl$`);
 
-/** Parses `source`; returns null if it is not a package source. */
+/** Parses `source`; returns null if it does not begin with "pypi:". Throws `model_file_invalid` if the rest is malformed. */
 export function parsePackageSource(source: string): PackageSource | null {
   if (!source.startsWith("pypi:")) return null;
   const [, name, version = null, file = null] = sourcePattern.exec(source.slice("pypi:".length)) ?? [];

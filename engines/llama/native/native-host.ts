@@ -7,7 +7,10 @@ import { spawnPlace } from "../../../runtime/thread/place.ts";
 import type { NativeDevice, NativeFindings, NativeProbe } from "./probe-place.ts";
 import { gpuPackage } from "./release.ts";
 
-/** Results are determined on first use and then kept, except free memory, which is read again after `devicesKeptMs`. */
+/**
+ * Facts about this machine for the llama engine. They are determined on first use and then kept, except free memory,
+ * which is read again after `devicesKeptMs`.
+ */
 export interface NativeHost {
   /** Backend of the GPU: "cuda", "metal" or "vulkan"; null: there is no GPU. */
   gpu(): Promise<string | null>;

@@ -1,4 +1,4 @@
-// Regex rules: convert a regular expression to a part of a grammar, either from its syntax tree or from its automaton. Pure.
+// Regex rules: convert a regular expression to a part of a grammar, either from its syntax tree or from its automaton. No side effects.
 
 import type { CharSet } from "../../../runtime/regex/char-set.ts";
 import { type Automaton, type Edge, isAnyText, stateOf } from "../../../runtime/regex/states.ts";

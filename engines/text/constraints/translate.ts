@@ -53,8 +53,8 @@ export function translateOutput(constraint: OutputConstraint): Translation {
 }
 
 /**
- * Translates with the schemas of non-strict tools, if this takes at most half of the work limit of a translation. Otherwise
- * translates without these schemas.
+ * Translates with the schemas of non-strict tools. Translates without these schemas if they are unsupported, if they take
+ * more than half of the work limit of a translation, or if the grammar has more than `maxLooseElements` elements.
  */
 function translatedWithLoose(constraint: OutputConstraint, loose: OutputConstraint): Translation {
   try {
@@ -117,8 +117,8 @@ function saidOf(answer: Expression | null, called: CallRules | null, required: b
 }
 
 /**
- * Models write up to two line breaks after thinking. The grammar of an answer does not begin with line
- * breaks, so they are allowed here.
+ * Text between the model's thinking and the answer. Models write up to two line breaks or a space there, with which the
+ * grammar of an answer does not begin.
  */
 const afterThinking = choice(text(""), text("\n"), text("\n\n"), text(" "));
 

@@ -1,5 +1,5 @@
 // Client text: finds all text from the client in messages and tools, at any depth. This text must not be read as control
-// tokens. The file also limits the depth of JSON values before other code traverses them. Called by chat-template.ts. Pure.
+// tokens. The file also limits the depth of JSON values before other code traverses them. Called by chat-template.ts. No side effects.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ChatMessage, ToolCall, ToolSpec } from "../../generation.ts";
 import type { ParsedCall, ParsedMessage } from "./template-messages.ts";

@@ -1,6 +1,6 @@
-// Capability probe: finds the kinds of messages and tools that a chat template accepts, because templates do not declare them.
-// Test conversations are rendered once, when a model is attached to the generation thread. A capability is present if the test
-// text appears in the prompt.
+// Capability probe: finds the kinds of messages and tools that a chat template accepts, because templates do not declare
+// them. A text worker renders test conversations once for each model. A capability is present if the test text appears in
+// the prompt.
 import type { ToolSpec } from "../../generation.ts";
 import type { Renderer } from "./renderer.ts";
 import type { CallCapabilities, TemplateCapabilities } from "./template-capabilities.ts";

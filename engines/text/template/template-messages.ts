@@ -1,4 +1,4 @@
-// Template messages: converts messages and tools to the form that a chat template expects, according to its capabilities. Pure.
+// Template messages: converts messages and tools to the form that a chat template expects, according to its capabilities. No side effects.
 import { createHash } from "node:crypto";
 import type { ChatMessage, ToolCall, ToolSpec } from "../../generation.ts";
 import type { CallIds, TemplateCapabilities } from "./template-capabilities.ts";

@@ -1,5 +1,5 @@
-// Partition plan: the parameters that all compute threads share, and the division of each matrix's rows among the threads. Pure
-// arithmetic over plain data: every thread computes the same division from the same plan.
+// Partition plan: the parameters that all compute threads share, and the division of each matrix's rows among the threads.
+// Only arithmetic over plain data: every thread computes the same division from the same plan.
 
 import type { AttentionRules, Graph, GraphStep } from "../graph/graph.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";

@@ -30,8 +30,9 @@ const maxRedirects = 5;
 const maxJsonBytes = 32 * 2 ** 20;
 
 /**
- * Sends a request. Returns responses with status 200 to 499 except 408 and 429. Throws TemporaryFailure for other
- * responses, and for connection failures that may be transient.
+ * Sends a request. Returns responses with status 200 to 499. Throws TemporaryFailure for 408, for 429, and for a 4xx
+ * status other than 416 from a host to which the hub redirects. Also throws TemporaryFailure for 5xx responses, and for
+ * connection failures that may be transient.
  */
 export async function sendRequest(
   context: HubContext,

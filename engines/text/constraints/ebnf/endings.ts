@@ -1,5 +1,5 @@
 // Endings: finds the expressions of a grammar that match at least one finite text. Removes all other parts, for example a rule
-// that always calls itself. Takes linear time, because each expression is visited once, however often it is used. Pure.
+// that always calls itself. Takes linear time, because each expression is visited once, however often it is used. No side effects.
 
 import { spend } from "../../../../runtime/regex/work.ts";
 import { type Expression, type Rules, repeat, sequence, sequenceOf } from "./expressions.ts";

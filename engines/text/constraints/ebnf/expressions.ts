@@ -1,4 +1,4 @@
-// Grammar rules: named expressions. The translators build them; writer.ts writes them for the grammar engine. Pure.
+// Grammar rules: named expressions. The translators build them; writer.ts writes them for the grammar engine. No side effects.
 //
 // Speed: the engine tests a token only once for each state of a rule if the token ends within the rule. So repeated text should
 // be written as one rule that calls itself at its end (s ::= "\"" | [^"] s). A small rule that is repeated (c* with c ::= [^"])

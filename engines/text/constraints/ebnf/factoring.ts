@@ -1,7 +1,7 @@
 // Factoring: rewrites rules so that no two options of a choice begin with the same byte or part. `"name" | "nase"` becomes
 // `"na" ("me" | "se")`. The grammar engine needs such rules, because it merges the states of a rule that follow the same byte,
 // and the states that precede the same byte. If a state is merged in both ways at once, the engine accepts texts that the rule
-// does not match: "aa" for `"namea" | "a123" | "name123"`. After factoring, no state is merged in the first way. Pure.
+// does not match: "aa" for `"namea" | "a123" | "name123"`. After factoring, no state is merged in the first way. No side effects.
 import { intersection, union, unionOf } from "../../../../runtime/regex/char-set.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import { choiceOf, type Expression, repeat, rule, sequenceOf, text } from "./expressions.ts";

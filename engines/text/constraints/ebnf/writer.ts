@@ -1,4 +1,4 @@
-// EBNF text: writes rules in the grammar engine's EBNF. Omits rules and alternatives that match no finite text. Pure.
+// EBNF text: writes rules in the grammar engine's EBNF. Omits rules and alternatives that match no finite text. No side effects.
 //
 // Quirks of the grammar engine:
 // - It reads a range of characters beyond ASCII as a range of bytes. See byte-sets.ts.

@@ -1,4 +1,4 @@
-// Object keys: the schemas that the value of a key must match, collected from the layers of an object's constraints. Pure.
+// Object keys: the schemas that the value of a key must match, collected from the layers of an object's constraints. No side effects.
 import { accepts, both, isEmpty, not } from "../../../../runtime/regex/automaton.ts";
 import type { Automaton } from "../../../../runtime/regex/states.ts";
 import { ofTexts } from "../../../../runtime/regex/texts.ts";

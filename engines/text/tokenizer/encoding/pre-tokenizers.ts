@@ -1,5 +1,5 @@
 // Pre-tokenizer table: the rules that cut text into words before pairs are merged, keyed by the pre-tokenizer name in the model
-// file. The cuts equal those of llama.cpp's tokenizer, which the llama.cpp engine uses. Pure data; word-rules.ts does the
+// file. The cuts equal those of llama.cpp's tokenizer, which the llama.cpp engine uses. Data only; word-rules.ts does the
 // cutting.
 import { compileRule, inThrees, type Rule } from "./word-rules.ts";
 

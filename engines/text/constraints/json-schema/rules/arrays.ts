@@ -1,5 +1,5 @@
 // Array rules: the grammar rules of a JSON array. A grammar cannot count, so each state in the array has its own rule. A state
-// is the number of items, the number of matches of each `contains`, and the set of unique values used (if they are few). Pure.
+// is the number of items, the number of matches of each `contains`, and the set of unique values used (if they are few). No side effects.
 
 import { spend, spendOn } from "../../../../../runtime/regex/work.ts";
 import { choiceOf, type Expression, rule, sequence, text } from "../../ebnf/expressions.ts";
