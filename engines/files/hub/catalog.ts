@@ -1,5 +1,5 @@
-// Catalog: recommended models with short names, sizes and memory needs. `-m` accepts the names, `troupe models` lists the
-// catalog, and the default model is one of them. No disk or network access.
+// Catalog: recommended models with short names, sizes and memory needs. `-m` accepts the names, `troupe models` lists
+// the catalog, and the default model is one of them. No disk or network access.
 
 /** Recommended model of the hub. Sizes are rounded and refer to the file that `source` names. */
 export interface CatalogModel {

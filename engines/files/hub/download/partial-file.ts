@@ -1,7 +1,7 @@
-// Partial file: a file that is fetched in parts, `<blob>.partial`. It has its full length from the start. A second file records
-// the progress of each part, so that a download can resume after any interruption. The name does not end in `.incomplete`,
-// because the hub's Python library appends to files with this ending and treats full length as complete. Called by
-// blob-download.ts, which holds the lock.
+// Partial file: a file that is fetched in parts, `<blob>.partial`. It has its full length from the start. A second file
+// records the progress of each part, so that a download can resume after any interruption. The name does not end in
+// `.incomplete`, because the hub's Python library appends to files with this ending and treats full length as complete.
+// Called by blob-download.ts, which holds the lock.
 import { type FileHandle, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { z } from "zod";
 
