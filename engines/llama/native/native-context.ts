@@ -96,7 +96,7 @@ export class NativeContext {
     for (const adapter of adapters) this.functions.adapterFree(adapter);
   }
 
-  /** Drops a sequence's tokens from position `from` on. */
+  /** Drops a sequence's tokens from position `from` on; -1: all its tokens. */
   remove(sequence: number, from: number): void {
     this.functions.memoryRemove(this.#memory, sequence, from, -1);
   }

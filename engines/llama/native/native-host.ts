@@ -18,7 +18,7 @@ export interface NativeHost {
   devices(): Promise<readonly NativeDevice[]>;
   /** Returns the reason why llama.cpp's libraries cannot be loaded; null if they can be loaded. */
   problem(): Promise<string | null>;
-  /** How to install the libraries for a GPU; null if they are installed, or if there is no GPU. */
+  /** How to install the libraries for a GPU; null if they are installed, or if there is no GPU device. */
   readonly gpuAdvice: string | null;
 }
 

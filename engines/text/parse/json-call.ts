@@ -32,7 +32,7 @@ export function beforeJsonArguments(name: string, key: "arguments" | "parameters
 }
 
 /**
- * Reads one or more calls, either in a list or one after the other. Returns false if the first object is not a call.
+ * Reads one or more calls, either in a list or one after the other. Returns false as soon as an object is not a call.
  */
 export function* readJsonCalls(reading: Reading): Wait<boolean> {
   const isList = (yield* reading.space()) === openBracket;

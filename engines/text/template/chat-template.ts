@@ -84,7 +84,8 @@ export class ChatTemplate {
   /**
    * Returns the prompt for the assistant's next message. If `continuesLast` is set, returns the prompt that ends inside
    * the last message, which is the assistant's. If the template rejects the messages, throws ServerError
-   * `invalid_value` with the template's own message.
+   * `invalid_value` with the template's own message. Throws `unsupported` if the template does not even render the
+   * simplest conversation.
    */
   render(
     messages: readonly ChatMessage[],
@@ -170,7 +171,7 @@ export class ChatTemplate {
 
 /**
  * Returns the messages in roles that the template supports. If the template has no system role, system text is put in
- * front of the next user message.
+ * front of the next user message, or becomes a user message if none follows.
  */
 function withRoles(
   messages: readonly ParsedMessage[],
@@ -190,7 +191,7 @@ function withRoles(
   return fitted;
 }
 
-/** Returns the messages with `text` appended to the leading system message, or added as a new system message. */
+/** Returns the messages with `text` appended to a leading system or developer message, else as a new system message. */
 function withSystemText(messages: readonly ParsedMessage[], text: string): readonly ParsedMessage[] {
   const [first, ...others] = messages;
   if (first?.role !== "system" && first?.role !== "developer") return [{ role: "system", content: text }, ...messages];

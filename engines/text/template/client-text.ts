@@ -35,7 +35,10 @@ function parsedCall(call: ToolCall): ParsedCall {
   return { ...call, arguments: parsedArguments(call.arguments), text: call.arguments };
 }
 
-/** Returns the parsed object; returns the text itself if it is not a JSON object. */
+/**
+ * Returns the parsed object, or an empty object for an empty text. Returns the text itself if it is not a JSON object,
+ * or if the object is nested too deeply.
+ */
 function parsedArguments(text: string): unknown {
   if (text.trim() === "") return {};
   try {

@@ -6,7 +6,7 @@ import { absent, ByteTrie } from "./byte-trie.ts";
 /** A plain text, or the id of a token that was found. */
 type Fragment = string | number;
 
-/** Returns whether the token with a given text absorbs the white space before and after it. */
+/** Rules for white space: whether the token with a given text absorbs the white space before it or after it. */
 export interface Swallowing {
   before(text: string): boolean;
   after(text: string): boolean;

@@ -25,7 +25,7 @@ export class Control {
     return Atomics.load(this.#words, word.current);
   }
 
-  /** Number of work items (masks and compilations) that the grammar thread has begun. */
+  /** Number of work items (opened matchers, masks and compilations) that the grammar thread has begun. */
   get begun(): number {
     return Atomics.load(this.#words, word.begun);
   }

@@ -17,7 +17,7 @@ const recordType = z.object({ sizeBytes: z.int(), partBytes: z.int().positive(),
 export class PartialFile {
   readonly path: string;
   readonly parts: readonly Part[];
-  /** true: an earlier process has already fetched some of the bytes. */
+  /** true: an earlier attempt has already fetched some of the bytes. */
   readonly isResumed: boolean;
   readonly #file: FileHandle;
   readonly #partBytes: number;
