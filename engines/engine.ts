@@ -250,7 +250,9 @@ export interface KvCache {
    * whole copies.
    */
   restore(slot: number, saved: SavedKv, tokens: number): void;
-  /** Returns the content of a copy as bytes. The bytes stay valid after the copy is dropped and after the process ends. */
+  /**
+   * Returns the content of a copy as bytes. The bytes stay valid after the copy is dropped and after the process ends.
+   */
   export(saved: SavedKv): Uint8Array;
   /**
    * Inverse of export(), for bytes with the same `layout` that hold `tokens` tokens. Returns null if there is no room.
@@ -281,9 +283,9 @@ export interface MtpHeads {
    */
   follows(slot: number, total: number): boolean;
   /**
-   * Drafts up to `depths[i]` tokens for `targets[i]` and stores them in the target's `draft` and `draftCount`. `choose` picks a
-   * token from row `row` of the heads' logits, shape [row][vocabSize]. When `choose` is called, the target's `draftCount` is
-   * the number of tokens drafted so far.
+   * Drafts up to `depths[i]` tokens for `targets[i]` and stores them in the target's `draft` and `draftCount`. `choose`
+   * picks a token from row `row` of the heads' logits, shape [row][vocabSize]. When `choose` is called, the target's
+   * `draftCount` is the number of tokens drafted so far.
    */
   propose<T extends DraftTarget>(
     targets: readonly T[],

@@ -158,8 +158,8 @@ export interface SealedContent {
 /** Changes to the chat of a request. A text worker applies them when it parses the request's content. */
 export interface PromptChanges {
   /**
-   * Messages to replace, in ascending order: `remove` messages from index `at` of the request's chat. If `at` is the number of
-   * messages, the new messages are added at the end.
+   * Messages to replace, in ascending order: `remove` messages from index `at` of the request's chat. If `at` is the
+   * number of messages, the new messages are added at the end.
    */
   readonly splices: readonly {
     readonly at: number;
@@ -270,8 +270,8 @@ export interface TemplateArguments {
 }
 
 /**
- * Reason for the end of a choice. `tool_calls`: the model stopped by itself or at a stop string, after at least one complete
- * call.
+ * Reason for the end of a choice. `tool_calls`: the model stopped by itself or at a stop string, after at least one
+ * complete call.
  */
 export type FinishReason = "stop" | "length" | "tool_calls" | "cancelled";
 
@@ -302,10 +302,10 @@ export interface Timeline {
 }
 
 /**
- * Events of a request, in this order: at most one `prompt` event, one `begin` event, the events of its choices, then exactly
- * one `done` or `error` event. An `error` event may come at any time. The events of one choice are (reasoning | text | call)*
- * (refusal)? finish. A call consists of tool_call, tool_arguments*, and then one of tool_call_end, tool_call_failed and
- * tool_call_cut; calls of the same choice do not overlap.
+ * Events of a request, in this order: at most one `prompt` event, one `begin` event, the events of its choices, then
+ * exactly one `done` or `error` event. An `error` event may come at any time. The events of one choice are (reasoning |
+ * text | call)* (refusal)? finish. A call consists of tool_call, tool_arguments*, and then one of tool_call_end,
+ * tool_call_failed and tool_call_cut; calls of the same choice do not overlap.
  */
 export type GenerateEvent =
   /** The first token was generated. Sent once, before the events of any choice. */

@@ -111,8 +111,8 @@ function encoderSizes(spec: ModelSpec, { kv }: ModelTraits): ContextSizes {
   const { maxSequences, maxBatchTokens, blockTokens } = spec;
   const sequenceTokens = Math.min(spec.maxModelLength ?? kv.trainedContext, kv.trainedContext, maxBatchTokens);
   const wanted = Math.max(sequenceTokens, Math.min(physicalBatchTokens, maxBatchTokens));
-  // The number of tokens in a pass is rounded up to a multiple of `maxSequences`, because llama.cpp assumes an equal number of
-  // tokens per sequence. With mean pooling, llama.cpp aborts if the total exceeds the size of a pass.
+  // The number of tokens in a pass is rounded up to a multiple of `maxSequences`, because llama.cpp assumes an equal
+  // number of tokens per sequence. With mean pooling, llama.cpp aborts if the total exceeds the size of a pass.
   const passTokens = Math.ceil(wanted / maxSequences) * maxSequences;
   const kvBlocks = Math.ceil(sequenceTokens / blockTokens) * maxSequences;
   const maxLogitsRows = maxSequences;

@@ -43,8 +43,8 @@ export const llamaEngine = {
     const { pointer: model, weightBytes } = openModel(library, spec, onProgress);
     let loaded: NativeModel;
     try {
-      // On a GPU, free memory is measured after the weights are loaded. On a CPU, free memory is measured before the load,
-      // because the system drops mapped weights from main memory if the KV cache needs room.
+      // On a GPU, free memory is measured after the weights are loaded. On a CPU, free memory is measured before the
+      // load, because the system drops mapped weights from main memory if the KV cache needs room.
       const onCpu = library.backend === "cpu";
       const memory = onCpu ? { freeBytes: freeBeforeBytes, gpuBytes: null } : await library.gpuMemory();
       const found = traitsOf(library.functions, model, spec);
@@ -232,9 +232,9 @@ function modelOf(
     pooling,
     pooledLength,
     wholeSequences: isEncoder,
-    // With streams, prompt rows and decode rows are normally kept in separate steps. Exception: a model that cannot drop the
-    // last tokens of a sequence gets no padding tokens (filler tokens), so prompt rows must fill some of the gaps between
-    // sequence ids.
+    // With streams, prompt rows and decode rows are normally kept in separate steps. Exception: a model that cannot
+    // drop the last tokens of a sequence gets no padding tokens (filler tokens), so prompt rows must fill some of the
+    // gaps between sequence ids.
     mixesLengths: sizes.mode !== "streams" || !rollsBack,
     chunkTokens: isEncoder ? { least: 1, best: capacity.maxBatchTokens } : chunkOf(library),
     adaptersPerStep: spec.adapters && !isEncoder ? 1 : 0,
@@ -259,8 +259,8 @@ function modelOf(
       ? new UnifiedKv(context, pool)
       : new StreamsKv(context, {
           capacity,
-          // The suffix ", windows" changes the name of the layout, so that states saved by older versions for sliding-window
-          // models are rejected. Those states hold all tokens and would not fit.
+          // The suffix ", windows" changes the name of the layout, so that states saved by older versions for
+          // sliding-window models are rejected. Those states hold all tokens and would not fit.
           layout: `${layout} of ${capacity.maxSequences}${rollsBack ? "" : ", windows"}`,
           truncates: rollsBack,
           bytesPerToken,

@@ -133,8 +133,8 @@ export class LlamaModel implements LoadedModel {
     for (let i = 0; i < count; i++) {
       const row = at(rows, i);
       const id = at(ids, i);
-      // Only gaps between one-token rows are filled. A gap between longer rows also ends a pass, but filling it with one
-      // token would not join these rows into one pass.
+      // Only gaps between one-token rows are filled. A gap between longer rows also ends a pass, but filling it with
+      // one token would not join these rows into one pass.
       if (lastId >= this.#firstSingle && id <= this.#lastSingle) this.#fillGap(lastId + 1, id);
       lastId = id;
       this.#logitsRow[row] = -1;

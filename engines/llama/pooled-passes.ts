@@ -1,6 +1,7 @@
-// Pooled outputs of a model that generates. A pooled output is the sum of the row's hidden states after the output norm (mean),
-// the last token's hidden state, or scores. In a pass with pooled outputs, llama.cpp also computes the logits of every token.
-// These passes therefore contain as few tokens as possible, and at most as many as the context has outputs.
+// Pooled outputs of a model that generates. A pooled output is the sum of the row's hidden states after the output norm
+// (mean), the last token's hidden state, or scores. In a pass with pooled outputs, llama.cpp also computes the logits
+// of every token. These passes therefore contain as few tokens as possible, and at most as many as the context has
+// outputs.
 import assert from "node:assert/strict";
 import type { Batch } from "../batch.ts";
 import type { Pooling } from "../engine.ts";
@@ -23,8 +24,8 @@ export class PooledPasses {
   readonly #native: NativeBatchView;
   readonly #options: PoolingOptions;
   /**
-   * For each token of the pass: `#outputOf` is the row of `output` to which the token's state is added, `#sequenceOf` is
-   * the token's native sequence id.
+   * For each token of the pass: `#outputOf` is the row of `output` to which the token's state is added, `#sequenceOf`
+   * is the token's native sequence id.
    */
   readonly #outputOf: Int32Array;
   readonly #sequenceOf: Int32Array;

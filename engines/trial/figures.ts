@@ -9,14 +9,15 @@ export type EngineFigures = TrialReport;
 export type TrialFigures = Readonly<Record<EngineName, EngineFigures>>;
 
 /**
- * Assumed ratio of computed prompt tokens to generated tokens. Prompt tokens in the prefix cache are not computed. The ratio
- * weights prefill against decode when the engine is chosen.
+ * Assumed ratio of computed prompt tokens to generated tokens. Prompt tokens in the prefix cache are not computed. The
+ * ratio weights prefill against decode when the engine is chosen.
  */
 const promptTokensPerNewToken = 2;
 
 /**
- * Ratio of the time of a decode step in a server to its time in a trial. llama.cpp's threads spin at barriers, even while one
- * of them waits for a core on which the server or a client runs; wasm's threads sleep instead. Source: bench/results/choice.md.
+ * Ratio of the time of a decode step in a server to its time in a trial. llama.cpp's threads spin at barriers, even
+ * while one of them waits for a core on which the server or a client runs; wasm's threads sleep instead. Source:
+ * bench/results/choice.md.
  */
 const servedOverTrial: Readonly<Record<EngineName, number>> = { wasm: 1, llama: 1.25 };
 

@@ -32,7 +32,10 @@ type TrialRecord = Readonly<z.infer<typeof recordType>>;
 export type TrialOutcome = { readonly figures: TrialFigures } | { readonly failure: string };
 
 const dayMs = 24 * 60 * 60 * 1000;
-/** Milliseconds after which results and failures expire. A failure expires sooner, because the machine may have been busy. */
+/**
+ * Milliseconds after which results and failures expire. A failure expires sooner, because the machine may have been
+ * busy.
+ */
 const keptMs = { figures: 30 * dayMs, failure: dayMs } as const;
 
 /** Maximum number of trials kept. Above this number, the oldest trials are dropped. */

@@ -18,11 +18,13 @@ export interface RoundLimits {
 
 const leastRounds = 3;
 /**
- * Milliseconds after which a trial ends, even if only the first round is complete. A round takes this long if the model's
- * layers are large or the machine is busy.
+ * Milliseconds after which a trial ends, even if only the first round is complete. A round takes this long if the
+ * model's layers are large or the machine is busy.
  */
 const slowMs = 3000;
-/** Two engines are close if the times per new token differ by less than this factor. Single rounds differ by up to 10 %. */
+/**
+ * Two engines are close if the times per new token differ by less than this factor. Single rounds differ by up to 10 %.
+ */
 const closeFactor = 1.1;
 
 /** Measures both engines until one is clearly faster or the time limit is reached. `nowMs` is the clock. */

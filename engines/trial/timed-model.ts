@@ -71,8 +71,8 @@ export class TimedModel implements TimedEngine {
 }
 
 /**
- * Pause before each measurement, in milliseconds. The wasm engine's threads spin for 2 ms after a pass, which would slow down
- * the llama engine.
+ * Pause before each measurement, in milliseconds. After a pass, the wasm engine's threads spin for about 0.2 ms before
+ * they sleep (thread-group.ts). During that time they would slow down the llama engine.
  */
 const restMs = 4;
 const never = new Int32Array(new SharedArrayBuffer(4));

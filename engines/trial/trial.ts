@@ -15,8 +15,8 @@ import { trialBatchTokens, trialContext, trialSequences } from "./workloads.ts";
 
 const trialModule = new URL("./trial-place.js", import.meta.url);
 /**
- * Maximum number of weights of the excerpt. A limit in weights, not in bytes, makes the trial equally long for all number
- * types. As F16, the excerpt (40 MB) is larger than the third-level cache of most machines.
+ * Maximum number of weights of the excerpt. A limit in weights, not in bytes, makes the trial equally long for all
+ * number types. As F16, the excerpt (40 MB) is larger than the third-level cache of most machines.
  */
 const excerptWeights = 20_000_000;
 /**
@@ -66,7 +66,8 @@ export async function findTrial(spec: ModelSpec, { path, version }: TrialRecordO
     return { figures, isNew: true };
   } catch (error) {
     const { code, message } = toErrorRecord(error);
-    // Failures other than a timeout are not recorded, because repeating the trial is cheap and the next start may succeed.
+    // Failures other than a timeout are not recorded, because repeating the trial is cheap and the next start may
+    // succeed.
     if (code === "timeout") await keep({ failure: message });
     throw error;
   }
@@ -98,8 +99,8 @@ async function tryEngines(spec: ModelSpec): Promise<TrialFigures> {
 
 /** Returns the spec for the trial. Settings that affect speed are kept; all other values are fixed. */
 function trialSpec({ kvType, blockTokens, pagedKv, threads, mmap }: ModelSpec, path: string): ModelSpec {
-  // The wasm engine distributes a sequence's blocks over its threads and always puts the first block on the first thread. The
-  // number of blocks is therefore rounded up to a multiple of the number of threads.
+  // The wasm engine distributes a sequence's blocks over its threads and always puts the first block on the first
+  // thread. The number of blocks is therefore rounded up to a multiple of the number of threads.
   const blocks = roundUp(Math.ceil(trialContext / blockTokens), computeThreads(threads));
   return {
     path,

@@ -25,7 +25,9 @@ export const trialSequences = 16;
 /** Maximum length of a sequence in tokens: the smallest context that llama.cpp allocates. */
 export const trialContext = 256;
 const promptTokens = 64;
-/** Number of texts in the larger batch of an encoder. The number is between 1 (a single client) and 32 (many clients). */
+/**
+ * Number of texts in the larger batch of an encoder. The number is between 1 (a single client) and 32 (many clients).
+ */
 const textsTogether = 4;
 /** Maximum number of tokens in a batch. */
 export const trialBatchTokens = textsTogether * promptTokens;

@@ -1,6 +1,6 @@
-// Encoder of the wasm engine: a LoadedModel that has pooled outputs but no logits. It runs on the leader (thread 0) of the
-// thread group. Attention is bidirectional, so each batch row must be a whole sequence, and one pass computes the whole row. No
-// KV state is kept between steps.
+// Encoder of the wasm engine: a LoadedModel that has pooled outputs but no logits. It runs on the leader (thread 0) of
+// the thread group. Attention is bidirectional, so each batch row must be a whole sequence, and one pass computes the
+// whole row. No KV state is kept between steps.
 import assert from "node:assert/strict";
 import type { Batch, StepOutput } from "../batch.ts";
 import { NoKv } from "../decoding/kv/no-kv.ts";
@@ -29,7 +29,8 @@ export class WasmEncoder implements LoadedModel {
   readonly tokens: TokenClasses = { endOfGeneration: [] };
   readonly kv: KvCache;
   /**
-   * Null: this engine has no tokenizer. The text workers read their vocabulary from the same model file, so it needs no check.
+   * Null: this engine has no tokenizer. The text workers read their vocabulary from the same model file, so it needs no
+   * check.
    */
   readonly tokenize = null;
   readonly #plan: PartitionPlan;

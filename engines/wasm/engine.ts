@@ -33,8 +33,8 @@ import { HelperThread } from "./threads/helper-thread.ts";
 import { allocateShared } from "./threads/shared-blocks.ts";
 
 /**
- * Maximum number of tokens in one pass. Scratch memory grows with it. With 128 tokens instead of 64, prefill is 5 % faster on
- * Node 24 and no faster on Node 20.
+ * Maximum number of tokens in one pass. Scratch memory grows with it. With 128 tokens instead of 64, prefill is 5 %
+ * faster on Node 24 and no faster on Node 20.
  */
 const passTokens = 64;
 /** Version of the byte layout of a KV page; part of the layout name of saved pages. */
@@ -135,9 +135,9 @@ function sizeKv(
   const { kvPageBytes } = instantiateKernels(kernels, createMemory(1));
   const layerBytes = kvPageBytes(kvType, kvHeads, headLength, spec.blockTokens);
   const free = availableMemory();
-  // Without a KV budget, the cache takes a quarter of `freeBytes` (kv-budget.ts). A budget that is a fraction takes that
-  // fraction. Cache and weights must fit in the memories of the threads, so `freeBytes` is at most `room`. Without a budget,
-  // it is at most 2 * `room`, so the cache takes at most half of `room`.
+  // Without a KV budget, the cache takes a quarter of `freeBytes` (kv-budget.ts). A budget that is a fraction takes
+  // that fraction. Cache and weights must fit in the memories of the threads, so `freeBytes` is at most `room`. Without
+  // a budget, it is at most 2 * `room`, so the cache takes at most half of `room`.
   const room = roomBytes(threads) - tensorBytes(table);
   const freeBytes = Math.min(free, spec.kvBudget === null ? 2 * room : room);
   const elements = { elementsPerLayer: layerBytes, bytesPerElement: 1 / spec.blockTokens };
@@ -153,8 +153,9 @@ function createKv(capacity: Capacity, threads: number, memory: PageMemory, layou
 }
 
 /**
- * Returns the name of the KV page layout. Saved pages can be restored only into a model with the same layout name. The name
- * includes the X-LoRA mixture and the rope for long contexts, because both change the keys and values of the same tokens.
+ * Returns the name of the KV page layout. Saved pages can be restored only into a model with the same layout name. The
+ * name includes the X-LoRA mixture and the rope for long contexts, because both change the keys and values of the same
+ * tokens.
  */
 function layoutOf({ kvType, blockTokens, shape }: PartitionPlan, mixing: LoadedMixture | null): string {
   const layout = `wasm pages ${pageVersion}, type ${kvType}, blocks of ${blockTokens}`;

@@ -1,5 +1,5 @@
-// Model of the wasm engine: the LoadedModel that the step loop calls. It runs on the leader (thread 0) of the thread group. It
-// splits a step into passes and computes the leader's part of each pass.
+// Model of the wasm engine: the LoadedModel that the step loop calls. It runs on the leader (thread 0) of the thread
+// group. It splits a step into passes and computes the leader's part of each pass.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
 import type { Capabilities, Capacity, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
@@ -40,7 +40,8 @@ export class WasmModel implements LoadedModel {
   readonly kv: PagedKv;
   readonly adapters: WasmAdapters | null;
   /**
-   * Null: this engine has no tokenizer. The text workers read their vocabulary from the same model file, so it needs no check.
+   * Null: this engine has no tokenizer. The text workers read their vocabulary from the same model file, so it needs no
+   * check.
    */
   readonly tokenize = null;
   readonly #pooler: Pooler;
@@ -196,9 +197,9 @@ export class WasmModel implements LoadedModel {
 }
 
 /**
- * Returns the model's capabilities. In some X-LoRA mixtures, slots keep their adapter weights after some number of tokens.
- * Later rows then skip the first pass, so the KV of the first pass has gaps. Sequences of such a mixture cannot be truncated,
- * copied or saved.
+ * Returns the model's capabilities. In some X-LoRA mixtures, slots keep their adapter weights after some number of
+ * tokens. Later rows then skip the first pass, so the KV of the first pass has gaps. Sequences of such a mixture cannot
+ * be truncated, copied or saved.
  */
 function capabilitiesOf(
   { graph, passTokens }: PartitionPlan,

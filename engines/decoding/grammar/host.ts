@@ -1,5 +1,6 @@
-// Grammar host: constrained decoding for one model. It keeps the compiled grammars and the threads that compile grammars and
-// compute token masks. The host is called on the model's thread, which must not wait, so it computes no masks itself.
+// Grammar host: constrained decoding for one model. It keeps the compiled grammars and the threads that compile
+// grammars and compute token masks. The host is called on the model's thread, which must not wait, so it computes no
+// masks itself.
 import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import { LruMap } from "../../../runtime/collections.ts";

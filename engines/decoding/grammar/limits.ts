@@ -1,6 +1,8 @@
 // Time limits on compiling and matching grammars.
 
-/** Time in ms above which computing a token mask is slow. A slow matcher does not share its thread with other matchers. */
+/**
+ * Time in ms above which computing a token mask is slow. A slow matcher does not share its thread with other matchers.
+ */
 export const slowAnswerMs = 250;
 /**
  * Time in ms for which a compilation may continue when no request needs it any more. Starting
@@ -8,8 +10,8 @@ export const slowAnswerMs = 250;
  */
 export const abandonedCompileMs = 250;
 /**
- * Time in ms above which a compilation is slow. If a schema allows additional properties, compiling takes about 20 ms for each
- * letter of its property names.
+ * Time in ms above which a compilation is slow. If a schema allows additional properties, compiling takes about 20 ms
+ * for each letter of its property names.
  */
 export const slowCompileMs = 1000;
 /** Maximum time in ms to compile one grammar. */

@@ -1,5 +1,5 @@
-// MatcherProxy: the step loop's handle of one matcher. The matcher itself runs on a grammar thread. A matcher can be moved to
-// another thread, which then replays the earlier tokens of the sequence.
+// MatcherProxy: the step loop's handle of one matcher. The matcher itself runs on a grammar thread. A matcher can be
+// moved to another thread, which then replays the earlier tokens of the sequence.
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Allowed, Matcher } from "./matcher.ts";
@@ -18,7 +18,9 @@ export interface ProvedGrammar extends NumberedSource {
 /** The part of the grammar host (host.ts) that a matcher uses. */
 export interface MatcherKeeper {
   readonly vocabSize: number;
-  /** Called when the token mask of a matcher has been used. The matcher's `pace` already includes the time of that mask. */
+  /**
+   * Called when the token mask of a matcher has been used. The matcher's `pace` already includes the time of that mask.
+   */
   answered(matcher: MatcherProxy): void;
   closed(matcher: MatcherProxy): void;
 }
@@ -129,7 +131,7 @@ export class MatcherProxy implements Matcher {
     this.#failure ??= failure;
   }
 
-  /** Appends the last accepted token and the tokens that were forced after it. */
+  /** Appends the last accepted token, and the tokens that the grammar forced after it, to `history`. */
   #passOn(history: number[]): void {
     const { token, forced, forcedCount } = this.#buffer;
     if (token !== noToken) history.push(token);

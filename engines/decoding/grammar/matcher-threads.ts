@@ -1,6 +1,6 @@
-// MatcherThreads: assigns matchers to grammar threads. Quick matchers share threads. Slow matchers, and matchers of grammars
-// that take long to compile, run on separate threads. If a thread ends, the matcher that it was serving fails, and its other
-// matchers move to another thread.
+// MatcherThreads: assigns matchers to grammar threads. Quick matchers share threads. Slow matchers, and matchers of
+// grammars that take long to compile, run on separate threads. If a thread ends, the matcher that it was serving fails,
+// and its other matchers move to another thread.
 import { ServerError } from "../../../runtime/errors.ts";
 import { abandoned } from "./abandoned.ts";
 import { slowAnswerMs, slowCompileMs } from "./limits.ts";
@@ -9,8 +9,8 @@ import type { GrammarThread } from "./thread.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 
 /**
- * Maximum number of threads that may end for an unknown reason while they serve the same matcher. If one more thread ends, the
- * matcher is assumed to be the cause.
+ * Maximum number of threads that may end for an unknown reason while they serve the same matcher. If one more thread
+ * ends, the matcher is assumed to be the cause.
  */
 const maxLosses = 2;
 /** Maximum total time in ms that one sequence may take for slow token masks. */
@@ -19,8 +19,8 @@ const slowLimitMs = 10_000;
 export interface MatcherThreadsOptions {
   readonly pool: ThreadPool;
   /**
-   * Maximum number of threads for matchers of quick grammars. The same limit applies separately to matchers of grammars that
-   * take long to compile. The limit is doubled if an idle thread has already compiled the grammar.
+   * Maximum number of threads for matchers of quick grammars. The same limit applies separately to matchers of grammars
+   * that take long to compile. The limit is doubled if an idle thread has already compiled the grammar.
    */
   readonly maxShared: number;
   readonly compileLimitMs: number;
@@ -44,8 +44,8 @@ export class MatcherThreads {
   }
 
   /**
-   * Checks the limits of a matcher after its token mask has been used. Gives a slow matcher a separate thread. Fails a matcher
-   * that took too much time in total.
+   * Checks the limits of a matcher after its token mask has been used. Gives a slow matcher a separate thread. Fails a
+   * matcher that took too much time in total.
    */
   answered(matcher: MatcherProxy): void {
     const { loadMs, slowMs: takenMs } = matcher.pace;
@@ -54,8 +54,8 @@ export class MatcherThreads {
   }
 
   /**
-   * Checks a thread that has worked for `busyMs` on `task` (the id of a matcher or a grammar). Above the limits, gives the
-   * matcher a separate thread or ends the thread.
+   * Checks a thread that has worked for `busyMs` on `task` (the id of a matcher or a grammar). Above the limits, gives
+   * the matcher a separate thread or ends the thread.
    */
   look(thread: GrammarThread, task: number, busyMs: number): void {
     if (busyMs < slowAnswerMs) return;
@@ -122,8 +122,8 @@ export class MatcherThreads {
   }
 
   /**
-   * Returns the thread for a quick matcher. Grammars that take long to compile get separate threads, because other matchers
-   * would have to wait for the compilation.
+   * Returns the thread for a quick matcher. Grammars that take long to compile get separate threads, because other
+   * matchers would have to wait for the compilation.
    */
   #sharedThread(grammar: ProvedGrammar): GrammarThread {
     const { pool, maxShared } = this.#options;
@@ -132,8 +132,8 @@ export class MatcherThreads {
     const holder = shared.find((thread) => thread.has(grammar));
     if (holder) return holder;
     if (shared.length < maxShared) return pool.claim(grammar);
-    // Using one more thread costs less than compiling the grammar again. So an idle thread that has compiled the grammar is
-    // used, up to twice `maxShared` threads.
+    // Using one more thread costs less than compiling the grammar again. So an idle thread that has compiled the
+    // grammar is used, up to twice `maxShared` threads.
     const idleHolder = shared.length < 2 * maxShared ? pool.idleHolder(grammar) : undefined;
     return idleHolder ?? leastBusy(shared.filter(({ isFull }) => !isFull));
   }

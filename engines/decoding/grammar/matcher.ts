@@ -1,5 +1,5 @@
-// Interface of constrained decoding: compiles grammars and computes the mask of allowed tokens for each sequence. Grammars are
-// compiled and matched on grammar threads, while the forward pass runs on the model's thread.
+// Interface of constrained decoding: compiles grammars and computes the mask of allowed tokens for each sequence.
+// Grammars are compiled and matched on grammar threads, while the forward pass runs on the model's thread.
 import type { GrammarSource } from "../../grammar-source.ts";
 
 export interface CompiledGrammar {
@@ -11,7 +11,9 @@ export interface CompiledGrammar {
 export interface Allowed {
   /** Tokens that must come next. The matcher has already accepted them. */
   readonly forced: Int32Array;
-  /** Mask of the tokens that may come after the forced tokens: one bit per token; token 0 is the lowest bit of word 0. */
+  /**
+   * Mask of the tokens that may come after the forced tokens: one bit per token; token 0 is the lowest bit of word 0.
+   */
   readonly mask: Int32Array;
 }
 
@@ -20,8 +22,8 @@ export interface Matcher {
   /** The request field that contains the grammar. */
   readonly param: string | undefined;
   /**
-   * Whether the token mask after the last accept() is ready, or will probably be ready before the end of a forward pass. If
-   * not, the sequence is left out of the step.
+   * Whether the token mask after the last accept() is ready, or will probably be ready before the end of a forward
+   * pass. If not, the sequence is left out of the step.
    */
   readonly isReady: boolean;
   /**
@@ -30,8 +32,8 @@ export interface Matcher {
    */
   wait(limitMs: number): boolean;
   /**
-   * Returns the allowed tokens. Call it only after wait() has returned true. Throws `model_failed` if the grammar engine has
-   * failed, `unsupported` if the grammar takes too much time.
+   * Returns the allowed tokens. Call it only after wait() has returned true. Throws `model_failed` if the grammar
+   * engine has failed, `unsupported` if the grammar takes too much time.
    */
   allowed(): Allowed;
   /**
@@ -54,8 +56,9 @@ export interface GrammarAsker {
 
 export interface GrammarHost {
   /**
-   * Compiles a grammar, or returns it from the cache. Rejects with `invalid_value` or `unsupported` and the reason if the
-   * grammar cannot be used, `queue_full` if too many grammars wait, `cancelled` if the signal of the request is aborted.
+   * Compiles a grammar, or returns it from the cache. Rejects with `invalid_value` or `unsupported` and the reason if
+   * the grammar cannot be used, `queue_full` if too many grammars wait, `cancelled` if the signal of the request is
+   * aborted.
    */
   compile(source: GrammarSource, asker: GrammarAsker): Promise<CompiledGrammar>;
   dispose(): Promise<void>;

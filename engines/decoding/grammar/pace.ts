@@ -1,9 +1,14 @@
-// Pace of one matcher: predicts whether the next token mask will be ready in time, and measures the matcher's share of its
-// thread's time. No side effects and no clock: times are arguments.
+// Pace of one matcher: predicts whether the next token mask will be ready in time, and measures the matcher's share of
+// its thread's time. No side effects and no clock: times are arguments.
 
-/** Share of a thread's time that one matcher may take permanently. Time above this share is added to the matcher's load. */
+/**
+ * Share of a thread's time that one matcher may take permanently. Time above this share is added to the matcher's load.
+ */
 const fairShare = 0.25;
-/** Time in ms above which computing a token mask counts as slow. A shorter delay may only be a wait for a processor core. */
+/**
+ * Time in ms above which computing a token mask counts as slow. A shorter delay may only be a wait for a processor
+ * core.
+ */
 const quickMs = 20;
 
 export class Pace {
@@ -22,14 +27,17 @@ export class Pace {
   }
 
   /**
-   * Whether the next token mask will probably be ready in time. False if a mask is overdue now. Also false if the last mask
-   * took longer than the time for which the step loop waited for the most recent late mask.
+   * Whether the next token mask will probably be ready in time. False if a mask is overdue now. Also false if the last
+   * mask took longer than the time for which the step loop waited for the most recent late mask.
    */
   get isInTime(): boolean {
     return !this.#isOverdue && this.#tookMs < this.#patienceMs;
   }
 
-  /** Records that the last token mask has been used and the next mask is requested. `tookMs`: time that the last mask took. */
+  /**
+   * Records that the last token mask has been used and the next mask is requested. `tookMs`: time that the last mask
+   * took.
+   */
   ask(tookMs: number, nowMs: number): void {
     this.loadMs = Math.max(this.loadMs + tookMs - fairShare * (nowMs - this.#askedMs), 0);
     this.slowMs += Math.max(tookMs - quickMs, 0);

@@ -1,7 +1,7 @@
 // Proof queue: grammars that wait for their first compilation or are being compiled (by proofs.ts). Clients take turns.
-// Grammars that compile slowly wait in a separate queue, the slow lane. After a slow grammar, all grammars of the same client
-// wait in the slow lane for a while. The total number of characters of the grammars is limited. The number of grammars needs no
-// limit, because the number of waiting requests is limited.
+// Grammars that compile slowly wait in a separate queue, the slow lane. After a slow grammar, all grammars of the same
+// client wait in the slow lane for a while. The total number of characters of the grammars is limited. The number of
+// grammars needs no limit, because the number of waiting requests is limited.
 
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ClientPaces } from "../../../runtime/queues/client-paces.ts";
@@ -12,7 +12,8 @@ import type { NumberedSource } from "./thread/messages.ts";
 import type { GrammarThread } from "./thread.ts";
 
 /**
- * Maximum total characters of waiting grammars. One client may use at most as many characters as remain free for other clients.
+ * Maximum total characters of waiting grammars. One client may use at most as many characters as remain free for other
+ * clients.
  */
 const maxCharacters = 64 * 2 ** 20;
 /** Value of the Retry-After header in seconds if the queue is full. */
@@ -34,7 +35,10 @@ export interface Proof extends NumberedSource {
   lane: Lane;
   /** The thread that compiles the grammar; null while the grammar waits. */
   thread: GrammarThread | null;
-  /** Whether the compilation was stopped because it is slow. It is repeated from the beginning when the slow lane is free. */
+  /**
+   * Whether the compilation was stopped because it is slow. It is repeated from the beginning when the slow lane is
+   * free.
+   */
   isPutBack: boolean;
 }
 
@@ -64,8 +68,8 @@ export class ProofQueue {
   }
 
   /**
-   * Takes the next grammar of a trusted client (a client whose recent grammars were quick) from the quick lane. `paces` knows
-   * which clients are trusted.
+   * Takes the next grammar of a trusted client (a client whose recent grammars were quick) from the quick lane. `paces`
+   * knows which clients are trusted.
    */
   takeTrusted(paces: ClientPaces): Proof | undefined {
     return paces.takeTrusted(this.#waiting.quick);
@@ -87,7 +91,9 @@ export class ProofQueue {
     this.#waiting.slow.putBack(proof);
   }
 
-  /** Changes the client in whose turn the grammar is compiled. The characters of the grammar then count for that client. */
+  /**
+   * Changes the client in whose turn the grammar is compiled. The characters of the grammar then count for that client.
+   */
   handOver(proof: Proof, client: string): void {
     const isWaiting = proof.thread === null;
     if (isWaiting) this.#waiting[proof.lane].remove(proof);
@@ -106,7 +112,8 @@ export class ProofQueue {
   }
 
   /**
-   * Counts the characters of a new grammar. Throws `queue_full` if the client would then have more characters than remain free.
+   * Counts the characters of a new grammar. Throws `queue_full` if the client would then have more characters than
+   * remain free.
    */
   #charge(client: string, { grammar }: GrammarSource): void {
     const ofClient = (this.#charactersOf.get(client) ?? 0) + grammar.length;
@@ -128,7 +135,8 @@ export function tooManyWait(what: string): ServerError {
 }
 
 /**
- * The error of a displaced request: its client has the most waiting requests, so a request of another client took its place.
+ * The error of a displaced request: its client has the most waiting requests, so a request of another client took its
+ * place.
  */
 export function displacedAsker(): ServerError {
   const message =

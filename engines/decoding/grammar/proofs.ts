@@ -1,8 +1,9 @@
-// Proofs: runs the first compilation of each grammar. A compilation may abort, hang or use up the memory of its thread. So it
-// runs on a thread without matchers, one grammar at a time. A slow compilation moves to a second queue, the slow lane, which
-// also runs one grammar at a time, in parallel with the quick lane. A client whose recent grammars were quick is trusted: its
-// grammars do not wait for the quick grammars of other clients. A grammar for which no request waits is not compiled. The limit
-// of waiting requests is shared fairly between clients.
+// Proofs: runs the first compilation of each grammar. A compilation may abort, hang or use up the memory of its thread.
+// So it runs on a thread without matchers. Two queues, the quick lane and the slow lane, run in parallel and compile
+// one grammar at a time each. A grammar starts in the quick lane, unless a recent grammar of its client was slow. It
+// moves to the slow lane if its compilation becomes slow. A client whose recent grammars were quick is trusted: one of
+// its grammars may be compiled beside a quick grammar of a client that is not trusted. A grammar for which no request
+// waits is not compiled. The limit of waiting requests is shared fairly between clients.
 
 import type { ServerError } from "../../../runtime/errors.ts";
 import { ClientPaces } from "../../../runtime/queues/client-paces.ts";
@@ -41,8 +42,8 @@ export class Proofs {
   }
 
   /**
-   * Compiles a grammar for a request, or joins the compilation of the same grammar. The id of `grammar` must be new. Rejects
-   * like GrammarHost.compile().
+   * Compiles a grammar for a request, or joins the compilation of the same grammar. The id of `grammar` must be new.
+   * Rejects like GrammarHost.compile().
    */
   ask(digest: string, grammar: NumberedSource, { client, signal }: GrammarAsker): Promise<CompiledGrammar> {
     return new Promise((resolve, reject) => {
@@ -55,8 +56,8 @@ export class Proofs {
       proof.askers.add(asker);
       this.#askers.set(asker, proof);
       this.#shares.add(client);
-      // Displaced requests are removed only after the new request has been added. In the other order, a grammar for which only
-      // displaced requests wait would be abandoned.
+      // Displaced requests are removed only after the new request has been added. In the other order, a grammar for
+      // which only displaced requests wait would be abandoned.
       for (const one of displaced) this.#leave(one, displacedAsker());
       this.#startNext();
     });
@@ -85,7 +86,10 @@ export class Proofs {
     }
   }
 
-  /** Returns the requests that lose their places to a new request of `client`. Throws `queue_full` if no place can be freed. */
+  /**
+   * Returns the requests that lose their places to a new request of `client`. Throws `queue_full` if no place can be
+   * freed.
+   */
   #displacedBy(client: string): readonly Asker[] {
     const free = this.#options.maxAskers - this.#askers.size;
     const displaced = this.#shares.displacedBy(client, 1, free, (other) => this.#newestOf(other));
@@ -109,8 +113,8 @@ export class Proofs {
   }
 
   /**
-   * Drops a grammar for which no request waits. A compilation in the quick lane continues for a while, because it may end
-   * before another thread could start.
+   * Drops a grammar for which no request waits. A compilation in the quick lane continues for a while, because it may
+   * end before another thread could start.
    */
   #abandon(proof: Proof): void {
     if (proof.thread !== null && proof.lane === "quick") return;

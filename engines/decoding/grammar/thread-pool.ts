@@ -1,5 +1,5 @@
-// Thread pool: the grammar threads of one model. One idle thread is kept ready, so new work seldom waits for a thread to start.
-// The first thread is started on demand.
+// Thread pool: the grammar threads of one model. One idle thread is kept ready, so new work seldom waits for a thread
+// to start. The first thread is started on demand.
 import type { ServerError } from "../../../runtime/errors.ts";
 import { abandoned } from "./abandoned.ts";
 import type { NumberedSource, WorkerSetup } from "./thread/messages.ts";
@@ -39,8 +39,8 @@ export class ThreadPool {
   }
 
   /**
-   * Returns an idle thread: a thread that has compiled `grammar`, else the least recently reused thread, else a new thread.
-   * Throws `model_failed` if the operating system cannot start a thread.
+   * Returns an idle thread: a thread that has compiled `grammar`, else the least recently reused thread that is ready,
+   * else any other idle thread, else a new thread. Throws `model_failed` if the operating system cannot start a thread.
    */
   claim(grammar?: NumberedSource): GrammarThread {
     const holder = grammar && this.idleHolder(grammar);
@@ -55,8 +55,8 @@ export class ThreadPool {
   }
 
   /**
-   * Starts the spare thread if there is none and the operating system allows it. Does nothing while another thread starts: a
-   * start takes 0.6 s of processor time, and two simultaneous starts slow all requests on two cores.
+   * Starts the spare thread if there is none and the operating system allows it. Does nothing while another thread
+   * starts: a start takes 0.6 s of processor time, and two simultaneous starts slow all requests on two cores.
    */
   keepSpare(nowMs: number): void {
     const hasFailed = nowMs - this.#failedMs < restAfterFailureMs;
@@ -96,8 +96,8 @@ export class ThreadPool {
   }
 
   /**
-   * Returns the idle threads that can take any new work. Excludes the thread that is reserved for its compiled grammars. Also
-   * excludes low-priority threads, whose grammars took long to compile.
+   * Returns the idle threads that can take any new work. Excludes the thread that is reserved for its compiled
+   * grammars. Also excludes low-priority threads, whose grammars took long to compile.
    */
   #claimable(): GrammarThread[] {
     const reservedFromMs = Math.max(performance.now() - reservedMs, ...this.all.map((thread) => thread.lastReuseMs));

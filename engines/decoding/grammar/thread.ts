@@ -1,5 +1,5 @@
-// Grammar thread: the model thread's handle of one grammar worker. It tracks the compiled grammars of the worker, the time of
-// its current work, and its end. A worker that has ended is never restarted; `onEnd` notifies the owner.
+// Grammar thread: the model thread's handle of one grammar worker. It tracks the compiled grammars of the worker, the
+// time of its current work, and its end. A worker that has ended is never restarted; `onEnd` notifies the owner.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
 import { lowerPriority, processorMs } from "../../../runtime/thread/system-thread.ts";
@@ -10,7 +10,9 @@ import type { NumberedSource, WorkerOrder, WorkerReport, WorkerSetup } from "./t
 
 /** Maximum time in ms until a thread is ready. Reading a large vocabulary takes a second on an idle machine. */
 const startLimitMs = 60_000;
-/** Maximum wall-clock time in ms that is counted between two checks, because the whole process may have been suspended. */
+/**
+ * Maximum wall-clock time in ms that is counted between two checks, because the whole process may have been suspended.
+ */
 const longestLookMs = 1000;
 /** Minimum share of a processor core that a working thread is assumed to get. */
 const leastShare = 0.1;
@@ -120,8 +122,8 @@ export class GrammarThread {
   }
 
   /**
-   * Compiles a grammar unless this thread has already compiled it. Resolves to the time taken in ms. If the grammar cannot be
-   * compiled, rejects with the reason; the thread has then ended.
+   * Compiles a grammar unless this thread has already compiled it. Resolves to the time taken in ms. If the grammar
+   * cannot be compiled, rejects with the reason; the thread has then ended.
    */
   compile({ id, source }: NumberedSource): Promise<number> {
     const known = this.#compilations.get(id);
@@ -134,8 +136,9 @@ export class GrammarThread {
   }
 
   /**
-   * Returns the thread's current work. `task`: id of a matcher or a grammar (0: none). `busyMs`: processor time since this work
-   * was first seen. Ends the thread if it was not ready in time.
+   * Returns the thread's current work. `task`: id of a matcher or a grammar (0: none). `busyMs`: processor time since
+   * this work was first seen; wall-clock time if the processor time is unknown. Ends the thread if it was not ready in
+   * time.
    */
   look(nowMs: number): { readonly task: number; readonly busyMs: number } {
     if (!this.#isReady && nowMs - this.#startedMs > startLimitMs) {
@@ -182,16 +185,16 @@ export class GrammarThread {
   }
 
   /**
-   * Comparator: least recently reused thread first, then the thread whose last matcher was closed earliest. A grammar that was
-   * requested twice is likely to be requested again.
+   * Comparator: least recently reused thread first, then the thread whose last matcher was closed earliest. A grammar
+   * that was requested twice is likely to be requested again.
    */
   static byLastReuse(this: void, a: GrammarThread, b: GrammarThread): number {
     return a.#lastReuseMs - b.#lastReuseMs || a.#lastMatcherMs - b.#lastMatcherMs;
   }
 
   /**
-   * Time of the last reuse by performance.now(); -Infinity: never. Reuse: a matcher was opened for a grammar that had a matcher
-   * on this thread before.
+   * Time of the last reuse by performance.now(); -Infinity: never. Reuse: a matcher was opened for a grammar that had a
+   * matcher on this thread before.
    */
   get lastReuseMs(): number {
     return this.#lastReuseMs;

@@ -1,4 +1,5 @@
-// KV budget: converts the configured KV memory into a number of tokens per sequence, or into a pool that all sequences share.
+// KV budget: converts the configured KV memory into a number of tokens per sequence, or into a pool that all sequences
+// share.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ModelSpec } from "../../engine.ts";
 
@@ -32,7 +33,9 @@ export interface KvMemory {
   readonly gpuBytes: number | null;
 }
 
-/** Total number of tokens of all sequences that fit into `spec.kvBudget`. Throws `config_invalid` if no memory is left. */
+/**
+ * Total number of tokens of all sequences that fit into `spec.kvBudget`. Throws `config_invalid` if no memory is left.
+ */
 export function budgetTokens(spec: ModelSpec, shape: KvShape, memory: KvMemory): number {
   const budget = spec.kvBudget;
   if (budget !== null && "tokens" in budget) return budget.tokens;
@@ -60,8 +63,8 @@ function mebibytes(bytes: number): string {
 }
 
 /**
- * Maximum number of tokens per sequence if `spec.maxSequences` sequences share the budget equally. The number is limited
- * to the configured length, or to the length the model was trained for if no length is configured. Throws
+ * Maximum number of tokens per sequence if `spec.maxSequences` sequences share the budget equally. The number is
+ * limited to the configured length, or to the length the model was trained for if no length is configured. Throws
  * `config_invalid` if a share is smaller than `contextStep` tokens.
  */
 export function tokensPerSequence(
@@ -83,15 +86,16 @@ export interface KvPool {
   /** Number of blocks on each thread. Block b of every sequence is on thread b % threads. */
   readonly blocksPerThread: number;
   /**
-   * Maximum number of tokens of one sequence: the configured length, or the model's length if none is configured. The number is
-   * limited to the size of the pool; without paging, to an equal share of the pool, so that all sequences always fit.
+   * Maximum number of tokens of one sequence: the configured length, or the model's length if none is configured. The
+   * number is limited to the size of the pool; without paging, to an equal share of the pool, so that all sequences
+   * always fit.
    */
   readonly sequenceTokens: number;
 }
 
 /**
- * Returns one pool for the whole budget, with a whole number of blocks on each of `threads` threads. Throws `config_invalid` if
- * a sequence of `contextStep` tokens (or of the maximum length if that is shorter) does not fit.
+ * Returns one pool for the whole budget, with a whole number of blocks on each of `threads` threads. Throws
+ * `config_invalid` if a sequence of `contextStep` tokens (or of the maximum length if that is shorter) does not fit.
  */
 export function kvPool(spec: ModelSpec, shape: KvShape, memory: KvMemory, threads = 1): KvPool {
   const { blockTokens, maxModelLength } = spec;

@@ -1,5 +1,5 @@
-// NoKv: implementation of the KV cache interface for encoders, which keep nothing between steps. There is always room for a
-// sequence, up to the maximum sequence length.
+// NoKv: implementation of the KV cache interface for encoders, which keep nothing between steps. There is always room
+// for a sequence, up to the maximum sequence length.
 import assert from "node:assert/strict";
 import type { Capacity, KvCache, SavedKv } from "../../engine.ts";
 

@@ -1,5 +1,5 @@
-// Page table: maps the blocks of each slot to pages of a pool of KV memory. Pages may be shared with saved copies and other
-// slots. The table does not access KV memory: it only lists the pages to copy before the next write.
+// Page table: maps the blocks of each slot to pages of a pool of KV memory. Pages may be shared with saved copies and
+// other slots. The table does not access KV memory: it only lists the pages to copy before the next write.
 import assert from "node:assert/strict";
 
 export interface PageShape {
@@ -7,7 +7,7 @@ export interface PageShape {
   /** Maximum number of tokens of one sequence. */
   readonly sequenceTokens: number;
   readonly blockTokens: number;
-  /** Each thread has its own pages; block b of every sequence is on thread b % threads. */
+  /** Number of compute threads. Each thread has its own pages; block b of every sequence is on thread b % threads. */
   readonly threads: number;
   /** Number of pages of each thread, shared by slots and saved copies. */
   readonly pagesPerThread: number;
@@ -33,8 +33,9 @@ export class SavedPages {
 }
 
 /**
- * Reference-counted pages with copy on write. Each slot and each saved copy has one reference to each of its pages. A page may
- * be written only if it has one reference. Sharing and saving copy no pages. The first write to a shared page copies it.
+ * Reference-counted pages with copy on write. Each slot and each saved copy has one reference to each of its pages. A
+ * page may be written only if it has one reference. Sharing and saving copy no pages. The first write to a shared page
+ * copies it.
  */
 export class PageTable {
   /**
@@ -70,14 +71,16 @@ export class PageTable {
     this.#settled = new Int32Array(slots);
     this.#references = new Int32Array(threads * pagesPerThread);
     this.#free = new Int32Array(threads * pagesPerThread);
-    // Pages with the lowest numbers are used first, so that the memory of the other pages stays untouched as long as possible.
+    // Pages with the lowest numbers are used first, so that the memory of the other pages stays untouched as long as
+    // possible.
     for (let i = 0; i < this.#free.length; i++) this.#free[i] = pagesPerThread - 1 - (i % pagesPerThread);
     this.#freeCount = new Int32Array(threads).fill(pagesPerThread);
     this.#needed = new Int32Array(threads);
   }
 
   /**
-   * Number of free blocks that any sequence can use: the number of threads times the smallest number of free pages of a thread.
+   * Number of free blocks that any sequence can use: the number of threads times the smallest number of free pages of a
+   * thread.
    */
   get freeBlocks(): number {
     let fewest = at(this.#freeCount, 0);
@@ -88,8 +91,8 @@ export class PageTable {
   }
 
   /**
-   * Returns the page of each block of the slot, numbered within the block's thread. The result is a view; only the entries of
-   * blocks with tokens are valid.
+   * Returns the page of each block of the slot, numbered within the block's thread. The result is a view; only the
+   * entries of blocks with tokens are valid.
    */
   pages(slot: number): Int32Array {
     const pages = this.#pages[slot];
@@ -103,16 +106,17 @@ export class PageTable {
   }
 
   /**
-   * Reserves pages for the first `tokens` tokens of the slot. A later write() up to `tokens` succeeds if it keeps the settled
-   * tokens. Returns false and changes nothing if there are too few pages.
+   * Reserves pages for the first `tokens` tokens of the slot. A later write() up to `tokens` succeeds if it keeps the
+   * settled tokens. Returns false and changes nothing if there are too few pages.
    */
   reserve(slot: number, tokens: number): boolean {
     return this.#makeRoom(slot, at(this.#settled, slot), tokens);
   }
 
   /**
-   * Prepares a write of tokens start..end of the slot. Drops the slot's tokens from position `start` on. The next write must
-   * begin at `settled` or later. Returns false and changes nothing if the write needs more pages than are free.
+   * Prepares a write of tokens `start` to `end` (exclusive) of the slot. Drops the slot's tokens from position `start`
+   * on. The next write must begin at `settled` or later. Returns false and changes nothing if the write needs more
+   * pages than are free.
    */
   write(slot: number, start: number, end: number, settled = end): boolean {
     const inRange = start >= 0 && start <= this.length(slot) && start <= end && settled <= end;
@@ -174,7 +178,10 @@ export class PageTable {
     this.#share(slot, saved.pages, tokens);
   }
 
-  /** Checks that every page is free, or has exactly one reference for each slot and saved copy that holds it. Throws if not. */
+  /**
+   * Checks that every page is free, or has exactly one reference for each slot and saved copy that holds it. Throws if
+   * not.
+   */
   checkIntegrity(): void {
     const references = new Int32Array(this.#references.length);
     for (const [slot, pages] of this.#pages.entries()) {
@@ -201,8 +208,8 @@ export class PageTable {
   }
 
   /**
-   * Prepares the blocks of the tokens from..to for writing: gives a new page to each block without a page, and replaces each
-   * shared page by a copy. Returns false and changes nothing if there are too few pages.
+   * Prepares the blocks of tokens `from` to `to` (exclusive) for writing: gives a new page to each block without a
+   * page, and replaces each shared page by a copy. Returns false and changes nothing if there are too few pages.
    */
   #makeRoom(slot: number, from: number, to: number): boolean {
     if (from >= to) return true;
@@ -221,8 +228,8 @@ export class PageTable {
   }
 
   /**
-   * Whether there are enough free pages for the blocks first..end. A block needs a free page if it has no page (block number
-   * `have` or higher) or if its page is shared.
+   * Whether there are enough free pages for blocks `first` to `end` (exclusive). A block needs a free page if it has no
+   * page (block number `have` or higher) or if its page is shared.
    */
   #fits(pages: Int32Array, first: number, have: number, end: number): boolean {
     this.#needed.fill(0);

@@ -1,6 +1,6 @@
-// Prefix cache: keeps copies of the KV of ended sequences, so that later sequences with the same prefix (a system prompt, the
-// turns of a chat) can reuse it. Also indexes the prompts of running sequences, whose KV can be shared. Copies use the same
-// KV memory as running sequences and are evicted to make room for them.
+// Prefix cache: keeps copies of the KV of ended sequences, so that later sequences with the same prefix (a system
+// prompt, the turns of a chat) can reuse it. Also indexes the prompts of running sequences, whose KV can be shared.
+// Copies use the same KV memory as running sequences and are evicted to make room for them.
 import type { Capabilities, KvCache, LoadedModel, SavedKv } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
 import { type Match, PrefixIndex } from "./prefix-index.ts";
@@ -55,8 +55,8 @@ export class PrefixCache<S extends Sequence> {
   }
 
   /**
-   * Whether evicting copies may make room for `tokens` more tokens. A result of false is certain. After a result of true, the
-   * room may still be too small, because copies may share blocks with running sequences.
+   * Whether evicting copies may make room for `tokens` more tokens. A result of false is certain. After a result of
+   * true, the room may still be too small, because copies may share blocks with running sequences.
    */
   canMakeRoomFor(tokens: number): boolean {
     let blocks = this.#kv.freeBlocks;
@@ -65,7 +65,8 @@ export class PrefixCache<S extends Sequence> {
   }
 
   /**
-   * Whether running sequences may share KV with each other, and may wait until another sequence has computed a shared prefix.
+   * Whether running sequences may share KV with each other, and may wait until another sequence has computed a shared
+   * prefix.
    */
   get #sharesRunning(): boolean {
     return this.#limit > 0 && this.#capabilities.copyPrefix;
@@ -90,7 +91,9 @@ export class PrefixCache<S extends Sequence> {
     return this.#running.longest(sequence, sequence.total - 1, isUsable);
   }
 
-  /** Returns the copy with the longest common prefix with a prompt, and marks it as the most recently used; null: none. */
+  /**
+   * Returns the copy with the longest common prefix with a prompt, and marks it as the most recently used; null: none.
+   */
   findCopy(sequence: Pick<S, "tokens" | "adapter" | "total">): Match<CachedPrefix> | null {
     if (this.#byUse.size === 0) return null;
     const { truncate } = this.#capabilities;
@@ -130,7 +133,10 @@ export class PrefixCache<S extends Sequence> {
     if (saved !== null) this.#add({ adapter, tokens: tokens.slice(0, computed), saved });
   }
 
-  /** Adds a copy from bytes that KvCache.export() returned for an identical model. Returns false if there is no room for it. */
+  /**
+   * Adds a copy from bytes that KvCache.export() returned for an identical model. Returns false if there is no room for
+   * it.
+   */
   import(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
     if (!this.keepsCopies || !this.canMakeRoomFor(tokens.length)) return false;
     const saved = this.#makeRoomFor(() => this.#kv.import(bytes, tokens.length));
@@ -150,8 +156,8 @@ export class PrefixCache<S extends Sequence> {
   }
 
   /**
-   * Drops all copies of an adapter that is being unloaded. Does not call onEvict, because no later prompt can use these copies,
-   * and writing them to disk would delay other sequences.
+   * Drops all copies of an adapter that is being unloaded. Does not call onEvict, because no later prompt can use these
+   * copies, and writing them to disk would delay other sequences.
    */
   dropAdapter(adapter: number): void {
     for (const copy of [...this.#byUse]) if (copy.adapter === adapter) this.#drop(copy);

@@ -1,6 +1,6 @@
-// Prefix index: finds the holder (a sequence or a cached copy) that has the longest common prefix with a token list. Each block
-// of tokens has a hash over the block and all blocks before it. Holders with equal hashes are candidates, whose tokens are then
-// compared.
+// Prefix index: finds the holder (a sequence or a cached copy) that has the longest common prefix with a token list.
+// Each block of tokens has a hash over the block and all blocks before it. Holders with equal hashes are candidates,
+// whose tokens are then compared.
 
 /**
  * Number of tokens in a block. Computing a shorter prefix takes less time than finding, saving
@@ -27,7 +27,9 @@ export class PrefixIndex<H extends TokenHolder> {
     return this.#lengths.size;
   }
 
-  /** Adds the first `length` tokens of a holder to the index. These tokens must not change while they are in the index. */
+  /**
+   * Adds the first `length` tokens of a holder to the index. These tokens must not change while they are in the index.
+   */
   add(holder: H, length: number): void {
     this.#lengths.set(holder, length);
     for (const hash of blockHashes(holder, length)) {
@@ -50,8 +52,9 @@ export class PrefixIndex<H extends TokenHolder> {
   }
 
   /**
-   * Returns the usable holder with the longest common prefix within the first `limit` tokens of `wanted`; null if no common
-   * prefix is at least a block long. If several prefixes are equally long, returns the holder that was added first.
+   * Returns the usable holder with the longest common prefix within the first `limit` tokens of `wanted`; null if no
+   * common prefix is at least a block long. If several prefixes are equally long, returns the holder that was added
+   * first.
    */
   longest(wanted: TokenHolder, limit: number, isUsable: (holder: H, length: number) => boolean): Match<H> | null {
     const levels: Set<H>[] = [];

@@ -1,6 +1,6 @@
 // Prefix file: the format of one file of the store. A file contains a description of the model, the tokens, the KV, and
-// checksums. Called by prefix-folder.ts on the store's own thread, because every call waits for the disk. This module does not
-// follow symbolic links, and validates all data that it reads.
+// checksums. Called by prefix-folder.ts on the store's own thread, because every call waits for the disk. This module
+// does not follow symbolic links, and validates all data that it reads.
 import { createHash, type Hash } from "node:crypto";
 import { closeSync, constants, fstatSync, futimesSync, openSync, readSync, writeSync } from "node:fs";
 import type { PrefixKey } from "./prefix-list.ts";
@@ -29,7 +29,8 @@ export class DamagedFile extends Error {}
 //      sha256 of all above
 //      the KV
 //      sha256 of all above except the first sha256
-// Numbers have the byte order of the machine, like the KV. On a machine with another byte order, the version check fails.
+// Numbers have the byte order of the machine, like the KV. On a machine with another byte order, the version check
+// fails.
 const magic = Buffer.from("troupeKV");
 const version = 1;
 const fixedBytes = 32;

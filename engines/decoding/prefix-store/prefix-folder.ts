@@ -1,6 +1,6 @@
-// Prefix folder: stores prefixes on disk in a subfolder for each model and a file for each prefix. The total size is limited:
-// the least recently used files of any model are removed first. Runs on the store's own thread. Other processes may use the
-// same folder. Files whose names have another format are never touched.
+// Prefix folder: stores prefixes on disk in a subfolder for each model and a file for each prefix. The total size is
+// limited: the least recently used files of any model are removed first. Runs on the store's own thread. Other
+// processes may use the same folder. Files whose names have another format are never touched.
 import { createHash, randomBytes } from "node:crypto";
 import { lstatSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -53,8 +53,8 @@ export class PrefixFolder {
   readonly #home: string;
 
   /**
-   * Opens the model's folder and creates it if it does not exist. Removes abandoned files. If all files together exceed the
-   * size limit, also removes the least recently used files. Throws config_invalid if the folder cannot be used.
+   * Opens the model's folder and creates it if it does not exist. Removes abandoned files. If all files together exceed
+   * the size limit, also removes the least recently used files. Throws config_invalid if the folder cannot be used.
    */
   constructor(options: PrefixStoreOptions, model: StoreModel) {
     this.#options = options;
@@ -71,7 +71,8 @@ export class PrefixFolder {
   }
 
   /**
-   * Returns the prefixes of this model. Unreadable files are left out, but remain on disk until they are removed to make room.
+   * Returns the prefixes of this model. Unreadable files are left out, but remain on disk until they are removed to
+   * make room.
    */
   list(): ListedPrefix[] {
     return this.#find(fileName)
@@ -94,8 +95,8 @@ export class PrefixFolder {
   }
 
   /**
-   * Writes a prefix under a temporary name, and renames it when it is complete. If room is needed, the file `expendable` is
-   * removed first. Throws an error with the reason if the prefix cannot be written.
+   * Writes a prefix under a temporary name, and renames it when it is complete. If room is needed, the file
+   * `expendable` is removed first. Throws an error with the reason if the prefix cannot be written.
    */
   write(content: PrefixContent, expendable: string | null): WrittenFile {
     const { fingerprint, layout } = this.#model;
@@ -128,8 +129,8 @@ export class PrefixFolder {
   }
 
   /**
-   * Removes files until `bytes` more bytes fit: `expendable` first, then the least recently used. Returns the names of the
-   * removed files of this model.
+   * Removes files until `bytes` more bytes fit: `expendable` first, then the least recently used. Returns the names of
+   * the removed files of this model.
    */
   #makeRoom(bytes: number, expendable: string | null): string[] {
     const files = [...this.#find(fileName), ...this.#find(partName)];
@@ -169,7 +170,10 @@ function foundFile(folder: string, name: string): FoundFile[] {
   return stat?.isFile() ? [{ path, name, bytes: stat.size, usedMs: stat.mtimeMs }] : [];
 }
 
-/** Whether the path is a folder of the current user and not a symbolic link. A folder of another user may contain anything. */
+/**
+ * Whether the path is a folder of the current user and not a symbolic link. A folder of another user may contain
+ * anything.
+ */
 function isOurs(folder: string): boolean {
   const stat = lstatSync(folder, { throwIfNoEntry: false });
   if (stat === undefined || !stat.isDirectory()) return false;

@@ -1,5 +1,5 @@
-// Prefix list: the prefixes in the store, sorted by adapter and tokens. In this order, the neighbours of a prompt are the
-// entries with the longest common prefix. Used by prefix-store.ts. This module does not access files.
+// Prefix list: the prefixes in the store, sorted by adapter and tokens. In this order, the neighbours of a prompt are
+// the entries with the longest common prefix. Used by prefix-store.ts. This module does not access files.
 
 /** The adapter and the tokens that a prefix was computed from; the sort key. */
 export interface PrefixKey {
@@ -23,8 +23,8 @@ export class PrefixList {
   }
 
   /**
-   * Adds a prefix for which covers() returns false. If a prefix in the list is the beginning of the new prefix, that prefix is
-   * replaced. Returns the replaced prefix, or null.
+   * Adds a prefix for which covers() returns false. If a prefix in the list is the beginning of the new prefix, that
+   * prefix is replaced. Returns the replaced prefix, or null.
    */
   add(prefix: ListedPrefix): ListedPrefix | null {
     const covered = this.coveredBy(prefix);
@@ -55,8 +55,8 @@ export class PrefixList {
   }
 
   /**
-   * Returns the prefix that has the longest common beginning with `key`; null if no prefix of the same adapter begins with the
-   * same token. If two common beginnings are equally long, returns the prefix with the smaller file.
+   * Returns the prefix that has the longest common beginning with `key`; null if no prefix of the same adapter begins
+   * with the same token. If two common beginnings are equally long, returns the prefix with the smaller file.
    */
   longest(key: PrefixKey): { readonly prefix: ListedPrefix; readonly length: number } | null {
     const at = this.#placeOf(key);

@@ -1,6 +1,6 @@
-// Prefix store: the step loop's interface to KV that is stored on disk and survives restarts. find() is immediate, read() is
-// asynchronous, and put() only queues a write. A separate thread reads and writes files and computes checksums. After a disk
-// error, prefixes are not found and are computed again; no request gets an error.
+// Prefix store: the step loop's interface to KV that is stored on disk and survives restarts. find() is immediate,
+// read() is asynchronous, and put() only queues a write. A separate thread reads and writes files and computes
+// checksums. After a disk error, prefixes are not found and are computed again; no request gets an error.
 import type { PrefixContent, StoreModel } from "./prefix-file.ts";
 import type { PrefixStoreOptions } from "./prefix-folder.ts";
 import { beginsWith, type ListedPrefix, type PrefixKey, PrefixList } from "./prefix-list.ts";
@@ -20,7 +20,9 @@ export interface StoredPrefix {
   readonly bytes: number;
 }
 
-/** Minimum number of tokens of a prefix to store or find. Computing a shorter prefix takes less time than reading it. */
+/**
+ * Minimum number of tokens of a prefix to store or find. Computing a shorter prefix takes less time than reading it.
+ */
 const leastTokens = 64;
 /** Maximum bytes of pending writes. Each write is a copy of the KV of a sequence in main memory. */
 const maxWaitingBytes = 512 * 2 ** 20;
@@ -65,8 +67,8 @@ export class PrefixStore {
   }
 
   /**
-   * Returns the file whose tokens have the longest common beginning with `tokens`; null if that beginning is shorter than 64
-   * tokens. The common beginning may include all of `tokens`.
+   * Returns the file whose tokens have the longest common beginning with `tokens`; null if that beginning is shorter
+   * than 64 tokens. The common beginning may include all of `tokens`.
    */
   find(adapter: string, tokens: Int32Array): StoredPrefix | null {
     const found = this.#list.longest({ adapter, tokens });
@@ -76,14 +78,15 @@ export class PrefixStore {
   }
 
   /**
-   * Reads the tokens and the bytes of a file. Returns null if the file is missing, damaged or unreadable; find() then does not
-   * return the file again. Simultaneous reads of a file share one result, so callers must not change the result.
+   * Reads the tokens and the bytes of a file. Returns null if the file is missing, damaged or unreadable; find() then
+   * does not return the file again. Simultaneous reads of a file share one result, so callers must not change the
+   * result.
    */
   read({ name }: StoredPrefix): Promise<PrefixContent | null> {
     const underWay = this.#reading.get(name);
     if (underWay !== undefined) return underWay;
-    // Reads run one at a time, because each result takes as much memory as the KV of a sequence until it is imported between
-    // two steps.
+    // Reads run one at a time, because each result takes as much memory as the KV of a sequence until it is imported
+    // between two steps.
     const reading = this.#lastRead.then(() => this.#read(name)).finally(() => this.#reading.delete(name));
     this.#reading.set(name, reading);
     this.#lastRead = reading.then(() => undefined);
@@ -101,9 +104,9 @@ export class PrefixStore {
   }
 
   /**
-   * Queues a prefix to be written, if wants() returns true for it. The store owns `bytes` from now on. If too many writes are
-   * pending, the oldest are dropped. A caller that needs all prefixes to be stored before the process ends must await flush()
-   * after each put().
+   * Queues a prefix to be written, if wants() returns true for it. The store owns `bytes` from now on. If too many
+   * writes are pending, the oldest are dropped. A caller that needs all prefixes to be stored before the process ends
+   * must await flush() after each put().
    */
   put(adapter: string, tokens: Int32Array, bytes: Uint8Array): void {
     if (!this.wants(adapter, tokens)) return;
@@ -162,7 +165,8 @@ export class PrefixStore {
   /** Adds a prefix to the list. Removes the file of a shorter prefix that the new prefix begins with. */
   async #enlist(prefix: ListedPrefix): Promise<void> {
     const superfluous = this.#list.covers(prefix) ? prefix : this.#list.add(prefix);
-    // The thread removes the file after all pending reads, so a file that find() has returned can still be read.
+    // The thread runs its tasks in order, so reads that were sent before the removal still succeed. A read that is sent
+    // later finds no file and returns null.
     if (superfluous !== null) await this.#thread.ask({ kind: "remove", name: superfluous.name });
   }
 

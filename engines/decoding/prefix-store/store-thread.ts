@@ -1,6 +1,6 @@
-// Store thread: the model thread's handle of the prefix store's worker thread. It starts the worker, sends tasks and returns
-// the answers. Answers come in the order of the tasks. Used by prefix-store.ts. After the worker has ended, every answer is an
-// error with the reason.
+// Store thread: the model thread's handle of the prefix store's worker thread. It starts the worker, sends tasks and
+// returns the answers. Answers come in the order of the tasks. Used by prefix-store.ts. After the worker has ended,
+// every answer is an error with the reason.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord } from "../../../runtime/errors.ts";
 import type { ListedPrefix } from "./prefix-list.ts";
@@ -54,7 +54,10 @@ export class StoreThread {
     await this.#worker.terminate();
   }
 
-  /** Returns the answer to the task that was sent last. The worker keeps the process alive only while answers are pending. */
+  /**
+   * Returns the answer to the task that was sent last. The worker keeps the process alive only while answers are
+   * pending.
+   */
   #answer(): Promise<StoreAnswer> {
     this.#worker.ref();
     return new Promise((resolve) => this.#waiting.push(resolve));

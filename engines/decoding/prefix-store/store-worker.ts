@@ -1,5 +1,6 @@
-// Entry point of the store's worker thread: opens the folder, then runs the read and write tasks one after another and answers
-// in the same order. Both kinds of tasks wait for the disk and hash every byte, so they must not run in the step loop.
+// Entry point of the store's worker thread: opens the folder, then runs the read and write tasks one after another and
+// answers in the same order. Both kinds of tasks wait for the disk and hash every byte, so they must not run in the
+// step loop.
 import { parentPort, workerData } from "node:worker_threads";
 import { type ErrorRecord, toErrorRecord } from "../../../runtime/errors.ts";
 import type { PrefixContent, StoreModel } from "./prefix-file.ts";

@@ -1,5 +1,5 @@
-// Write queue: prefixes that wait to be written to disk. Its size in bytes is limited, because the model may compute prefixes
-// faster than the disk writes. Used by prefix-store.ts. The queue itself writes nothing.
+// Write queue: prefixes that wait to be written to disk. Its size in bytes is limited, because the model may compute
+// prefixes faster than the disk writes. Used by prefix-store.ts. The queue itself writes nothing.
 import type { PrefixContent } from "./prefix-file.ts";
 import { beginsWith, type PrefixKey } from "./prefix-list.ts";
 
@@ -27,8 +27,8 @@ export class WriteQueue {
   }
 
   /**
-   * Adds a prefix, and removes waiting prefixes that the new prefix begins with. Drops the oldest prefixes while the total is
-   * above `maxBytes`. The new prefix is always kept, even if it is larger than the limit.
+   * Adds a prefix, and removes waiting prefixes that the new prefix begins with. Drops the oldest prefixes while the
+   * total is above `maxBytes`. The new prefix is always kept, even if it is larger than the limit.
    */
   push(content: PrefixContent): void {
     this.#waiting = this.#waiting.filter((other) => !beginsWith(content, other));

@@ -1,6 +1,6 @@
-// DRY penalty ("don't repeat yourself") of one sequence: keeps the latest tokens, including the prompt, and searches them for
-// tokens that would continue a repetition. Called by SamplingState. The time per token is linear in the look-back (the number
-// of searched tokens), whatever the tokens are.
+// DRY penalty ("don't repeat yourself") of one sequence: keeps the latest tokens, including the prompt, and searches
+// them for tokens that would continue a repetition. Called by SamplingState. The time per token is linear in the
+// look-back (the number of searched tokens), whatever the tokens are.
 import type { Dry } from "../../generation.ts";
 
 /** Number of latest tokens that are searched for repetitions. */
@@ -13,10 +13,10 @@ export const DRY_LOOK_BACK = 4096;
 const MAX_PENALTY = 1e9;
 
 /**
- * If the sequence ends in `length` tokens that also occurred earlier, the token that followed the earlier occurrence would
- * continue a repetition. If `length >= allowedLength`, `multiplier * base^(length - allowedLength)` is subtracted from the
- * logit of that token. The longest repetition of each token counts. Repetitions do not extend across breaker tokens, and
- * breaker tokens are never penalised.
+ * If the sequence ends in `length` tokens that also occurred earlier, the token that followed the earlier occurrence
+ * would continue a repetition. If `length >= allowedLength`, `multiplier * base^(length - allowedLength)` is subtracted
+ * from the logit of that token. The longest repetition of each token counts. Repetitions do not extend across breaker
+ * tokens, and breaker tokens are never penalised.
  */
 export class DryPenalty {
   readonly #multiplier: number;
@@ -62,9 +62,9 @@ export class DryPenalty {
   }
 
   /**
-   * Finds all repetitions with the Z algorithm over the tokens in reverse order. matches[i]: length of the longest common
-   * suffix of the sequence and of the sequence without its last i tokens. [left, right): the match that extends furthest back.
-   * Inside this range, comparisons start from earlier results.
+   * Finds all repetitions with the Z algorithm over the tokens in reverse order. matches[i]: length of the longest
+   * common suffix of the sequence and of the sequence without its last i tokens. [left, right): the match that extends
+   * furthest back. Inside this range, comparisons start from earlier results.
    */
   #findRepetitions(): void {
     const tokens = this.#tokens;

@@ -1,13 +1,13 @@
-// Penalties of one sequence that depend on its previous tokens: repetition, presence and frequency. SamplingState applies them
-// to a row of logits before temperature. Only the logits of previous tokens change.
+// Penalties of one sequence that depend on its previous tokens: repetition, presence and frequency. SamplingState
+// applies them to a row of logits before temperature. Only the logits of previous tokens change.
 import type { Sampling } from "../../generation.ts";
 
 const INITIAL_ROOM = 256;
 
 /**
  * The repetition penalty counts prompt and output tokens: a positive logit is divided by the penalty, a negative one is
- * multiplied by it. The presence and frequency penalties count output tokens only: a token that was generated `count` times
- * loses `presence + frequency * count`.
+ * multiplied by it. The presence and frequency penalties count output tokens only: a token that was generated `count`
+ * times loses `presence + frequency * count`.
  */
 export class Penalties {
   readonly #repetition: number;

@@ -1,5 +1,5 @@
-// Random number generator for sampling: sfc32, which is small, fast and without known defects, seeded by splitmix64. Each
-// sequence has its own generator, so the tokens for a seed do not depend on other sequences. Not for cryptography.
+// Random number generator for sampling: sfc32, which is small, fast and without known defects, seeded by splitmix64.
+// Each sequence has its own generator, so the tokens for a seed do not depend on other sequences. Not for cryptography.
 
 const WARM_UP = 12;
 

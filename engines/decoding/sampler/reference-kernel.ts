@@ -1,5 +1,5 @@
-// Reference kernel: sampling in plain TypeScript with sorts and Math.exp, written for clarity rather than speed. It defines the
-// results against which the SIMD kernel is tested, and Sampler.create() uses it if WebAssembly has no SIMD.
+// Reference kernel: sampling in plain TypeScript with sorts and Math.exp, written for clarity rather than speed. It
+// defines the results against which the SIMD kernel is tested, and Sampler.create() uses it if WebAssembly has no SIMD.
 import { type Filters, maskWords, type RowKernel } from "./row-kernel.ts";
 
 export class ReferenceKernel implements RowKernel {

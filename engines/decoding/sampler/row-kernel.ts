@@ -1,6 +1,6 @@
 // RowKernel: the interface of a sampling kernel that works on one row of logits. wasm-kernel.ts (SIMD) and
-// reference-kernel.ts (plain TypeScript) implement it and pass the same tests. A kernel has no state of sequences: sampler.ts
-// applies penalties to the row first.
+// reference-kernel.ts (plain TypeScript) implement it and pass the same tests. A kernel has no state of sequences:
+// sampler.ts applies penalties to the row first.
 
 /** Filters of the token distribution. Neutral values switch a filter off: topK 0, topP 1, minP 0. */
 export interface Filters {
@@ -16,8 +16,8 @@ export function maskWords(vocabSize: number): number {
 }
 
 /**
- * A kernel for one row: write the logits into `row`, then call the methods. NaN counts as -inf. A token at -inf is never
- * chosen. A token at +inf is always chosen; if there are several, the one with the lowest id.
+ * A kernel for one row: write the logits into `row`, then call the methods. NaN counts as -inf. A token at -inf is
+ * never chosen. A token at +inf is always chosen; if there are several, the one with the lowest id.
  */
 export interface RowKernel {
   readonly vocabSize: number;
@@ -43,8 +43,8 @@ export interface RowKernel {
   /** Returns ln(sum(exp(row))); -Infinity if no token can be chosen. */
   logSum(): number;
   /**
-   * Finds the `limit` likeliest tokens, lower ids first among equals. Returns their number, which is less than `limit` if too
-   * few tokens are above -inf.
+   * Finds the `limit` likeliest tokens, lower ids first among equals. Returns their number, which is less than `limit`
+   * if too few tokens are above -inf.
    */
   top(limit: number): number;
 }

@@ -1,9 +1,9 @@
-// Sampler: chooses every next token, for all engines. The step loop opens a state for each sequence and samples each row of
-// logits synchronously on the model's thread. The sampler never awaits, logs or reads a clock.
+// Sampler: chooses every next token, for all engines. The step loop opens a state for each sequence and samples each
+// row of logits synchronously on the model's thread. The sampler never awaits, logs or reads a clock.
 //
-// Order of operations: logit bias; repetition, presence and frequency penalties; DRY; banned tokens; the grammar's mask;
-// temperature; top-k; top-p; min-p; one draw.
-// Logprobs describe the model's own distribution, before all of these operations.
+// Order of operations: logit bias; repetition, presence and frequency penalties; DRY; banned tokens; the grammar's
+// mask; temperature; top-k; top-p; min-p; one draw. Logprobs describe the model's own distribution, before all of these
+// operations.
 import assert from "node:assert/strict";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Sampling } from "../../generation.ts";
@@ -36,8 +36,8 @@ export class Sampler {
   };
 
   /**
-   * Creates the sampler of one model. It uses the SIMD kernel, or the plain TypeScript kernel if WebAssembly has no SIMD.
-   * SAMPLER_SIMD=0 forces the plain kernel; with SAMPLER_SIMD=1, throws `config_invalid` if there is no SIMD.
+   * Creates the sampler of one model. It uses the SIMD kernel, or the plain TypeScript kernel if WebAssembly has no
+   * SIMD. SAMPLER_SIMD=0 forces the plain kernel; with SAMPLER_SIMD=1, throws `config_invalid` if there is no SIMD.
    */
   static create(vocabSize: number): Sampler {
     return new Sampler(chooseKernel(vocabSize, process.env.SAMPLER_SIMD ?? ""));
@@ -49,8 +49,8 @@ export class Sampler {
   }
 
   /**
-   * Opens the state of choice `choice` of a request; its seed is `sampling.seed + choice`. `breakers`: ids of the tokens that
-   * end a DRY repetition. Throws `invalid_value` if the settings do not fit the model.
+   * Opens the state of choice `choice` of a request; its seed is `sampling.seed + choice`. `breakers`: ids of the
+   * tokens that end a DRY repetition. Throws `invalid_value` if the settings do not fit the model.
    */
   open(
     sampling: Sampling,
@@ -63,9 +63,9 @@ export class Sampler {
   }
 
   /**
-   * Chooses the next token of `state` from row `row` of a step's logits, and records it in the state. `mask` has one bit per
-   * token, set if the grammar allows the token; null: no grammar. If the grammar allows only banned tokens, chooses one of
-   * these. Throws `model_failed` if no token can be chosen.
+   * Chooses the next token of `state` from row `row` of a step's logits, and records it in the state. `mask` has one
+   * bit per token, set if the grammar allows the token; null: no grammar. If the grammar allows only banned tokens,
+   * chooses one of these. Throws `model_failed` if no token can be chosen.
    */
   sample(state: SamplingState, logits: Float32Array, row: number, mask: Int32Array | null): number {
     const start = this.#load(logits, row);
@@ -83,8 +83,9 @@ export class Sampler {
   }
 
   /**
-   * Predicts the token that sample() would choose from these logits after `ahead` more tokens. Uses the random number that
-   * sample() will use, but the current penalties and no grammar. Returns -1 if no token can be chosen. Changes no state.
+   * Predicts the token that sample() would choose from these logits after `ahead` more tokens. Uses the random number
+   * that sample() will use, but the current penalties and no grammar. Returns -1 if no token can be chosen. Changes no
+   * state.
    */
   foresee(state: SamplingState, logits: Float32Array, row: number, ahead: number): number {
     this.#load(logits, row);
@@ -97,8 +98,8 @@ export class Sampler {
   }
 
   /**
-   * Returns the logprobs of `token` (which was not sampled) and of the `top` likeliest tokens, from row `row` of a step's
-   * logits. Valid until the next call.
+   * Returns the logprobs of `token` (which was not sampled) and of the `top` likeliest tokens, from row `row` of a
+   * step's logits. Valid until the next call.
    */
   observe(logits: Float32Array, row: number, token: number, top: number): TokenLogprobs {
     assert(top >= 0 && top <= MAX_TOP_LOGPROBS, `${top} of at most ${MAX_TOP_LOGPROBS} alternatives`);
@@ -126,8 +127,8 @@ export class Sampler {
   #load(logits: Float32Array, row: number): number {
     const start = row * this.vocabSize;
     assert(start + this.vocabSize <= logits.length, `row ${row} of ${logits.length / this.vocabSize} rows of logits`);
-    // set() is the fastest copy. subarray() allocates a view of about 100 bytes, the only allocation here. The view is not
-    // kept, because the memory of the logits belongs to the engine.
+    // set() is the fastest copy. subarray() allocates a view of about 100 bytes, the only allocation here. The view is
+    // not kept, because the memory of the logits belongs to the engine.
     this.#kernel.row.set(logits.subarray(start, start + this.vocabSize));
     return start;
   }
@@ -139,7 +140,9 @@ export class Sampler {
     this.#kernel.restrict();
   }
 
-  /** Writes the logprobs of the likeliest tokens; call it before the row is edited. Returns the log-sum-exp of the row. */
+  /**
+   * Writes the logprobs of the likeliest tokens; call it before the row is edited. Returns the log-sum-exp of the row.
+   */
   #measure(limit: number): number {
     const { topIds, topLogits } = this.#kernel;
     const found = this.#logprobs;

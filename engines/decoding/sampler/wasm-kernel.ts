@@ -1,5 +1,5 @@
-// WasmKernel: typed wrapper of the SIMD kernel (kernel/, AssemblyScript). It loads the kernel and creates views of its memory.
-// Called by Sampler.create(). The kernel's memory does not grow after prepare(), so the views stay valid.
+// WasmKernel: typed wrapper of the SIMD kernel (kernel/, AssemblyScript). It loads the kernel and creates views of its
+// memory. Called by Sampler.create(). The kernel's memory does not grow after prepare(), so the views stay valid.
 import { readFileSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 import { type Filters, maskWords, type RowKernel } from "./row-kernel.ts";
@@ -77,8 +77,8 @@ export class WasmKernel implements RowKernel {
 }
 
 /**
- * Compiles the WebAssembly file in this folder; null if SIMD is missing. All models share the module, so that it is compiled
- * only once.
+ * Compiles the WebAssembly file in this folder; null if SIMD is missing. All models share the module, so that it is
+ * compiled only once.
  */
 function compile(): object | null {
   const file = new URL("./sampler.wasm", import.meta.url);

@@ -1,13 +1,13 @@
-// Adapter rotation: picks the adapter of the next step on engines that can run only one adapter per step (the base model counts
-// as an adapter). An adapter runs for a quantum of several steps. Then the adapter that has waited longest runs. Callers pass
-// in durations; the rotation reads no clock.
+// Adapter rotation: picks the adapter of the next step on engines that can run only one adapter per step (the base
+// model counts as an adapter). An adapter runs for a quantum of several steps. Then the adapter that has waited longest
+// runs. Callers pass in durations; the rotation reads no clock.
 import type { Sequence } from "./sequence.ts";
 import type { StepTimeModel } from "./step-time-model.ts";
 
 /**
- * Length of a quantum, as a multiple of the time of one adapter switch. At 8, switches take a ninth of the time. The number of
- * steps is the same for every adapter (it is derived from the mean step time), so all sequences decode at the same pace. A
- * quantum has at least two steps: the first step serves prompts, and the second step decodes.
+ * Length of a quantum, as a multiple of the time of one adapter switch. At 8, switches take a ninth of the time. The
+ * number of steps is the same for every adapter (it is derived from the mean step time), so all sequences decode at the
+ * same pace. A quantum has at least two steps: the first step serves prompts, and the second step decodes.
  */
 const quantumPerSwitch = 8;
 const leastSteps = 2;
@@ -25,8 +25,8 @@ const mostLooks = 4;
 const assumedSwitchMs = 8;
 const smoothing = 0.2;
 /**
- * Weight of each quantum in the mean step time. With a small weight, adapters with longer steps get almost the same number of
- * steps as other adapters. Chosen by hand.
+ * Weight of each quantum in the mean step time. With a small weight, adapters with longer steps get almost the same
+ * number of steps as other adapters. Chosen by hand.
  */
 const meanSmoothing = 0.05;
 
@@ -58,8 +58,8 @@ export class AdapterRotation {
   }
 
   /**
-   * Maximum time of the next step, in ms, so that a round over all adapters takes at most `roundMs`; Infinity if only one
-   * adapter has runnable sequences.
+   * Maximum time of the next step, in ms, so that a round over all adapters takes at most `roundMs`; Infinity if only
+   * one adapter has runnable sequences.
    */
   get longestStepMs(): number {
     return this.isShared ? Math.max(this.#longestMs - this.#elapsedMs, 0) : Infinity;
@@ -89,7 +89,10 @@ export class AdapterRotation {
     return true;
   }
 
-  /** Ends a step. Returns the duration of the step without the adapter switch, in ms; 0 if that duration is too uncertain. */
+  /**
+   * Ends a step. Returns the duration of the step without the adapter switch, in ms; 0 if that duration is too
+   * uncertain.
+   */
   endStep(decodeTokens: number, promptTokens: number, stepMs: number, cost: StepTimeModel): number {
     const isSwitch = this.isSwitch;
     if (isSwitch && promptTokens === 0 && cost.decodeMs(decodeTokens) > 0) {
@@ -122,8 +125,8 @@ export class AdapterRotation {
   }
 
   /**
-   * Returns the runnable adapter whose last quantum was longest ago, except the current adapter. Returns the current adapter if
-   * no other adapter is runnable.
+   * Returns the runnable adapter whose last quantum was longest ago, except the current adapter. Returns the current
+   * adapter if no other adapter is runnable.
    */
   #next(running: readonly Sequence[]): number {
     let next = this.adapter;

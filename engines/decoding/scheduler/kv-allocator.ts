@@ -1,5 +1,6 @@
-// KV allocator: fills the slot of an admitted sequence with known KV (from its own swapped KV, a cached copy, or a running
-// sequence) and reserves room for the remaining tokens. It also swaps the KV of preempted sequences to main memory.
+// KV allocator: fills the slot of an admitted sequence with known KV (from its own swapped KV, a cached copy, or a
+// running sequence) and reserves room for the remaining tokens. It also swaps the KV of preempted sequences to main
+// memory.
 import type { KvCache } from "../../engine.ts";
 import type { KvModel, PrefixCache } from "../kv/prefix-cache.ts";
 import type { Match } from "../kv/prefix-index.ts";
@@ -11,13 +12,14 @@ import type { Sequence } from "./sequence.ts";
  */
 const headroomTokens = 64;
 /**
- * Maximum share of the tokens of a swapped-out sequence that may be computed again. If sharing the KV of other sequences leaves
- * no more than this share to compute, the sequence shares their KV and does not swap in its own. Chosen by hand.
+ * Maximum share of the tokens of a swapped-out sequence that may be computed again. If sharing the KV of other
+ * sequences leaves no more than this share to compute, the sequence shares their KV and does not swap in its own.
+ * Chosen by hand.
  */
 const mostComputedAgain = 1 / 8;
 /**
- * Minimum length of a shared prefix for which a sequence waits until another sequence has computed it. A shorter prefix is
- * computed twice. Chosen by hand.
+ * Minimum length of a shared prefix for which a sequence waits until another sequence has computed it. A shorter prefix
+ * is computed twice. Chosen by hand.
  */
 const leastAwaitedTokens = 64;
 
@@ -41,8 +43,8 @@ export class KvAllocator<S extends Sequence> {
   }
 
   /**
-   * Fills the empty slot of a sequence with known KV and reserves room for its tokens. If another sequence is computing the
-   * same prefix now, blocks `sequence` instead. If memory is short, returns false and leaves the slot empty.
+   * Fills the empty slot of a sequence with known KV and reserves room for its tokens. If another sequence is computing
+   * the same prefix now, blocks `sequence` instead. If memory is short, returns false and leaves the slot empty.
    */
   place(sequence: S): boolean {
     if (sequence.swapped !== null && !this.#isMostlyShared(sequence)) return this.#placeSwapped(sequence);
@@ -63,8 +65,8 @@ export class KvAllocator<S extends Sequence> {
   }
 
   /**
-   * Reserves room for the first `tokens` tokens of a sequence. The slot already holds the first `have` of them. Evicts cached
-   * copies if needed. Returns false if memory is short.
+   * Reserves room for the first `tokens` tokens of a sequence. The slot already holds the first `have` of them. Evicts
+   * cached copies if needed. Returns false if memory is short.
    */
   reserve({ slot }: S, tokens: number, have: number): boolean {
     if (this.#kv.reserve(slot, tokens)) return true;
@@ -84,8 +86,8 @@ export class KvAllocator<S extends Sequence> {
   }
 
   /**
-   * Whether a sequence may fit after `victims` have lost their slots. The estimate is optimistic, because blocks that several
-   * victims share are counted more than once.
+   * Whether a sequence may fit after `victims` have lost their slots. The estimate is optimistic, because blocks that
+   * several victims share are counted more than once.
    */
   canFit(sequence: S, victims: readonly S[]): boolean {
     const shared = this.#prefixes.findRunning(sequence, (owner) => owner !== sequence)?.length ?? 0;
@@ -128,8 +130,8 @@ export class KvAllocator<S extends Sequence> {
   }
 
   /**
-   * Copies the longest known prefix into the slot and returns its length. If another sequence is computing a longer common
-   * prefix, returns 0 and blocks `sequence` until that prefix is computed.
+   * Copies the longest known prefix into the slot and returns its length. If another sequence is computing a longer
+   * common prefix, returns 0 and blocks `sequence` until that prefix is computed.
    */
   #fillFromOthers(sequence: S): number {
     const { slot, order } = sequence;
@@ -175,7 +177,8 @@ export class KvAllocator<S extends Sequence> {
   }
 
   /**
-   * Puts the swapped KV into the slot. Returns false if there is no room. The swapped bytes stay in main memory until forget().
+   * Puts the swapped KV into the slot. Returns false if there is no room. The swapped bytes stay in main memory until
+   * forget().
    */
   #swapIn({ slot, swapped, swappedTokens }: S): boolean {
     const saved = swapped && this.#kv.import(swapped, swappedTokens);
@@ -186,8 +189,8 @@ export class KvAllocator<S extends Sequence> {
   }
 
   /**
-   * Whether other sequences or cached copies hold nearly all of the swapped tokens. If so, sharing these tokens is better than
-   * swapping in, because sharing takes no memory.
+   * Whether other sequences or cached copies hold nearly all of the swapped tokens. If so, sharing these tokens is
+   * better than swapping in, because sharing takes no memory.
    */
   #isMostlyShared(sequence: S): boolean {
     if (mustComputeAll(sequence)) return false;
@@ -225,12 +228,18 @@ function wantedTokens({ total, tokens }: Sequence): number {
   return Math.min(total + headroomTokens, tokens.length);
 }
 
-/** Whether all prompt tokens must be fed even if their KV is known. Pooling and prompt logits need the result at each token. */
+/**
+ * Whether all prompt tokens must be fed even if their KV is known. Pooling and prompt logits need the result at each
+ * token.
+ */
 function mustComputeAll({ isPooled, wantsPromptLogits }: Sequence): boolean {
   return isPooled || wantsPromptLogits;
 }
 
-/** Whether the sequence is computing its prompt, or waits to do so until another sequence has computed their common prefix. */
+/**
+ * Whether the sequence is computing its prompt, or waits to do so until another sequence has computed their common
+ * prefix.
+ */
 function willPrefill({ state, blockedBy }: Sequence): boolean {
   return state === "running" && !blockedBy.has("reader") && !blockedBy.has("grammar");
 }

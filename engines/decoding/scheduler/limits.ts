@@ -22,8 +22,8 @@ export interface StepLimits extends StepTarget {
 
 export interface SchedulerLimits extends StepLimits {
   /**
-   * Maximum number of finished sequences whose KV is cached for sequences with the same prefix. 0: no cache, and running
-   * sequences do not share KV either.
+   * Maximum number of finished sequences whose KV is cached for sequences with the same prefix. 0: no cache, and
+   * running sequences do not share KV either.
    */
   readonly prefixCacheEntries: number;
   /** Maximum number of sequences without a slot, waiting and preempted together. */
@@ -43,8 +43,8 @@ export interface SchedulerLimits extends StepLimits {
 }
 
 /**
- * Number of preemptions by cause. reader: the client read too slowly. memory: other sequences needed the KV memory. share: a
- * client with fewer slots got the slot.
+ * Number of preemptions by cause. reader: the client read too slowly. memory: other sequences needed the KV memory.
+ * share: a client with fewer slots got the slot.
  */
 export type Preemptions = Record<"reader" | "memory" | "share", number>;
 

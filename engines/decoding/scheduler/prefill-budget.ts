@@ -1,5 +1,5 @@
-// Prefill budget: decides how many prompt tokens the next step takes, when prompts go before decodes, and when a step contains
-// only prompts. Callers pass in durations; the budget reads no clock.
+// Prefill budget: decides how many prompt tokens the next step takes, when prompts go before decodes, and when a step
+// contains only prompts. Callers pass in durations; the budget reads no clock.
 import type { AdapterRotation } from "./adapter-rotation.ts";
 import type { StepLimits } from "./limits.ts";
 import type { Sequence } from "./sequence.ts";
@@ -11,15 +11,15 @@ import type { StepTimeModel } from "./step-time-model.ts";
  */
 const loneRestFactor = 2;
 /**
- * Maximum time for which decodes are held back, as a multiple of `maxStepMs`. The time is long enough that 32 prompts that
- * arrive together start to decode together. Chosen by hand.
+ * Maximum time for which decodes are held back, as a multiple of `maxStepMs`. The time is long enough that 32 prompts
+ * that arrive together start to decode together. Chosen by hand.
  */
 const longestHoldSteps = 32;
 
 export class PrefillBudget<S extends Sequence> {
   /**
-   * Prompt chunks end at multiples of this number of tokens, counted from position 0, or at the end of the prompt. The load
-   * does not change these positions.
+   * Prompt chunks end at multiples of this number of tokens, counted from position 0, or at the end of the prompt. The
+   * load does not change these positions.
    */
   readonly grain: number;
   readonly #cost: StepTimeModel;
@@ -66,10 +66,10 @@ export class PrefillBudget<S extends Sequence> {
   }
 
   /**
-   * Whether prompts are due: in a step in which prompts are due, they go before decodes and get at least `grain` tokens. True
-   * in the first step of an adapter's quantum, because its prompts have waited for other adapters. Also true after
-   * `maxDecodeStepsBeforePrefill` decode steps, and after decodes have run for half the time of `grain` prompt tokens. So
-   * decodes increase the prefill time of a long prompt by a factor of about two at most.
+   * Whether prompts are due: in a step in which prompts are due, they go before decodes and get at least `grain`
+   * tokens. True in the first step of an adapter's quantum, because its prompts have waited for other adapters. Also
+   * true after `maxDecodeStepsBeforePrefill` decode steps, and after decodes have run for half the time of `grain`
+   * prompt tokens. So decodes increase the prefill time of a long prompt by a factor of about two at most.
    */
   get isDue(): boolean {
     if (this.#rotation?.isSwitch) return true;
@@ -78,8 +78,8 @@ export class PrefillBudget<S extends Sequence> {
   }
 
   /**
-   * Returns the maximum number of prompt tokens in a step with `decodes` decodes. It is at least `grain` if prompts are due or
-   * if there are no decodes.
+   * Returns the maximum number of prompt tokens in a step with `decodes` decodes. It is at least `grain` if prompts are
+   * due or if there are no decodes.
    */
   allowance(decodes: number, prompts: readonly S[], isDue: boolean): number {
     const allowance = this.#cost.promptAllowance(decodes, this.#rotation?.longestStepMs ?? Infinity) ?? 0;
@@ -88,13 +88,14 @@ export class PrefillBudget<S extends Sequence> {
   }
 
   /**
-   * Returns whether the next step contains only prompts although some sequences could decode. If many prompts arrive together,
-   * a step with few decodes costs a pass over the weights and yields few tokens. Decodes are held back if the prompts do not
-   * fit into a step with them. They are held back until all prompts have been fed, including prompts that arrive later.
-   * Sequences that finish their prefill early therefore wait for the other sequences. Decodes are held back for at most
-   * `maxStepMs` per prompt (counted at the beginning), times the share of prompts among the runnable sequences. This limit
-   * prevents a large number of decodes from waiting for a few prompts, and any decode from waiting for a single long prompt.
-   * While adapters take turns, decodes are never held back, because they have just waited for the other adapters.
+   * Returns whether the next step contains only prompts although some sequences could decode. If many prompts arrive
+   * together, a step with few decodes costs a pass over the weights and yields few tokens. Decodes are held back if the
+   * prompts do not fit into a step with them. They are held back until all prompts have been fed, including prompts
+   * that arrive later. Sequences that finish their prefill early therefore wait for the other sequences. Decodes are
+   * held back for at most `maxStepMs` per prompt (counted at the beginning), times the share of prompts among the
+   * runnable sequences. This limit prevents a large number of decodes from waiting for a few prompts, and any decode
+   * from waiting for a single long prompt. While adapters take turns, decodes are never held back, because they have
+   * just waited for the other adapters.
    */
   holdsDecodes(decodes: number, prompts: readonly S[]): boolean {
     const count = this.#rotation?.isShared ? 0 : prompts.length;
@@ -110,9 +111,9 @@ export class PrefillBudget<S extends Sequence> {
   }
 
   /**
-   * Returns the maximum chunk length if a step has only one prompt; 0 if it has several. If at most twice the allowance remains
-   * of the prompt, returns all remaining tokens: a second pass would delay the prompt more than the longer step delays a new
-   * request. A sequence that has long been the only runnable one gets longer chunks.
+   * Returns the maximum chunk length if a step has only one prompt; 0 if it has several. If at most twice the allowance
+   * remains of the prompt, returns all remaining tokens: a second pass would delay the prompt more than the longer step
+   * delays a new request. A sequence that has long been the only runnable one gets longer chunks.
    */
   #loneAllowance([only, other]: readonly S[], allowance: number): number {
     if (only === undefined || other !== undefined || this.#rotation?.isShared) return 0;

@@ -1,6 +1,7 @@
-// Prefill order: the order in which the prompts of running sequences get tokens of a step. Clients take turns, so a client with
-// many long prompts delays no other client. Within a client, steps alternate between two orders: order of admission, so that
-// long prompts progress, and shortest remaining prompt first, so that short prompts need not wait for long ones.
+// Prefill order: the order in which the prompts of running sequences get tokens of a step. Clients take turns, so a
+// client with many long prompts delays no other client. Within a client, steps alternate between two orders: order of
+// admission, so that long prompts progress, and shortest remaining prompt first, so that short prompts need not wait
+// for long ones.
 import { DefaultMap } from "../../../runtime/collections.ts";
 import type { Sequence } from "./sequence.ts";
 

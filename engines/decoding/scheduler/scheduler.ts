@@ -1,7 +1,7 @@
 // Scheduler: picks the tokens of the next forward pass. There is no separate prefill or decode phase: one step may
 // contain prompt chunks and decode tokens, up to a token budget. The scheduler does no I/O and reads no clock: the step
-// loop passes the time to advance(). For each step, the step loop calls schedule(), runs the engine and the sampler, and
-// then calls accept() and endStep().
+// loop passes the time to advance(). For each step, the step loop calls schedule(), runs the engine and the sampler,
+// and then calls accept() and endStep().
 import type { Batch } from "../../batch.ts";
 import { type CachedPrefix, type KvModel, PrefixCache } from "../kv/prefix-cache.ts";
 import { AdapterRotation } from "./adapter-rotation.ts";
@@ -19,17 +19,18 @@ import { StepTimeModel } from "./step-time-model.ts";
 export type Finish = "none" | "stop" | "length";
 
 /**
- * Time in ms after which a sequence loses its slot if its client does not read and another sequence waits for a slot. A shorter
- * pause may be network jitter. Chosen by hand.
+ * Time in ms after which a sequence loses its slot if its client does not read and another sequence waits for a slot. A
+ * shorter pause may be network jitter. Chosen by hand.
  */
 export const pauseGraceMs = 100;
 /**
- * Time in ms after which a sequence loses its slot if its client does not read, even if no sequence waits. Reason: an idle slot
- * may cost the engine a row in each step. Chosen by hand.
+ * Time in ms after which a sequence loses its slot if its client does not read, even if no sequence waits. Reason: an
+ * idle slot may cost the engine a row in each step. Chosen by hand.
  */
 export const longestPauseMs = 2000;
 /**
- * Maximum number of grammar-forced tokens that are fed in one decode row. A longer run is fed like a prompt. Chosen by hand.
+ * Maximum number of grammar-forced tokens that are fed in one decode row. A longer run is fed like a prompt. Chosen by
+ * hand.
  */
 const maxForcedRow = 32;
 
@@ -37,13 +38,13 @@ const maxForcedRow = 32;
 interface Progress<S extends Sequence> {
   readonly order: PrefillOrder<S>;
   /**
-   * Index of the sequence that decodes first in the next step, modulo the number of decoding sequences. It advances only if the
-   * token budget is too small for all decoding sequences.
+   * Index of the sequence that decodes first in the next step, modulo the number of decoding sequences. It advances
+   * only if the token budget is too small for all decoding sequences.
    */
   decodeStart: number;
   /**
-   * Cost of the prompt steps since the last decode step: their prompt tokens, plus `passTokens` (see StepTimeModel) for each
-   * step. Used only if the engine cannot mix prompts and decodes in one step.
+   * Cost of the prompt steps since the last decode step: their prompt tokens, plus `passTokens` (see StepTimeModel) for
+   * each step. Used only if the engine cannot mix prompts and decodes in one step.
    */
   tokensSinceDecodes: number;
 }
@@ -69,7 +70,10 @@ export class Scheduler<S extends Sequence> {
   readonly #preemptions: Preemptions = { reader: 0, memory: 0, share: 0 };
   /** Retired adapters: no new sequence uses them. */
   readonly #leaving = new Set<number>();
-  /** Runnable sequences at the start of the step. #decodes: the sequences that decode (see isDecode). #prompts: all others. */
+  /**
+   * Runnable sequences at the start of the step. #decodes: the sequences that decode (see isDecode). #prompts: all
+   * others.
+   */
   readonly #decodes: S[] = [];
   readonly #prompts: S[] = [];
   #decodeTokens = 0;
@@ -111,8 +115,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Sets the current time, in ms of a monotonic clock. Call advance() before each step, and before add() and setPaused(). Ends
-   * and returns the sequences that have waited too long for their first slot.
+   * Sets the current time, in ms of a monotonic clock. Call advance() before each step, and before add() and
+   * setPaused(). Ends and returns the sequences that have waited too long for their first slot.
    */
   advance(nowMs: number): readonly S[] {
     this.#nowMs = nowMs;
@@ -127,8 +131,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Earliest time at which advance() or schedule() will end, preempt or admit a sequence because time has passed. By the clock
-   * of advance(); Infinity: never.
+   * Earliest time at which advance() or schedule() will end, preempt or admit a sequence because time has passed. By
+   * the clock of advance(); Infinity: never.
    */
   get nextChangeMs(): number {
     const { oldest, size } = this.#queue;
@@ -141,10 +145,11 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Queues the sequences of one request, or none of them if one is rejected. If the sequences of a request are added by several
-   * calls, each call must pass the same `request` object. If the queue is full, the new sequences may displace sequences of
-   * other clients (see QueueShares): whole requests that have not begun, and preempted sequences. Ends the displaced sequences
-   * and returns them. Throws `context_length_exceeded`, `unsupported`, `invalid_value` or `queue_full`.
+   * Queues the sequences of one request, or none of them if one is rejected. If the sequences of a request are added by
+   * several calls, each call must pass the same `request` object. If the queue is full, the new sequences may displace
+   * sequences of other clients (see QueueShares): whole requests that have not begun, and preempted sequences. Ends the
+   * displaced sequences and returns them. Throws `context_length_exceeded`, `unsupported`, `invalid_value` or
+   * `queue_full`.
    */
   add(sequences: S | readonly S[], request: SequenceRequest = { hasBegun: false }): readonly S[] {
     const added = sequences instanceof Sequence ? [sequences] : sequences;
@@ -163,8 +168,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Removes a sequence in any state. Caches its KV if its whole prompt has been computed. `hasFailed`: the sequence has failed;
-   * its KV is not cached, because the engine may have failed as well.
+   * Removes a sequence in any state. Caches its KV if its whole prompt has been computed. `hasFailed`: the sequence has
+   * failed; its KV is not cached, because the engine may have failed as well.
    */
   cancel(sequence: S, hasFailed = false): void {
     const { state, computed, promptLength } = sequence;
@@ -173,9 +178,9 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Blocks a sequence whose client reads too slowly, or unblocks it. A blocked sequence keeps its slot for a while and is then
-   * preempted. After a preemption, an unblocked sequence is the first of its client to get a slot. Its prompt and output tokens
-   * are computed again if their KV was not kept.
+   * Blocks a sequence whose client reads too slowly, or unblocks it. A blocked sequence keeps its slot for a while and
+   * is then preempted. After a preemption, an unblocked sequence is the first of its client to get a slot. Its prompt
+   * and output tokens are computed again if their KV was not kept.
    */
   setPaused(sequence: S, isPaused: boolean): void {
     if (sequence.isPaused === isPaused) return;
@@ -195,8 +200,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Returns the sequences that decode in the next step. Empty if a prompt can run, because prompts take the rest of the token
-   * budget. Valid until schedule().
+   * Returns the sequences that decode in the next step. Empty if a prompt can run, because prompts take the rest of the
+   * token budget. Valid until schedule().
    */
   nextDecodes(): readonly S[] {
     this.#rotation?.choose(this.#slots.running);
@@ -209,7 +214,8 @@ export class Scheduler<S extends Sequence> {
     this.#admit();
     this.#step++;
     this.#rotation?.choose(this.#slots.running);
-    // All sequences of one adapter may lack KV memory until sequences of another adapter have run, so other adapters are tried.
+    // All sequences of one adapter may lack KV memory until sequences of another adapter have run, so other adapters
+    // are tried.
     for (let tries = this.#rotation?.count ?? 1; !this.#fill(batch); tries--) {
       if (tries <= 1 || !this.#rotation?.pass(this.#slots.running)) return false;
     }
@@ -217,8 +223,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Appends a sampled token to a sequence, and ends the sequence if the token is a stop token or if the maximum length is
-   * reached. A stop token is not appended. Returns why the sequence ended, or "none".
+   * Appends a sampled token to a sequence, and ends the sequence if the token is a stop token or if the maximum length
+   * is reached. A stop token is not appended. Returns why the sequence ended, or "none".
    */
   accept(sequence: S, token: number): Finish {
     const isStop = (!sequence.ignoreEos && this.#endTokens.has(token)) || sequence.stopsAt(token);
@@ -231,7 +237,9 @@ export class Scheduler<S extends Sequence> {
     return isStop ? "stop" : "length";
   }
 
-  /** Marks the most recently accepted token as computed. The token was drafted, so the step has already written its KV. */
+  /**
+   * Marks the most recently accepted token as computed. The token was drafted, so the step has already written its KV.
+   */
   acceptDraft(sequence: S): void {
     sequence.computed++;
   }
@@ -265,8 +273,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Checks that every sequence is only in the collection for its state, and that the counts of slots, tokens and bytes are
-   * consistent. Throws if not.
+   * Checks that every sequence is only in the collection for its state, and that the counts of slots, tokens and bytes
+   * are consistent. Throws if not.
    */
   checkIntegrity(): void {
     this.#slots.checkIntegrity();
@@ -296,7 +304,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Takes the next waiting sequence by priority. If a client is owed a slot (see SlotShares), takes its next sequence instead.
+   * Takes the next waiting sequence by priority. If a client is owed a slot (see SlotShares), takes its next sequence
+   * instead.
    */
   #takeNext(): S {
     const overdue = this.#queue.hasPriorities ? this.#shares.overdue(this.#queue.next(), this.#nowMs) : null;
@@ -321,7 +330,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Moves a slot from another client to a client that is owed a slot. Preempts several sequences if their KV memory is needed.
+   * Moves a slot from another client to a client that is owed a slot. Preempts several sequences if their KV memory is
+   * needed.
    */
   #admitByShare(): void {
     const claimant = this.#shares.claimant(this.#queue.next(), this.#nowMs);
@@ -367,8 +377,9 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Fills a step with either prompts or decodes, because the engine cannot mix them. Prompts get several consecutive steps. The
-   * total time of these steps is limited to the time of the prompts in one mixed step. Then decodes get one step.
+   * Fills a step with either prompts or decodes, because the engine cannot mix them. Prompts get several consecutive
+   * steps. The total time of these steps is limited to the time of the prompts in one mixed step. Then decodes get one
+   * step.
    */
   #fillOneKind(batch: Batch, progress: Progress<S>, isDue: boolean): void {
     if (this.#decodes.length === 0) progress.tokensSinceDecodes = 0;
@@ -380,8 +391,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Sorts the runnable sequences into #decodes and #prompts. Call it before rows are added: adding a row changes `computed`,
-   * and a sequence must not be in the same step both as a prompt and as a decode.
+   * Sorts the runnable sequences into #decodes and #prompts. Call it before rows are added: adding a row changes
+   * `computed`, and a sequence must not be in the same step both as a prompt and as a decode.
    */
   #collect(): void {
     this.#decodes.length = 0;
@@ -401,8 +412,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Whether a step may mix prompts and decodes. Always true while adapters take turns, because the turn of an adapter may be
-   * too short for separate steps.
+   * Whether a step may mix prompts and decodes. Always true while adapters take turns, because the turn of an adapter
+   * may be too short for separate steps.
    */
   get #mixesLengths(): boolean {
     return this.#model.capabilities.mixesLengths || this.#rotation?.isShared === true;
@@ -439,7 +450,8 @@ export class Scheduler<S extends Sequence> {
       return total <= (batch.rowCount === 0 ? maxBatchTokens : left) ? total : computed;
     }
     const length = Math.min(left, maxPrefillChunkTokens);
-    // With prompt logits, each token takes one row of logits. The row of the last token of the chunk is already reserved.
+    // With prompt logits, each token takes one row of logits. The row of the last token of the chunk is already
+    // reserved.
     if (wantsPromptLogits && computed < promptLength) {
       return Math.min(computed + Math.min(length, 1 + this.#logitsRowsLeft), total);
     }
@@ -447,8 +459,8 @@ export class Scheduler<S extends Sequence> {
     return end >= total ? total : end - (end % this.#budget.grain);
   }
 
-  // Decode: adds the pending tokens of each sequence (usually one) and its draft. If the budget is too small for all sequences,
-  // the sequences take turns.
+  // Decode: adds the pending tokens of each sequence (usually one) and its draft. If the budget is too small for all
+  // sequences, the sequences take turns.
 
   #decode(batch: Batch, progress: Progress<S>, budget: number): void {
     const count = this.#decodes.length;
@@ -472,8 +484,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Adds the row of a sequence that feeds its tokens up to `to`, and its draft. Returns false if KV memory is short; this step
-   * then does not feed the sequence.
+   * Adds the row of a sequence that feeds its tokens up to `to`, and its draft. Returns false if KV memory is short;
+   * this step then does not feed the sequence.
    */
   #addRow(batch: Batch, sequence: S, to: number): boolean {
     // An earlier row of this step may have preempted this sequence.
@@ -493,8 +505,8 @@ export class Scheduler<S extends Sequence> {
     return true;
   }
 
-  // Preemption: a sequence loses its slot because other sequences need KV memory, because its client reads too slowly, or
-  // because another client that waits has fewer slots.
+  // Preemption: a sequence loses its slot because other sequences need KV memory, because its client reads too slowly,
+  // or because another client that waits has fewer slots.
 
   /**
    * Reserves room for `tokens` tokens. If memory is short, evicts cached prefixes, then preempts less important
@@ -509,7 +521,9 @@ export class Scheduler<S extends Sequence> {
     return true;
   }
 
-  /** Preempts the sequence that has been paused longest. Returns false if no sequence has been paused for `pausedMs`. */
+  /**
+   * Preempts the sequence that has been paused longest. Returns false if no sequence has been paused for `pausedMs`.
+   */
   #preemptPaused(pausedMs: number): boolean {
     const sequence = this.#slots.longestPaused();
     if (sequence === null || this.#nowMs - sequence.pausedMs < pausedMs) return false;
@@ -528,8 +542,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Puts a sequence back into the queue, ahead of the other sequences of its client. `atFront`: ahead of all sequences of its
-   * priority, because it lacked KV memory. A paused sequence is kept outside the queue.
+   * Puts a sequence back into the queue, ahead of the other sequences of its client. `atFront`: ahead of all sequences
+   * of its priority, because it lacked KV memory. A paused sequence is kept outside the queue.
    */
   #requeue(sequence: S, atFront: boolean): void {
     sequence.state = sequence.isPaused ? "preempted" : "waiting";
@@ -568,8 +582,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Maximum number of sequences without a slot. Free slots are added to `maxQueue`, because a sequence that will get a free
-   * slot waits only for the next step.
+   * Maximum number of sequences without a slot. Free slots are added to `maxQueue`, because a sequence that will get a
+   * free slot waits only for the next step.
    */
   get #slotlessLimit(): number {
     return this.#limits.maxQueue + this.#slots.freeCount;
@@ -588,8 +602,8 @@ function logitsWanted({ isPooled, wantsPromptLogits, computed, promptLength, tot
 }
 
 /**
- * Whether a sequence is fed as a decode: only one token is not computed yet, or a few forced tokens after the prompt. The last
- * prompt token of a pooled sequence counts as prefill, because no token is generated after it.
+ * Whether a sequence is fed as a decode: only one token is not computed yet, or a few forced tokens after the prompt.
+ * The last prompt token of a pooled sequence counts as prefill, because no token is generated after it.
  */
 function isDecode({ isPooled, total, computed, promptLength }: Sequence): boolean {
   const pending = total - computed;

@@ -3,8 +3,8 @@ import { ServerError } from "../../../runtime/errors.ts";
 import type { LoadedModel } from "../../engine.ts";
 
 /**
- * waiting: queued for a slot. running: holds a slot. preempted: has no slot because its client reads too slowly; its tokens are
- * kept, and its KV if possible. finished: holds no slot and no KV.
+ * waiting: queued for a slot. running: holds a slot. preempted: has no slot because its client reads too slowly; its
+ * tokens are kept, and its KV if possible. finished: holds no slot and no KV.
  */
 export type SequenceState = "waiting" | "running" | "preempted" | "finished";
 
@@ -46,7 +46,8 @@ export interface SequenceOptions {
 
 export class Sequence {
   /**
-   * Prompt tokens, then output tokens. The KV cache holds tokens [0, computed); tokens [computed, total) have yet to be fed.
+   * Prompt tokens, then output tokens. The KV cache holds tokens [0, computed); tokens [computed, total) have yet to be
+   * fed.
    */
   readonly tokens: Int32Array;
   readonly promptLength: number;
@@ -66,8 +67,8 @@ export class Sequence {
   computed = 0;
   total: number;
   /**
-   * True if the sequence was preempted because of a slow client and has had no slot since then. Requests of other clients may
-   * then take its place in the queue.
+   * True if the sequence was preempted because of a slow client and has had no slot since then. Requests of other
+   * clients may then take its place in the queue.
    */
   wasPreempted = false;
   request: SequenceRequest = { hasBegun: false };
@@ -81,7 +82,8 @@ export class Sequence {
   /** Number of prompt tokens whose KV was reused when the sequence first got a slot; -1 before that. */
   cachedTokens = -1;
   /**
-   * While blockedBy contains "prefix": the running sequence that computes the first sharedPrefixTokens tokens of this prompt.
+   * While blockedBy contains "prefix": the running sequence that computes the first sharedPrefixTokens tokens of this
+   * prompt.
    */
   sharedPrefixOwner: Sequence | null = null;
   sharedPrefixTokens = 0;
@@ -89,8 +91,8 @@ export class Sequence {
   swapped: Uint8Array | null = null;
   swappedTokens = 0;
   /**
-   * Drafted tokens (speculative decoding): the first draftCount entries are guesses of the tokens after `tokens[total - 1]`. A
-   * drafter writes them before a step, and the step verifies them. Allocated when first needed.
+   * Drafted tokens (speculative decoding): the first draftCount entries are guesses of the tokens after `tokens[total -
+   * 1]`. A drafter writes them before a step, and the step verifies them. Allocated when first needed.
    */
   draft: Int32Array | null = null;
   draftCount = 0;
@@ -116,7 +118,9 @@ export class Sequence {
     return this.total - this.computed;
   }
 
-  /** Whether `token` ends the sequence if it is the next token: it is a stop token, and enough tokens were generated. */
+  /**
+   * Whether `token` ends the sequence if it is the next token: it is a stop token, and enough tokens were generated.
+   */
   stopsAt(token: number): boolean {
     if (this.#stopTokens === null || this.total - this.promptLength < this.#minNewTokens) return false;
     return this.#stopTokens.includes(token);
@@ -141,7 +145,10 @@ export function mattersLess(one: Sequence, other: Sequence): boolean {
   return one.priority === other.priority ? one.order > other.order : one.priority > other.priority;
 }
 
-/** Validates a sequence. Throws `invalid_value`, `context_length_exceeded` or `unsupported` if this model can never run it. */
+/**
+ * Validates a sequence. Throws `invalid_value`, `context_length_exceeded` or `unsupported` if this model can never run
+ * it.
+ */
 export function checkSequence(
   { promptLength, tokens, adapter, isPooled }: Sequence,
   { capacity, capabilities }: Pick<LoadedModel, "capacity" | "capabilities">,

@@ -1,12 +1,13 @@
-// Step time model: estimates the duration of a step as the time of a pass over the weights, plus a cost per decode token, plus
-// a cost per prompt token. All three are learnt from measured steps. The scheduler uses the estimates to limit the prompt
-// tokens of a step, and speculation uses them to find the cost of drafts. Callers pass in durations; the model reads no clock.
+// Step time model: estimates the duration of a step as the time of a pass over the weights, plus a cost per decode
+// token, plus a cost per prompt token. All three are learnt from measured steps. The scheduler uses the estimates to
+// limit the prompt tokens of a step, and speculation uses them to find the cost of drafts. Callers pass in durations;
+// the model reads no clock.
 import type { StepTarget } from "./limits.ts";
 
 /**
- * Factor by which each new step reduces the weight of earlier steps. At 0.92, the least-squares fit covers some dozen steps. In
- * the scheduler benchmark with decode times of five engines, estimates with any factor from 0.9 to 0.98 yield as many tokens as
- * exact step times do.
+ * Factor by which each new step reduces the weight of earlier steps. At 0.92, the least-squares fit covers some dozen
+ * steps. In the scheduler benchmark with decode times of five engines, estimates with any factor from 0.9 to 0.98 yield
+ * as many tokens as exact step times do.
  */
 const memory = 0.92;
 /**
@@ -15,14 +16,14 @@ const memory = 0.92;
  */
 const believedFactor = 2;
 /**
- * Weight of a new prompt measurement that is slower or faster than the estimate. A faster measurement has more weight, so that
- * slow first steps soon lose their effect.
+ * Weight of a new prompt measurement that is slower or faster than the estimate. A faster measurement has more weight,
+ * so that slow first steps soon lose their effect.
  */
 const slowerWeight = 0.2;
 const fasterWeight = 0.5;
 /**
- * Assumed cost of one more token, as a share of the mean step time per token. Used until steps of different sizes have been
- * measured. Chosen by hand.
+ * Assumed cost of one more token, as a share of the mean step time per token. Used until steps of different sizes have
+ * been measured. Chosen by hand.
  */
 const assumedShare = 0.25;
 /** Weight of the assumed cost of a token in the least-squares fit, per measured step. Unit: squared tokens. */
@@ -36,8 +37,8 @@ export class StepTimeModel {
   readonly #target: StepTarget;
   readonly #maxDecodeTokens: number;
   /**
-   * Decayed statistics of decode-only steps: total weight, mean tokens, mean milliseconds, sum of squared deviations, and sum
-   * of products of deviations.
+   * Decayed statistics of decode-only steps: total weight, mean tokens, mean milliseconds, sum of squared deviations,
+   * and sum of products of deviations.
    */
   #weight = 0;
   #meanTokens = 0;
@@ -74,8 +75,8 @@ export class StepTimeModel {
   }
 
   /**
-   * Returns the maximum number of prompt tokens in a step with `decodes` decodes, so that the step exceeds neither the step
-   * target nor `mostMs`; null if no prompt has been measured yet.
+   * Returns the maximum number of prompt tokens in a step with `decodes` decodes, so that the step exceeds neither the
+   * step target nor `mostMs`; null if no prompt has been measured yet.
    */
   promptAllowance(decodes: number, mostMs = Infinity): number | null {
     if (this.#msPerPromptToken === 0) return null;
@@ -84,9 +85,9 @@ export class StepTimeModel {
   }
 
   /**
-   * Returns the maximum number of prompt tokens in a step of a sequence that has run without others for `aloneMs`. The step may
-   * take half of `aloneMs`, at most `longestLoneSteps` times `maxStepMs`. The time is limited, because a new request must wait
-   * for the end of the step.
+   * Returns the maximum number of prompt tokens in a step of a sequence that has run without others for `aloneMs`. The
+   * step may take half of `aloneMs`, at most `longestLoneSteps` times `maxStepMs`. The time is limited, because a new
+   * request must wait for the end of the step.
    */
   loneAllowance(aloneMs: number): number {
     if (this.#msPerPromptToken === 0) return 0;
@@ -108,16 +109,16 @@ export class StepTimeModel {
   }
 
   /**
-   * Estimated time of a step without the cost of its prompt tokens. A step without decodes still makes one pass over the
-   * weights, so it counts as one decode token.
+   * Estimated time of a step without the cost of its prompt tokens. A step without decodes still makes one pass over
+   * the weights, so it counts as one decode token.
    */
   #besidesPromptMs(decodes: number): number {
     return this.decodeMs(Math.max(decodes, 1));
   }
 
   /**
-   * Slope of the fit: cost of one more decode token, in ms. Until steps of different sizes have been measured, it is close to
-   * an assumed cost (the cost of a prompt token if that is known).
+   * Slope of the fit: cost of one more decode token, in ms. Until steps of different sizes have been measured, it is
+   * close to an assumed cost (the cost of a prompt token if that is known).
    */
   get #msPerToken(): number {
     const share = this.#meanMs / this.#meanTokens;

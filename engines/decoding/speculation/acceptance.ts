@@ -1,5 +1,6 @@
-// Acceptance: estimates how often drafted tokens are right, by level (0 and up). A level is a range of match lengths, or a
-// position in a draft. The statistics of the sequence count most, then the statistics of all sequences, then a prior.
+// Acceptance: estimates how often drafted tokens are right, by level (0 and up). A level is a range of match lengths,
+// or a position in a draft. The statistics of the sequence count most, then the statistics of all sequences, then a
+// prior.
 
 /** Approximate number of recent attempts that count in the statistics of one sequence, and of all sequences. */
 const ownTries = 32;

@@ -1,5 +1,6 @@
-// Draft depth: chooses the number of tokens to draft for each sequence in the next step, so that the whole batch has the most
-// expected tokens per millisecond. The number is 0 if plain decoding is better. This module has no side effects.
+// Draft depth: chooses the number of tokens to draft for each sequence in the next step, so that the whole batch has
+// the most expected tokens per millisecond. The number is 0 if plain decoding is better. This module has no side
+// effects.
 import type { StepTimeModel } from "../scheduler/step-time-model.ts";
 
 export interface DraftSource {
@@ -8,15 +9,15 @@ export interface DraftSource {
 }
 
 /**
- * Minimum ratio of the expected token rate with drafts to the rate of plain decoding. The ratio is above 1, because estimates
- * may be wrong.
+ * Minimum ratio of the expected token rate with drafts to the rate of plain decoding. The ratio is above 1, because
+ * estimates may be wrong.
  */
 const worthwhile = 1.1;
 /** Minimum chance that a drafted token will be used. Tokens with a lower chance are not drafted. */
 const leastGain = 0.02;
 /**
- * Maximum number of decode tokens of a step, as a multiple of the largest number in recent steps. The number is limited,
- * because the time of larger steps is unknown.
+ * Maximum number of decode tokens of a step, as a multiple of the largest number in recent steps. The number is
+ * limited, because the time of larger steps is unknown.
  */
 const growth = 2;
 
@@ -39,8 +40,8 @@ export class DepthPlan {
   readonly #rooms: Int32Array;
   readonly #isCostly: Uint8Array;
   /**
-   * At index i * maxDepth + p: chance that all draft tokens of sequence i up to and including position p are right. This chance
-   * is the expected number of tokens gained from drafting position p.
+   * At index i * maxDepth + p: chance that all draft tokens of sequence i up to and including position p are right.
+   * This chance is the expected number of tokens gained from drafting position p.
    */
   readonly #gains: Float64Array;
   /** Index of the sequence of each pick. Each pick adds one token to the draft of a sequence. */
@@ -79,8 +80,8 @@ export class DepthPlan {
   }
 
   /**
-   * Chooses the depths for a step of `decodes` sequences, including the added ones. The gains of a sequence decrease with the
-   * position. So adding the token with the largest gain each time gives the best batch of each size.
+   * Chooses the depths for a step of `decodes` sequences, including the added ones. The gains of a sequence decrease
+   * with the position. So adding the token with the largest gain each time gives the best batch of each size.
    */
   choose(decodes: number): void {
     this.depths.fill(0, 0, this.#count);

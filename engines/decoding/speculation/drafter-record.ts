@@ -25,7 +25,10 @@ export class DrafterRecord implements DraftSource {
     return this.#acceptance.chance(levelOf(position));
   }
 
-  /** Learns from a verified draft, whose first `accepted` tokens were right. Tokens after the first wrong token are ignored. */
+  /**
+   * Learns from a verified draft, whose first `accepted` tokens were right. Tokens after the first wrong token are
+   * ignored.
+   */
   learn(drafted: number, accepted: number): void {
     const verified = Math.min(accepted + 1, drafted);
     for (let place = 0; place < verified; place++) this.#acceptance.learn(levelOf(place), place < accepted);

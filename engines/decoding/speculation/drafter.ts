@@ -1,5 +1,5 @@
-// Drafter: the interface between speculative decoding and a model that drafts, which is a smaller model or the model's own MTP
-// heads. Prompt lookup (prompt-lookup.ts) needs no model and does not implement this interface.
+// Drafter: the interface between speculative decoding and a model that drafts, which is a smaller model or the model's
+// own MTP heads. Prompt lookup (prompt-lookup.ts) needs no model and does not implement this interface.
 import type { Sequence } from "../scheduler/sequence.ts";
 
 export interface Drafter {
@@ -13,10 +13,10 @@ export interface Drafter {
    */
   backlog(sequence: Sequence): number;
   /**
-   * Drafts up to `depths[i]` tokens after the last token of `sequences[i]`, which the target model has not processed yet.
-   * Writes the drafted tokens to the sequence's `draft`, which has enough room, and their number to `draftCount`. The number
-   * is 0 if there is nothing to draft, or if reading the backlog takes longer than `patienceMs`; each call then reads a part
-   * of the backlog.
+   * Drafts up to `depths[i]` tokens after the last token of `sequences[i]`, which the target model has not processed
+   * yet. Writes the drafted tokens to the sequence's `draft`, which has enough room, and their number to `draftCount`.
+   * The number is 0 if there is nothing to draft, or if reading the backlog takes longer than `patienceMs`; each call
+   * then reads a part of the backlog.
    */
   draft(sequences: readonly Sequence[], depths: Int32Array, patienceMs: number): void;
   /** Reports that the first `accepted` tokens of a sequence's last draft were right. */

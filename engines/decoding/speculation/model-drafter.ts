@@ -1,6 +1,6 @@
-// ModelDrafter: drafts with a smaller model (the draft model), whose KV cache has the same slots as the target model's. Before
-// the drafter drafts for a sequence, it feeds the tokens that this cache lacks (the backlog). It drafts the likeliest tokens;
-// each position takes one batched step. Called only by Speculation.
+// ModelDrafter: drafts with a smaller model (the draft model), whose KV cache has the same slots as the target model's.
+// Before the drafter drafts for a sequence, it feeds the tokens that this cache lacks (the backlog). It drafts the
+// likeliest tokens; each position takes one batched step. Called only by Speculation.
 import { Batch } from "../../batch.ts";
 import type { LoadedModel } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
@@ -12,7 +12,10 @@ interface Holding {
   readonly slot: number;
   /** Number of tokens of the sequence in the cache. */
   read: number;
-  /** Number of drafted tokens in the cache after the tokens of the sequence. Accepted drafts become tokens of the sequence. */
+  /**
+   * Number of drafted tokens in the cache after the tokens of the sequence. Accepted drafts become tokens of the
+   * sequence.
+   */
   drafted: number;
 }
 
@@ -63,8 +66,8 @@ export class ModelDrafter implements Drafter {
   draft(sequences: readonly Sequence[], depths: Int32Array, patienceMs: number): void {
     for (const sequence of sequences) sequence.draftCount = 0;
     this.#batch.clear();
-    // Sequences with a short backlog come first, so that they draft in this call. For the other sequences, as many tokens are
-    // read as `patienceMs` allows.
+    // Sequences with a short backlog come first, so that they draft in this call. For the other sequences, as many
+    // tokens are read as `patienceMs` allows.
     this.#addBacklogs(sequences, 1, fewTokens, Infinity);
     this.#addBacklogs(sequences, fewTokens + 1, Infinity, this.#backlogTokens(patienceMs));
     this.#step(sequences);
@@ -97,8 +100,8 @@ export class ModelDrafter implements Drafter {
   }
 
   /**
-   * Adds rows with the missing tokens of each sequence whose cache lacks `least` to `most` tokens; at most `budget` tokens in
-   * total. A row has logits if it reaches the last token of its sequence.
+   * Adds rows with the missing tokens of each sequence whose cache lacks `least` to `most` tokens; at most `budget`
+   * tokens in total. A row has logits if it reaches the last token of its sequence.
    */
   #addBacklogs(sequences: readonly Sequence[], least: number, most: number, budget: number): void {
     let left = Math.min(budget, this.#model.capacity.maxBatchTokens - this.#batch.tokenCount);
@@ -164,7 +167,9 @@ export class ModelDrafter implements Drafter {
     return best - start;
   }
 
-  /** Whether the draft model knows all tokens from..to. The target model's vocabulary may have additional unused tokens. */
+  /**
+   * Whether the draft model knows all tokens from..to. The target model's vocabulary may have additional unused tokens.
+   */
   #isKnown({ tokens }: Sequence, from: number, to: number): boolean {
     for (let i = from; i < to; i++) if ((tokens[i] as number) >= this.#model.card.vocabSize) return false;
     return true;

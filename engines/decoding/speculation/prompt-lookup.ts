@@ -1,26 +1,29 @@
-// Prompt lookup: drafts from the earlier tokens of the same sequence. If the last tokens of the sequence also occur earlier in
-// it, the tokens after the earlier occurrence may come next. Prompt lookup runs no model and takes little time. So it predicts
-// every token, even if no draft is used, and measures how many of its predictions are right. Used by Speculation.
+// Prompt lookup: drafts from the earlier tokens of the same sequence. If the last tokens of the sequence also occur
+// earlier in it, the tokens after the earlier occurrence may come next. Prompt lookup runs no model and takes little
+// time. So it predicts every token, even if no draft is used, and measures how many of its predictions are right. Used
+// by Speculation.
 import type { Sequence } from "../scheduler/sequence.ts";
 import { Acceptance, SharedAcceptance } from "./acceptance.ts";
 import { TokenIndex } from "./token-index.ts";
 
 /**
- * Acceptance is recorded by match length: level i is for matches of at least levelStart[i] tokens. `priors`: assumed chance of
- * each level before any attempt.
+ * Acceptance is recorded by match length: level i is for matches of at least levelStart[i] tokens. `priors`: assumed
+ * chance of each level before any attempt.
  */
 const levelStart = [2, 3, 4, 5, 7, 9, 13, 17, 33];
 const priors = [0.3, 0.45, 0.6, 0.7, 0.78, 0.85, 0.9, 0.94, 0.96];
-/** Maximum number of tokens that are compared to find the length of a new match. Longer matches are not more reliable. */
+/**
+ * Maximum number of tokens that are compared to find the length of a new match. Longer matches are not more reliable.
+ */
 const longestMatch = 40;
 /**
- * Minimum number of tokens of a copy of earlier text whose continuation is searched for after a mismatch. A text that is
- * repeated with edits typically continues shortly after the position in the earlier text at which the copy ended.
+ * Minimum number of tokens of a copy of earlier text whose continuation is searched for after a mismatch. A text that
+ * is repeated with edits typically continues shortly after the position in the earlier text at which the copy ended.
  */
 const copyLength = 8;
 /**
- * Search for the continuation of an interrupted copy: number of following tokens of the earlier text that are searched, and
- * number of new tokens after which the search ends.
+ * Search for the continuation of an interrupted copy: number of following tokens of the earlier text that are searched,
+ * and number of new tokens after which the search ends.
  */
 const resumeReach = 24;
 
@@ -38,8 +41,8 @@ export class PromptLookup {
   /** Number of tokens before the cursor that equal the last tokens of the sequence. */
   #matched = 0;
   /**
-   * Position in the earlier text at which a long copy ended (0: none), and the position in the sequence at which the search for
-   * the continuation of the copy ends.
+   * Position in the earlier text at which a long copy ended (0: none), and the position in the sequence at which the
+   * search for the continuation of the copy ends.
    */
   #brokenAt = 0;
   #resumeUntil = 0;

@@ -24,7 +24,10 @@ export interface SpeculationStatistics {
   readonly acceptedAt: Int32Array;
 }
 
-/** Maximum number of tokens that prompt lookup reads before one step. The rest of a long prompt is read before later steps. */
+/**
+ * Maximum number of tokens that prompt lookup reads before one step. The rest of a long prompt is read before later
+ * steps.
+ */
 const lookupTokensPerStep = 4096;
 /** Number of steps after which an unused drafter is tried again. The number is doubled after each trial. */
 const shortestIdle = 32;
@@ -159,8 +162,8 @@ export class Speculation {
   }
 
   /**
-   * Returns the source of drafts with the higher chance for the first token; null: none. If the chances are equal, prompt
-   * lookup is preferred, because it costs nothing.
+   * Returns the source of drafts with the higher chance for the first token; null: none. If the chances are equal,
+   * prompt lookup is preferred, because it costs nothing.
    */
   #sourceOf({ sequence, lookup, record }: Follower): DraftSource | null {
     const matched = lookup?.hasDraft ? lookup : null;
@@ -187,8 +190,8 @@ export class Speculation {
   }
 
   /**
-   * Runs the drafter. If no sequence has needed it for `#idleLimit` steps, tries it on one sequence. Each further consecutive
-   * trial doubles the limit.
+   * Runs the drafter. If no sequence has needed it for `#idleLimit` steps, tries it on one sequence. Each further
+   * consecutive trial doubles the limit.
    */
   #runDrafter(drafter: Drafter, stepMs: number): void {
     const isTrial = this.#forDrafter.length === 0;
@@ -201,7 +204,8 @@ export class Speculation {
       this.#forDrafter.push(nearest);
     }
     drafter.draft(this.#forDrafter, this.#drafterDepths, stepMs);
-    // If the drafter has read only a part of a backlog, there is no draft yet, and the trial continues in the next step.
+    // If the drafter has read only a part of a backlog, there is no draft yet, and the trial continues in the next
+    // step.
     if (!this.#forDrafter.some(hasDraft)) return;
     this.#idleSteps = 0;
     this.#idleLimit = isTrial ? Math.min(this.#idleLimit * 2, longestIdle) : shortestIdle;

@@ -16,8 +16,8 @@ export class TokenIndex {
   readonly #seed = Math.trunc(Math.random() * 2 ** 31) | 1;
   #length = 0;
   /**
-   * Hash table with one entry for each run of tokens: 4 * end + (run length - shortestRun), where `end` is the end position of
-   * the run's latest occurrence. 0 = free.
+   * Hash table with one entry for each run of tokens: 4 * end + (run length - shortestRun), where `end` is the end
+   * position of the run's latest occurrence. 0 = free.
    */
   #table: Int32Array;
 
@@ -35,8 +35,8 @@ export class TokenIndex {
   }
 
   /**
-   * Indexes the next token. Looks for the longest run of tokens that ends with this token and occurred earlier. Returns the
-   * position after the latest earlier occurrence of this run; 0 if there is none.
+   * Indexes the next token. Looks for the longest run of tokens that ends with this token and occurred earlier. Returns
+   * the position after the latest earlier occurrence of this run; 0 if there is none.
    */
   add(): number {
     const end = this.#length + 1;

@@ -1,6 +1,6 @@
-// Cursor over the bytes of a GGUF head (everything before the weights): reads numbers, strings and lists. Used by reader.ts and
-// excerpt.ts. File contents are not trusted: every length is checked against the file size before use, and memory use has a
-// fixed limit.
+// Cursor over the bytes of a GGUF head (everything before the weights): reads numbers, strings and lists. Used by
+// reader.ts and excerpt.ts. File contents are not trusted: every length is checked against the file size before use,
+// and memory use has a fixed limit.
 import { ServerError } from "../../../runtime/errors.ts";
 import { damagedFile, truncatedFile } from "./invalid-file.ts";
 

@@ -15,7 +15,8 @@ const infillPadNames = ["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]
 const infillRepositoryNames = ["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"];
 const infillFileNames = ["<|file_sep|>"];
 /**
- * Names of the infill tokens for padding, for the next repository and for the next file. These tokens also end a generation.
+ * Names of the infill tokens for padding, for the next repository and for the next file. These tokens also end a
+ * generation.
  */
 export const infillNames: ReadonlySet<string> = new Set([
   ...infillPadNames,

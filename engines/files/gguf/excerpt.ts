@@ -39,9 +39,9 @@ interface KeptTensor extends TensorInfo {
 }
 
 /**
- * Writes an excerpt of the model at `path` to `target`. The excerpt has as many of the first layers as fit into `maxWeights`
- * weights, but at least one layer, and the same fraction of the vocabulary. Throws `model_file_invalid` for a damaged file,
- * `unsupported` for a model without layers.
+ * Writes an excerpt of the model at `path` to `target`. The excerpt has as many of the first layers as fit into
+ * `maxWeights` weights, but at least one layer, and the same fraction of the vocabulary. Throws `model_file_invalid`
+ * for a damaged file, `unsupported` for a model without layers.
  */
 export async function writeExcerpt(path: string, target: string, maxWeights: number): Promise<Excerpt> {
   const table = await readTensorTable(path);

@@ -1,5 +1,5 @@
-// Errors for unusable GGUF files. Names and values from the file are shortened in the messages, because a damaged length field
-// could otherwise produce a message of many megabytes.
+// Errors for unusable GGUF files. Names and values from the file are shortened in the messages, because a damaged
+// length field could otherwise produce a message of many megabytes.
 import { ServerError } from "../../../runtime/errors.ts";
 
 const maxQuoted = 64;

@@ -1,5 +1,6 @@
-// Model metadata: the facts of a GGUF file that are needed before an engine loads it, such as chat templates and vocabulary.
-// The text workers use the metadata to convert text to tokens and back. Loads no weights and no native code.
+// Model metadata: the facts of a GGUF file that are needed before an engine loads it, such as chat templates and
+// vocabulary. The text workers use the metadata to convert text to tokens and back. Loads no weights and no native
+// code.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { GgufValue } from "./cursor.ts";
 import { fileTypes } from "./file-types.ts";
@@ -34,7 +35,9 @@ export interface TokenizerMetadata {
   /** Null in `addBos`, `addEos` or `addSpacePrefix` means the default of the tokenizer. */
   readonly addBos: boolean | null;
   readonly addEos: boolean | null;
-  /** Whether a separator token follows the end token between two texts; null or absent: the default of the tokenizer. */
+  /**
+   * Whether a separator token follows the end token between two texts; null or absent: the default of the tokenizer.
+   */
   readonly addSeparator?: boolean | null;
   readonly addSpacePrefix: boolean | null;
   /**

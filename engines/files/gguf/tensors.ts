@@ -114,8 +114,8 @@ function nameOf(tensor: { readonly name: string }): string {
 }
 
 /**
- * Returns the files of the model. The head states whether the model is split. The file name is not sufficient, because an
- * unsplit file may be named like a shard.
+ * Returns the files of the model. The head states whether the model is split. The file name is not sufficient, because
+ * an unsplit file may be named like a shard.
  */
 function splitFiles(path: string, { pairs }: GgufHead): readonly string[] {
   const count = pairs.get("split.count") ?? 1;

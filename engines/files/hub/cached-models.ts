@@ -1,5 +1,5 @@
-// Cached models: lists the models of the hub cache and of the package cache with their size on disk, and removes models. Never
-// follows links out of the cache. Called by cli/tools/cache.ts and cli/tools/models.ts.
+// Cached models: lists the models of the hub cache and of the package cache with their size on disk, and removes
+// models. Never follows links out of the cache. Called by cli/tools/cache.ts and cli/tools/models.ts.
 import { lstat, readdir, readFile, rm, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { cachedFiles, lockFolder, repoPrefix, sizeOf } from "./api/hub-cache.ts";
@@ -107,7 +107,8 @@ async function measure(directory: string): Promise<Pick<CachedModel, "diskBytes"
   const files = found.filter((entry) => entry !== null).filter((entry) => entry.isFile());
   const blockBytes = 512;
   return {
-    // A partial file is sparse: it has the length of the complete file, but its blocks hold only the bytes fetched so far.
+    // A partial file is sparse: it has the length of the complete file, but its blocks hold only the bytes fetched so
+    // far.
     diskBytes: files.reduce(
       (sum, { size, blocks }) => sum + (blocks > 0 ? Math.min(size, blocks * blockBytes) : size),
       0,

@@ -1,5 +1,5 @@
-// Catalog: recommended models with short names, sizes and memory needs. `-m` accepts the names, `troupe models` lists the
-// catalog, and the default model is one of them. No disk or network access.
+// Catalog: recommended models with short names, sizes and memory needs. `-m` accepts the names, `troupe models` lists
+// the catalog, and the default model is one of them. No disk or network access.
 
 /** Recommended model of the hub. Sizes are rounded and refer to the file that `source` names. */
 export interface CatalogModel {
@@ -157,7 +157,7 @@ export function catalogModel(name: string): CatalogModel | null {
 
 /** Number of tokens for which memoryBytes() includes KV cache. */
 export const shownContext = 8192;
-/** Memory of the server without its models, in bytes (bench/results/memory.md: 230 MiB). */
+/** Assumed memory of the server without its models, in bytes. */
 const serverBytes = 256 * 2 ** 20;
 
 /** Returns the memory in bytes that a server of this model needs, with a KV cache of `shownContext` tokens. */

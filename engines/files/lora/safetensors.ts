@@ -21,8 +21,8 @@ export interface SafetensorsEntry {
 
 const lengthBytes = 8;
 /**
- * Maximum length of the head: enough for about 40,000 tensors of an adapter, and far below the lengths that a damaged file may
- * claim.
+ * Maximum length of the head: enough for about 40,000 tensors of an adapter, and far below the lengths that a damaged
+ * file may claim.
  */
 const maxHeaderBytes = 8 * 1024 * 1024;
 const maxDimensions = 8;

@@ -1,6 +1,6 @@
-// Source file: one open file of an adapter. Opening a file checks that the file is in the allowed folder and within the size
-// limit, and never blocks. After reading, the file is checked for changes. Only checks on the open file are trusted, because a
-// client chose the path.
+// Source file: one open file of an adapter. Opening a file checks that the file is in the allowed folder and within the
+// size limit, and never blocks. After reading, the file is checked for changes. Only checks on the open file are
+// trusted, because a client chose the path.
 import { type BigIntStats, constants } from "node:fs";
 import { type FileHandle, open, readlink, realpath, stat } from "node:fs/promises";
 import { dirname, isAbsolute, relative, resolve, sep } from "node:path";
@@ -42,16 +42,16 @@ export class SourceFile {
     if (!before.isFile())
       throw new ServerError("invalid_adapter_file", `${name} is not a regular file; name one that is`);
     if (before.size > maxBytes) throw tooLarge(name, before.size, maxBytes);
-    // After the check above, a pipe or link may have replaced the file. With these flags, open() neither waits for a pipe nor
-    // follows a link.
+    // After the check above, a pipe or link may have replaced the file. With these flags, open() neither waits for a
+    // pipe nor follows a link.
     const flags = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW;
     const gone = changed(name);
     const handle = await expecting({ ELOOP: gone, ENOENT: gone, ENXIO: gone }, () => open(real, flags));
     try {
       const file = new SourceFile(handle, name, before);
       await file.checkUnchanged();
-      // After the path was resolved, links may have replaced folders in it. On systems without /proc, the path of the open file
-      // is unknown, so the given path is resolved again.
+      // After the path was resolved, links may have replaced folders in it. On systems without /proc, the path of the
+      // open file is unknown, so the given path is resolved again.
       if ((await readlink(`/proc/self/fd/${handle.fd}`).catch(() => realpath(real))) !== real) throw changed(name);
       return file;
     } catch (error) {

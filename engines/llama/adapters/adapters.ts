@@ -1,7 +1,7 @@
-// LoRA adapters of one llama.cpp model: the loaded adapters, and the adapter that passes use. Called on the model's thread;
-// files are read on the adapter loading thread (adapter-worker.ts). llama.cpp keeps the list of a model's adapters
-// without a lock. Loading and freeing an adapter change the list, and the first pass after a change of adapter reads
-// it. Each of these operations therefore holds the loader's lock.
+// LoRA adapters of one llama.cpp model: the loaded adapters, and the adapter that passes use. Called on the model's
+// thread; files are read on the adapter loading thread (adapter-worker.ts). llama.cpp keeps the list of a model's
+// adapters without a lock. Loading and freeing an adapter change the list, and the first pass after a change of adapter
+// reads it. Each of these operations therefore holds the loader's lock.
 import assert from "node:assert/strict";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { AdapterHost } from "../../engine.ts";

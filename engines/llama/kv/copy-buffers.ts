@@ -48,8 +48,8 @@ export class CopyBuffers {
 }
 
 /**
- * Rounds a size up to a multiple of a step. The step is 1/8 to 1/4 of the size, but at least `leastStepBytes`. So a slightly
- * longer copy fits into the buffer of the previous copy.
+ * Rounds a size up to a multiple of a step. The step is 1/8 to 1/4 of the size, but at least `leastStepBytes`. So a
+ * slightly longer copy fits into the buffer of the previous copy.
  */
 function roundedUp(sizeBytes: number): number {
   const step = Math.max(2 ** (Math.floor(Math.log2(sizeBytes)) - 2), leastStepBytes);

@@ -58,8 +58,8 @@ export class StreamsKv implements SlotKv {
   readonly #blocks: Int32Array;
   #usedBlocks = 0;
   /**
-   * Serialised state of slot `#stateSlot`, which had `#stateTokens` tokens. Other slots that copy a prefix of this slot are
-   * filled from this state. `#stateSlot` is -1 if there is no state.
+   * Serialised state of slot `#stateSlot`, which had `#stateTokens` tokens. Other slots that copy a prefix of this slot
+   * are filled from this state. `#stateSlot` is -1 if there is no state.
    */
   #state = new Uint8Array(0);
   #stateSize = 0;
@@ -108,8 +108,8 @@ export class StreamsKv implements SlotKv {
   fillerPosition(id: number): number {
     const slot = this.#slots.slotOf(id);
     if (slot < 0) return 0;
-    // No padding token (filler token) is fed in two cases: a model that cannot drop its last tokens would keep the filler
-    // token, and a full stream has no room for it.
+    // No padding token (filler token) is fed in two cases: a model that cannot drop its last tokens would keep the
+    // filler token, and a full stream has no room for it.
     const position = at(this.#cached, slot);
     return this.#truncates && position < this.#capacity.sequenceTokens ? position : -1;
   }
@@ -155,8 +155,8 @@ export class StreamsKv implements SlotKv {
   drop(saved: SavedKv): void {
     const copy = ownCopy(saved);
     copy.isDropped = true;
-    // The bytes of an exported copy must not be reused for another copy, because a write of these bytes to disk may still be in
-    // progress.
+    // The bytes of an exported copy must not be reused for another copy, because a write of these bytes to disk may
+    // still be in progress.
     if (copy.isOwn) this.#buffers.give(copy.bytes);
     else this.#buffers.forget(copy.bytes.length);
   }

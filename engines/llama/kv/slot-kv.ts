@@ -11,8 +11,8 @@ export interface SlotKv extends KvCache {
   /** Returns the native sequence id of a slot, or -1. */
   idOf(slot: number): number;
   /**
-   * Returns the position at which a filler token may be fed to a native sequence. Returns -1 if a filler would be useless
-   * or harmful. Fillers keep the sequence ids of a pass dense, and are removed after the pass.
+   * Returns the position at which a filler token may be fed to a native sequence. Returns -1 if a filler would be
+   * useless or harmful. Fillers keep the sequence ids of a pass dense, and are removed after the pass.
    */
   fillerPosition(id: number): number;
 }

@@ -13,8 +13,8 @@ export class StatesBatch {
     this.view = new NativeBatchView(functions, maxTokens);
     this.#width = width;
     this.#maxTokens = maxTokens;
-    // The array of hidden states has its own ArrayBuffer, which lies outside the JS heap and does not move, because native code
-    // keeps its address.
+    // The array of hidden states has its own ArrayBuffer, which lies outside the JS heap and does not move, because
+    // native code keeps its address.
     this.#states = new Float32Array(new ArrayBuffer(maxTokens * width * Float32Array.BYTES_PER_ELEMENT));
     this.view.batch.embd = koffi.address(this.#states);
   }
@@ -33,8 +33,8 @@ export class StatesBatch {
   }
 
   free(functions: LlamaFunctions): void {
-    // The pointer to the hidden states is removed from the native batch, because llama.cpp must not free memory that belongs to
-    // JS.
+    // The pointer to the hidden states is removed from the native batch, because llama.cpp must not free memory that
+    // belongs to JS.
     this.view.batch.embd = null;
     this.view.free(functions);
   }

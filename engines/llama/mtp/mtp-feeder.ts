@@ -28,7 +28,9 @@ export interface HeadsParts {
   readonly maxOutputs: number;
 }
 
-/** Tokens and their hidden states. The tokens begin at index `from` of `tokens`, the states at row `row` of `states`. */
+/**
+ * Tokens and their hidden states. The tokens begin at index `from` of `tokens`, the states at row `row` of `states`.
+ */
 interface Pairs {
   readonly tokens: Int32Array;
   readonly from: number;
@@ -41,8 +43,8 @@ export class HeadsFeeder {
   /** Tokens of the next MTP pass. */
   readonly batch: StatesBatch;
   /**
-   * 1: the tokens of a trail (mtp-trail.ts) also get an output in their MTP pass, although they are fed only as context. 0:
-   * they get no output.
+   * 1: the tokens of a trail (mtp-trail.ts) also get an output in their MTP pass, although they are fed only as
+   * context. 0: they get no output.
    */
   fedOutput = 0;
   readonly #parts: HeadsParts;

@@ -7,10 +7,14 @@ export const trailLength = 32;
 
 export class Trail {
   readonly width: number;
-  /** Position of the last fed token. The trail keeps `count` states: the state of this token and of the tokens after it. */
+  /**
+   * Position of the last fed token. The trail keeps `count` states: the state of this token and of the tokens after it.
+   */
   base = -1;
   count = 0;
-  /** States of the kept tokens. The state of the token at position base + i begins at i * width; its id is tokens[i]. */
+  /**
+   * States of the kept tokens. The state of the token at position base + i begins at i * width; its id is tokens[i].
+   */
   readonly states: Float32Array;
   readonly tokens = new Int32Array(trailLength);
 

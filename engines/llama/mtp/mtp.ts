@@ -1,6 +1,6 @@
-// MTP drafting with heads run by llama.cpp. From the newest token and the hidden state of the token before it, a head computes
-// the next token and a new state; from that token and state it computes the next draft token. Called by the drafter.
-// mtp-feeder.ts tracks which tokens the heads have been fed.
+// MTP drafting with heads run by llama.cpp. From the newest token and the hidden state of the token before it, a head
+// computes the next token and a new state; from that token and state it computes the next draft token. Called by the
+// drafter. mtp-feeder.ts tracks which tokens the heads have been fed.
 import type { DraftTarget, MtpHeads } from "../../engine.ts";
 import { NativeFloats } from "../native/memory/native-floats.ts";
 import { HeadsFeeder, type HeadsParts } from "./mtp-feeder.ts";
@@ -35,8 +35,8 @@ export class LlamaHeads implements MtpHeads {
     this.#catchUpAll(targets, depths);
     let drafting = this.#addNewest(targets, depths);
     while (drafting > 0 && this.feeder.decode()) drafting = this.#choose(targets, depths, drafting, choose);
-    // Removes the drafted tokens and the newest token from the MTP context. The next step adds the newest token to the trail
-    // (mtp-trail.ts), so that token is fed again later.
+    // Removes the drafted tokens and the newest token from the MTP context. The next step adds the newest token to the
+    // trail (mtp-trail.ts), so that token is fed again later.
     for (const { slot, total } of targets) if (this.follows(slot, total)) this.feeder.remove(slot, total - 1);
   }
 

@@ -1,6 +1,6 @@
 // llama.cpp's binary interface: struct layouts and functions, keyed by the llama.cpp release that the installed package
 // names. Any other release is rejected, because a wrong layout corrupts memory. Source: llama.h of that release.
-// test/parity/abi.test.ts compares the layout with the libraries.
+// test/parity/llama/abi.test.ts compares the layout with the libraries.
 import koffi, { type LibraryHandle, type TypeObject } from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import { bindPrediction, type PredictionFunctions } from "../mtp/mtp-abi.ts";

@@ -1,6 +1,6 @@
-// llama.cpp libraries with their C API bound, opened once per process (or worker thread). Prebuilt libraries for the CPU on
-// Linux are installed with troupe and opened directly (prebuilt.ts). node-llama-cpp, installed on request, chooses a build
-// for a GPU or another system. Nothing is compiled or downloaded.
+// llama.cpp libraries with their C API bound, opened once per process (or worker thread). Prebuilt libraries for the
+// CPU on Linux are installed with troupe and opened directly (prebuilt.ts). node-llama-cpp, installed on request,
+// chooses a build for a GPU or another system. Nothing is compiled or downloaded.
 import koffi from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import { computeCores } from "../../../runtime/host/cores.ts";

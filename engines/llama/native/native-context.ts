@@ -96,14 +96,14 @@ export class NativeContext {
     for (const adapter of adapters) this.functions.adapterFree(adapter);
   }
 
-  /** Drops a sequence's tokens from position `from` on. */
+  /** Drops a sequence's tokens from position `from` on; -1: all its tokens. */
   remove(sequence: number, from: number): void {
     this.functions.memoryRemove(this.#memory, sequence, from, -1);
   }
 
   /**
-   * Shares the first `tokens` tokens of a sequence with another sequence. Allowed only if all sequences share one pool of
-   * cells; otherwise llama.cpp ends the process.
+   * Shares the first `tokens` tokens of a sequence with another sequence. Allowed only if all sequences share one pool
+   * of cells; otherwise llama.cpp ends the process.
    */
   share(source: number, target: number, tokens: number): void {
     this.functions.memoryCopy(this.#memory, source, target, 0, tokens);
@@ -172,8 +172,8 @@ export class NativeContext {
 
   #run(view: NativeBatchView): number {
     view.finish();
-    // The lock on the adapter list is acquired before the compute lock, so that other models need not wait while an adapter of
-    // this model is loaded.
+    // The lock on the adapter list is acquired before the compute lock, so that other models need not wait while an
+    // adapter of this model is loaded.
     const listLock = this.#listLock;
     listLock?.acquire();
     try {

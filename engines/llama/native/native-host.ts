@@ -7,7 +7,10 @@ import { spawnPlace } from "../../../runtime/thread/place.ts";
 import type { NativeDevice, NativeFindings, NativeProbe } from "./probe-place.ts";
 import { gpuPackage } from "./release.ts";
 
-/** Results are determined on first use and then kept, except free memory, which is read again after `devicesKeptMs`. */
+/**
+ * Facts about this machine for the llama engine. They are determined on first use and then kept, except free memory,
+ * which is read again after `devicesKeptMs`.
+ */
 export interface NativeHost {
   /** Backend of the GPU: "cuda", "metal" or "vulkan"; null: there is no GPU. */
   gpu(): Promise<string | null>;
@@ -15,7 +18,7 @@ export interface NativeHost {
   devices(): Promise<readonly NativeDevice[]>;
   /** Returns the reason why llama.cpp's libraries cannot be loaded; null if they can be loaded. */
   problem(): Promise<string | null>;
-  /** How to install the libraries for a GPU; null if they are installed, or if there is no GPU. */
+  /** How to install the libraries for a GPU; null if they are installed, or if there is no GPU device. */
   readonly gpuAdvice: string | null;
 }
 

@@ -28,8 +28,8 @@ function readRelease(file: string): string {
 }
 
 /**
- * Returns the folder of the libraries for the CPU; null if there is none. Linux only, because the libraries for other systems
- * always include GPU support.
+ * Returns the folder of the libraries for the CPU; null if there is none. Linux only, because the libraries for other
+ * systems always include GPU support.
  */
 export function prebuiltFolder(): string | null {
   if (process.platform !== "linux") return null;

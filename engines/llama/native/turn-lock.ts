@@ -40,8 +40,8 @@ export class TurnLock {
 
   release(): void {
     Atomics.store(this.#words, this.#own, 0);
-    // The other side waits until the word `waitingSide` changes. If its wait has not started yet, this change prevents the
-    // wait.
+    // The other side waits until the word `waitingSide` changes. If its wait has not started yet, this change prevents
+    // the wait.
     Atomics.store(this.#words, waitingSide, this.#own);
     Atomics.notify(this.#words, waitingSide);
   }

@@ -1,5 +1,5 @@
-// Answer grammar: compiles the grammar that a request sets for the answer (JSON schema, regex, Lark, llguidance or GBNF) into
-// rules. Called by translate.ts. No side effects.
+// Answer grammar: compiles the grammar that a request sets for the answer (JSON schema, regex, Lark, llguidance or
+// GBNF) into rules. Called by translate.ts. No side effects.
 import { ServerError } from "../../../runtime/errors.ts";
 import { parseRegex } from "../../../runtime/regex/parse.ts";
 import { RegexProblem } from "../../../runtime/regex/syntax.ts";

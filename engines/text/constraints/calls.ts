@@ -1,5 +1,5 @@
-// Tool call rules: grammar rules for calls in the syntax of a tool-call format. The arguments of each call match the tool's
-// schema. Called by translate.ts. No side effects.
+// Tool call rules: grammar rules for calls in the syntax of a tool-call format. The arguments of each call match the
+// tool's schema. Called by translate.ts. No side effects.
 import assert from "node:assert/strict";
 import { ServerError } from "../../../runtime/errors.ts";
 import { charsOf, complement, union } from "../../../runtime/regex/char-set.ts";
@@ -25,8 +25,8 @@ import { closed } from "./json-schema/closed.ts";
 import { compileObjectsInto, SchemaBudget, type SchemaPart } from "./json-schema/rules/compile.ts";
 
 /**
- * Maximum number of calls if a call is required. Without a maximum, a weak model adds calls until the token limit. A model can
- * make further calls in its next turn, when it has the results of the first calls.
+ * Maximum number of calls if a call is required. Without a maximum, a weak model adds calls until the token limit. A
+ * model can make further calls in its next turn, when it has the results of the first calls.
  */
 export const maxRequiredCalls = 8;
 
@@ -57,9 +57,9 @@ interface CalledTool {
 }
 
 /**
- * Compiles the tools into rules for calls. `hasFreeText`: part of the output has no grammar. The format's parser may find calls
- * in that part, so the arguments of strict tools are checked afterwards. Throws ServerError `invalid_value` or `unsupported`;
- * the error names the tool whose parameters cannot be compiled.
+ * Compiles the tools into rules for calls. `hasFreeText`: part of the output has no grammar. The format's parser may
+ * find calls in that part, so the arguments of strict tools are checked afterwards. Throws ServerError `invalid_value`
+ * or `unsupported`; the error names the tool whose parameters cannot be compiled.
  */
 export function compileCalls(
   constraint: CallConstraint,
@@ -122,7 +122,9 @@ function restOf(call: Expression, { syntax, parallel, required }: CallConstraint
   return rules.define(name, sequence(call, choice(text(close), sequence(text(between), rule(name)))));
 }
 
-/** Returns the expression for free text. If the trigger text occurs, calls must follow it until the end of the output. */
+/**
+ * Returns the expression for free text. If the trigger text occurs, calls must follow it until the end of the output.
+ */
 function freeUntil(trigger: string, { open }: CallSyntax, rest: Expression, rules: Rules): Expression {
   assert(open.startsWith(trigger), "calls begin with their trigger");
   const name = rules.reserve("triggered");
@@ -134,8 +136,8 @@ const blanks = charsOf(" \t\r\n");
 const brace = charsOf("{");
 
 /**
- * Returns the expression for text that the parser cannot read as a call: text that begins with `answerOpen`. If `answerOpen` is
- * empty, the first character after white space must not be "{".
+ * Returns the expression for text that the parser cannot read as a call: text that begins with `answerOpen`. If
+ * `answerOpen` is empty, the first character after white space must not be "{".
  */
 function freeBeside(answerOpen: string, rules: Rules): Expression {
   const rest = rules.add("free", anything);

@@ -1,5 +1,5 @@
-// GBNF compiler: translates grammars in llama.cpp's notation (`root ::= "a" [0-9]+ other-rule`) into rules. A rule ends where
-// the next one begins, so line ends have no meaning. Called by answer.ts. No side effects.
+// GBNF compiler: translates grammars in llama.cpp's notation (`root ::= "a" [0-9]+ other-rule`) into rules. A rule ends
+// where the next one begins, so line ends have no meaning. Called by answer.ts. No side effects.
 import { ServerError } from "../../../runtime/errors.ts";
 import { anyChar } from "../../../runtime/regex/char-set.ts";
 import { maxRepeat, parseRegex } from "../../../runtime/regex/parse.ts";
@@ -201,7 +201,10 @@ function bounds(token: Token): readonly [min: number, max: number | null] {
   return [min, max];
 }
 
-/** Compiles a character class. Such a class has the syntax of regular expressions, with the additional escape \UXXXXXXXX. */
+/**
+ * Compiles a character class. Such a class has the syntax of regular expressions, with the additional escape
+ * \UXXXXXXXX.
+ */
 function charClass(token: Token): Expression {
   const pattern = token.text.replace(/\\(?:U([0-9a-fA-F]{8})|.)/gsu, (sequence, code: string | undefined) =>
     code === undefined ? sequence : `\\u{${code.replace(/^0+(?=.)/, "")}}`,

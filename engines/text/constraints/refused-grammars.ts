@@ -1,5 +1,5 @@
-// Rejected grammars: a cache of the latest rejections, keyed by the grammar's digest. An entry expires after some minutes,
-// because a busy machine may have caused the rejection.
+// Rejected grammars: a cache of the latest rejections, keyed by the grammar's digest. An entry expires after some
+// minutes, because a busy machine may have caused the rejection.
 import { LruMap } from "../../../runtime/collections.ts";
 
 const maxKept = 256;

@@ -1,4 +1,5 @@
-// Regex rules: convert a regular expression to a part of a grammar, either from its syntax tree or from its automaton. Pure.
+// Regex rules: convert a regular expression to a part of a grammar, either from its syntax tree or from its automaton.
+// No side effects.
 
 import type { CharSet } from "../../../runtime/regex/char-set.ts";
 import { type Automaton, type Edge, isAnyText, stateOf } from "../../../runtime/regex/states.ts";
@@ -17,7 +18,9 @@ import {
   set,
 } from "./ebnf/expressions.ts";
 
-/** Converts the syntax tree of a regular expression that must match a whole text. Anchors are allowed only at its ends. */
+/**
+ * Converts the syntax tree of a regular expression that must match a whole text. Anchors are allowed only at its ends.
+ */
 export function regexExpression({ node, ahead }: Regex): Expression {
   if (ahead.length > 0) throw new RegexProblem("unsupported", "lookaheads are not supported here");
   return expressionOf(withoutAnchors(node));
@@ -61,8 +64,8 @@ export interface Spelling {
 export const plainSpelling: Spelling = { chars: (chars) => [set(chars)], end: empty };
 
 /**
- * Converts an automaton to rules. A state with a single incoming edge is written inline. Each other state is a rule, which
- * calls other rules at its end. `common` contains the names of the rules that the grammar's automata share.
+ * Converts an automaton to rules. A state with a single incoming edge is written inline. Each other state is a rule,
+ * which calls other rules at its end. `common` contains the names of the rules that the grammar's automata share.
  */
 export function automatonExpression(
   automaton: Automaton,

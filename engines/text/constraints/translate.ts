@@ -1,5 +1,5 @@
-// Constraint translation: turns the constraints of an output into a grammar for the grammar engine. Called by text workers. All
-// input from clients is bounded before it reaches an engine. No side effects.
+// Constraint translation: turns the constraints of an output into a grammar for the grammar engine. Called by text
+// workers. All input from clients is bounded before it reaches an engine. No side effects.
 import { ServerError } from "../../../runtime/errors.ts";
 import { bounded, OutOfTime, TooMuchWork, unitsOfTranslation } from "../../../runtime/regex/work.ts";
 import type { OutputGrammar } from "../../generation.ts";
@@ -14,8 +14,8 @@ import type { Check } from "./json-schema/check.ts";
 
 const maxRules = 8000;
 /**
- * Maximum number of elements of a grammar with non-strict tool schemas. The grammar engine takes about 2 s to compile a grammar
- * of this size.
+ * Maximum number of elements of a grammar with non-strict tool schemas. The grammar engine takes about 2 s to compile a
+ * grammar of this size.
  */
 const maxLooseElements = 15_000;
 
@@ -25,7 +25,8 @@ export interface OutputConstraint {
   readonly grammar: OutputGrammar | null;
   readonly calls: CallConstraint | null;
   /**
-   * Thinking that may precede the answer. `hasBegun`: the prompt already contains its start. null: the model does not think.
+   * Thinking that may precede the answer. `hasBegun`: the prompt already contains its start. null: the model does not
+   * think.
    */
   readonly thinking: { readonly tags: ThinkingTags; readonly hasBegun: boolean } | null;
   /** Text that comes before an answer that is not a call. */
@@ -35,8 +36,8 @@ export interface OutputConstraint {
 export interface Translation {
   readonly source: GrammarSource;
   /**
-   * Returns the reason why a finished answer is invalid, or null if it is valid. `check` is null if the grammar enforces the
-   * whole constraint.
+   * Returns the reason why a finished answer is invalid, or null if it is valid. `check` is null if the grammar
+   * enforces the whole constraint.
    */
   readonly check: Check | null;
   /** Like `check`, for the arguments (JSON text) of a finished call to the tool `name`. */
@@ -44,8 +45,8 @@ export interface Translation {
 }
 
 /**
- * Translates the constraint. Throws ServerError `invalid_value` or `unsupported`, which names the invalid construct and its
- * position. Throws `timeout` if the machine was too busy to translate in time.
+ * Translates the constraint. Throws ServerError `invalid_value` or `unsupported`, which names the invalid construct and
+ * its position. Throws `timeout` if the machine was too busy to translate in time.
  */
 export function translateOutput(constraint: OutputConstraint): Translation {
   const loose = loosened(constraint);
@@ -53,8 +54,8 @@ export function translateOutput(constraint: OutputConstraint): Translation {
 }
 
 /**
- * Translates with the schemas of non-strict tools, if this takes at most half of the work limit of a translation. Otherwise
- * translates without these schemas.
+ * Translates with the schemas of non-strict tools. Translates without these schemas if they are unsupported, if they
+ * take more than half of the work limit of a translation, or if the grammar has more than `maxLooseElements` elements.
  */
 function translatedWithLoose(constraint: OutputConstraint, loose: OutputConstraint): Translation {
   try {
@@ -80,8 +81,8 @@ function translated(constraint: OutputConstraint, units?: number, elements?: num
 }
 
 /**
- * Returns the constraint without the schemas of non-strict tools; null if there are no such schemas. Used if the grammar with
- * these schemas is too large.
+ * Returns the constraint without the schemas of non-strict tools; null if there are no such schemas. Used if the
+ * grammar with these schemas is too large.
  */
 function loosened(constraint: OutputConstraint): OutputConstraint | null {
   const { calls } = constraint;
@@ -117,8 +118,8 @@ function saidOf(answer: Expression | null, called: CallRules | null, required: b
 }
 
 /**
- * Models write up to two line breaks after thinking. The grammar of an answer does not begin with line
- * breaks, so they are allowed here.
+ * Text between the model's thinking and the answer. Models write up to two line breaks or a space there, with which the
+ * grammar of an answer does not begin.
  */
 const afterThinking = choice(text(""), text("\n"), text("\n\n"), text(" "));
 

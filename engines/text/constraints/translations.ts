@@ -1,5 +1,5 @@
-// Translation cache: holds the latest translations, because most requests of a client have the same constraints. It also holds
-// errors that would occur again with the same constraint. Each text worker has its own cache.
+// Translation cache: holds the latest translations, because most requests of a client have the same constraints. It
+// also holds errors that would occur again with the same constraint. Each text worker has its own cache.
 import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";

@@ -1,10 +1,10 @@
-// Bare text: reads argument values that are written as plain text up to an end mark. Values may have any length, because text
-// is emitted as it arrives and is not kept afterwards. Called by the call syntaxes.
+// Bare text: reads argument values that are written as plain text up to an end mark. Values may have any length,
+// because text is emitted as it arrives and is not kept afterwards. Called by the call syntaxes.
 import type { Reading, Wait } from "./reading.ts";
 
 /**
- * Reads up to and including the end mark and emits the text before the mark piece by piece. Returns false if the output ends
- * first. If the text begins with `padding`, this padding is removed, and so is the padding before the end mark.
+ * Reads up to and including the end mark and emits the text before the mark piece by piece. Returns false if the output
+ * ends first. If the text begins with `padding`, this padding is removed, and so is the padding before the end mark.
  */
 export function* readText(
   reading: Reading,

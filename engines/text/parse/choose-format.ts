@@ -18,8 +18,8 @@ import { thinkingTags } from "./thinking.ts";
 import type { FormatName, ToolFormat } from "./tool-format.ts";
 
 /**
- * Formats and the texts that identify them. The first entry whose texts all occur in the template is chosen, so specific
- * entries come before general ones.
+ * Formats and the texts that identify them. The first entry whose texts all occur in the template is chosen, so
+ * specific entries come before general ones.
  */
 const families: readonly (readonly [format: MarkedFormat, ...texts: readonly string[]])[] = [
   [deepseekFenced, "<｜tool▁calls▁begin｜>", "```json"],
@@ -47,8 +47,8 @@ const families: readonly (readonly [format: MarkedFormat, ...texts: readonly str
 ];
 
 /**
- * Returns the tool-call format of a model, from the source of its chat template. If the template has no tools or writes calls
- * in an unknown way, returns the generic format, which the prompt describes to the model.
+ * Returns the tool-call format of a model, from the source of its chat template. If the template has no tools or writes
+ * calls in an unknown way, returns the generic format, which the prompt describes to the model.
  */
 export function chooseFormat(templateSource: string): ToolFormat {
   const thinking = thinkingTags(templateSource);

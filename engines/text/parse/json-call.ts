@@ -1,5 +1,5 @@
-// JSON call: reads a call written as a JSON object with a tool's name, its arguments and sometimes an id. Used by all formats
-// that write calls as JSON objects.
+// JSON call: reads a call written as a JSON object with a tool's name, its arguments and sometimes an id. Used by all
+// formats that write calls as JSON objects.
 import type { Reading, Wait } from "./reading.ts";
 
 const quote = 0x22;
@@ -31,7 +31,9 @@ export function beforeJsonArguments(name: string, key: "arguments" | "parameters
   return `{"name": ${JSON.stringify(name)}, "${key}": `;
 }
 
-/** Reads one or more calls, either in a list or one after the other. Returns false if the first object is not a call. */
+/**
+ * Reads one or more calls, either in a list or one after the other. Returns false as soon as an object is not a call.
+ */
 export function* readJsonCalls(reading: Reading): Wait<boolean> {
   const isList = (yield* reading.space()) === openBracket;
   if (isList) reading.position++;
@@ -60,8 +62,8 @@ interface Found {
 }
 
 /**
- * Reads the object at this position. An object with the name of a tool counts as a call as soon as its arguments begin. It
- * remains a call even if the rest of the object is invalid.
+ * Reads the object at this position. An object with the name of a tool counts as a call as soon as its arguments begin.
+ * It remains a call even if the rest of the object is invalid.
  */
 function* readJsonCall(reading: Reading): Wait<boolean> {
   const found: Found = { name: null, id: null, early: null, isCalled: false };
@@ -82,7 +84,8 @@ function* readMembers(reading: Reading, found: Found, isNested: boolean): Wait<b
     if (key === null || (yield* reading.space()) !== colon) return false;
     reading.position++;
     const value = yield* reading.space();
-    // OpenAI's protocol puts the call into an object under "function". Other model families use this key for the tool's name.
+    // OpenAI's protocol puts the call into an object under "function". Other model families use this key for the tool's
+    // name.
     const isFunction = key === "function" && value === openBrace && !isNested;
     const isRead = isFunction
       ? yield* readMembers(reading, found, true)

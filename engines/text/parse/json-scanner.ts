@@ -1,5 +1,5 @@
-// JSON scanner: determines, after each character, whether a text is the beginning of a JSON object, a complete object, or
-// neither. It stores no text. Takes linear time, however the text is divided into pieces.
+// JSON scanner: determines, after each character, whether a text is the beginning of a JSON object, a complete object,
+// or neither. It stores no text. Takes linear time, however the text is divided into pieces.
 
 type State =
   | "start"

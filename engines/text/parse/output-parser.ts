@@ -1,6 +1,6 @@
-// Output parser: splits a model's output into content, thinking and marked parts. A marked part begins with a mark, which is a
-// fixed text of the tool-call format. The parser knows no syntax: each mark has a function that reads the text after it. A
-// format creates one parser per output. Called once per token.
+// Output parser: splits a model's output into content, thinking and marked parts. A marked part begins with a mark,
+// which is a fixed text of the tool-call format. The parser knows no syntax: each mark has a function that reads the
+// text after it. A format creates one parser per output. Called once per token.
 import { isJsonSpace } from "./json-scanner.ts";
 import type { Reading, Wait } from "./reading.ts";
 import type { OutputParser, OutputPart } from "./tool-format.ts";
@@ -68,8 +68,8 @@ export class MarkedParser implements OutputParser {
   }
 
   /**
-   * Ends an output that the token limit has cut. The text that is still held back is the beginning of a call or of a mark, or
-   * white space. Only white space is emitted.
+   * Ends an output that the token limit has cut. The text that is still held back is the beginning of a call or of a
+   * mark, or white space. Only white space is emitted.
    */
   private cut(): void {
     const { reading } = this;
@@ -114,8 +114,8 @@ export class MarkedParser implements OutputParser {
   }
 
   /**
-   * Called when the function of a mark has returned. If the function has begun a call without ending it, reports a failed call.
-   * Otherwise, emits the unsettled text as ordinary text.
+   * Called when the function of a mark has returned. If the function has begun a call without ending it, reports a
+   * failed call. Otherwise, emits the unsettled text as ordinary text.
    */
   private endSyntax(): void {
     const { reading } = this;

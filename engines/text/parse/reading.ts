@@ -1,6 +1,7 @@
-// Reading state of one output: the unread text, the text that was read but perhaps does not belong to a call, and the parts
-// found so far. A syntax is a generator function that reads with the methods of this class. The methods yield to wait for more
-// text. If the text does not match, the syntax returns, and output-parser.ts emits the unsettled text as ordinary output.
+// Reading state of one output: the unread text, the text that was read but perhaps does not belong to a call, and the
+// parts found so far. A syntax is a generator function that reads with the methods of this class. The methods yield to
+// wait for more text. If the text does not match, the syntax returns, and output-parser.ts emits the unsettled text as
+// ordinary output.
 import type { ToolSpec } from "../../generation.ts";
 import { isJsonSpace, JsonScanner } from "./json-scanner.ts";
 import type { OutputPart } from "./tool-format.ts";
@@ -31,8 +32,8 @@ export class Reading {
   /** Number of characters of the output before `text`. */
   private offset = 0;
   /**
-   * Unsettled text: text that was read but perhaps does not belong to a call or a mark. It consists of `past` and text[settled
-   * .. position), which are joined only when they are emitted.
+   * Unsettled text: text that was read but perhaps does not belong to a call or a mark. It consists of `past` and
+   * text[settled .. position), which are joined only when they are emitted.
    */
   private past = "";
   private settled = 0;
@@ -77,7 +78,10 @@ export class Reading {
     if (text !== "") this.parts.push({ kind: this.mode, text, at: this.offset + this.position - text.length });
   }
 
-  /** Reads the text up to index `end` and emits it as ordinary text of the output. Call only if there is no unsettled text. */
+  /**
+   * Reads the text up to index `end` and emits it as ordinary text of the output. Call only if there is no unsettled
+   * text.
+   */
   giveText(end: number): void {
     const text = this.text.slice(this.position, end);
     this.position = end;
@@ -130,7 +134,8 @@ export class Reading {
   }
 
   /**
-   * Reads white space and a mark that belongs to the previous call. If the mark is missing, the white space stays unsettled.
+   * Reads white space and a mark that belongs to the previous call. If the mark is missing, the white space stays
+   * unsettled.
    */
   *mark(wanted: string): Wait<boolean> {
     yield* this.space();
@@ -140,7 +145,8 @@ export class Reading {
   }
 
   /**
-   * Reads through the mark and returns the text before it. If that text is longer than `limit`, returns null and reads nothing.
+   * Reads through the mark and returns the text before it. If that text is longer than `limit`, returns null and reads
+   * nothing.
    */
   *until(mark: string, limit: number): Wait<string | null> {
     for (;;) {
@@ -174,8 +180,8 @@ export class Reading {
   }
 
   /**
-   * Checks whether the unread text begins with `name` and one of the endings. Returns the ending; "" if more text is needed to
-   * decide; null if the text begins differently.
+   * Checks whether the unread text begins with `name` and one of the endings. Returns the ending; "" if more text is
+   * needed to decide; null if the text begins differently.
    */
   private endingAfter(name: string, endings: readonly string[]): string | null {
     if (!this.text.startsWith(name, this.position)) {

@@ -1,5 +1,5 @@
-// Stop strings: finds stop strings in text that arrives in pieces. Text is held back only while it may be the beginning of a
-// stop string. A stop string is never emitted. One instance per sequence; called once per token.
+// Stop strings: finds stop strings in text that arrives in pieces. Text is held back only while it may be the beginning
+// of a stop string. A stop string is never emitted. One instance per sequence; called once per token.
 
 export interface StopResult {
   /** Text that may be emitted now. */
@@ -18,8 +18,8 @@ export class StopStrings {
   private isStopped = false;
 
   /**
-   * The stop string that is completed first ends the sequence, however the text is divided into pieces. If two stop strings end
-   * at the same character, the longer of the two is used. Empty stop strings are ignored.
+   * The stop string that is completed first ends the sequence, however the text is divided into pieces. If two stop
+   * strings end at the same character, the longer of the two is used. Empty stop strings are ignored.
    */
   constructor(stops: readonly string[]) {
     this.stops = stops.filter((stop) => stop !== "").sort((a, b) => b.length - a.length);

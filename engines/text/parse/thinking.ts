@@ -1,5 +1,5 @@
-// Thinking tags: finds, in a chat template, the tags before and after a model's thinking. Called once per model, by the folder
-// template/ and by choose-format.ts.
+// Thinking tags: finds, in a chat template, the tags before and after a model's thinking. Called once per model, by the
+// folder template/ and by choose-format.ts.
 import type { ThinkingTags } from "./tool-format.ts";
 
 const known: readonly ThinkingTags[] = [
@@ -17,8 +17,8 @@ const known: readonly ThinkingTags[] = [
 ];
 
 /**
- * Returns the known tags whose end tag occurs in the template's source. A template with channels (gpt-oss) has the tags of the
- * analysis channel. Returns null if the template has no thinking.
+ * Returns the known tags whose end tag occurs in the template's source. A template with channels (gpt-oss) has the tags
+ * of the analysis channel. Returns null if the template has no thinking.
  */
 export function thinkingTags(source: string): ThinkingTags | null {
   if (source.includes("<|channel|>")) return known[0] ?? null;

@@ -1,5 +1,5 @@
-// Tool-call format: the interface between parsers that read calls, grammars that constrain calls, and the code that consumes
-// the output. There is one format per model family. choose-format.ts selects it from the chat template.
+// Tool-call format: the interface between parsers that read calls, grammars that constrain calls, and the code that
+// consumes the output. There is one format per model family. choose-format.ts selects it from the chat template.
 import type { ToolSpec } from "../../generation.ts";
 
 /** The texts before and after thinking. */
@@ -9,8 +9,8 @@ export interface ThinkingTags {
 }
 
 /**
- * A part of the output. `at` is the position of the part, counted in characters of all pushed text. The part is an exact slice
- * of that text.
+ * A part of the output. `at` is the position of the part, counted in characters of all pushed text. The part is an
+ * exact slice of that text.
  */
 export type OutputPart =
   | { readonly kind: "content" | "reasoning"; readonly text: string; readonly at: number }
@@ -33,8 +33,8 @@ export interface OutputParser {
   readonly isThinking: boolean;
   push(text: string): readonly OutputPart[];
   /**
-   * Ends the output, which may be incomplete. A call with complete arguments is valid. `isCut`: the token limit has cut the
-   * output, so its last text may be the beginning of a call or of a mark. Such a beginning is not emitted as text.
+   * Ends the output, which may be incomplete. A call with complete arguments is valid. `isCut`: the token limit has cut
+   * the output, so its last text may be the beginning of a call or of a mark. Such a beginning is not emitted as text.
    */
   finish(isCut?: boolean): readonly OutputPart[];
 }
@@ -46,11 +46,14 @@ export interface ParserOptions {
   readonly startsThinking: boolean;
 }
 
-/** Syntax of the calls that constrained decoding produces, always with JSON arguments. The format's parser reads such calls. */
+/**
+ * Syntax of the calls that constrained decoding produces, always with JSON arguments. The format's parser reads such
+ * calls.
+ */
 export interface CallSyntax {
   /**
-   * Text that begins the first call. The model writes it for nothing else, so the text before a call ends here. null: the format
-   * has no such text, so a call is recognized only if it is the whole output.
+   * Text that begins the first call. The model writes it for nothing else, so the text before a call ends here. null:
+   * the format has no such text, so a call is recognized only if it is the whole output.
    */
   readonly trigger: string | null;
   /** Text before the first call. It begins with the trigger. */
@@ -59,7 +62,9 @@ export interface CallSyntax {
   readonly between: string | null;
   /** Text after the last call. */
   readonly close: string;
-  /** `before` returns the text of a call up to its arguments; `after` returns the text of a call after its arguments. */
+  /**
+   * `before` returns the text of a call up to its arguments; `after` returns the text of a call after its arguments.
+   */
   before(name: string): string;
   after(name: string): string;
 }

@@ -1,5 +1,6 @@
-// Chat template: renders a conversation into a prompt. Templates differ in the messages and tools that they accept. So messages
-// and tools are converted to the form that the template accepts, or to plain text if it accepts none. Called by text workers.
+// Chat template: renders a conversation into a prompt. Templates differ in the messages and tools that they accept. So
+// messages and tools are converted to the form that the template accepts, or to plain text if it accepts none. Called
+// by text workers.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ChatMessage, TemplateArguments, ToolSpec } from "../../generation.ts";
 import { chooseFormat } from "../parse/choose-format.ts";
@@ -39,7 +40,8 @@ export type TemplateVocabulary = Pick<
 
 export interface RenderedPrompt extends PromptText {
   /**
-   * True if the output starts with thinking: the prompt ends with the begin tag, or inside thinking that the output continues.
+   * True if the output starts with thinking: the prompt ends with the begin tag, or inside thinking that the output
+   * continues.
    */
   readonly opensThinking: boolean;
 }
@@ -57,8 +59,8 @@ export class ChatTemplate {
   readonly #words: ReadonlySet<string>;
 
   /**
-   * `capabilities`: the results of an earlier probe; null: probe now. Throws ServerError `model_file_invalid` for a template
-   * that cannot be compiled.
+   * `capabilities`: the results of an earlier probe; null: probe now. Throws ServerError `model_file_invalid` for a
+   * template that cannot be compiled.
    */
   constructor(source: string, vocabulary: TemplateVocabulary, capabilities: TemplateCapabilities | null = null) {
     const text = (token: number | null) => (token === null ? "" : vocabulary.tokenText(token));
@@ -80,9 +82,10 @@ export class ChatTemplate {
   }
 
   /**
-   * Returns the prompt for the assistant's next message. If `continuesLast` is set, returns the prompt that ends inside the
-   * last message, which is the assistant's. If the template rejects the messages, throws ServerError `invalid_value` with the
-   * template's own message.
+   * Returns the prompt for the assistant's next message. If `continuesLast` is set, returns the prompt that ends inside
+   * the last message, which is the assistant's. If the template rejects the messages, throws ServerError
+   * `invalid_value` with the template's own message. Throws `unsupported` if the template does not even render the
+   * simplest conversation.
    */
   render(
     messages: readonly ChatMessage[],
@@ -167,8 +170,8 @@ export class ChatTemplate {
 }
 
 /**
- * Returns the messages in roles that the template supports. If the template has no system role, system text is put in front of
- * the next user message.
+ * Returns the messages in roles that the template supports. If the template has no system role, system text is put in
+ * front of the next user message, or becomes a user message if none follows.
  */
 function withRoles(
   messages: readonly ParsedMessage[],
@@ -188,7 +191,7 @@ function withRoles(
   return fitted;
 }
 
-/** Returns the messages with `text` appended to the leading system message, or added as a new system message. */
+/** Returns the messages with `text` appended to a leading system or developer message, else as a new system message. */
 function withSystemText(messages: readonly ParsedMessage[], text: string): readonly ParsedMessage[] {
   const [first, ...others] = messages;
   if (first?.role !== "system" && first?.role !== "developer") return [{ role: "system", content: text }, ...messages];

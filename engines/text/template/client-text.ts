@@ -1,5 +1,6 @@
-// Client text: finds all text from the client in messages and tools, at any depth. This text must not be read as control
-// tokens. The file also limits the depth of JSON values before other code traverses them. Called by chat-template.ts. Pure.
+// Client text: finds all text from the client in messages and tools, at any depth. This text must not be read as
+// control tokens. The file also limits the depth of JSON values before other code traverses them. Called by
+// chat-template.ts. No side effects.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ChatMessage, ToolCall, ToolSpec } from "../../generation.ts";
 import type { ParsedCall, ParsedMessage } from "./template-messages.ts";
@@ -9,13 +10,13 @@ const maxDepth = 100;
 
 type Guard = (text: string) => string;
 
-// Roles that stay unchanged, because templates compose control tokens from them ("<|" + role + "|>"). Any other role is user
-// text.
+// Roles that stay unchanged, because templates compose control tokens from them ("<|" + role + "|>"). Any other role is
+// user text.
 const knownRoles = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
 
 /**
- * Words that templates compare with words of a JSON schema. They are never marked (see user-text.ts), because a marker would
- * break the comparison. No control token has one of these words as its name.
+ * Words that templates compare with words of a JSON schema. They are never marked (see user-text.ts), because a marker
+ * would break the comparison. No control token has one of these words as its name.
  */
 const schemaWords = new Set(
   (
@@ -34,7 +35,10 @@ function parsedCall(call: ToolCall): ParsedCall {
   return { ...call, arguments: parsedArguments(call.arguments), text: call.arguments };
 }
 
-/** Returns the parsed object; returns the text itself if it is not a JSON object. */
+/**
+ * Returns the parsed object, or an empty object for an empty text. Returns the text itself if it is not a JSON object,
+ * or if the object is nested too deeply.
+ */
 function parsedArguments(text: string): unknown {
   if (text.trim() === "") return {};
   try {
@@ -64,7 +68,9 @@ function isShallow(value: unknown): boolean {
   return true;
 }
 
-/** Yields all text of the client in messages and tools, partly as JSON text. Used only to find which characters occur. */
+/**
+ * Yields all text of the client in messages and tools, partly as JSON text. Used only to find which characters occur.
+ */
 export function* clientTexts(messages: readonly ParsedMessage[], tools: readonly ToolSpec[]): Iterable<string> {
   for (const { role, content, name, reasoning, toolCallId, toolCalls } of messages) {
     yield role;
@@ -76,8 +82,8 @@ export function* clientTexts(messages: readonly ParsedMessage[], tools: readonly
 }
 
 /**
- * Returns the client's template variables with their text guarded (see user-text.ts). Plain words in `words` stay unchanged,
- * because the template compares variables with them.
+ * Returns the client's template variables with their text guarded (see user-text.ts). Plain words in `words` stay
+ * unchanged, because the template compares variables with them.
  */
 export function guardVariables(
   variables: Readonly<Record<string, unknown>>,
@@ -89,8 +95,8 @@ export function guardVariables(
 }
 
 /**
- * Returns the string literals of a template's source that are plain words. Returns no words if a control token's name is a
- * plain word, because unguarded words could join and form this name.
+ * Returns the string literals of a template's source that are plain words. Returns no words if a control token's name
+ * is a plain word, because unguarded words could join and form this name.
  */
 export function comparedWords(source: string, controlNames: readonly string[]): ReadonlySet<string> {
   if (controlNames.some((name) => /^[\w-]+$/.test(name))) return new Set();

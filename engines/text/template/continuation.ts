@@ -1,6 +1,6 @@
-// Continuation: prepares the last assistant message so that the prompt can end inside it. The message is rendered with a mark
-// before and after its text, and the prompt is cut at the second mark. So white space at both ends of the text is kept,
-// although many templates trim a message. Called by chat-template.ts. No side effects.
+// Continuation: prepares the last assistant message so that the prompt can end inside it. The message is rendered with
+// a mark before and after its text, and the prompt is cut at the second mark. So white space at both ends of the text
+// is kept, although many templates trim a message. Called by chat-template.ts. No side effects.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ThinkingTags } from "../parse/tool-format.ts";
 import type { ParsedMessage } from "./template-messages.ts";
@@ -20,8 +20,8 @@ export interface ContinuedMessage {
 }
 
 /**
- * Parses thinking tags in the content. Returns the parsed message, and the part to continue: the reasoning if the message has
- * no content yet. Throws ServerError if the message has nothing that can be continued.
+ * Parses thinking tags in the content. Returns the parsed message, and the part to continue: the reasoning if the
+ * message has no content yet. Throws ServerError if the message has nothing that can be continued.
  */
 export function continuedMessage(message: ParsedMessage | undefined, tags: ThinkingTags | null): ContinuedMessage {
   if (message?.role !== "assistant" || (message.toolCalls ?? []).length > 0) {
@@ -52,8 +52,8 @@ export function withMarks({ message, part }: ContinuedMessage, { start, end }: C
 }
 
 /**
- * Returns the rendered text up to the end of the continued part, without the marks. Throws ServerError `unsupported` if the
- * rendered text does not contain the part unchanged.
+ * Returns the rendered text up to the end of the continued part, without the marks. Throws ServerError `unsupported` if
+ * the rendered text does not contain the part unchanged.
  */
 export function cutAtEnd(text: string, { message, part }: ContinuedMessage, { start, end }: ContinuationMarks): string {
   const to = text.lastIndexOf(end);

@@ -1,6 +1,6 @@
-// Capability probe: finds the kinds of messages and tools that a chat template accepts, because templates do not declare them.
-// Test conversations are rendered once, when a model is attached to the generation thread. A capability is present if the test
-// text appears in the prompt.
+// Capability probe: finds the kinds of messages and tools that a chat template accepts, because templates do not
+// declare them. A text worker renders test conversations once for each model. A capability is present if the test text
+// appears in the prompt.
 import type { ToolSpec } from "../../generation.ts";
 import type { Renderer } from "./renderer.ts";
 import type { CallCapabilities, TemplateCapabilities } from "./template-capabilities.ts";
@@ -58,7 +58,8 @@ export function probeCapabilities(source: string, renderer: Renderer): TemplateC
   const takesTools = probe.shows([user], { ...withSystem, takesTools: true }, tool.name);
   const withTools: TemplateCapabilities = { ...withSystem, takesTools };
   const calls = findCalls(probe, withTools);
-  // A template may print a role that it does not support. So a role counts as supported only if the source also names it.
+  // A template may print a role that it does not support. So a role counts as supported only if the source also names
+  // it.
   const namesRole = /["']tool["']/.test(source);
   const takesResults = calls.shown || (namesRole && probe.shows(answered, withTools, result));
   return { ...withTools, takesResults, calls };
@@ -71,8 +72,8 @@ const answered: readonly ParsedMessage[] = [
 ];
 
 /**
- * Returns the first variant of call capabilities with which calls appear in the prompt. Prefers a variant in which a call and
- * its result have the same id, or neither has an id.
+ * Returns the first variant of call capabilities with which calls appear in the prompt. Prefers a variant in which a
+ * call and its result have the same id, or neither has an id.
  */
 function findCalls(probe: Probe, base: TemplateCapabilities): CallCapabilities {
   let first: TemplateCapabilities | null = null;
@@ -104,8 +105,8 @@ function details(probe: Probe, base: TemplateCapabilities): CallCapabilities {
 }
 
 /**
- * Returns a conversation with a message of `count` calls, their results, and two more messages. Some templates count turns, so
- * these two messages are needed.
+ * Returns a conversation with a message of `count` calls, their results, and two more messages. Some templates count
+ * turns, so these two messages are needed.
  */
 function conversation(count: 1 | 2, more: Partial<ParsedMessage> = {}): ParsedMessage[] {
   const calls = called.slice(0, count).map((name, i) => {
@@ -134,7 +135,8 @@ class Probe {
   }
 
   /**
-   * True if calls, results and `texts` appear in the prompt. Arguments that appear as JSON inside a JSON string do not count.
+   * True if calls, results and `texts` appear in the prompt. Arguments that appear as JSON inside a JSON string do not
+   * count.
    */
   showsCalls(
     messages: readonly ParsedMessage[],

@@ -1,5 +1,5 @@
-// Renderer: compiles a chat template once and runs it. If the template fails, it is run again with additional variables. Called
-// by chat-template.ts and probe-capabilities.ts.
+// Renderer: compiles a chat template once and runs it. If the template fails, it is run again with additional
+// variables. Called by chat-template.ts and probe-capabilities.ts.
 import { Template } from "@huggingface/jinja";
 import { ServerError } from "../../../runtime/errors.ts";
 import { boundValues } from "./jinja/bounded-values.ts";
@@ -24,8 +24,8 @@ export class Renderer {
   }
 
   /**
-   * Returns the prompt. The prompt ends at the start of the assistant's next message, unless `variables` change its end. Throws
-   * the template's error.
+   * Returns the prompt. The prompt ends at the start of the assistant's next message, unless `variables` change its
+   * end. Throws the template's error.
    */
   render(
     messages: readonly TemplateMessage[],

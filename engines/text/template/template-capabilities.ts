@@ -22,8 +22,8 @@ export interface CallCapabilities {
 }
 
 /**
- * Required form of call ids. `any`: no requirement. `short`: nine letters and digits. `naming`: functions.NAME:COUNT, because
- * the prompt contains the tool's name only in the id.
+ * Required form of call ids. `any`: no requirement. `short`: nine letters and digits. `naming`: functions.NAME:COUNT,
+ * because the prompt contains the tool's name only in the id.
  */
 export type CallIds = "any" | "short" | "naming";
 

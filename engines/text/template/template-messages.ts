@@ -1,4 +1,5 @@
-// Template messages: converts messages and tools to the form that a chat template expects, according to its capabilities. Pure.
+// Template messages: converts messages and tools to the form that a chat template expects, according to its
+// capabilities. No side effects.
 import { createHash } from "node:crypto";
 import type { ChatMessage, ToolCall, ToolSpec } from "../../generation.ts";
 import type { CallIds, TemplateCapabilities } from "./template-capabilities.ts";
@@ -105,8 +106,8 @@ function shaped(message: ParsedMessage, capabilities: TemplateCapabilities): Tem
   if (reasoning !== "" && !withThoughts) return [calling(message, "", `${reasoning}\n\n${content}`, capabilities)];
   if (besideContent === "together") return [calling(message, content, reasoning, capabilities)];
   if (besideContent === "lost") return [calling(message, "", reasoning, capabilities)];
-  // The reasoning stays with the call, because models should see the reasoning that led to the call. Templates mostly omit
-  // reasoning before plain text.
+  // The reasoning stays with the call, because models should see the reasoning that led to the call. Templates mostly
+  // omit reasoning before plain text.
   return [plain(message, content, "", capabilities), calling(message, "", reasoning, capabilities)];
 }
 
@@ -145,8 +146,8 @@ function calling(
 }
 
 /**
- * Splits messages so that each has one call, followed by its results. Used for templates that accept only one call per message.
- * Results that match no call of the message come last.
+ * Splits messages so that each has one call, followed by its results. Used for templates that accept only one call per
+ * message. Results that match no call of the message come last.
  */
 export function oneCallEach(messages: readonly ParsedMessage[]): ParsedMessage[] {
   const apart: ParsedMessage[] = [];

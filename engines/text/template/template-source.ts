@@ -1,5 +1,5 @@
-// Template source: finds the chat template of a model. It is the configured template, the template in the model file, or ChatML
-// if the vocabulary has ChatML's tokens. Reads template files, but compiles nothing.
+// Template source: finds the chat template of a model. It is the configured template, the template in the model file,
+// or ChatML if the vocabulary has ChatML's tokens. Reads template files, but compiles nothing.
 import { readFile } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
@@ -25,8 +25,8 @@ export function modelTemplateSource(
 }
 
 /**
- * Reads the template that the configuration names. `jinja_explicit` names a Jinja file. `chat_template` names a .jinja file, or
- * a .json file with a "chat_template" member. Throws ServerError `config_invalid`.
+ * Reads the template that the configuration names. `jinja_explicit` names a Jinja file. `chat_template` names a .jinja
+ * file, or a .json file with a "chat_template" member. Throws ServerError `config_invalid`.
  */
 export async function loadTemplateOverride(path: string, key: "chat_template" | "jinja_explicit"): Promise<string> {
   const text = await readTemplateFile(path, key);

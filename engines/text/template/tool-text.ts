@@ -1,5 +1,5 @@
-// Tool text: writes tools, calls and results as plain text, for models whose chat template does not support them. Calls are
-// written in the model's tool-call format. No side effects.
+// Tool text: writes tools, calls and results as plain text, for models whose chat template does not support them. Calls
+// are written in the model's tool-call format. No side effects.
 import type { CallSyntax } from "../parse/tool-format.ts";
 import type { ParsedMessage, TemplateTool } from "./template-messages.ts";
 

@@ -1,7 +1,8 @@
-// User text guard: prevents user text from becoming control tokens when a chat template inserts it into a prompt. Before
-// rendering, a marker character is inserted into every control token name in user text. The marker occurs in no other text. The
-// encoder splits the prompt at control token names and then removes the markers. Many templates remove words from a text, for
-// example "/think". The texts before and after a removed word could then form a name, so markers are inserted there too.
+// User text guard: prevents user text from becoming control tokens when a chat template inserts it into a prompt.
+// Before rendering, a marker character is inserted into every control token name in user text. The marker occurs in no
+// other text. The encoder splits the prompt at control token names and then removes the markers. Many templates remove
+// words from a text, for example "/think". The texts before and after a removed word could then form a name, so markers
+// are inserted there too.
 import { ServerError } from "../../../runtime/errors.ts";
 
 interface ControlNames {
@@ -14,22 +15,22 @@ interface ControlNames {
 export class UserTextGuard {
   private readonly control: ControlNames;
   /**
-   * Proper prefixes (`beginnings`) and suffixes (`ends`) of control token names. User text that ends or begins with one of them
-   * could form a name together with neighbouring text.
+   * Proper prefixes (`beginnings`) and suffixes (`ends`) of control token names. User text that ends or begins with one
+   * of them could form a name together with neighbouring text.
    */
   private readonly beginnings = new Set<string>();
   private readonly ends = new Set<string>();
   private readonly longest: number;
   /**
-   * All names, joined by line feeds. One search in this text is fast, even for schemas with thousands of short words and
-   * vocabularies with a thousand names.
+   * All names, joined by line feeds. One search in this text is fast, even for schemas with thousands of short words
+   * and vocabularies with a thousand names.
    */
   private readonly allNames: string;
   /** Words that the template may remove from a text, or at which it may split a text. */
   private readonly removed: readonly string[];
   /**
-   * Proper prefixes of names and of removed words. Removed words matter, because the texts before and after a removed word
-   * could together form another removed word.
+   * Proper prefixes of names and of removed words. Removed words matter, because the texts before and after a removed
+   * word could together form another removed word.
    */
   private readonly partial = new Set<string>();
   /** All names and removed words. */
@@ -54,8 +55,8 @@ export class UserTextGuard {
   }
 
   /**
-   * Inserts `marker` into every control token name in `text`. Also adds a marker at an end of `text` that could form a name
-   * together with neighbouring text.
+   * Inserts `marker` into every control token name in `text`. Also adds a marker at an end of `text` that could form a
+   * name together with neighbouring text.
    */
   guard(text: string, marker: string): string {
     if (text === "") return text;
@@ -73,9 +74,9 @@ export class UserTextGuard {
   }
 
   /**
-   * Inserts a marker before a removed word if the text before the word ends with a prefix of a name or of another removed word.
-   * The marker stays when the template removes the word. So the texts before and after the word cannot form a name, whatever
-   * the order in which words are removed.
+   * Inserts a marker before a removed word if the text before the word ends with a prefix of a name or of another
+   * removed word. The marker stays when the template removes the word. So the texts before and after the word cannot
+   * form a name, whatever the order in which words are removed.
    */
   private guardRemovals(text: string, marker: string): string {
     const cuts = new Set<number>();
@@ -150,9 +151,9 @@ export class UserTextGuard {
 const markerCandidates = /[\ufdd0-\ufdef\ue000-\uf8ff]/g;
 
 /**
- * Returns a character that occurs in none of the texts. Prefers Unicode noncharacters, which text should not contain, to
- * private-use characters. Takes one pass over the texts, however many characters are in use. Throws ServerError `invalid_value`
- * if all characters are in use.
+ * Returns a character that occurs in none of the texts. Prefers Unicode noncharacters, which text should not contain,
+ * to private-use characters. Takes one pass over the texts, however many characters are in use. Throws ServerError
+ * `invalid_value` if all characters are in use.
  */
 export function chooseMarker(texts: readonly string[]): string {
   const used = new Set(texts.flatMap((text) => text.match(markerCandidates) ?? []));

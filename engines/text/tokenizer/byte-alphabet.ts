@@ -1,5 +1,5 @@
-// Byte alphabet: represents bytes as visible characters, as byte-level BPE vocabularies do. Printable Latin-1 characters
-// represent themselves. The characters from U+0100 represent the other 68 bytes, in order. Pure tables.
+// Byte alphabet: represents bytes as visible characters, as byte-level BPE vocabularies do. Printable Latin-1
+// characters represent themselves. The characters from U+0100 represent the other 68 bytes, in order. No side effects.
 
 const noByte = -1;
 let nextInvisible = 0x100;
@@ -25,8 +25,8 @@ export function spellBytes(text: string): string {
 }
 
 /**
- * Writes the bytes that `spelled` represents to `target` and returns the end of the written bytes. A character outside the
- * alphabet is written as its own UTF-8.
+ * Writes the bytes that `spelled` represents to `target` and returns the end of the written bytes. A character outside
+ * the alphabet is written as its own UTF-8.
  */
 export function writeSpelledBytes(spelled: string, target: Buffer, start: number): number {
   let end = start;

@@ -1,6 +1,6 @@
-// Byte trie: a set of byte strings. It finds, byte by byte, the strings with which a text begins. The Unigram and WordPiece
-// encoders traverse it for every text, so each step must be a single look-up in flat arrays. Nodes are not objects, because a
-// vocabulary's trie has up to a million of them.
+// Byte trie: a set of byte strings. It finds, byte by byte, the strings with which a text begins. The Unigram and
+// WordPiece encoders traverse it for every text, so each step must be a single look-up in flat arrays. Nodes are not
+// objects, because a vocabulary's trie has up to a million of them.
 import { ServerError } from "../../../runtime/errors.ts";
 
 /** Result for a missing node, or for a node at which no string ends. */

@@ -1,6 +1,6 @@
-// Detokenizer: converts the tokens of one sequence to text as they arrive. It is called once per token on the generation
-// thread. Most tokens consist of complete characters and cost one array look-up. Incomplete characters are never emitted: their
-// bytes are kept until the next token.
+// Detokenizer: converts the tokens of one sequence to text as they arrive. It is called once per token on the
+// generation thread. Most tokens consist of complete characters and cost one array look-up. Incomplete characters are
+// never emitted: their bytes are kept until the next token.
 import type { TokenTexts } from "./token-texts.ts";
 
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
@@ -16,9 +16,9 @@ export class Detokenizer {
   private dropsSpace: boolean;
 
   /**
-   * `previousToken` is the last token of the prompt; null: there is no prompt. Encoders may add a space before text that is at
-   * the start or follows a control token. In these two cases, the leading space of the output is removed. Control tokens in
-   * `shown` are emitted as text, by their names.
+   * `previousToken` is the last token of the prompt; null: there is no prompt. Encoders may add a space before text
+   * that is at the start or follows a control token. In these two cases, the leading space of the output is removed.
+   * Control tokens in `shown` are emitted as text, by their names.
    */
   constructor(texts: TokenTexts, previousToken: number | null, shown: ReadonlySet<number> = nothing) {
     this.texts = texts;
@@ -81,8 +81,8 @@ function characterLength(lead: number): number {
 }
 
 /**
- * True if `second` may follow the first byte. UTF-8 forbids overlong forms, surrogates and code points above U+10FFFF, so some
- * first bytes restrict the second byte.
+ * True if `second` may follow the first byte. UTF-8 forbids overlong forms, surrogates and code points above U+10FFFF,
+ * so some first bytes restrict the second byte.
  */
 function isValidSecond(lead: number, second: number | undefined): boolean {
   if (second === undefined) return true;

@@ -1,12 +1,12 @@
-// Fixed tokens: finds the tokens with a fixed text (control and user-defined tokens) in a longer text. Longer tokens are found
-// first in the whole text, as in llama.cpp, so that both tokenizers cut text at the same positions. A single pass over the text
-// searches for all tokens, because some vocabularies have thousands of fixed tokens.
+// Fixed tokens: finds the tokens with a fixed text (control and user-defined tokens) in a longer text. Longer tokens
+// are found first in the whole text, as in llama.cpp, so that both tokenizers cut text at the same positions. A single
+// pass over the text searches for all tokens, because some vocabularies have thousands of fixed tokens.
 import { absent, ByteTrie } from "./byte-trie.ts";
 
 /** A plain text, or the id of a token that was found. */
 type Fragment = string | number;
 
-/** Returns whether the token with a given text absorbs the white space before and after it. */
+/** Rules for white space: whether the token with a given text absorbs the white space before it or after it. */
 export interface Swallowing {
   before(text: string): boolean;
   after(text: string): boolean;
@@ -26,7 +26,10 @@ export class FixedTokens {
   readonly #tokens: readonly (readonly [text: string, id: number])[];
   /** Indices into `#tokens`, by the UTF-16 bytes of their texts. */
   readonly #trie = new ByteTrie();
-  /** First characters of the tokens. Most texts contain none of these characters, so a few searches suffice for such texts. */
+  /**
+   * First characters of the tokens. Most texts contain none of these characters, so a few searches suffice for such
+   * texts.
+   */
   readonly #firstCharacters: ReadonlySet<string>;
   readonly #swallowing: Swallowing;
 
@@ -65,9 +68,9 @@ export class FixedTokens {
   #places(text: string): Place[] {
     if (!this.#mayHave(text)) return [];
     const units = Buffer.from(text, "utf16le");
-    // Candidate start positions, by token index. A position is first in the list of the longest token that matches there. If
-    // this token overlaps a token that was already found, the position moves to the list of the longest matching token without
-    // an overlap.
+    // Candidate start positions, by token index. A position is first in the list of the longest token that matches
+    // there. If this token overlaps a token that was already found, the position moves to the list of the longest
+    // matching token without an overlap.
     const waiting: (number[] | undefined)[] = new Array(this.#tokens.length);
     const offer = (at: number, limit: number): void => {
       const index = this.#longest(units, at, limit);
@@ -100,7 +103,10 @@ export class FixedTokens {
     return false;
   }
 
-  /** Returns the longest token that starts at `at` and ends at or before `limit`. Calls `met` with each token that matches. */
+  /**
+   * Returns the longest token that starts at `at` and ends at or before `limit`. Calls `met` with each token that
+   * matches.
+   */
   #longest(units: Uint8Array, at: number, limit: number, met?: (index: number) => void): number {
     let longest: number = absent;
     for (let node = 0, i = 2 * at; i < 2 * limit; i++) {

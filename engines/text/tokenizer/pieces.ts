@@ -5,8 +5,8 @@ import { spaceSymbol } from "./encoding/encoders.ts";
 import { byteOfToken, type TokenKind } from "./token-kinds.ts";
 
 /**
- * Encoding of a normal token's bytes in its name: one character per byte ("bytes"), or the text itself with U+2581 for a space
- * ("spaces").
+ * Encoding of a normal token's bytes in its name: one character per byte ("bytes"), or the text itself with U+2581 for
+ * a space ("spaces").
  */
 export type Spelling = "bytes" | "spaces";
 
@@ -80,8 +80,8 @@ export function piecesOf(names: readonly string[], kinds: readonly TokenKind[], 
 }
 
 /**
- * Returns the length of the longest piece in bytes. Names of control tokens count too, because the text of a prompt contains
- * the whole name of each control token.
+ * Returns the length of the longest piece in bytes. Names of control tokens count too, because the text of a prompt
+ * contains the whole name of each control token.
  */
 export function longestPiece({ ends }: Pieces, names: readonly string[]): number {
   let longest = 1;

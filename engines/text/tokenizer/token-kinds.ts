@@ -1,5 +1,5 @@
-// Token kinds: text, control token, byte or unused. Files often mark a control token as "normal". So the names that llama.cpp
-// always treats as control tokens are control tokens here too.
+// Token kinds: text, control token, byte or unused. Files often mark a control token as "normal". So the names that
+// llama.cpp always treats as control tokens are control tokens here too.
 import { ServerError } from "../../../runtime/errors.ts";
 import { endNames, infillNames } from "../../files/gguf/end-of-generation.ts";
 import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";

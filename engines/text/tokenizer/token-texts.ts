@@ -1,5 +1,5 @@
-// Token texts of a vocabulary, in memory that threads share. The text worker that reads the vocabulary creates them. The
-// generation thread uses them to convert tokens to text, and the main thread uses them for logprobs.
+// Token texts of a vocabulary, in memory that threads share. The text worker that reads the vocabulary creates them.
+// The generation thread uses them to convert tokens to text, and the main thread uses them for logprobs.
 import assert from "node:assert";
 import { maxVocabulary } from "../../logprobs.ts";
 import { type Pieces, PieceTable } from "./pieces.ts";

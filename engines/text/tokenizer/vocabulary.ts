@@ -1,6 +1,6 @@
-// Vocabulary: converts text to tokens and tokens to text in TypeScript, built from the model file's metadata. Native code in
-// the server process must not see user text, because llama.cpp's tokenizer crashes on long runs of one character. When a model
-// is loaded, the results of both tokenizers for `vocabularyProbes` are compared.
+// Vocabulary: converts text to tokens and tokens to text in TypeScript, built from the model file's metadata. Native
+// code in the server process must not see user text, because llama.cpp's tokenizer crashes on long runs of one
+// character. When a model is loaded, the results of both tokenizers for `vocabularyProbes` are compared.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
 import type { Encoder } from "./encoding/encoders.ts";
@@ -11,8 +11,8 @@ import { type InfillTokens, infillTokens, type TokenKind, tokenKinds } from "./t
 import type { TabledVocabulary } from "./token-texts.ts";
 
 /**
- * A rendered chat template. `marker` is a character that was inserted into every control token name in user text, so that the
- * name is not recognized. The marker occurs nowhere else.
+ * A rendered chat template. `marker` is a character that was inserted into every control token name in user text, so
+ * that the name is not recognized. The marker occurs nowhere else.
  */
 export interface PromptText {
   readonly text: string;
@@ -29,9 +29,9 @@ export interface Vocabulary extends TabledVocabulary {
   /** Text tokens that encoding produces wherever their text occurs. */
   readonly userDefinedTokens: readonly number[];
   /**
-   * Maximum number of bytes per token: a prompt of B bytes has at least B / longestPieceBytes tokens. So a prompt that is too
-   * long can be rejected before encoding. If a token may represent text of any length (unknown words, runs of spaces), the
-   * value is an assumed limit that meaningful text does not reach.
+   * Maximum number of bytes per token: a prompt of B bytes has at least B / longestPieceBytes tokens. So a prompt that
+   * is too long can be rejected before encoding. If a token may represent text of any length (unknown words, runs of
+   * spaces), the value is an assumed limit that meaningful text does not reach.
    */
   readonly longestPieceBytes: number;
   /** Encodes plain text. Names of control tokens are treated as ordinary characters. */
@@ -48,8 +48,8 @@ export interface Vocabulary extends TabledVocabulary {
    */
   encodePair(first: string, second: string): Int32Array;
   /**
-   * Encodes a rendered template. Names of control tokens become these tokens, except in user text. `addsBos` (default: true):
-   * add the BOS token if the model requires it and it is missing.
+   * Encodes a rendered template. Names of control tokens become these tokens, except in user text. `addsBos` (default:
+   * true): add the BOS token if the model requires it and it is missing.
    */
   encodePrompt(prompt: PromptText, addsBos?: boolean): Int32Array;
   /** Returns the tokens whose bytes contain the bytes of `text`. */
@@ -96,8 +96,8 @@ function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMe
 const lossyTokenBytes = 1024;
 
 /**
- * Returns the tokens between two texts. RoBERTa's vocabularies close the first text and add a separator; BERT's vocabularies
- * use one token for both purposes.
+ * Returns the tokens between two texts. RoBERTa's vocabularies close the first text and add a separator; BERT's
+ * vocabularies use one token for both purposes.
  */
 function separatorsOf({ model, addSeparator, separatorId }: TokenizerMetadata, closing: number | null): number[] {
   if (closing === null) return [];
@@ -140,8 +140,8 @@ class GgufVocabulary implements Vocabulary {
     this.addsSpacePrefix = plan.addsSpacePrefix;
     this.encoder = plan.encoder;
     this.controlTokens = this.kinds.flatMap((_, token) => (this.isControl(token) ? [token] : []));
-    // Names of one character are excluded, because a marker cannot be inserted into them. In a prompt, such a name never
-    // becomes a control token.
+    // Names of one character are excluded, because a marker cannot be inserted into them. In a prompt, such a name
+    // never becomes a control token.
     const breakable = this.controlTokens.filter((token) => this.name(token).length > 1);
     const swallowing = swallowingOf(tokenizer);
     this.controls = new FixedTokens(

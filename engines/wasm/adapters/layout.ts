@@ -1,7 +1,7 @@
-// Adapter layout: the layout of an adapter in a compute thread's memory. An adapter starts with a table of sites for the
-// kernels. After the table, each site has two parts: the thread's share of A's rows with their scales, and B's values for
-// the thread's own rows of each matrix. kernels/adapters.ts defines the formats. This file only computes sizes and
-// addresses; packing.ts fills the memory.
+// Adapter layout: the layout of an adapter in a compute thread's memory. An adapter starts with a table of sites for
+// the kernels. After the table, each site has two parts: the thread's share of A's rows with their scales, and B's
+// values for the thread's own rows of each matrix. kernels/adapters.ts defines the formats. This file only computes
+// sizes and addresses; packing.ts fills the memory.
 
 import type { AdapterRanks } from "../plan/mixture.ts";
 import type { Piece } from "../plan/partition-plan.ts";

@@ -52,8 +52,8 @@ export class AdapterLoader {
   #start(): Worker {
     if (this.#worker) return this.#worker;
     const worker = new Worker(new URL("./worker.js", import.meta.url), { workerData: this.#plan });
-    // The "error" event is ignored, because an uncaught error of the loader thread must not crash the model's process. The
-    // "exit" event rejects the waiting task.
+    // The "error" event is ignored, because an uncaught error of the loader thread must not crash the model's process.
+    // The "exit" event rejects the waiting task.
     worker.on("error", () => undefined);
     worker.once("exit", () => {
       if (this.#worker === worker) this.#worker = null;

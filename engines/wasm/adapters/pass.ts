@@ -1,7 +1,7 @@
-// Adapter pass: the adapters' part of a pass on one compute thread. It works site by site; a site is a group of matrices with
-// the same input (sites.ts). Before the products of a site, the thread multiplies its share of A's rows by this input. In an
-// X-LoRA mixture, the results are then multiplied by the adapter weights. All threads gather the results, and each thread adds
-// B times the results to its own rows. A pass without adapters skips all of this.
+// Adapter pass: the adapters' part of a pass on one compute thread. It works site by site; a site is a group of
+// matrices with the same input (sites.ts). Before the products of a site, the thread multiplies its share of A's rows
+// by this input. In an X-LoRA mixture, the results are then multiplied by the adapter weights. All threads gather the
+// results, and each thread adds B times the results to its own rows. A pass without adapters skips all of this.
 
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { MixtureWeights } from "../mixture/weights.ts";
@@ -60,8 +60,8 @@ export interface AdapterPassParts {
   /** Exchanges the slabs of `scratch` between the threads. */
   readonly allGather: AllGather;
   /**
-   * Adapter weights of an X-LoRA mixture; null if the model is not an X-LoRA mixture. All rows of a mixture use one stacked
-   * adapter.
+   * Adapter weights of an X-LoRA mixture; null if the model is not an X-LoRA mixture. All rows of a mixture use one
+   * stacked adapter.
    */
   readonly weights: MixtureWeights | null;
 }
@@ -82,8 +82,8 @@ export class AdapterPass {
   readonly #addresses: Int32Array;
   #groupCount = 0;
   /**
-   * Data of the current site. `#list` has the site's input rows that have adapters. `#width` is the number of floats per input
-   * row in a slab: the largest share of A's rows in any thread.
+   * Data of the current site. `#list` has the site's input rows that have adapters. `#width` is the number of floats
+   * per input row in a slab: the largest share of A's rows in any thread.
    */
   #list: AdapterList;
   #width = 0;
@@ -205,8 +205,8 @@ class AdapterList {
   }
 
   /**
-   * Lists the rows, among the first `count`, whose token has a group. Row i belongs to token tokens[i], or to token i if
-   * `tokens` is null.
+   * Lists the rows, among the first `count`, whose token has a group. Row i belongs to token tokens[i], or to token i
+   * if `tokens` is null.
    */
   fill(addresses: Int32Array, groupCount: number, groupOf: Int32Array, tokens: Int32Array | null, count: number): void {
     let length = 0;

@@ -1,6 +1,6 @@
-// Graph ends: the parts of a model before and after its layers. The embedding and the tables that encoders add to it come
-// before the layers. The output norm and the output matrix come after them; encoders have no output matrix. Plain data, part of
-// the graph. Built once per load.
+// Graph ends: the parts of a model before and after its layers. The embedding and the tables that encoders add to it
+// come before the layers. The output norm and the output matrix come after them; encoders have no output matrix. Plain
+// data, part of the graph. Built once per load.
 import type { Architecture } from "./architectures/architecture.ts";
 import type { GraphTensors, Matrix, Norm } from "./graph-tensors.ts";
 import type { Hyperparameters } from "./shape.ts";

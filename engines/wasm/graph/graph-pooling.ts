@@ -1,5 +1,5 @@
-// Pooling of a model: how the hidden states of a sequence become one vector, and the scoring head (rerankers). Plain data, part
-// of the graph, built once per load. pass/pooler.ts computes the pooled outputs.
+// Pooling of a model: how the hidden states of a sequence become one vector, and the scoring head (rerankers). Plain
+// data, part of the graph, built once per load. pass/pooler.ts computes the pooled outputs.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Pooling } from "../../engine.ts";
 import type { Architecture, ScoringRules } from "./architectures/architecture.ts";
@@ -48,8 +48,8 @@ export function readPooling(
   if (kind === undefined) throw keys.unsupported("pooling_type", "0 to 4");
   if (kind === "rank") return readScoring(architecture, width, keys, tensors);
   if (architecture.scoring) for (const name of headNames) tensors.leaveOut(name);
-  // Pooling kind cls uses the first token. With causal attention, the first token attends to no other token. Its hidden state
-  // does not depend on the rest of the text, so the model has no pooled outputs.
+  // Pooling kind cls uses the first token. With causal attention, the first token attends to no other token. Its hidden
+  // state does not depend on the rest of the text, so the model has no pooled outputs.
   const isBlind = kind === "cls" && !architecture.isEncoder;
   return { kind: isBlind ? null : kind, length: isBlind ? 0 : width, head: null };
 }

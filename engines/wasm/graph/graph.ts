@@ -1,6 +1,6 @@
-// Graph of a model: built once per load from an architecture and the tensors of a file. Every tensor of the graph is found, and
-// its shape and type are checked. A tensor of the file that the graph does not use is an error. Plain data, sent to every
-// compute thread.
+// Graph of a model: built once per load from an architecture and the tensors of a file. Every tensor of the graph is
+// found, and its shape and type are checked. A tensor of the file that the graph does not use is an error. Plain data,
+// sent to every compute thread.
 import type { TensorTable } from "../../files/gguf/tensors.ts";
 import type {
   Architecture,
@@ -45,8 +45,8 @@ export interface AttentionGraphStep extends AttentionRules {
 }
 
 /**
- * Norms of queries and keys. If each head is normed separately, either all heads share one weight vector or each head has its
- * own.
+ * Norms of queries and keys. If each head is normed separately, either all heads share one weight vector or each head
+ * has its own.
  */
 export interface HeadNorms {
   readonly query: Norm;

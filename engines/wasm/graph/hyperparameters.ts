@@ -97,8 +97,8 @@ function readExperts(architecture: Architecture, keys: Keys, feedForward: number
   const count = keys.countOrNone("expert_count", maxExperts);
   if (count === 0) return null;
   const used = keys.count("expert_used_count", count);
-  // Models with expert groups are rejected. In these models, a token can use experts from only some of the groups; this engine
-  // does not implement that rule.
+  // Models with expert groups are rejected. In these models, a token can use experts from only some of the groups; this
+  // engine does not implement that rule.
   if (keys.countOrNone("expert_group_count", maxExperts) > 1) throw keys.unsupported("expert_group_count", "one group");
   return { count, used, feedForward };
 }

@@ -1,5 +1,5 @@
-// Ropes: a model's rope frequencies with all their scaling, computed as llama.cpp does. hyperparameters.ts calls readRopes() at
-// load; rotation.ts computes the cosines and sines of each pass.
+// Ropes: a model's rope frequencies with all their scaling, computed as llama.cpp does. hyperparameters.ts calls
+// readRopes() at load; rotation.ts computes the cosines and sines of each pass.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Keys } from "./keys.ts";
 

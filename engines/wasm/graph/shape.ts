@@ -1,4 +1,5 @@
-// Shape of a model: the sizes and traits from which its graph is built. Data only; hyperparameters.ts reads it from a file.
+// Shape of a model: the sizes and traits from which its graph is built. Data only; hyperparameters.ts reads it from a
+// file.
 import type { Ropes, SlidingRope } from "./ropes.ts";
 
 /** Activation of a feed-forward. "gelu" means the tanh approximation of GELU. */

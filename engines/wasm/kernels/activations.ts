@@ -1,5 +1,5 @@
-// Element-wise functions: activations, gated activations and the soft cap. Lengths need not be multiples of 4: each remaining
-// float is computed as a whole vector, and one lane is stored.
+// Element-wise functions: activations, gated activations and the soft cap. Lengths need not be multiples of 4: each
+// remaining float is computed as a whole vector, and one lane is stored.
 import { multiplyAdd } from "./arithmetic";
 import { exponential, hyperbolicTangent } from "./exponential";
 

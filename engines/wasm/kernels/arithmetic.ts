@@ -17,8 +17,8 @@ export function sumOfLanes(x: v128): f32 {
 }
 
 /**
- * Returns a vector in which every lane has the value of the largest lane. A scalar max would be a branch, which is mispredicted
- * half of the time.
+ * Returns a vector in which every lane has the value of the largest lane. A scalar max would be a branch, which is
+ * mispredicted half of the time.
  */
 // @ts-ignore: decorator
 @inline

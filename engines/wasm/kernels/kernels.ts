@@ -1,7 +1,7 @@
 // Exports of the kernel module: all kernels of the engine. The module is compiled twice, with and without relaxed SIMD
-// (`ASC_FEATURE_RELAXED_SIMD`). Kernels keep no state between calls, except the setting of useWideDot(). Their scratch memory
-// is the first 64 KiB of the memory that the host provides. All pointers are byte offsets into this memory, aligned to 16
-// bytes. kernel-exports.ts specifies each kernel.
+// (`ASC_FEATURE_RELAXED_SIMD`). Kernels keep no state between calls, except the setting of useWideDot(). Their scratch
+// memory is the first 64 KiB of the memory that the host provides. All pointers are byte offsets into this memory,
+// aligned to 16 bytes. kernel-exports.ts specifies each kernel.
 import * as floats from "./dense/floats";
 import * as blockQuants from "./block-quants/block-quants";
 import * as kQuants from "./k-quants/k-quants";

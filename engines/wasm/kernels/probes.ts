@@ -1,5 +1,5 @@
-// Probes: functions that run single instructions. The self-test at start-up uses them to check the special instructions of each
-// build. Benchmarks use them to measure the peak rates of dot products and of memory reads.
+// Probes: functions that run single instructions. The self-test at start-up uses them to check the special instructions
+// of each build. Benchmarks use them to measure the peak rates of dot products and of memory reads.
 import { lookUp } from "./block-quants/codebook";
 
 // @ts-ignore: decorator

@@ -53,8 +53,8 @@ export class PageMemory {
   }
 
   /**
-   * Calls `visit` for every layer of every page. `memory` is the memory of the page's thread. Its bytes `from` to `to` are at
-   * `offset` in the content that read() returns.
+   * Calls `visit` for every layer of every page. `memory` is the memory of the page's thread. Its bytes `from` to `to`
+   * are at `offset` in the content that read() returns.
    */
   #forEachPart(pages: Int32Array, visit: (memory: Uint8Array, offset: number, from: number, to: number) => void): void {
     let offset = 0;

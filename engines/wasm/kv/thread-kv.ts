@@ -53,8 +53,8 @@ export class ThreadKv {
   }
 
   /**
-   * Lists the pages of every row, with their addresses in the first layer. Called at the start of a pass. The first pass of an
-   * X-LoRA mixture has its own KV layers.
+   * Lists the pages of every row, with their addresses in the first layer. Called at the start of a pass. The first
+   * pass of an X-LoRA mixture has its own KV layers.
    */
   beginPass(): void {
     const pass = this.#pass;

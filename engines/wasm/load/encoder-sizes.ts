@@ -1,5 +1,5 @@
 // Sizes of an encoder: the number of tokens that it computes in one pass. A whole sequence must fit in one pass, and
-// scratch memory grows with the tokens of a pass. Pure arithmetic.
+// scratch memory grows with the tokens of a pass. Only arithmetic, no side effects.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Capacity, ModelSpec } from "../../engine.ts";
 import type { Hyperparameters } from "../graph/shape.ts";

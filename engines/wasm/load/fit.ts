@@ -1,5 +1,5 @@
-// Fit check: whether the wasm engine can run a model file. It reads the file's header, never its weights. It runs when the
-// engine is chosen, and again at load.
+// Fit check: whether the wasm engine can run a model file. It reads the file's header, never its weights. It runs when
+// the engine is chosen, and again at load.
 import { ServerError } from "../../../runtime/errors.ts";
 import { computeThreads } from "../../../runtime/host/cores.ts";
 import type { ModelSpec } from "../../engine.ts";

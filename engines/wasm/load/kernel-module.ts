@@ -98,7 +98,9 @@ export async function loadKernels(): Promise<KernelModule> {
   });
 }
 
-/** Creates a memory that threads can share. It can grow to `maximum` pages of 64 KiB; existing views of it stay valid. */
+/**
+ * Creates a memory that threads can share. It can grow to `maximum` pages of 64 KiB; existing views of it stay valid.
+ */
 export function createMemory(pages: number, maximum = pages): KernelMemory {
   return new WebAssembly.Memory({ initial: pages, maximum, shared: true });
 }

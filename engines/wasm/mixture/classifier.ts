@@ -1,5 +1,6 @@
-// Classifier of an X-LoRA mixture on one compute thread: linear layers over the hidden states of a pass. The rows of these
-// layers are divided among the threads, like the rows of every other matrix. weights.ts turns the outputs into adapter weights.
+// Classifier of an X-LoRA mixture on one compute thread: linear layers over the hidden states of a pass. The rows of
+// these layers are divided among the threads, like the rows of every other matrix. weights.ts turns the outputs into
+// adapter weights.
 
 import { classifierPieces } from "../graph/weight-lists.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";

@@ -80,7 +80,9 @@ export function classifierViews(
   return classifier.map(({ rows, columns }) => ({ weight: take(rows * columns), bias: take(rows) }));
 }
 
-/** Checks that the classifier fits the model. Returns the number of model layers that it outputs adapter weights for. */
+/**
+ * Checks that the classifier fits the model. Returns the number of model layers that it outputs adapter weights for.
+ */
 function checkClassifier({ adapters, classifier, layerwise }: MixtureSpec, width: number): number {
   let columns = width;
   for (const [i, layer] of classifier.entries()) {
@@ -149,8 +151,8 @@ function paddedTo(count: number): number {
 }
 
 /**
- * Returns the digest of a mixture: a hash of its rules, its classifier and the file names of its prepared adapters. The file
- * names are hashes of the files' content.
+ * Returns the digest of a mixture: a hash of its rules, its classifier and the file names of its prepared adapters. The
+ * file names are hashes of the files' content.
  */
 function digestOf({ adapters, classifier, ...rules }: MixtureSpec, values: SharedArrayBuffer): string {
   const said = JSON.stringify([adapters.map((path) => basename(path)), rules]);

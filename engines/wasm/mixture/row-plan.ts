@@ -1,7 +1,7 @@
-// Row plan of an X-LoRA mixture: the order in which the rows of a step are computed, and the rows that need the first pass. The
-// first pass computes adapter weights. All rows need the first pass, unless the mixture lets a slot keep its adapter weights
-// after some number of tokens. Rows with kept weights are computed last, so the rows that need the first pass are at the start
-// of every pass. The model calls begin() before each step.
+// Row plan of an X-LoRA mixture: the order in which the rows of a step are computed, and the rows that need the first
+// pass. The first pass computes adapter weights. All rows need the first pass, unless the mixture lets a slot keep its
+// adapter weights after some number of tokens. Rows with kept weights are computed last, so the rows that need the
+// first pass are at the start of every pass. The model calls begin() before each step.
 import type { Batch } from "../../batch.ts";
 
 /** Value of #fed for a slot whose prompt has not been computed completely. */
@@ -13,7 +13,8 @@ export class RowPlan {
   /** Number of decoded tokens after which a sequence keeps its weights; see MixtureSpec.keptAfter. */
   readonly #keptAfter: number | null;
   /**
-   * For each slot: number of one-token rows computed after its prompt. Counting stops at the first row with kept weights.
+   * For each slot: number of one-token rows computed after its prompt. Counting stops at the first row with kept
+   * weights.
    */
   readonly #fed: Int32Array;
   /** For each row of the batch: the values of hasKept() and keeps(). */
@@ -51,11 +52,11 @@ export class RowPlan {
     // Position 0 is always the start of a new sequence, because a model that keeps weights neither copies nor restores
     // slots.
     const before = batch.position[row] === 0 ? inPrompt : (this.#fed[slot] as number);
-    // Any row of a prompt may want logits, so a row that wants logits need not be the last row of the prompt. The prompt is
-    // complete when a row with a single token follows a row that wants logits.
+    // Any row of a prompt may want logits, so a row that wants logits need not be the last row of the prompt. The
+    // prompt is complete when a row with a single token follows a row that wants logits.
     const isAlone = before !== inPrompt && batch.length[row] === 1;
-    // After a row has skipped the first pass, the KV of the first pass has a gap. No later row of the slot can run the first
-    // pass, so all later rows use the kept weights.
+    // After a row has skipped the first pass, the KV of the first pass has a gap. No later row of the slot can run the
+    // first pass, so all later rows use the kept weights.
     const hasKept = before > keptAfter || (isAlone && before === keptAfter);
     let fed = (batch.logitsCount[row] as number) > 0 ? 0 : inPrompt;
     if (hasKept) fed = keptAfter + 1;

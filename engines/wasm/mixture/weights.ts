@@ -1,6 +1,6 @@
-// Adapter weights of an X-LoRA mixture on one compute thread: the weight of each adapter for each token. The weights are
-// computed from the classifier's outputs. They scale this thread's products with the LoRA matrix A of the stacked adapter,
-// before the products with B. All threads compute the same weights.
+// Adapter weights of an X-LoRA mixture on one compute thread: the weight of each adapter for each token. The weights
+// are computed from the classifier's outputs. They scale this thread's products with the LoRA matrix A of the stacked
+// adapter, before the products with B. All threads compute the same weights.
 import { stackedRanks } from "../adapters/file.ts";
 import { layOutAdapter, type SiteLayout } from "../adapters/layout.ts";
 import type { AdapterSite } from "../adapters/sites.ts";
@@ -80,8 +80,8 @@ export class MixtureWeights {
   }
 
   /**
-   * Computes the weights from the classifier's outputs, and stores them for slots that keep weights. Called at the end of
-   * the first pass. `outputs` is the address of the outputs, token by token.
+   * Computes the weights from the classifier's outputs, and stores them for slots that keep weights. Called at the end
+   * of the first pass. `outputs` is the address of the outputs, token by token.
    */
   take(outputs: number): void {
     const pass = this.#pass;
@@ -98,9 +98,9 @@ export class MixtureWeights {
   }
 
   /**
-   * Multiplies the results of A at a site by the adapter weights. The results have `count` rows, from `reduced` on, `width`
-   * floats apart. All rows of a mixture use the stacked adapter. Therefore row i belongs to token i of the pass. At the output
-   * matrix, row i belongs to output token i.
+   * Multiplies the results of A at a site by the adapter weights. The results have `count` rows, from `reduced` on,
+   * `width` floats apart. All rows of a mixture use the stacked adapter. Therefore row i belongs to token i of the
+   * pass. At the output matrix, row i belongs to output token i.
    */
   apply(site: number, reduced: number, count: number, width: number): void {
     const weightOf = this.#weightOf[site] as Int32Array;
@@ -152,8 +152,8 @@ export class MixtureWeights {
   }
 
   /**
-   * Sets #counts to 1 for the `count` largest values and to 0 for all other values. If values are equal, the lower index is
-   * chosen.
+   * Sets #counts to 1 for the `count` largest values and to 0 for all other values. If values are equal, the lower
+   * index is chosen.
    */
   #chooseTop(count: number): void {
     const values = this.#values;

@@ -49,7 +49,9 @@ export class AttentionBlock implements StepRunner<DividedAttention> {
     products.addToHidden(step.output, n, step.postNorm);
   }
 
-  /** Norms and rotates the queries and keys that this thread has just computed. A thread always computes whole heads. */
+  /**
+   * Norms and rotates the queries and keys that this thread has just computed. A thread always computes whole heads.
+   */
   #finishOwnHeads({ input, norms, rope }: DividedAttention, n: number): void {
     const { plan, products } = this.#parts;
     const { heads, kvHeads, headLength } = plan.shape;

@@ -1,5 +1,6 @@
-// Embedding tables of an encoder. Two table rows are added to each token's embedding: the row of the token's position, and the
-// row of token type 0. The sum is then normed. Every compute thread computes these sums for all tokens, at the start of a pass.
+// Embedding tables of an encoder. Two table rows are added to each token's embedding: the row of the token's position,
+// and the row of token type 0. The sum is then normed. Every compute thread computes these sums for all tokens, at the
+// start of a pass.
 
 import type { Norm } from "../graph/graph-tensors.ts";
 import type { DividedGraph, Share } from "../plan/partition-plan.ts";

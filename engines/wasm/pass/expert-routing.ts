@@ -4,9 +4,9 @@
 import type { Hyperparameters } from "../graph/shape.ts";
 
 /**
- * Maximum number of scratch rows for the inner states of the experts. If a single token uses more experts than this, it still
- * gets one row for each of them. The limit is small, because an expert's products are most efficient with a few tokens at a
- * time.
+ * Maximum number of scratch rows for the inner states of the experts. If a single token uses more experts than this, it
+ * still gets one row for each of them. The limit is small, because an expert's products are most efficient with a few
+ * tokens at a time.
  */
 const mostRows = 1024;
 
@@ -16,7 +16,8 @@ export function expertTokens({ experts }: Pick<Hyperparameters, "experts">, pass
 }
 
 /**
- * Returns the number of rows for the tokens that are routed at a time: one row for each pair of a token and a chosen expert.
+ * Returns the number of rows for the tokens that are routed at a time: one row for each pair of a token and a chosen
+ * expert.
  */
 export function expertRows(shape: Pick<Hyperparameters, "experts">, passTokens: number): number {
   return expertTokens(shape, passTokens) * (shape.experts?.used ?? 0);
@@ -86,8 +87,8 @@ export class ExpertRouting {
   }
 
   /**
-   * Chooses the experts with the largest logits. If logits are equal, the lower expert number is chosen. NaN counts as the
-   * smallest value.
+   * Chooses the experts with the largest logits. If logits are equal, the lower expert number is chosen. NaN counts as
+   * the smallest value.
    */
   #choose(logits: Float32Array, from: number, token: number): void {
     const { count, used } = this.#shape;

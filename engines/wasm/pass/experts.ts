@@ -67,8 +67,8 @@ export class Experts implements StepRunner<DividedExperts> {
       const expert = routing.taken[i] as number;
       const count = routing.rowCountOf(expert);
       const offset = routing.firstRowOf(expert) * stride * floatBytes;
-      // If all tokens use an expert, its input is `x` itself. If all tokens also use the next expert, the activations prepared
-      // from `x` are reused for that expert. With a single token, this applies to all chosen experts.
+      // If all tokens use an expert, its input is `x` itself. If all tokens also use the next expert, the activations
+      // prepared from `x` are reused for that expert. With a single token, this applies to all chosen experts.
       const isAll = count === n;
       const rows = isAll ? x : this.#gather(x, expert);
       const own = isAll ? prepared : -1;

@@ -1,6 +1,6 @@
-// Pass runner: runs a pass on all compute threads of a model. The model fills the pass descriptor before the pass. A pass
-// throws if a thread has ended, the model is being unloaded, or an earlier pass failed. The leader is thread 0 of the
-// group.
+// Pass runner: runs a pass on all compute threads of a model. The model fills the pass descriptor before the pass. A
+// pass throws if a thread has ended, the model is being unloaded, or an earlier pass failed. The leader is thread 0 of
+// the group.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Batch } from "../../batch.ts";
 import type { ComputeThread } from "../threads/compute-thread.ts";

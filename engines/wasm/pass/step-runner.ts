@@ -1,5 +1,5 @@
-// Step runner: the interface that runs one kind of layer step on a compute thread, and the parts of the thread that all kinds
-// use. Each kind has its own file: attention-block.ts, feed-forward.ts, experts.ts.
+// Step runner: the interface that runs one kind of layer step on a compute thread, and the parts of the thread that all
+// kinds use. Each kind has its own file: attention-block.ts, feed-forward.ts, experts.ts.
 import type { AdapterPass } from "../adapters/pass.ts";
 import type { Activation } from "../graph/shape.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";

@@ -1,5 +1,5 @@
-// Partition plan: the parameters that all compute threads share, and the division of each matrix's rows among the threads. Pure
-// arithmetic over plain data: every thread computes the same division from the same plan.
+// Partition plan: the parameters that all compute threads share, and the division of each matrix's rows among the
+// threads. Only arithmetic over plain data: every thread computes the same division from the same plan.
 
 import type { AttentionRules, Graph, GraphStep } from "../graph/graph.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
@@ -30,9 +30,9 @@ export interface PartitionPlan {
 }
 
 /**
- * Returns the number of layers in the KV cache. For an X-LoRA mixture, this is twice the number of the model's layers: the
- * layers of the first pass are stored after the model's layers. An encoder reuses one layer, because its keys and values are
- * discarded after their layer.
+ * Returns the number of layers in the KV cache. For an X-LoRA mixture, this is twice the number of the model's layers:
+ * the layers of the first pass are stored after the model's layers. An encoder reuses one layer, because its keys and
+ * values are discarded after their layer.
  */
 export function kvLayers({ graph, shape, mixture }: Pick<PartitionPlan, "graph" | "shape" | "mixture">): number {
   if (graph.isEncoder) return 1;
@@ -50,8 +50,8 @@ export interface Piece {
   /** `rows` rounded up to a multiple of 16: the number of rows packed and computed. */
   readonly padded: number;
   /**
-   * Offsets in floats of the piece's results: `slabColumn` in a row of the thread's own results (its slab), `column` in a row
-   * that joins the results of all threads.
+   * Offsets in floats of the piece's results: `slabColumn` in a row of the thread's own results (its slab), `column` in
+   * a row that joins the results of all threads.
    */
   readonly slabColumn: number;
   readonly column: number;

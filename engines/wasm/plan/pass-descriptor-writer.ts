@@ -1,5 +1,5 @@
-// Writer of the pass descriptor: adds rows of a batch, and limits the descriptor to the leading rows during the first pass of
-// an X-LoRA mixture. The model calls it between passes.
+// Writer of the pass descriptor: adds rows of a batch, and limits the descriptor to the leading rows during the first
+// pass of an X-LoRA mixture. The model calls it between passes.
 import type { Batch } from "../../batch.ts";
 import type { PagedKv } from "../kv/paged-kv.ts";
 import type { RowPlan } from "../mixture/row-plan.ts";

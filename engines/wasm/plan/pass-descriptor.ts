@@ -9,7 +9,8 @@ import type { PartitionPlan } from "./partition-plan.ts";
  *
  * kept (X-LoRA mixtures only): 1 + number of the slot whose kept adapter weights the row uses; 0 = none.
  *
- * keeps (X-LoRA mixtures only): 1 + number of the slot that keeps the adapter weights of the row's last token; 0 = none.
+ * keeps (X-LoRA mixtures only): 1 + number of the slot that keeps the adapter weights of the row's last token; 0 =
+ * none.
  */
 export const rowField = {
   firstToken: 0,

@@ -1,7 +1,7 @@
-// All-gather between compute threads. A slab is the block of memory with one thread's results. Each thread writes its slab to a
-// shared buffer, waits at a barrier, and then copies the slabs of the other threads into its own memory. The buffer has two
-// halves, which are used alternately: a fast thread writes to one half while a slow thread still reads the other. Therefore one
-// barrier per call is enough.
+// All-gather between compute threads. A slab is the block of memory with one thread's results. Each thread writes its
+// slab to a shared buffer, waits at a barrier, and then copies the slabs of the other threads into its own memory. The
+// buffer has two halves, which are used alternately: a fast thread writes to one half while a slow thread still reads
+// the other. Therefore one barrier per call is enough.
 import type { ThreadGroup } from "./thread-group.ts";
 
 /** Addresses of the slabs in each thread's memory: one slab per thread, from address `slabs` on, `slabBytes` apart. */
@@ -29,8 +29,8 @@ export class AllGather {
   }
 
   /**
-   * Exchanges slabs. This thread sends the first bytesOf(own index) bytes of its slab. It receives the first bytesOf(t) bytes
-   * of the slab of every other thread t.
+   * Exchanges slabs. This thread sends the first bytesOf(own index) bytes of its slab. It receives the first bytesOf(t)
+   * bytes of the slab of every other thread t.
    */
   slabs(bytesOf: (thread: number) => number): void {
     const { index, size } = this.#group;

@@ -1,6 +1,6 @@
-// Compute thread: holds its slices of the weights and runs passes over them. Every thread runs the same program on its own rows
-// of each matrix and its own pages of the KV cache. After each product and each attention, every thread gets the results of all
-// threads. Most other computations are repeated by every thread.
+// Compute thread: holds its slices of the weights and runs passes over them. Every thread runs the same program on its
+// own rows of each matrix and its own pages of the KV cache. After each product and each attention, every thread gets
+// the results of all threads. Most other computations are repeated by every thread.
 import { AdapterPass, type AdapterScratch } from "../adapters/pass.ts";
 import { adapterSites } from "../adapters/sites.ts";
 import type { Rope } from "../graph/ropes.ts";
@@ -50,7 +50,8 @@ export class ComputeThread {
   /** Runs the adapters' part of a pass; null if the model takes no adapters. */
   readonly #adapters: AdapterPass | null;
   /**
-   * Classifier of an X-LoRA mixture, and the adapter weights made from its outputs; null if the model is not an X-LoRA mixture.
+   * Classifier of an X-LoRA mixture, and the adapter weights made from its outputs; null if the model is not an X-LoRA
+   * mixture.
    */
   readonly #mixture: { readonly classifier: Classifier; readonly weights: MixtureWeights } | null;
   readonly #parts: StepParts;

@@ -1,5 +1,5 @@
-// Helper thread: the leader's handle of another compute thread. The handle listens for the end of the thread from the start, so
-// the end and its reason are always reported.
+// Helper thread: the leader's handle of another compute thread. The handle listens for the end of the thread from the
+// start, so the end and its reason are always reported.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
 import type { ThreadPages } from "../kv/page-memory.ts";

@@ -15,7 +15,8 @@ export interface SharedBlocks {
   /** All-gather buffer of the adapters' products; empty if there are no adapters. */
   readonly adapterGatherBuffer: SharedArrayBuffer;
   /**
-   * Weights and biases of the classifier of an X-LoRA mixture (mixture/mixture.ts); null if the model is not an X-LoRA mixture.
+   * Weights and biases of the classifier of an X-LoRA mixture (mixture/mixture.ts); null if the model is not an X-LoRA
+   * mixture.
    */
   readonly classifier: SharedArrayBuffer | null;
   /** Logits of a step: vocabSize floats for each logits row. */

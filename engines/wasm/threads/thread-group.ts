@@ -8,10 +8,10 @@ import { ServerError } from "../../../runtime/errors.ts";
 const word = { arrived: 0, phase: 1, sleepers: 2, passes: 3, failed: 4, stopped: 5, loadedKiB: 6, threadIds: 8 };
 
 /**
- * Number of times that a waiting thread reads a word before it sleeps: `barrierSpins` at a barrier, `passSpins` in the wait for
- * the next pass. A read takes about 10 ns. Spinning at a barrier therefore lasts about 100 us, which is also the time that a
- * thread needs to go to sleep and wake up. Ten times as many reads are no faster, and they keep a core from threads that have
- * work (bench/results/threads.md).
+ * Number of times that a waiting thread reads a word before it sleeps: `barrierSpins` at a barrier, `passSpins` in the
+ * wait for the next pass. A read takes about 10 ns. Spinning at a barrier therefore lasts about 100 us, which is also
+ * the time that a thread needs to go to sleep and wake up. Ten times as many reads are no faster, and they keep a core
+ * from threads that have work (bench/results/threads.md).
  */
 const barrierSpins = 10_000;
 const passSpins = 20_000;
@@ -40,8 +40,8 @@ export class ThreadGroup {
     if (this.size === 1) return;
     const control = this.#control;
     const phase = Atomics.load(control, word.phase);
-    // The failure flag is read after the phase. A failure that occurs after this check also changes the phase, which ends the
-    // wait below.
+    // The failure flag is read after the phase. A failure that occurs after this check also changes the phase, which
+    // ends the wait below.
     this.#checkFailed();
     if (Atomics.add(control, word.arrived, 1) === this.size - 1) {
       Atomics.store(control, word.arrived, 0);

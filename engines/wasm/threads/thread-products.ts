@@ -45,9 +45,10 @@ export class ThreadProducts {
   }
 
   /**
-   * Multiplies n rows of `columns` floats at x by this thread's pieces (consecutive rows of the matrices), adds the biases, and
-   * writes rows of share.stride floats at `out`. `preparedAs` is the activation format in which x is already prepared; -1 = not
-   * prepared. Returns the format in which x is prepared afterwards. `index` selects a matrix of a stack (experts).
+   * Multiplies n rows of `columns` floats at x by this thread's pieces (consecutive rows of the matrices), adds the
+   * biases, and writes rows of share.stride floats at `out`. `preparedAs` is the activation format in which x is
+   * already prepared; -1 = not prepared. Returns the format in which x is prepared afterwards. `index` selects a matrix
+   * of a stack (experts).
    */
   multiply(
     { pieces, stride }: Share,
@@ -95,8 +96,8 @@ export class ThreadProducts {
   }
 
   /**
-   * Gathers the slabs and adds the results to the hidden states of n tokens of the pass, from `firstToken` on. If `postNorm` is
-   * given, it is applied to the results before they are added.
+   * Gathers the slabs and adds the results to the hidden states of n tokens of the pass, from `firstToken` on. If
+   * `postNorm` is given, it is applied to the results before they are added.
    */
   addToHidden(shares: readonly Share[], n: number, postNorm: Norm | null, firstToken = 0): void {
     const { width, residualScale } = this.#shape;

@@ -1,5 +1,5 @@
-// Control: memory shared by one grammar thread and the model's thread. It contains a counter of wake-ups, the current work, and
-// whether the grammar thread has ended. Each of the two threads creates its own Control on the same memory.
+// Control: memory shared by one grammar thread and the model's thread. It contains a counter of wake-ups, the current
+// work, and whether the grammar thread has ended. Each of the two threads creates its own Control on the same memory.
 
 const word = { signal: 0, isAsleep: 1, current: 2, begun: 3, hasEnded: 4 };
 const wordCount = 5;
@@ -18,20 +18,21 @@ export class Control {
   }
 
   /**
-   * Id of the matcher or grammar that the grammar thread is working on; 0: none. If that work ends the thread, the id stays.
+   * Id of the matcher or grammar that the grammar thread is working on; 0: none. If that work ends the thread, the id
+   * stays.
    */
   get current(): number {
     return Atomics.load(this.#words, word.current);
   }
 
-  /** Number of work items (masks and compilations) that the grammar thread has begun. */
+  /** Number of work items (opened matchers, masks and compilations) that the grammar thread has begun. */
   get begun(): number {
     return Atomics.load(this.#words, word.begun);
   }
 
   /**
-   * Called by the grammar thread when it begins a work item. `begun` is increased before `current` is set, so the model's
-   * thread never confuses this item with an earlier one.
+   * Called by the grammar thread when it begins a work item. `begun` is increased before `current` is set, so the
+   * model's thread never confuses this item with an earlier one.
    */
   begin(task: number): void {
     Atomics.add(this.#words, word.begun, 1);
@@ -39,8 +40,8 @@ export class Control {
   }
 
   /**
-   * Called by the grammar thread when it has finished a work item, before it hands over the result. If the thread ends later,
-   * this work item does not count as the cause.
+   * Called by the grammar thread when it has finished a work item, before it hands over the result. If the thread ends
+   * later, this work item does not count as the cause.
    */
   done(): void {
     Atomics.store(this.#words, word.current, 0);
@@ -60,8 +61,8 @@ export class Control {
   }
 
   /**
-   * Wakes the grammar thread at the end of the caller's current turn of the event loop. All tokens of a step share one wake-up,
-   * because waking a sleeping thread is expensive.
+   * Wakes the grammar thread at the end of the caller's current turn of the event loop. All tokens of a step share one
+   * wake-up, because waking a sleeping thread is expensive.
    */
   wakeSoon(): void {
     if (this.#isWakeDue) return;

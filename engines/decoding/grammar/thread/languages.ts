@@ -1,6 +1,6 @@
-// Languages: each language combines a grammar engine with a vocabulary. There is one language for each set of control tokens
-// that grammars treat as text. Most grammars treat no control tokens as text. The tool calls of a model have one format, so
-// usually there are only two sets: the empty set, and the control tokens of the tool call format.
+// Languages: each language combines a grammar engine with a vocabulary. There is one language for each set of control
+// tokens that grammars treat as text. Most grammars treat no control tokens as text. The tool calls of a model have one
+// format, so usually there are only two sets: the empty set, and the control tokens of the tool call format.
 import type { CompiledGrammar } from "@mlc-ai/web-xgrammar";
 import type { GrammarSource } from "../../../grammar-source.ts";
 import { GrammarEngine } from "./library.ts";
@@ -50,7 +50,10 @@ export class Languages {
     return language;
   }
 
-  /** Drops the least recently used language. Grammars compiled in it remain usable, because they keep the memory they need. */
+  /**
+   * Drops the least recently used language. Grammars compiled in it remain usable, because they keep the memory they
+   * need.
+   */
   #dropOldest(): void {
     for (const [key, language] of this.#shown) {
       this.#shown.delete(key);

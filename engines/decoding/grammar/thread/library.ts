@@ -1,6 +1,6 @@
-// GrammarEngine: loads and wraps the library @mlc-ai/web-xgrammar (WebAssembly). It gives the library the vocabulary, and
-// collects the reasons that the library prints before it aborts. Only grammar threads load the library, because it must not be
-// used again after a failure.
+// GrammarEngine: loads and wraps the library @mlc-ai/web-xgrammar (WebAssembly). It gives the library the vocabulary,
+// and collects the reasons that the library prints before it aborts. Only grammar threads load the library, because it
+// must not be used again after a failure.
 import type { CompiledGrammar, GrammarCompiler, GrammarMatcher } from "@mlc-ai/web-xgrammar";
 import type { GrammarSource } from "../../../grammar-source.ts";
 
@@ -26,8 +26,8 @@ export class GrammarEngine {
   readonly #lastWords: string[];
 
   /**
-   * Loads the engine for a vocabulary. `pieces`: the bytes of each token; empty if the token is not text. `ends`: tokens that
-   * are allowed when the grammar may end.
+   * Loads the engine for a vocabulary. `pieces`: the bytes of each token; empty if the token is not text. `ends`:
+   * tokens that are allowed when the grammar may end.
    */
   static async load(pieces: readonly Uint8Array[], ends: readonly number[]): Promise<GrammarEngine> {
     const lastWords: string[] = [];
@@ -48,8 +48,8 @@ export class GrammarEngine {
   }
 
   /**
-   * Returns an engine for a vocabulary with other pieces. The two engines share the library and the memory limit. After a
-   * failure, neither may be used.
+   * Returns an engine for a vocabulary with other pieces. The two engines share the library and the memory limit. After
+   * a failure, neither may be used.
    */
   async withPieces(pieces: readonly Uint8Array[], ends: readonly number[]): Promise<GrammarEngine> {
     this.#lastWords.length = 0;
@@ -86,7 +86,8 @@ export class GrammarEngine {
 }
 
 async function compilerFor(library: Library, pieces: readonly Uint8Array[], ends: readonly number[]) {
-  // The library declares the vocabulary as strings, which cannot represent every byte sequence, but it accepts raw bytes.
+  // The library declares the vocabulary as strings, which cannot represent every byte sequence, but it accepts raw
+  // bytes.
   const vocabulary = pieces as unknown as string[];
   const info = await library.TokenizerInfo.createTokenizerInfo(vocabulary, "raw", false, pieces.length, [...ends]);
   // `false` turns off the engine's own cache, because its size is unlimited.
@@ -101,8 +102,8 @@ function withoutPlace(line: string): string {
 }
 
 /**
- * Loads the library. The package is a script in a folder of ES modules. When it is imported as a module, it writes its exports
- * to the global object. Until its WebAssembly is set up, it needs its own URL in the global `location`.
+ * Loads the library. The package is a script in a folder of ES modules. When it is imported as a module, it writes its
+ * exports to the global object. Until its WebAssembly is set up, it needs its own URL in the global `location`.
  */
 async function loadLibrary(): Promise<Library> {
   const name = "@mlc-ai/web-xgrammar";
@@ -116,8 +117,8 @@ async function loadLibrary(): Promise<Library> {
 }
 
 /**
- * Limits the memory of the engine, which is the only WebAssembly memory that grows on its thread. The engine's own limit of 2
- * GiB is too high, because a grammar whose text never ends fills all of it.
+ * Limits the memory of the engine, which is the only WebAssembly memory that grows on its thread. The engine's own
+ * limit of 2 GiB is too high, because a grammar whose text never ends fills all of it.
  */
 class MemoryMeter {
   grownBytes = 0;
@@ -141,8 +142,8 @@ class MemoryMeter {
   }
 
   /**
-   * Counts growth and throws above the limit. `hasRefused` describes only the last call, because the engine first requests more
-   * memory than it needs, and after a rejection requests less.
+   * Counts growth and throws above the limit. `hasRefused` describes only the last call, because the engine first
+   * requests more memory than it needs, and after a rejection requests less.
    */
   #count(bytes: number): void {
     this.hasRefused = this.grownBytes + bytes > this.#limitBytes;

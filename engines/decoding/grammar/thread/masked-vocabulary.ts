@@ -1,6 +1,6 @@
 // MaskedVocabulary: the vocabulary as the grammar engine sees it. It defines which tokens are text, which tokens end a
-// generation, and how text is tokenised. Each grammar thread creates one from the model's file, and one more for each set of
-// control tokens that grammars treat as text (the text is the token's name).
+// generation, and how text is tokenised. Each grammar thread creates one from the model's file, and one more for each
+// set of control tokens that grammars treat as text (the text is the token's name).
 import { readModelMetadata } from "../../../files/gguf/metadata.ts";
 import { FixedTokens } from "../../../text/tokenizer/fixed-tokens.ts";
 import { createVocabulary, type Vocabulary } from "../../../text/tokenizer/vocabulary.ts";
@@ -88,8 +88,8 @@ export class MaskedVocabulary {
   }
 
   /**
-   * Whether `mask` allows a token that is longer in bytes than token `than`. If the text of `than` must come next, all longer
-   * allowed tokens begin with this text. Fast if the mask allows few tokens, or nearly all.
+   * Whether `mask` allows a token that is longer in bytes than token `than`. If the text of `than` must come next, all
+   * longer allowed tokens begin with this text. Fast if the mask allows few tokens, or nearly all.
    */
   allowsLonger(mask: Int32Array, than: number): boolean {
     const length = this.#length(than);

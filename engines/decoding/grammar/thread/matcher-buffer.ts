@@ -1,6 +1,6 @@
 // MatcherBuffer: memory shared by a matcher's proxy and its grammar thread. It contains a question (the token that was
-// accepted) and its answer (the forced tokens and the token mask). Only one thread may access the contents at a time: the
-// grammar thread while `asked` and `answered` differ, the model's thread while they are equal.
+// accepted) and its answer (the forced tokens and the token mask). Only one thread may access the contents at a time:
+// the grammar thread while `asked` and `answered` differ, the model's thread while they are equal.
 
 /** Maximum number of forced tokens in one answer. */
 export const maxForced = 64;
@@ -30,8 +30,8 @@ export class MatcherBuffer {
   }
 
   /**
-   * Called on the model's thread when a matcher moves to another thread. Returns a new buffer with the same answer, or with the
-   * same question if it has no answer yet. The old thread has no access to the new buffer.
+   * Called on the model's thread when a matcher moves to another thread. Returns a new buffer with the same answer, or
+   * with the same question if it has no answer yet. The old thread has no access to the new buffer.
    */
   copy(isAnswered: boolean): MatcherBuffer {
     const words = this.#words.length;
@@ -69,7 +69,10 @@ export class MatcherBuffer {
     Atomics.add(this.#words, word.asked, 1);
   }
 
-  /** Called on the model's thread: waits until the answer is ready, the grammar thread has ended, or `limitMs` have passed. */
+  /**
+   * Called on the model's thread: waits until the answer is ready, the grammar thread has ended, or `limitMs` have
+   * passed.
+   */
   wait(limitMs: number): void {
     const answered = Atomics.load(this.#words, word.answered);
     if (answered !== Atomics.load(this.#words, word.asked)) Atomics.wait(this.#words, word.answered, answered, limitMs);

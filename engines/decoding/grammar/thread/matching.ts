@@ -1,10 +1,14 @@
-// Matching: one matcher on its grammar thread. It reads the accepted token from the matcher's buffer, and writes the forced
-// tokens and the mask of allowed tokens into the buffer. Called by worker.ts. Any error of the grammar engine ends the thread.
+// Matching: one matcher on its grammar thread. It reads the accepted token from the matcher's buffer, and writes the
+// forced tokens and the mask of allowed tokens into the buffer. Called by worker.ts. Any error of the grammar engine
+// ends the thread.
 import type { GrammarMatcher } from "@mlc-ai/web-xgrammar";
 import type { MaskedVocabulary } from "./masked-vocabulary.ts";
 import { type MatcherBuffer, maxForced, noToken } from "./matcher-buffer.ts";
 
-/** Maximum number of characters of forced text considered at once: encoding a text of a million characters takes a second. */
+/**
+ * Maximum number of characters of forced text considered at once: encoding a text of a million characters takes a
+ * second.
+ */
 const maxForcedCharacters = 32 * maxForced;
 
 export class Matching {
@@ -46,9 +50,9 @@ export class Matching {
   }
 
   /**
-   * Accepts the text that must come next, token by token, and writes the mask for the tokens after it. Returns the number of
-   * accepted tokens. The last token is not accepted if a longer token could cover the same text and the text after it. The
-   * model then chooses the token.
+   * Accepts the text that must come next, token by token, and writes the mask for the tokens after it. Returns the
+   * number of accepted tokens. The last token is not accepted if a longer token could cover the same text and the text
+   * after it. The model then chooses the token.
    */
   async #jumpForward(): Promise<number> {
     const text = this.#matcher.findJumpForwardString();
@@ -78,8 +82,8 @@ export class Matching {
 }
 
 /**
- * Returns the text without its last character if that character is not ASCII. The engine cuts the text at the first byte that
- * is not forced. This byte may be within a character, and the token of an incomplete character is uncertain.
+ * Returns the text without its last character if that character is not ASCII. The engine cuts the text at the first
+ * byte that is not forced. This byte may be within a character, and the token of an incomplete character is uncertain.
  */
 function wholeCharacters(text: string): string {
   return text.replace(/\P{ASCII}$/u, "");

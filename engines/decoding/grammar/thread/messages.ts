@@ -1,5 +1,5 @@
-// Messages between thread.ts (the model thread's handle of a grammar thread) and worker.ts (the grammar thread itself). Tokens
-// and masks are not sent as messages: see matcher-buffer.ts.
+// Messages between thread.ts (the model thread's handle of a grammar thread) and worker.ts (the grammar thread itself).
+// Tokens and masks are not sent as messages: see matcher-buffer.ts.
 import type { ErrorRecord } from "../../../../runtime/errors.ts";
 import type { GrammarSource } from "../../../grammar-source.ts";
 
@@ -36,7 +36,9 @@ export type WorkerReport =
   | { readonly type: "ready"; readonly thread: number | null }
   /** A grammar has been compiled. `isFull`: the thread uses much memory and should be replaced when it is idle. */
   | { readonly type: "compiled"; readonly grammar: number; readonly tookMs: number; readonly isFull: boolean }
-  /** The thread ends because the grammar engine has failed, either on a grammar or on other work (`grammar` is null). */
+  /**
+   * The thread ends because the grammar engine has failed, either on a grammar or on other work (`grammar` is null).
+   */
   | { readonly type: "failed"; readonly grammar: number | null; readonly reason: string }
   /** The thread ends because it could not start. */
   | { readonly type: "unusable"; readonly error: ErrorRecord };

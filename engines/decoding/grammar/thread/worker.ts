@@ -1,6 +1,6 @@
-// Entry point of a grammar thread: compiles grammars and computes token masks for matchers. The thread never returns to its
-// event loop. Instead it sleeps on its control words and receives messages synchronously, so one wake-up serves many matchers.
-// The thread ends at the first failure of the grammar engine, or when the thread that started it ends.
+// Entry point of a grammar thread: compiles grammars and computes token masks for matchers. The thread never returns to
+// its event loop. Instead it sleeps on its control words and receives messages synchronously, so one wake-up serves
+// many matchers. The thread ends at the first failure of the grammar engine, or when the thread that started it ends.
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import { toErrorRecord } from "../../../../runtime/errors.ts";
 import { processorMs, threadNumber } from "../../../../runtime/thread/system-thread.ts";
@@ -20,8 +20,8 @@ const thread = threadNumber();
 const grammars = new Map<number, Compiled>();
 const matchings = new Map<number, Matching>();
 /**
- * If an answer took more than this time in ms, messages are processed before the next answer, because the next matcher may have
- * been moved to another thread meanwhile.
+ * If an answer took more than this time in ms, messages are processed before the next answer, because the next matcher
+ * may have been moved to another thread meanwhile.
  */
 const longAnswerMs = 20;
 /** Id of the grammar that is being compiled; null: none. */
@@ -131,7 +131,10 @@ function workedMs(): number {
   return (thread === null ? null : processorMs(thread)) ?? performance.now();
 }
 
-/** Runs `work` and marks it as the current work, so that the model's thread can check its duration. Returns the time in ms. */
+/**
+ * Runs `work` and marks it as the current work, so that the model's thread can check its duration. Returns the time in
+ * ms.
+ */
 async function timed(task: number, work: () => Promise<void>): Promise<number> {
   const started = performance.now();
   control.begin(task);
@@ -140,7 +143,9 @@ async function timed(task: number, work: () => Promise<void>): Promise<number> {
   return performance.now() - started;
 }
 
-/** Computes the first answer of a new grammar as part of its compilation, because some grammars fail only at this point. */
+/**
+ * Computes the first answer of a new grammar as part of its compilation, because some grammars fail only at this point.
+ */
 async function tryOut(grammar: Compiled): Promise<void> {
   const buffer = MatcherBuffer.create(setup.vocabSize);
   buffer.ask(noToken);

@@ -14,8 +14,8 @@ const WEIGHTLESS: f32 = 126;
 /** The search interval is halved until at most this number of tokens is in it. */
 const FEW: i32 = 1024;
 /**
- * Maximum number of halvings. After this number, the remaining logits are equal or nearly equal. keepHeaviest() then finds the
- * exact cut among them.
+ * Maximum number of halvings. After this number, the remaining logits are equal or nearly equal. keepHeaviest() then
+ * finds the exact cut among them.
  */
 const MAX_HALVINGS: i32 = 32;
 
@@ -23,8 +23,8 @@ const MAX_HALVINGS: i32 = 32;
 export let nucleusFloor: f32 = 0;
 export let nucleusLast: i32 = 0;
 
-// State of the search: the smallest logit of the nucleus is in [floor, ceiling). massOver and countOver: total weight and
-// number of the tokens at or above the ceiling.
+// State of the search: the smallest logit of the nucleus is in [floor, ceiling). massOver and countOver: total weight
+// and number of the tokens at or above the ceiling.
 let floor: f32 = 0;
 let ceiling: f32 = NO_CEILING;
 let massOver: f64 = 0;

@@ -36,8 +36,8 @@ export function gather(floor: f32, ceiling: f32): i32 {
 }
 
 /**
- * Computes the key of each candidate from its logit in `weights`. The key is the number of representable floats between the
- * logit and the peak, so lower keys are likelier.
+ * Computes the key of each candidate from its logit in `weights`. The key is the number of representable floats between
+ * the logit and the peak, so lower keys are likelier.
  */
 export function rank(count: i32): void {
   const top = orderedBits(f32x4.splat(peak));
@@ -140,8 +140,8 @@ export function sort(count: i32): void {
   }
 }
 
-// Result of findCut(). Candidates with key < cutLow are kept. Candidates with cutLow <= key <= cutHigh have the same key. They
-// are kept in id order until their total weight reaches cutWeight.
+// Result of findCut(). Candidates with key < cutLow are kept. Candidates with cutLow <= key <= cutHigh have the same
+// key. They are kept in id order until their total weight reaches cutWeight.
 let cutLow: u32 = 0;
 let cutHigh: u32 = 0;
 let cutWeight: f64 = 0;

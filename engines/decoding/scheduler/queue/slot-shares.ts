@@ -1,17 +1,20 @@
-// Slot shares: counts the slots of each client and decides when a slot passes from one client to another. The sequence that is
-// owed another client's slot is called the claimant. Callers pass in the time; this class reads no clock.
+// Slot shares: counts the slots of each client and decides when a slot passes from one client to another. The sequence
+// that is owed another client's slot is called the claimant. Callers pass in the time; this class reads no clock.
 import { mattersLess, type Sequence } from "../sequence.ts";
 
 /** Maximum number of slots that pass between clients in one share period, however many clients wait. Chosen by hand. */
 const changesPerPeriod = 16;
-/** Maximum number of times in one share period that the scheduler checks whether a client is owed a slot. Chosen by hand. */
+/**
+ * Maximum number of times in one share period that the scheduler checks whether a client is owed a slot. Chosen by
+ * hand.
+ */
 const looksPerPeriod = 64;
 /** Waiting time of a client without any slot, as a part of the share period. Chosen by hand. */
 const firstSlotPart = 1 / 32;
 /**
- * Minimum waiting time of a client before another client's sequence loses its slot and its KV, as a multiple of the time to
- * compute this KV again. After such a loss, the same time must pass before the next loss. So at most a ninth of the time is
- * spent on repeated prefills.
+ * Minimum waiting time of a client before another client's sequence loses its slot and its KV, as a multiple of the
+ * time to compute this KV again. After such a loss, the same time must pass before the next loss. So at most a ninth of
+ * the time is spent on repeated prefills.
  */
 const waitPerLoss = 8;
 
@@ -26,21 +29,22 @@ interface Client {
 }
 
 /**
- * Fair sharing of slots between clients. A slot normally passes to another client when a sequence ends. Without a share period,
- * other clients would have to wait until the long outputs of one client end.
+ * Fair sharing of slots between clients. A slot normally passes to another client when a sequence ends. Without a share
+ * period, other clients would have to wait until the long outputs of one client end.
  *
- * A client's wait begins when its next sequence was queued or when the client last got a slot, whichever is later. The client
- * is owed a slot if it has waited for a share period and another client has at least two slots more. A client without any slot
- * waits only for a small part of the period. Then the least important sequence (see mattersLess) of the client with the most
- * slots loses its slot.
+ * A client's wait begins when its next sequence was queued or when the client last got a slot, whichever is later. The
+ * client is owed a slot if it has waited for a share period and another client has at least two slots more. A client
+ * without any slot waits only for a small part of the period. Then the least important sequence (see mattersLess) of
+ * the client with the most slots loses its slot.
  *
- * The required difference of two slots prevents slots from moving back and forth: after the change, the loser is not owed a
- * slot. The client with the fewest slots goes first, then the client that has waited longest. So a client gets one slot in a
- * period, and many new clients get their slots one after another. If each client has only one slot, no sequence loses its slot.
- * A new client then waits until a sequence ends, and after a share period it is the first to get a free slot.
+ * The required difference of two slots prevents slots from moving back and forth: after the change, the loser is not
+ * owed a slot. The client with the fewest slots goes first, then the client that has waited longest. So a client gets
+ * one slot in a period, and many new clients get their slots one after another. If each client has only one slot, no
+ * sequence loses its slot. A new client then waits until a sequence ends, and after a share period it is the first to
+ * get a free slot.
  *
- * Priorities of different clients are not compared, because a client could otherwise keep all slots by requesting a high
- * priority. Priorities decide which sequence of a client gets the slot.
+ * Priorities of different clients are not compared, because a client could otherwise keep all slots by requesting a
+ * high priority. Priorities decide which sequence of a client gets the slot.
  */
 export class SlotShares<S extends Sequence> {
   readonly #periodMs: number;
@@ -52,8 +56,8 @@ export class SlotShares<S extends Sequence> {
   #nextLossMs = 0;
 
   /**
-   * `periodMs`: share period; 0 = slots never pass between clients. `lossMs`: time to compute the KV of a sequence again if
-   * this KV cannot be kept.
+   * `periodMs`: share period; 0 = slots never pass between clients. `lossMs`: time to compute the KV of a sequence
+   * again if this KV cannot be kept.
    */
   constructor(periodMs: number, lossMs: (sequence: S) => number) {
     this.#periodMs = periodMs > 0 ? periodMs : Infinity;
@@ -94,8 +98,8 @@ export class SlotShares<S extends Sequence> {
   }
 
   /**
-   * Returns the earliest time at which a sequence in `next` may be owed a slot if nothing else changes; Infinity: never.
-   * `next`: the next sequence of each client.
+   * Returns the earliest time at which a sequence in `next` may be owed a slot if nothing else changes; Infinity:
+   * never. `next`: the next sequence of each client.
    */
   nextChangeMs(next: Iterable<S>): number {
     if (this.#periodMs === Infinity) return Infinity;
@@ -114,8 +118,8 @@ export class SlotShares<S extends Sequence> {
   }
 
   /**
-   * Returns the claimant: the sequence of `next` that is owed another client's slot; null if there is none. `next`: the next
-   * sequence of each client.
+   * Returns the claimant: the sequence of `next` that is owed another client's slot; null if there is none. `next`: the
+   * next sequence of each client.
    */
   claimant(next: Iterable<S>, nowMs: number): S | null {
     this.#nextLookMs = nowMs + this.#periodMs / looksPerPeriod;
@@ -135,8 +139,8 @@ export class SlotShares<S extends Sequence> {
   }
 
   /**
-   * Returns all sequences that may lose their slots to a claimant: each client gives up slots only while it has at least two
-   * slots more than the claimant's client.
+   * Returns all sequences that may lose their slots to a claimant: each client gives up slots only while it has at
+   * least two slots more than the claimant's client.
    */
   victims(running: readonly S[], claimant: S, nowMs: number): S[] {
     const leastSlots = this.#of(claimant.client).slots + 1;
@@ -179,8 +183,8 @@ export class SlotShares<S extends Sequence> {
   }
 
   /**
-   * Whether a sequence may lose its slot to a claimant. If the KV of the sequence would be lost, the claimant must have waited
-   * for `waitPerLoss` times the time to compute this KV again.
+   * Whether a sequence may lose its slot to a claimant. If the KV of the sequence would be lost, the claimant must have
+   * waited for `waitPerLoss` times the time to compute this KV again.
    */
   #canPreempt(sequence: S, claimant: S, nowMs: number): boolean {
     if (this.#of(sequence.client).slots < this.#of(claimant.client).slots + 2) return false;
@@ -216,7 +220,9 @@ export class SlotShares<S extends Sequence> {
   }
 }
 
-/** Returns the item that satisfies `isWanted` and comes first in the order of `comesBefore`; null if none satisfies it. */
+/**
+ * Returns the item that satisfies `isWanted` and comes first in the order of `comesBefore`; null if none satisfies it.
+ */
 function first<T>(
   items: Iterable<T>,
   isWanted: (item: T) => boolean,

@@ -1,8 +1,8 @@
 // Waiting queue: the sequences without a slot. Waiting sequences are served by priority, lower numbers first. Within a
 // priority, sequences that lacked KV memory come first, oldest first. Then clients take turns, each with its preempted
 // sequences first. A client that is owed a slot is served before all others, regardless of priority (see next() and
-// takeAhead()). Sequences that were preempted because of slow clients are kept outside the queue, but they count towards the
-// limit of queued sequences of their clients.
+// takeAhead()). Sequences that were preempted because of slow clients are kept outside the queue, but they count
+// towards the limit of queued sequences of their clients.
 import { FairQueue } from "../../../../runtime/queues/fair-queue.ts";
 import { QueueShares } from "../../../../runtime/queues/queue-shares.ts";
 import type { Sequence, SequenceRequest } from "../sequence.ts";
@@ -39,8 +39,8 @@ export class WaitingQueue<S extends Sequence> {
   }
 
   /**
-   * Returns the sequences that lose their places if a client adds `count` sequences and `free` places are left; null if too few
-   * places can be freed. Does not remove them.
+   * Returns the sequences that lose their places if a client adds `count` sequences and `free` places are left; null if
+   * too few places can be freed. Does not remove them.
    */
   displacedBy(client: string, count: number, free: number): readonly S[] | null {
     return this.#shares.displacedBy(client, count, free, (other) => this.#newestRequests(other));
@@ -98,7 +98,9 @@ export class WaitingQueue<S extends Sequence> {
     }
   }
 
-  /** Removes a sequence that next() yielded, because it is served before all others. This counts as its client's turn. */
+  /**
+   * Removes a sequence that next() yielded, because it is served before all others. This counts as its client's turn.
+   */
   takeAhead(sequence: S): void {
     if (!this.#removeFront(sequence)) this.#find(sequence)?.takeAhead(sequence);
     this.#removeEmpty();
@@ -121,7 +123,8 @@ export class WaitingQueue<S extends Sequence> {
   }
 
   /**
-   * Checks that every sequence is only in the collection for its state, and has no slot and no computed tokens. Throws if not.
+   * Checks that every sequence is only in the collection for its state, and has no slot and no computed tokens. Throws
+   * if not.
    */
   checkIntegrity(): void {
     for (const { queue } of this.#queues) queue.checkIntegrity();
@@ -158,9 +161,9 @@ export class WaitingQueue<S extends Sequence> {
   }
 
   /**
-   * Yields the sequences of a client that may lose their places, one request at a time. Sequences preempted for slow reading
-   * come first, the latest first. Queued sequences follow, lowest priority and newest first. Only two kinds may lose their
-   * places: requests that have not begun, and sequences queued again after a preemption for slow reading.
+   * Yields the sequences of a client that may lose their places, one request at a time. Sequences preempted for slow
+   * reading come first, the latest first. Queued sequences follow, lowest priority and newest first. Only two kinds may
+   * lose their places: requests that have not begun, and sequences queued again after a preemption for slow reading.
    */
   *#newestRequests(client: string): Generator<readonly S[]> {
     const preempted = [...this.preempted].reverse().filter((one) => one.client === client);
@@ -208,8 +211,8 @@ function byRequest<S extends Sequence>(sequences: readonly S[]): Map<SequenceReq
 }
 
 /**
- * Whether a sequence may lose its place in the queue: it has never had a slot, or it was preempted because of a slow client and
- * has had no slot since then.
+ * Whether a sequence may lose its place in the queue: it has never had a slot, or it was preempted because of a slow
+ * client and has had no slot since then.
  */
 function mayBeDisplaced({ order, wasPreempted }: Sequence): boolean {
   return order === 0 || wasPreempted;

@@ -1,5 +1,5 @@
-// Hub locations: the hub's address and its local files. Both come from the environment variables that the hub's Python library
-// also reads, so that both programs use the same files. No disk or network access.
+// Hub locations: the hub's address and its local files. Both come from the environment variables that the hub's Python
+// library also reads, so that both programs use the same files. No disk or network access.
 import { join } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { homeFolder } from "../../../../runtime/host/home.ts";
@@ -25,8 +25,8 @@ export function isOffline(environment: Environment): boolean {
 }
 
 /**
- * Returns the hub's address without a trailing slash. The error for a bad address does not show the address, because it may
- * contain a password.
+ * Returns the hub's address without a trailing slash. The error for a bad address does not show the address, because it
+ * may contain a password.
  */
 export function hubEndpoint(environment: Environment): string {
   const named = environment.HF_ENDPOINT || defaultEndpoint;

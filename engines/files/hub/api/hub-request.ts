@@ -1,5 +1,6 @@
-// Hub request: one HTTP request with token, redirects and time limits. Also decides for which responses a retry is useful. The
-// token is sent to the hub's own origin only. Called by hub-api.ts and part-transfer.ts, inside withRetries.
+// Hub request: one HTTP request with token, redirects and time limits. Also decides for which responses a retry is
+// useful. The token is sent to the hub's own origin only. Called by hub-api.ts and part-transfer.ts, inside
+// withRetries.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { anySignal, cancelled, TemporaryFailure } from "../download/retry.ts";
 import type { HubContext } from "./hub-context.ts";
@@ -30,8 +31,9 @@ const maxRedirects = 5;
 const maxJsonBytes = 32 * 2 ** 20;
 
 /**
- * Sends a request. Returns responses with status 200 to 499 except 408 and 429. Throws TemporaryFailure for other
- * responses, and for connection failures that may be transient.
+ * Sends a request. Returns responses with status 200 to 499. Throws TemporaryFailure for 408, for 429, and for a 4xx
+ * status other than 416 from a host to which the hub redirects. Also throws TemporaryFailure for 5xx responses, and for
+ * connection failures that may be transient.
  */
 export async function sendRequest(
   context: HubContext,
@@ -182,12 +184,13 @@ function failureOf(error: unknown, watch: Watch, way = ""): Error {
   if (error instanceof ServerError || error instanceof TemporaryFailure) return error;
   if (watch.isSilent) return new TemporaryFailure("it stayed silent for too long", { cause: error });
   if (watch.signal.aborted) return cancelled(error);
-  // The message of an error from fetch is only "fetch failed" or "terminated". The original error, at the end of the chain of
-  // causes, contains the reason.
+  // The message of an error from fetch is only "fetch failed" or "terminated". The original error, at the end of the
+  // chain of causes, contains the reason.
   let cause = error;
   while (cause instanceof Error && cause.cause instanceof Error) cause = cause.cause;
   const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
-  // If a proxy refuses the connection, the error has the code of an aborted request, and only its message contains the reason.
+  // If a proxy refuses the connection, the error has the code of an aborted request, and only its message contains the
+  // reason.
   const isNamed = typeof code === "string" && code !== "UND_ERR_ABORTED";
   const reason = isNamed ? code : String(cause instanceof Error ? cause.message : cause);
   return new TemporaryFailure(`the connection${way} failed (${reason})`, { cause: error });

@@ -1,5 +1,5 @@
-// Proxy: sends requests through an HTTP proxy, chosen by HTTPS_PROXY, HTTP_PROXY and NO_PROXY as in other download tools.
-// Node's own fetch reads these variables only in newer versions. Used by hub-request.ts.
+// Proxy: sends requests through an HTTP proxy, chosen by HTTPS_PROXY, HTTP_PROXY and NO_PROXY as in other download
+// tools. Node's own fetch reads these variables only in newer versions. Used by hub-request.ts.
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { Environment } from "../download/fetch-options.ts";
 

@@ -58,8 +58,8 @@ export async function downloadBlob(download: BlobDownload): Promise<{ wasThere: 
 }
 
 /**
- * Fetches and verifies the file once. Returns false if the content of a resumed download is wrong. A new download may then
- * succeed, because bytes that an earlier process wrote can be lost in a power failure.
+ * Fetches and verifies the file once. Returns false if the content of a resumed download is wrong. A new download may
+ * then succeed, because bytes that an earlier process wrote can be lost in a power failure.
  */
 async function fetchOnce(download: BlobDownload): Promise<boolean> {
   const { context, file, blob, onBytes } = download;

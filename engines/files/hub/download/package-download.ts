@@ -120,7 +120,9 @@ function watchProgress({ directory, onProgress }: WheelDownload, output: () => s
   return { stop: () => clearInterval(timer), isSilent: () => Date.now() - lastChange > silenceLimitMs };
 }
 
-/** Returns the size of the largest file. This is the wheel: pip downloads it to a temporary file and then copies that. */
+/**
+ * Returns the size of the largest file. This is the wheel: pip downloads it to a temporary file and then copies that.
+ */
 async function largestFile(directory: string): Promise<number> {
   // pip creates and deletes files while it runs; deleted files count as empty.
   const entries = await readdir(directory, { recursive: true }).catch(() => []);

@@ -127,7 +127,9 @@ function wrongSize(file: RemoteFile, came: string): ServerError {
   return new ServerError("model_source_unreachable", message, { param: "model_id" });
 }
 
-/** Runs `count` workers in parallel. The first failure stops the other workers, and is thrown after all have stopped. */
+/**
+ * Runs `count` workers in parallel. The first failure stops the other workers, and is thrown after all have stopped.
+ */
 async function inParallel(count: number, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
   const stop = new AbortController();
   let failure: unknown = null;

@@ -1,7 +1,7 @@
-// Partial file: a file that is fetched in parts, `<blob>.partial`. It has its full length from the start. A second file records
-// the progress of each part, so that a download can resume after any interruption. The name does not end in `.incomplete`,
-// because the hub's Python library appends to files with this ending and treats full length as complete. Called by
-// blob-download.ts, which holds the lock.
+// Partial file: a file that is fetched in parts, `<blob>.partial`. It has its full length from the start. A second file
+// records the progress of each part, so that a download can resume after any interruption. The name does not end in
+// `.incomplete`, because the hub's Python library appends to files with this ending and treats full length as complete.
+// Called by blob-download.ts, which holds the lock.
 import { type FileHandle, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { z } from "zod";
 
@@ -17,7 +17,7 @@ const recordType = z.object({ sizeBytes: z.int(), partBytes: z.int().positive(),
 export class PartialFile {
   readonly path: string;
   readonly parts: readonly Part[];
-  /** true: an earlier process has already fetched some of the bytes. */
+  /** true: an earlier attempt has already fetched some of the bytes. */
   readonly isResumed: boolean;
   readonly #file: FileHandle;
   readonly #partBytes: number;
@@ -94,14 +94,16 @@ export class PartialFile {
    */
   #save(): Promise<void> {
     this.#savedAt = Date.now();
-    this.#saving = this.#saving.then(async () => {
+    const saved = this.#saving.then(async () => {
       const done = this.parts.map(({ doneBytes }) => doneBytes);
       const sizeBytes = this.parts.at(-1)?.end ?? 0;
       const temporary = `${recordPath(this.path)}.tmp`;
       await writeFile(temporary, JSON.stringify({ sizeBytes, partBytes: this.#partBytes, done }));
       await rename(temporary, recordPath(this.path));
     });
-    return this.#saving;
+    // A failed save does not prevent the next one.
+    this.#saving = saved.catch(() => {});
+    return saved;
   }
 }
 

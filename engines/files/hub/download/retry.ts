@@ -16,9 +16,9 @@ export class TemporaryFailure extends Error {
 }
 
 /**
- * Calls `attempt`, and repeats it after each TemporaryFailure. If a failed attempt made progress (hasMoved() is true), the
- * count of attempts restarts. Throws `model_source_unreachable` when no attempts are left, `cancelled` if the caller's signal
- * fires, and any other error unchanged.
+ * Calls `attempt`, and repeats it after each TemporaryFailure. If a failed attempt made progress (hasMoved() is true),
+ * the count of attempts restarts. Throws `model_source_unreachable` when no attempts are left, `cancelled` if the
+ * caller's signal fires, and any other error unchanged.
  */
 export async function withRetries<T>(
   context: HubContext,

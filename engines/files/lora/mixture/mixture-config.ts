@@ -1,5 +1,5 @@
-// X-LoRA config: xlora_config.json, with the shape of the classifier and the use of its outputs. Defaults follow the code of
-// the training library, not its comments. Keys used only in training are ignored.
+// X-LoRA config: xlora_config.json, with the shape of the classifier and the use of its outputs. Defaults follow the
+// code of the training library, not its comments. Keys used only in training are ignored.
 import { join } from "node:path";
 import { z } from "zod";
 import { quote } from "../../gguf/invalid-file.ts";

@@ -1,5 +1,5 @@
-// X-LoRA order: maps classifier classes to adapters, and matrices to classifier layers. An order file can define both maps. By
-// default, classes follow the config, and layers follow the module order of the training library.
+// X-LoRA order: maps classifier classes to adapters, and matrices to classifier layers. An order file can define both
+// maps. By default, classes follow the config, and layers follow the module order of the training library.
 import { z } from "zod";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { quote } from "../../gguf/invalid-file.ts";
@@ -36,8 +36,8 @@ const partsInOrder = [
 ];
 
 /**
- * Returns the classifier layer of each matrix, numbered in the default order. Throws `invalid_lora_adapter` if the default
- * order cannot be used; an order file is then needed.
+ * Returns the classifier layer of each matrix, numbered in the default order. Throws `invalid_lora_adapter` if the
+ * default order cannot be used; an order file is then needed.
  */
 export function layersAsFound(matrices: ReadonlySet<string>, layerCount: number): Record<string, number> {
   if (matrices.size !== layerCount) {
@@ -72,8 +72,8 @@ export interface LayerFacts {
 }
 
 /**
- * Converts the layers of an order file, whose keys are modules, to layers whose keys are matrices. `path` is the path of the
- * order file. Throws `config_invalid`.
+ * Converts the layers of an order file, whose keys are modules, to layers whose keys are matrices. `path` is the path
+ * of the order file. Throws `config_invalid`.
  */
 export function layersAsSaid(
   path: string,

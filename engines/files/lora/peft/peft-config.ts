@@ -14,7 +14,10 @@ export interface PeftConfig {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Values of the config key `init_lora_weights` (initialisation of an adapter) that leave the model's own weights unchanged. */
+/**
+ * Values of the config key `init_lora_weights` (initialisation of an adapter) that leave the model's own weights
+ * unchanged.
+ */
 const harmlessStarts: readonly unknown[] = [undefined, null, true, false, "gaussian", "orthogonal", "eva"];
 
 /** Keys that must be absent, empty or false, with the feature that each one enables. */

@@ -1,5 +1,5 @@
-// NativeBatchView: one llama_batch with typed views of its arrays, so that writing the batch allocates nothing per step.
-// The batch uses native sequence ids, not slots.
+// NativeBatchView: one llama_batch with typed views of its arrays, so that writing the batch allocates nothing per
+// step. The batch uses native sequence ids, not slots.
 import koffi from "koffi";
 import type { Batch } from "../../../batch.ts";
 import type { LlamaFunctions, NativeBatch } from "../abi.ts";

@@ -1,5 +1,5 @@
-// Byte sets: rewrites the character sets of expressions as sequences of UTF-8 bytes, because the grammar engine reads a range
-// of non-ASCII characters as a range of bytes. Pure.
+// Byte sets: rewrites the character sets of expressions as sequences of UTF-8 bytes, because the grammar engine reads a
+// range of non-ASCII characters as a range of bytes. No side effects.
 import {
   asciiChars,
   type CharSet,

@@ -1,5 +1,6 @@
-// Endings: finds the expressions of a grammar that match at least one finite text. Removes all other parts, for example a rule
-// that always calls itself. Takes linear time, because each expression is visited once, however often it is used. Pure.
+// Endings: finds the expressions of a grammar that match at least one finite text. Removes all other parts, for example
+// a rule that always calls itself. Takes linear time, because each expression is visited once, however often it is
+// used. No side effects.
 
 import { spend } from "../../../../runtime/regex/work.ts";
 import { type Expression, type Rules, repeat, sequence, sequenceOf } from "./expressions.ts";
@@ -86,7 +87,10 @@ class Search {
     return made;
   }
 
-  /** Returns the entry that decides whether `expression` matches a finite text; null if `expression` is known to match one. */
+  /**
+   * Returns the entry that decides whether `expression` matches a finite text; null if `expression` is known to match
+   * one.
+   */
   #blocker(expression: Expression): Waiting | null {
     if (expression.kind === "rule") return this.#rule(expression.name);
     if (!isComposite(expression)) return null;
@@ -112,7 +116,8 @@ class Search {
 }
 
 /**
- * Returns the rules that `root` needs, without parts that match no finite text. Returns null if `root` matches no finite text.
+ * Returns the rules that `root` needs, without parts that match no finite text. Returns null if `root` matches no
+ * finite text.
  */
 export function pruned(
   rules: Rules,
@@ -139,8 +144,8 @@ class Pruner {
   }
 
   /**
-   * Returns the expression without the parts that match no finite text. On the first call for an expression, adds the names of
-   * the rules that it uses to `used`.
+   * Returns the expression without the parts that match no finite text. On the first call for an expression, adds the
+   * names of the rules that it uses to `used`.
    */
   without(expression: Expression, used: string[]): Expression {
     if (expression.kind === "rule") used.push(expression.name);

@@ -1,8 +1,9 @@
-// Grammar rules: named expressions. The translators build them; writer.ts writes them for the grammar engine. Pure.
+// Grammar rules: named expressions. The translators build them; writer.ts writes them for the grammar engine. No side
+// effects.
 //
-// Speed: the engine tests a token only once for each state of a rule if the token ends within the rule. So repeated text should
-// be written as one rule that calls itself at its end (s ::= "\"" | [^"] s). A small rule that is repeated (c* with c ::= [^"])
-// is slow, because the engine tests every token again at each step.
+// Speed: the engine tests a token only once for each state of a rule if the token ends within the rule. So repeated
+// text should be written as one rule that calls itself at its end (s ::= "\"" | [^"] s). A small rule that is repeated
+// (c* with c ::= [^"]) is slow, because the engine tests every token again at each step.
 import type { CharSet } from "../../../../runtime/regex/char-set.ts";
 import { spendOn } from "../../../../runtime/regex/work.ts";
 
@@ -10,8 +11,8 @@ export type Expression =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "set"; readonly set: CharSet }
   /**
-   * One byte from a set, which is given as sorted, disjoint ranges [lo, hi, lo, hi, …] with both ends inclusive. byte-sets.ts
-   * converts character sets to such byte sets.
+   * One byte from a set, which is given as sorted, disjoint ranges [lo, hi, lo, hi, …] with both ends inclusive.
+   * byte-sets.ts converts character sets to such byte sets.
    */
   | { readonly kind: "bytes"; readonly ranges: readonly number[] }
   | { readonly kind: "rule"; readonly name: string }

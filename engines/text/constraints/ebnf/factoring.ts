@@ -1,7 +1,8 @@
-// Factoring: rewrites rules so that no two options of a choice begin with the same byte or part. `"name" | "nase"` becomes
-// `"na" ("me" | "se")`. The grammar engine needs such rules, because it merges the states of a rule that follow the same byte,
-// and the states that precede the same byte. If a state is merged in both ways at once, the engine accepts texts that the rule
-// does not match: "aa" for `"namea" | "a123" | "name123"`. After factoring, no state is merged in the first way. Pure.
+// Factoring: rewrites rules so that no two options of a choice begin with the same byte or part. `"name" | "nase"`
+// becomes `"na" ("me" | "se")`. The grammar engine needs such rules, because it merges the states of a rule that follow
+// the same byte, and the states that precede the same byte. If a state is merged in both ways at once, the engine
+// accepts texts that the rule does not match: "aa" for `"namea" | "a123" | "name123"`. After factoring, no state is
+// merged in the first way. No side effects.
 import { intersection, union, unionOf } from "../../../../runtime/regex/char-set.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import { choiceOf, type Expression, repeat, rule, sequenceOf, text } from "./expressions.ts";
@@ -11,8 +12,8 @@ type Parts = readonly Expression[];
 type Composite = Expression & { readonly kind: "sequence" | "choice" | "repeat" };
 
 /**
- * Returns equivalent rules. The expressions must contain no character sets. The names of the rules that are added contain a
- * hyphen.
+ * Returns equivalent rules. The expressions must contain no character sets. The names of the rules that are added
+ * contain a hyphen.
  */
 export function factored(rules: ReadonlyMap<string, Expression>): ReadonlyMap<string, Expression> {
   return new Factoring(rules).run();
@@ -42,7 +43,9 @@ class Factoring {
     return rule(name);
   }
 
-  /** Defines a rule that is rewritten later, not recursively, so that deeply nested tails do not exhaust the call stack. */
+  /**
+   * Defines a rule that is rewritten later, not recursively, so that deeply nested tails do not exhaust the call stack.
+   */
   #add(prefix: string, expression: Expression): Expression {
     spend(1);
     return expression.kind === "rule" ? expression : this.#define(`${prefix}-${this.#given.size}`, expression);
@@ -62,8 +65,8 @@ class Factoring {
   }
 
   /**
-   * The engine writes a limited repetition as a choice between its lengths. All options of this choice begin with the repeated
-   * part.
+   * The engine writes a limited repetition as a choice between its lengths. All options of this choice begin with the
+   * repeated part.
    */
   #repeat({ of, min, max }: Expression & { kind: "repeat" }): Expression {
     const isLoop = max === 1 || (min <= 1 && max === null);
@@ -132,9 +135,9 @@ class Factoring {
   }
 
   /**
-   * The engine replaces a rule at the start of an option by the options of that rule. `#apart` prevents the replacement if the
-   * rule can begin with the same byte as another option. It also prevents the replacement if the rule can be empty and the
-   * parts after the rule can begin with the same byte as the rule.
+   * The engine replaces a rule at the start of an option by the options of that rule. `#apart` prevents the replacement
+   * if the rule can begin with the same byte as another option. It also prevents the replacement if the rule can be
+   * empty and the parts after the rule can begin with the same byte as the rule.
    */
   #guarded(options: readonly Parts[]): readonly Parts[] {
     if (options.every(([head]) => isNeverReplaced(head))) return options;
@@ -161,7 +164,8 @@ class Factoring {
 }
 
 /**
- * Rewrites `x* x` as `x x*`. The first form begins with a loop and an exit for the same byte, and the engine merges the two.
+ * Rewrites `x* x` as `x x*`. The first form begins with a loop and an exit for the same byte, and the engine merges the
+ * two.
  */
 function starLast(parts: Parts): Parts {
   const [star] = parts;
@@ -172,7 +176,10 @@ function starLast(parts: Parts): Parts {
   return [...parts.slice(1, count), star, ...parts.slice(count)];
 }
 
-/** True for a part that the engine does not treat as a rule (text, bytes, any text), and for a repetition that can be empty. */
+/**
+ * True for a part that the engine does not treat as a rule (text, bytes, any text), and for a repetition that can be
+ * empty.
+ */
 function isNeverReplaced(part: Expression | undefined): boolean {
   if (part === undefined || part.kind === "repeat") return part === undefined || part.min === 0;
   return part.kind === "text" || part.kind === "bytes" || part.kind === "any";
@@ -273,8 +280,8 @@ function utf8(value: string): Uint8Array {
 }
 
 /**
- * Splits a sequence of parts in two after `count` units. A unit is one byte of a text, or one part of another kind. A character
- * that is split becomes bytes.
+ * Splits a sequence of parts in two after `count` units. A unit is one byte of a text, or one part of another kind. A
+ * character that is split becomes bytes.
  */
 function split(parts: Parts, count: number): [Parts, Parts] {
   let left = count;

@@ -1,10 +1,11 @@
-// EBNF text: writes rules in the grammar engine's EBNF. Omits rules and alternatives that match no finite text. Pure.
+// EBNF text: writes rules in the grammar engine's EBNF. Omits rules and alternatives that match no finite text. No side
+// effects.
 //
 // Quirks of the grammar engine:
 // - It reads a range of characters beyond ASCII as a range of bytes. See byte-sets.ts.
 // - It merges states that are not equivalent. See factoring.ts.
-// - It reads a set with a single byte as a character. Such a byte is written twice, so that the engine reads it as a byte.
-// - It reads all hexadecimal digits after \x as one escape. Escapes are written with \u or \U, which have a fixed length.
+// - It reads a set with a single byte as a character. Such a byte is written twice, so that the engine reads a byte.
+// - It reads all hexadecimal digits after \x as one escape. Escapes are written with \u or \U, whose length is fixed.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { rangesOf } from "../../../../runtime/regex/char-set.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
@@ -19,8 +20,8 @@ const maxElements = 50_000;
 const maxCharacters = 4_000_000;
 
 /**
- * Writes the grammar from `root` as text. Returns null if no text matches it. Throws `unsupported` if the grammar has more than
- * `limit` elements or is too long.
+ * Writes the grammar from `root` as text. Returns null if no text matches it. Throws `unsupported` if the grammar has
+ * more than `limit` elements or is too long.
  */
 export function ebnfText(rules: Rules, root: string, limit = maxElements, endings = new Endings(rules)): string | null {
   const live = pruned(rules, root, endings);
@@ -68,7 +69,8 @@ interface Size {
 }
 
 /**
- * Computes the sizes of expressions. An expression with several uses counts at each use, but its size is computed only once.
+ * Computes the sizes of expressions. An expression with several uses counts at each use, but its size is computed only
+ * once.
  */
 class Sizes {
   readonly #known = new Map<Expression, Size>();
@@ -163,7 +165,10 @@ function classByte(byte: number): string {
   return /[A-Za-z0-9]/.test(char) ? char : hexEscape(byte);
 }
 
-/** Returns an escape with four or eight digits. \x is unsuitable, because the engine reads all hexadecimal digits after it. */
+/**
+ * Returns an escape with four or eight digits. \x is unsuitable, because the engine reads all hexadecimal digits after
+ * it.
+ */
 function hexEscape(code: number): string {
   const hex = code.toString(16);
   return code < 0x10000 ? `\\u${hex.padStart(4, "0")}` : `\\U${hex.padStart(8, "0")}`;

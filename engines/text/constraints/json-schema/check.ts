@@ -16,14 +16,14 @@ export type Check = (text: string) => string | null;
 const require = createRequire(import.meta.url);
 
 /**
- * Number of decimal places to which `multipleOf` is checked. An exact check would fail, because 0.07 / 0.01 is not an integer
- * in floating point.
+ * Number of decimal places to which `multipleOf` is checked. An exact check would fail, because 0.07 / 0.01 is not an
+ * integer in floating point.
  */
 const multiplePrecision = 6;
 
 /**
- * Creates the check for a schema. `subject`: what the texts are, for the reasons. Throws `invalid_value`, or `unsupported` if the schema is too
- * large to be checked.
+ * Creates the check for a schema. `subject`: what the texts are, for the reasons. Throws `invalid_value`, or `unsupported`
+ * if the schema is too large to be checked.
  */
 export function schemaCheck(schema: unknown, subject = "the output"): Check {
   const matches = compiled(schema);
@@ -74,7 +74,9 @@ const unitsOfSchema = 2000;
 const unitsOfValue = 50;
 const unitsOfPair = 0.1;
 
-/** Charges the cost of compiling a schema before the compilation starts, because a compilation cannot be interrupted. */
+/**
+ * Charges the cost of compiling a schema before the compilation starts, because a compilation cannot be interrupted.
+ */
 function chargeFor(schema: unknown): void {
   const values = valuesIn(schema);
   try {
@@ -89,7 +91,9 @@ function chargeFor(schema: unknown): void {
 /** Keywords whose value is an object that maps names chosen by the client to schemas. */
 const maps = new Set("properties patternProperties dependentSchemas $defs definitions".split(" "));
 
-/** Returns the number of values in the schema. The value of `const` counts as one value, and so does the list of `enum`. */
+/**
+ * Returns the number of values in the schema. The value of `const` counts as one value, and so does the list of `enum`.
+ */
 function valuesIn(schema: unknown): number {
   let count = 0;
   const todo = [{ value: schema, isMap: false }];
@@ -104,7 +108,10 @@ function valuesIn(schema: unknown): number {
   return count;
 }
 
-/** Regular expressions for ajv that match in linear time. JavaScript's own regular expressions can take exponential time. */
+/**
+ * Regular expressions for ajv that match in linear time. JavaScript's own regular expressions can take exponential
+ * time.
+ */
 const linearRegExp = Object.assign(
   (pattern: string) => {
     const automaton = automatonOf(parseRegex(pattern), "anywhere");

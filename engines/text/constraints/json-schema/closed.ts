@@ -1,13 +1,13 @@
-// Closed tool schemas: adds `additionalProperties: false` to objects whose schema names properties and has no keyword for
-// unnamed ones. Text generated this way still matches the original schema. Closing a schema saves engine time, because unnamed
-// keys are the most expensive part of a grammar. Called by calls.ts. No side effects.
+// Closed tool schemas: adds `additionalProperties: false` to objects whose schema names properties and has no keyword
+// for unnamed ones. Text generated this way still matches the original schema. Closing a schema saves engine time,
+// because unnamed keys are the most expensive part of a grammar. Called by calls.ts. No side effects.
 
 /** Maximum depth of a schema. The compiler rejects a deeper one. */
 const maxDepth = 100;
 
 /**
- * Keywords that apply several schemas to one value. A schema with one of these keywords is not closed, because a property may
- * be named in only one of the applied schemas.
+ * Keywords that apply several schemas to one value. A schema with one of these keywords is not closed, because a
+ * property may be named in only one of the applied schemas.
  */
 const joining = new Set(
   (
@@ -16,8 +16,8 @@ const joining = new Set(
   ).split(" "),
 );
 /**
- * Keywords that each apply one more schema to a value. If a schema has two of these keywords, or one of them and a keyword of
- * `ofParts`, several schemas apply to the same value.
+ * Keywords that each apply one more schema to a value. If a schema has two of these keywords, or one of them and a
+ * keyword of `ofParts`, several schemas apply to the same value.
  */
 const alternatives = ["anyOf", "oneOf", "$ref", "enum", "const"];
 const ofParts =
@@ -39,8 +39,8 @@ export function closed(schema: unknown): unknown {
 }
 
 /**
- * True if several schemas apply to the value or to a value inside it. `isOneOf`: the value is inside `oneOf`; a schema that the
- * value references must then not be closed.
+ * True if several schemas apply to the value or to a value inside it. `isOneOf`: the value is inside `oneOf`; a schema
+ * that the value references must then not be closed.
  */
 function joins(value: unknown, depth: number, isOneOf: boolean): boolean {
   if (typeof value !== "object" || value === null) return false;

@@ -1,5 +1,6 @@
-// Conjunct: one alternative of a schema, as a set of constraints for each JSON type. All constraints must hold. expand.ts
-// expands schemas into alternatives; compile.ts compiles each alternative into a part of the grammar. No side effects.
+// Conjunct: one alternative of a schema, as a set of constraints for each JSON type. All constraints must hold.
+// expand.ts expands schemas into alternatives; compile.ts compiles each alternative into a part of the grammar. No side
+// effects.
 import { accepts } from "../../../../runtime/regex/automaton.ts";
 import type { Automaton } from "../../../../runtime/regex/states.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
@@ -149,7 +150,9 @@ function sizeOf(conjunct: Conjunct): number {
   return named + listed + multiples.length + patterns.length + names.length;
 }
 
-/** Removes the types and values that the conjunct's own constraints exclude. Returns null if no type or value remains. */
+/**
+ * Removes the types and values that the conjunct's own constraints exclude. Returns null if no type or value remains.
+ */
 function consistent(from: Conjunct): Conjunct | null {
   let left = from.types;
   if (isEmptyRange(from.lower, from.upper)) left &= ~numberTypes;

@@ -1,6 +1,6 @@
-// Contradiction check: finds alternatives of a schema that no value matches. expand.ts uses it to remove dead alternatives and
-// to prove that branches of `oneOf` are disjoint. It may miss contradictions, but never reports one for an alternative that a
-// value matches. No side effects.
+// Contradiction check: finds alternatives of a schema that no value matches. expand.ts uses it to remove dead
+// alternatives and to prove that branches of `oneOf` are disjoint. It may miss contradictions, but never reports one
+// for an alternative that a value matches. No side effects.
 import { spend } from "../../../../runtime/regex/work.ts";
 import { type Conjunct, type Goal, types } from "./conjunct.ts";
 import { keyGoal } from "./object-keys.ts";

@@ -157,8 +157,8 @@ export class SchemaDocument {
   readonly #resources = new Map<string, SchemaNode>();
   readonly #anchors = new Map<string, SchemaNode>();
   /**
-   * Number of occurrences of each $dynamicAnchor. If an anchor occurs more than once, the target of a $dynamicRef depends on
-   * the references that led to it.
+   * Number of occurrences of each $dynamicAnchor. If an anchor occurs more than once, the target of a $dynamicRef
+   * depends on the references that led to it.
    */
   readonly #dynamicAnchors = new Map<string, number>();
 

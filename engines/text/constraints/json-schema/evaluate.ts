@@ -1,5 +1,5 @@
-// Schema evaluation: checks whether a value from the schema (const, enum) matches the schema's other keywords. It does not use
-// JavaScript's regular expressions, so no pattern can stall the thread. No side effects.
+// Schema evaluation: checks whether a value from the schema (const, enum) matches the schema's other keywords. It does
+// not use JavaScript's regular expressions, so no pattern can stall the thread. No side effects.
 import { accepts as matchesText } from "../../../../runtime/regex/automaton.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import { type Conjunct, type Goal, type Literal, typeOf } from "./conjunct.ts";

@@ -1,6 +1,6 @@
-// Schema expansion: turns schemas into alternatives by resolving `anyOf`, `oneOf`, `not`, `if`, `dependent…` and `$ref`. All
-// constraints of an alternative must hold. If a negation cannot be expressed, its alternatives are omitted. Then fewer texts
-// match, but no invalid text matches. The number of alternatives is bounded. No side effects.
+// Schema expansion: turns schemas into alternatives by resolving `anyOf`, `oneOf`, `not`, `if`, `dependent…` and
+// `$ref`. All constraints of an alternative must hold. If a negation cannot be expressed, its alternatives are omitted.
+// Then fewer texts match, but no invalid text matches. The number of alternatives is bounded. No side effects.
 
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import {
@@ -32,7 +32,9 @@ const outdated: ReadonlyMap<string, string> = new Map([
 class TooMany extends Error {}
 
 export class Expander {
-  /** Called with each keyword that the alternatives do not cover. The finished text must be checked for this keyword. */
+  /**
+   * Called with each keyword that the alternatives do not cover. The finished text must be checked for this keyword.
+   */
   readonly #checkLater: (keyword: string) => void;
   /** Keywords whose negation was omitted. If no alternative remains, the error names the first of these keywords. */
   readonly leftOut: { readonly node: SchemaNode; readonly keyword: string }[] = [];
@@ -172,8 +174,8 @@ export class Expander {
   }
 
   /**
-   * Returns the alternatives of `oneOf`: each branch, except the values that match another branch. If this exclusion cannot be
-   * expressed, the finished text is checked against `oneOf`.
+   * Returns the alternatives of `oneOf`: each branch, except the values that match another branch. If this exclusion
+   * cannot be expressed, the finished text is checked against `oneOf`.
    */
   #one(nodes: readonly SchemaNode[]): readonly Conjunct[] {
     const branches = nodes
@@ -298,8 +300,8 @@ function refusing<Value>(attempt: () => Value, node: SchemaNode, keyword: string
 }
 
 /**
- * Applies `unevaluatedProperties` and `unevaluatedItems`: their schemas must match the properties and items that no other
- * keyword of the node evaluates.
+ * Applies `unevaluatedProperties` and `unevaluatedItems`: their schemas must match the properties and items that no
+ * other keyword of the node evaluates.
  */
 function withUnevaluated(node: SchemaNode, conjunct: Conjunct): Conjunct {
   let result = conjunct;

@@ -1,4 +1,5 @@
-// Object keys: the schemas that the value of a key must match, collected from the layers of an object's constraints. Pure.
+// Object keys: the schemas that the value of a key must match, collected from the layers of an object's constraints. No
+// side effects.
 import { accepts, both, isEmpty, not } from "../../../../runtime/regex/automaton.ts";
 import type { Automaton } from "../../../../runtime/regex/states.ts";
 import { ofTexts } from "../../../../runtime/regex/texts.ts";
@@ -62,7 +63,8 @@ export function otherKeys(
 }
 
 /**
- * Returns the schemas for values of unnamed keys that match exactly the patterns in `matched`; null if such keys are forbidden.
+ * Returns the schemas for values of unnamed keys that match exactly the patterns in `matched`; null if such keys are
+ * forbidden.
  */
 function goalOfOthers(layers: readonly ObjectLayer[], matched: ReadonlySet<string>): Goal | null {
   spend(layers.length / 2);

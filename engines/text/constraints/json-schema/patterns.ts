@@ -1,4 +1,5 @@
-// Patterns: the automata of one document's patterns. Each automaton is built once, because many fields share a pattern. Pure.
+// Patterns: the automata of one document's patterns. Each automaton is built once, because many fields share a pattern.
+// No side effects.
 import { not } from "../../../../runtime/regex/automaton.ts";
 import { automatonOf } from "../../../../runtime/regex/determinise.ts";
 import { parseRegex } from "../../../../runtime/regex/parse.ts";

@@ -1,5 +1,5 @@
-// Comparison of JSON values in a schema (const, enum). Equal values have the same canonical text. The canonical texts of arrays
-// and objects are cached. For a list of values, the set of its canonical texts is cached. No side effects.
+// Comparison of JSON values in a schema (const, enum). Equal values have the same canonical text. The canonical texts
+// of arrays and objects are cached. For a list of values, the set of its canonical texts is cached. No side effects.
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 
 const texts = new WeakMap<object, string>();

@@ -1,4 +1,4 @@
-// Lark `common` library: the terminals that grammars import, as regular expressions without lookaround. Pure.
+// Lark `common` library: the terminals that grammars import, as regular expressions without lookaround.
 
 export const commonTerminals: ReadonlyMap<string, string> = new Map([
   ["DIGIT", "[0-9]"],

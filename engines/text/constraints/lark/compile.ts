@@ -1,5 +1,5 @@
-// Lark compiler: translates Lark grammars into rules. There is no lexer. A terminal matches text directly, and ignored text may
-// follow each terminal. Called by answer.ts. No side effects.
+// Lark compiler: translates Lark grammars into rules. There is no lexer. A terminal matches text directly, and ignored
+// text may follow each terminal. Called by answer.ts. No side effects.
 
 import { bothCases, charSet, charsOf } from "../../../../runtime/regex/char-set.ts";
 import { parseRegex } from "../../../../runtime/regex/parse.ts";
@@ -58,7 +58,8 @@ class LarkCompiler {
   }
 
   /**
-   * Compiles a node. `spaced` is true inside a rule, where ignored text may follow each terminal, and false inside a terminal.
+   * Compiles a node. `spaced` is true inside a rule, where ignored text may follow each terminal, and false inside a
+   * terminal.
    */
   #expression(node: LarkNode, spaced: boolean): Expression {
     switch (node.kind) {

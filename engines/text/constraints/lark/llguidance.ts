@@ -1,5 +1,5 @@
-// llguidance grammars: either a JSON object with a list of exactly one grammar, or Lark text with extensions. A field that
-// cannot be translated is rejected with an error that names the field. Called by answer.ts. No side effects.
+// llguidance grammars: either a JSON object with a list of exactly one grammar, or Lark text with extensions. A field
+// that cannot be translated is rejected with an error that names the field. Called by answer.ts. No side effects.
 import { ServerError } from "../../../../runtime/errors.ts";
 
 export type LlguidanceGrammar =

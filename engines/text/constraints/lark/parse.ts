@@ -1,5 +1,5 @@
-// Lark parser: turns tokens into definitions. A construct that a grammar cannot express (priorities, templates, %declare) is
-// rejected with an error that names the construct. Nesting is bounded. No side effects.
+// Lark parser: turns tokens into definitions. A construct that a grammar cannot express (priorities, templates,
+// %declare) is rejected with an error that names the construct. Nesting is bounded. No side effects.
 import { spend } from "../../../../runtime/regex/work.ts";
 import { unescaped } from "../escapes.ts";
 import { larkError } from "./problem.ts";
@@ -26,7 +26,9 @@ export interface LarkFile {
 const maxDepth = 100;
 const maxRepeat = 1000;
 
-/** Parses Lark text. `extensions`: accept the extensions of llguidance (%json inside rules, and a %llguidance header). */
+/**
+ * Parses Lark text. `extensions`: accept the extensions of llguidance (%json inside rules, and a %llguidance header).
+ */
 export function parseLark(text: string, extensions: boolean): LarkFile {
   return new Parser(tokensOf(text), extensions).file();
 }

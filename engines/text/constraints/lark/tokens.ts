@@ -1,5 +1,5 @@
-// Lark tokenizer: splits the text of a Lark grammar into tokens. Rejects text that matches no token and names its line. Takes
-// time linear in the length of the text. No side effects.
+// Lark tokenizer: splits the text of a Lark grammar into tokens. Rejects text that matches no token and names its line.
+// Takes time linear in the length of the text. No side effects.
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import { larkError } from "./problem.ts";
 

@@ -1,5 +1,6 @@
-// Gemma format: calls are `call:name{key:value,…}` between marks, with special quotes around strings. Arguments are converted
-// to JSON as they arrive. Arguments that are already JSON are accepted too, because constrained decoding produces them.
+// Gemma format: calls are `call:name{key:value,…}` between marks, with special quotes around strings. Arguments are
+// converted to JSON as they arrive. Arguments that are already JSON are accepted too, because constrained decoding
+// produces them.
 import { giveString } from "../bare-text.ts";
 import type { Reading, Wait } from "../reading.ts";
 import { jsonTyped } from "../typed-value.ts";

@@ -1,5 +1,6 @@
-// Harmony format (gpt-oss): the output is a list of messages. Each message has a header that names its channel and recipient.
-// The header decides whether the message is reasoning, content or the arguments of a call. Headers are not emitted.
+// Harmony format (gpt-oss): the output is a list of messages. Each message has a header that names its channel and
+// recipient. The header decides whether the message is reasoning, content or the arguments of a call. Headers are not
+// emitted.
 import { type Mark, MarkedParser } from "../output-parser.ts";
 import { Reading, type Wait } from "../reading.ts";
 import type { CallSyntax, ThinkingTags, ToolFormat } from "../tool-format.ts";
@@ -50,8 +51,8 @@ const syntax: CallSyntax = {
   trigger: ` ${toTool}`,
   open: ` ${toTool}`,
   between: null,
-  // The closing text is empty, because the mark that ends a call also ends the output. This mark is a control token, which a
-  // grammar cannot express as text.
+  // The closing text is empty, because the mark that ends a call also ends the output. This mark is a control token,
+  // which a grammar cannot express as text.
   close: "",
   before: (name) => `${name} <|constrain|>json${message}`,
   after: () => "",

@@ -64,7 +64,8 @@ function think(reading: Reading): void {
 }
 
 /**
- * Returns the substrings of `texts` that look like control tokens. Only the vocabulary shows which of them are control tokens.
+ * Returns the substrings of `texts` that look like control tokens. Only the vocabulary shows which of them are control
+ * tokens.
  */
 export function tokenNames(texts: readonly string[]): readonly string[] {
   return [...new Set(texts.flatMap((text) => text.match(/<[^<>\s=]+>|\[[A-Z_/]+\]/g) ?? []))];

@@ -1,5 +1,5 @@
-// Named call formats: a call consists of the tool's name, special marks, and the arguments as JSON. Used by DeepSeek, Kimi,
-// Mistral and Functionary.
+// Named call formats: a call consists of the tool's name, special marks, and the arguments as JSON. Used by DeepSeek,
+// Kimi, Mistral and Functionary.
 import type { Mark } from "../output-parser.ts";
 import type { Reading, Wait } from "../reading.ts";
 import { listSyntax, readCallsUntil } from "./json-calls.ts";
@@ -53,7 +53,9 @@ function deepseek(name: string, isFenced: boolean): MarkedFormat {
   };
 }
 
-/** Format of DeepSeek V3 and R1: the word "function" precedes the name, and the arguments are in a fenced code block. */
+/**
+ * Format of DeepSeek V3 and R1: the word "function" precedes the name, and the arguments are in a fenced code block.
+ */
 export const deepseekFenced = deepseek("deepseek-fenced", true);
 /** Format of DeepSeek V3.1. */
 export const deepseekPlain = deepseek("deepseek", false);
@@ -67,7 +69,8 @@ const kimiMarks = {
 };
 
 /**
- * Reads calls after the begin mark. The id of a call contains the tool's name and the number of the call in the conversation.
+ * Reads calls after the begin mark. The id of a call contains the tool's name and the number of the call in the
+ * conversation.
  */
 function* readKimiCalls(reading: Reading): Wait<void> {
   do {

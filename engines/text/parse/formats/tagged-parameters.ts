@@ -1,6 +1,6 @@
-// Tagged parameter formats: each argument of a call is between tags. Used by Qwen3-Coder and later Qwen models, Seed, MiniMax
-// and GLM. Arguments are converted to JSON as they arrive. All of these formats also accept JSON calls, because constrained
-// decoding produces them.
+// Tagged parameter formats: each argument of a call is between tags. Used by Qwen3-Coder and later Qwen models, Seed,
+// MiniMax and GLM. Arguments are converted to JSON as they arrive. All of these formats also accept JSON calls, because
+// constrained decoding produces them.
 import type { ToolSpec } from "../../../generation.ts";
 import { giveString, readText } from "../bare-text.ts";
 import type { Mark } from "../output-parser.ts";
@@ -14,8 +14,8 @@ interface Tags {
   readonly open: string;
   readonly close: string;
   /**
-   * Texts around a tool's name. If `nameOpen` is empty, the text after the name also begins the first argument or ends the
-   * call, so this text is read twice.
+   * Texts around a tool's name. If `nameOpen` is empty, the text after the name also begins the first argument or ends
+   * the call, so this text is read twice.
    */
   readonly nameOpen: string;
   readonly nameEnds: readonly string[];
@@ -79,8 +79,8 @@ function* readCall(reading: Reading, tool: ToolSpec, tags: Tags): Wait<boolean> 
 }
 
 /**
- * Reads a value. A value that can only be a string is emitted as it arrives. Any other value is read completely first, because
- * its type depends on the whole text.
+ * Reads a value. A value that can only be a string is emitted as it arrives. Any other value is read completely first,
+ * because its type depends on the whole text.
  */
 function* readValue(reading: Reading, types: ReadonlySet<string> | null, end: string): Wait<boolean> {
   if (mayOnlyBeString(types)) return yield* giveString(reading, end, padding);

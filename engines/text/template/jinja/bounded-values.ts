@@ -1,5 +1,5 @@
-// Size limits for the values that a chat template creates. A memory limit for the thread is not enough: if one array or string
-// does not fit in the heap, V8 ends the whole process.
+// Size limits for the values that a chat template creates. A memory limit for the thread is not enough: if one array or
+// string does not fit in the heap, V8 ends the whole process.
 import { Environment, Interpreter } from "@huggingface/jinja";
 
 /** Maximum number of characters of a text. It is larger than the number of bytes in a request body. */

@@ -1,13 +1,13 @@
-// Integer keys: rewrites template code that uses dictionaries with integer keys, because the template engine does not support
-// them. Called before a template is compiled. No side effects.
+// Integer keys: rewrites template code that uses dictionaries with integer keys, because the template engine does not
+// support them. Called before a template is compiled. No side effects.
 
 /** Matches a statement that sets a variable to a dictionary of plain values with integer keys. */
 const dictionary = /\{%(-?)\s*set\s+([A-Za-z_]\w*)\s*=\s*\{((?:\s*-?\d+\s*:[^{}:,]+(?:,|(?=\})))+)\s*\}\s*(-?)%\}/g;
 const member = /(-?\d+)\s*:\s*([^,]+?)\s*(?:,|$)/g;
 
 /**
- * Returns the source with string keys instead of integer keys, both in the dictionaries and in look-ups. A sorted dictionary
- * (`dictsort`) is replaced by a list of pairs in the order of the integers.
+ * Returns the source with string keys instead of integer keys, both in the dictionaries and in look-ups. A sorted
+ * dictionary (`dictsort`) is replaced by a list of pairs in the order of the integers.
  */
 export function withoutIntegerKeys(source: string): string {
   const names: string[] = [];

@@ -1,10 +1,10 @@
-// Characters map: the character replacements of a "t5" vocabulary, applied before encoding. The format is SentencePiece's
-// compiled map, read as llama.cpp reads it. It is a trie in a double array with XOR-ed child indices, followed by the
-// replacements. Every index from the file is checked.
+// Characters map: the character replacements of a "t5" vocabulary, applied before encoding. The format is
+// SentencePiece's compiled map, read as llama.cpp reads it. It is a trie in a double array with XOR-ed child indices,
+// followed by the replacements. Every index from the file is checked.
 import { ServerError } from "../../../../runtime/errors.ts";
 
-// Layout of a node: bits 0-7 are the byte that leads to the node, bit 8 is set if the node has a replacement, bit 9 is set if
-// its base is scaled, and bits 10-30 are the base. If bit 31 is set, the node holds the offset of a replacement.
+// Layout of a node: bits 0-7 are the byte that leads to the node, bit 8 is set if the node has a replacement, bit 9 is
+// set if its base is scaled, and bits 10-30 are the base. If bit 31 is set, the node holds the offset of a replacement.
 const byteMask = 0x800000ff;
 const replacedBit = 1 << 8;
 const scaledBit = 1 << 9;
@@ -12,15 +12,18 @@ const offsetMask = 0x7fffffff;
 
 const countBytes = 4;
 /**
- * Maximum number of bytes replaced at once. A limit is needed, because the nodes in a file may form a cycle. The longest
- * replaceable text in Unicode has a tenth of this length.
+ * Maximum number of bytes replaced at once. A limit is needed, because the nodes in a file may form a cycle. The
+ * longest replaceable text in Unicode has a tenth of this length.
  */
 const longestMatch = 256;
 /** Maximum number of replacement bytes per replaced byte. The maximum in Unicode is 11. */
 const mostGrowth = 32;
 
 export class CharactersMap {
-  /** Start and end in `texts` of the replacement that the last match() has found. The terminating zero byte is not included. */
+  /**
+   * Start and end in `texts` of the replacement that the last match() has found. The terminating zero byte is not
+   * included.
+   */
   start = 0;
   end = 0;
   readonly texts: Uint8Array;
@@ -38,8 +41,8 @@ export class CharactersMap {
   }
 
   /**
-   * Returns the length of the longest replaceable text that begins at bytes[from]; 0 if none. Sets `start` and `end` to the
-   * bounds of its replacement.
+   * Returns the length of the longest replaceable text that begins at bytes[from]; 0 if none. Sets `start` and `end` to
+   * the bounds of its replacement.
    */
   match(bytes: Uint8Array, from: number): number {
     let length = 0;

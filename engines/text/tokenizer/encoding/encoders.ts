@@ -1,5 +1,6 @@
-// BPE and SentencePiece encoders: turn plain text into tokens by merging pairs. Fixed tokens were already removed from the
-// text. encoding-plan.ts creates these encoders. The WordPiece and Unigram encoders are in word-piece.ts and unigram.ts.
+// BPE and SentencePiece encoders: turn plain text into tokens by merging pairs. Fixed tokens were already removed from
+// the text. encoding-plan.ts creates these encoders. The WordPiece and Unigram encoders are in word-piece.ts and
+// unigram.ts.
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../../files/gguf/metadata.ts";
 import { spellBytes } from "../byte-alphabet.ts";
@@ -87,8 +88,8 @@ export function sentencePieceEncoder(
 }
 
 /**
- * Returns a function that cuts text before a space, unless a symbol in `symbols` spans the cut. The cuts do not change the
- * tokens, and allow caching the tokens of words.
+ * Returns a function that cuts text before a space, unless a symbol in `symbols` spans the cut. The cuts do not change
+ * the tokens, and allow caching the tokens of words.
  */
 function spacedWordSplitter(symbols: Iterable<string>): (text: string, emit: (word: string) => void) => void {
   const joinedToSpace = new Set<string>();
@@ -132,8 +133,8 @@ function bytePusher(ids: ReadonlyMap<string, number>, missing: number | null = n
 }
 
 /**
- * Pushes the tokens of single characters. Characters beyond ASCII get no tokens, as in llama.cpp, which looks up each byte
- * separately.
+ * Pushes the tokens of single characters. Characters beyond ASCII get no tokens, as in llama.cpp, which looks up each
+ * byte separately.
  */
 function asciiPusher(ids: ReadonlyMap<string, number>): Pusher {
   return (symbol, output) => {

@@ -1,5 +1,6 @@
-// Encoding plan: the encoder of a vocabulary, the way its tokens represent bytes and spaces, and the tokens added at the start
-// and end of a text. Supports the tokenizer names of model files with llama.cpp's defaults for each; rejects other names.
+// Encoding plan: the encoder of a vocabulary, the way its tokens represent bytes and spaces, and the tokens added at
+// the start and end of a text. Supports the tokenizer names of model files with llama.cpp's defaults for each; rejects
+// other names.
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../../files/gguf/metadata.ts";
 import type { Spelling } from "../pieces.ts";
@@ -120,8 +121,8 @@ function planUnigram(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]):
 }
 
 /**
- * Returns token ids by text. Control tokens are excluded, because merging "<" and "s>" in a user's text must not create a
- * control token.
+ * Returns token ids by text. Control tokens are excluded, because merging "<" and "s>" in a user's text must not create
+ * a control token.
  */
 function textTokens({ tokens }: TokenizerMetadata, kinds: readonly TokenKind[]): ReadonlyMap<string, number> {
   const ids = new Map<string, number>();

@@ -1,5 +1,6 @@
-// Later characters: the characters added to Unicode after version 15.0, which is the version of llama.cpp's tables. llama.cpp's
-// tokenizer treats them as unassigned, but Node's own tables include them. Pure data, for regular expressions.
+// Later characters: the characters added to Unicode after version 15.0, which is the version of llama.cpp's tables.
+// llama.cpp's tokenizer treats them as unassigned, but Node's own tables include them. Data only, for regular
+// expressions.
 
 /** Content of a regular expression's character class. It includes gaps that no Unicode version assigns. */
 export const laterCharacters = [

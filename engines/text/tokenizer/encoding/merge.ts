@@ -1,19 +1,22 @@
-// Merge loop of BPE and SentencePiece: merges neighbouring symbols of a text, best pair first, until no pair can be merged. The
-// loop takes O(n log n) time for any input and does not recurse, so a hostile text cannot crash it.
+// Merge loop of BPE and SentencePiece: merges neighbouring symbols of a text, best pair first, until no pair can be
+// merged. The loop takes O(n log n) time for any input and does not recurse, so a hostile text cannot crash it.
 
-/** Returns the rank of merging text[start..middle) with text[middle..end). Lower ranks merge first; Infinity means no merge. */
+/**
+ * Returns the rank of merging text[start..middle) with text[middle..end). Lower ranks merge first; Infinity means no
+ * merge.
+ */
 export type PairRank = (text: string, start: number, middle: number, end: number) => number;
 
 const noSymbol = -1;
 
 /**
- * Splits text into one symbol per code point and merges the symbols by `rank`. Among equal ranks, the leftmost pair merges
- * first. Calls `emit` with the bounds of each remaining symbol, in order.
+ * Splits text into one symbol per code point and merges the symbols by `rank`. Among equal ranks, the leftmost pair
+ * merges first. Calls `emit` with the bounds of each remaining symbol, in order.
  */
 export function mergeSymbols(text: string, rank: PairRank, emit: (start: number, end: number) => void): void {
   const length = text.length;
-  // A symbol is identified by the index of its first code unit. next[s] is the index of its right neighbour, and previous[s]
-  // the index of its left neighbour.
+  // A symbol is identified by the index of its first code unit. next[s] is the index of its right neighbour, and
+  // previous[s] the index of its left neighbour.
   const next = new Int32Array(length);
   const previous = new Int32Array(length);
   const queue = new PairQueue();
@@ -39,8 +42,8 @@ export function mergeSymbols(text: string, rank: PairRank, emit: (start: number,
   while (queue.pop()) {
     const { left, end } = queue;
     const middle = next[left] as number;
-    // Skip a stale entry: the pair must still be [left, end). next is 0 for a symbol that was merged into its left neighbour,
-    // and a symbol that has absorbed its right neighbour has another end.
+    // Skip a stale entry: the pair must still be [left, end). next is 0 for a symbol that was merged into its left
+    // neighbour, and a symbol that has absorbed its right neighbour has another end.
     if (middle === 0 || middle >= length || next[middle] !== end) continue;
     next[left] = end;
     next[middle] = 0;

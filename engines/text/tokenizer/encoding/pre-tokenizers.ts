@@ -1,11 +1,11 @@
-// Pre-tokenizer table: the rules that cut text into words before pairs are merged, keyed by the pre-tokenizer name in the model
-// file. The cuts equal those of llama.cpp's tokenizer, which the llama.cpp engine uses. Pure data; word-rules.ts does the
-// cutting.
+// Pre-tokenizer table: the rules that cut text into words before pairs are merged, keyed by the pre-tokenizer name in
+// the model file. The cuts equal those of llama.cpp's tokenizer, which the llama.cpp engine uses. Data only;
+// word-rules.ts does the cutting.
 import { compileRule, inThrees, type Rule } from "./word-rules.ts";
 
 /**
- * Kind of symbols that are merged: characters that represent bytes (byte-alphabet.ts), characters with U+2581 for a space, or
- * unchanged characters.
+ * Kind of symbols that are merged: characters that represent bytes (byte-alphabet.ts), characters with U+2581 for a
+ * space, or unchanged characters.
  */
 type Symbols = "bytes" | "spaces" | "characters";
 
@@ -17,7 +17,10 @@ export interface PreTokenizer {
   /** True: a word of line feeds that equals a token becomes that token. */
   readonly newlinesFirst: boolean;
   readonly symbols: Symbols;
-  /** Whether prompts start with BOS. `addsBos` is the default if the file does not specify it; `forcesBos` applies always. */
+  /**
+   * Whether prompts start with BOS. `addsBos` is the default if the file does not specify it; `forcesBos` applies
+   * always.
+   */
   readonly addsBos: boolean;
   readonly forcesBos: boolean;
 }

@@ -1,5 +1,5 @@
-// Word cache of an encoder. Words repeat, so most words of a text cost one look-up. Each encoder that cuts text into words has
-// its own cache. Its size is bounded for any text.
+// Word cache of an encoder. Words repeat, so most words of a text cost one look-up. Each encoder that cuts text into
+// words has its own cache. Its size is bounded for any text.
 
 const capacity = 16_384;
 const longestWord = 32;

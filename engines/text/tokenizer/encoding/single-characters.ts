@@ -1,5 +1,5 @@
-// Character changes (lower case, accent removal) as in llama.cpp's tables. Each character becomes exactly one character, and
-// characters added after Unicode 15.0 stay unchanged. Results are cached, because characters repeat.
+// Character changes (lower case, accent removal) as in llama.cpp's tables. Each character becomes exactly one
+// character, and characters added after Unicode 15.0 stay unchanged. Results are cached, because characters repeat.
 import { laterCharacters } from "./later-characters.ts";
 
 const capacity = 16_384;

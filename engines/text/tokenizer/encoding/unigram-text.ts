@@ -1,5 +1,5 @@
-// Text normalizer of "t5" vocabularies: applies the character map of the model file and writes spaces as U+2581. It also adds a
-// leading space or merges runs of spaces if the model file requires it. Works on bytes, as llama.cpp does.
+// Text normalizer of "t5" vocabularies: applies the character map of the model file and writes spaces as U+2581. It
+// also adds a leading space or merges runs of spaces if the model file requires it. Works on bytes, as llama.cpp does.
 import { absent, ByteTrie } from "../byte-trie.ts";
 import type { CharactersMap } from "./characters-map.ts";
 import { spaceSymbol } from "./encoders.ts";
@@ -10,7 +10,8 @@ export type Normalizer = (text: Uint8Array) => Uint8Array;
 interface NormalizerRules {
   readonly map: CharactersMap | null;
   /**
-   * Token texts that normalization does not change. Text that matches only the beginning of one of them is not changed either.
+   * Token texts that normalization does not change. Text that matches only the beginning of one of them is not changed
+   * either.
    */
   readonly kept: readonly string[];
   readonly addsSpacePrefix: boolean;
@@ -47,16 +48,16 @@ export function characterBytes(lead: number): number {
 }
 
 /**
- * True for a UTF-8 continuation byte. The text to normalize may begin with such a byte, if the kept or replaced text before it
- * ended inside a character.
+ * True for a UTF-8 continuation byte. The text to normalize may begin with such a byte, if the kept or replaced text
+ * before it ended inside a character.
  */
 function isContinuation(byte: number): boolean {
   return byte >= 0x80 && byte < 0xc0;
 }
 
 /**
- * Returns the number of bytes from `start` that match the beginning of a string of the trie, even if the string does not match
- * completely.
+ * Returns the number of bytes from `start` that match the beginning of a string of the trie, even if the string does
+ * not match completely.
  */
 function sharedBytes(trie: ByteTrie, text: Uint8Array, start: number): number {
   let end = start;

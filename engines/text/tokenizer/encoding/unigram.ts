@@ -1,5 +1,6 @@
-// Unigram encoder ("t5" vocabularies): cuts a text into the pieces with the highest sum of scores. The text is normalized first
-// (engines/text/tokenizer/encoding/unigram-text.ts). Takes time linear in the text. Created by encoding-plan.ts.
+// Unigram encoder ("t5" vocabularies): cuts a text into the pieces with the highest sum of scores. The text is
+// normalized first (engines/text/tokenizer/encoding/unigram-text.ts). Takes time linear in the text. Created by
+// encoding-plan.ts.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { absent, ByteTrie } from "../byte-trie.ts";
 import type { TokenKind } from "../token-kinds.ts";
@@ -50,12 +51,14 @@ class Lattice {
         this.#trie.add(Buffer.from(tokens[token] as string, "utf8"), token);
       }
     });
-    // The score is rounded to a 32-bit float, because llama.cpp's scores are 32-bit floats. Only their sums are doubles.
+    // The score is rounded to a 32-bit float, because llama.cpp's scores are 32-bit floats. Only their sums are
+    // doubles.
     this.#unknownScore = Math.fround(worst - unknownPenalty);
   }
 
   encode(bytes: Uint8Array, output: number[]): void {
-    // The best segmentation up to each byte position: the sum of its scores, its last token, and the start of that token.
+    // The best segmentation up to each byte position: the sum of its scores, its last token, and the start of that
+    // token.
     const sums = new Float64Array(bytes.length + 1).fill(-Number.MAX_VALUE);
     const tokens = new Int32Array(bytes.length + 1).fill(this.#unknown);
     const starts = new Int32Array(bytes.length + 1);
@@ -76,8 +79,8 @@ class Lattice {
   }
 
   /**
-   * Updates the best segmentations with every piece that begins at `start`. Returns true if one of these pieces is the single
-   * character that ends at `next`.
+   * Updates the best segmentations with every piece that begins at `start`. Returns true if one of these pieces is the
+   * single character that ends at `next`.
    */
   #offer(bytes: Uint8Array, start: number, next: number, { sums, tokens, starts }: Best): boolean {
     const trie = this.#trie;

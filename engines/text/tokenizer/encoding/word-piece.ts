@@ -1,6 +1,6 @@
-// WordPiece encoder ("bert" vocabularies): normalizes text (lower case, accents), cuts it into words, and cuts each word into
-// its longest pieces from left to right, by llama.cpp's rules. Created by encoding-plan.ts. Encoding loses case, accents and
-// spaces.
+// WordPiece encoder ("bert" vocabularies): normalizes text (lower case, accents), cuts it into words, and cuts each
+// word into its longest pieces from left to right, by llama.cpp's rules. Created by encoding-plan.ts. Encoding loses
+// case, accents and spaces.
 import { absent, ByteTrie } from "../byte-trie.ts";
 import { type Encoder, spaceSymbol } from "./encoders.ts";
 import { laterCharacters } from "./later-characters.ts";

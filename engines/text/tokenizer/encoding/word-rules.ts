@@ -1,5 +1,5 @@
-// Word rules: cut a text into words with the passes of a pre-tokenizer (table: pre-tokenizers.ts). Every rule takes time linear
-// in the text, so a hostile text cannot stall the thread.
+// Word rules: cut a text into words with the passes of a pre-tokenizer (table: pre-tokenizers.ts). Every rule takes
+// time linear in the text, so a hostile text cannot stall the thread.
 import { laterCharacters } from "./later-characters.ts";
 
 /** One cutting pass. Every match is a word, and so is the text between two matches. */
@@ -8,8 +8,8 @@ export type Rule = Pattern | ((shape: string, cut: Cut) => void);
 interface Pattern {
   readonly pattern: RegExp;
   /**
-   * True if the rule tests character categories (\p). Such a rule sees unassigned characters instead of the characters added
-   * after Unicode 15.0.
+   * True if the rule tests character categories (\p). Such a rule sees unassigned characters instead of the characters
+   * added after Unicode 15.0.
    */
   readonly usesKinds: boolean;
 }
@@ -17,8 +17,8 @@ interface Pattern {
 /** Receives the bounds of the next word. */
 type Cut = (start: number, end: number) => void;
 
-// Compiles a rule from its pattern. In the pattern, \s matches only ASCII spaces, because splitWords first replaces all other
-// spaces by the ASCII space \v. The \s of JavaScript differs from that of llama.cpp in two characters.
+// Compiles a rule from its pattern. In the pattern, \s matches only ASCII spaces, because splitWords first replaces all
+// other spaces by the ASCII space \v. The \s of JavaScript differs from that of llama.cpp in two characters.
 export function compileRule(source: string): Pattern {
   const withAsciiSpaces = source.replaceAll(/\[\^?|\\s|\\S|\\.|\]/g, spellSpaceClass());
   return { pattern: new RegExp(withAsciiSpaces, "gu"), usesKinds: /\\p\{/i.test(source) };

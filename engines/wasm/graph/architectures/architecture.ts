@@ -40,7 +40,8 @@ export interface AttentionStep {
   /** Index of the rope that rotates queries and keys; null = none. */
   readonly rope: number | null;
   /**
-   * Number of positions that a token sees before and after its own position; Infinity = all. In causal attention `ahead` is 0.
+   * Number of positions that a token sees before and after its own position; Infinity = all. In causal attention
+   * `ahead` is 0.
    */
   readonly behind: number;
   readonly ahead: number;

@@ -11,8 +11,8 @@ export const granite: Architecture = {
   isEncoder: false,
   takesExperts: false,
   readTraits(keys, { headLength }) {
-    // Rejects unusual values of the keys rope.scaling.finetuned and deepstack_mapping, because no model file with such values
-    // was available for tests.
+    // Rejects unusual values of the keys rope.scaling.finetuned and deepstack_mapping, because no model file with such
+    // values was available for tests.
     keys.mustBe("rope.scaling.finetuned", true);
     if (keys.has("deepstack_mapping")) throw keys.unsupported("deepstack_mapping", "models without it");
     return {

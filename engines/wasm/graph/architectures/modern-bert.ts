@@ -9,7 +9,8 @@ import { wholeAttention } from "./bert.ts";
 import { gatedFeedForward } from "./decoder.ts";
 
 /**
- * Default distance between layers with full attention, used if the file has no pattern. Every third layer has full attention.
+ * Default distance between layers with full attention, used if the file has no pattern. Every third layer has full
+ * attention.
  */
 const defaultPattern = 3;
 const defaultSlidingBase = 10_000;

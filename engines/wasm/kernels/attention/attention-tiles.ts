@@ -33,9 +33,10 @@ export function resultOf(rows: usize, r: i32): usize {
 }
 
 /**
- * Multiplies `count` rows of `a` (1 to 4 rows) by the first 4 * `vectors` columns of `b`. aOffset is added to the address of
- * each row of `a`, cOffset to the address of each row of `c`; both are in bytes. If `fresh` is true, up to 32 floats of each
- * c[r] may be overwritten, even beyond these columns. With sum = sum over i < depth of a[r][i] * b[i][j], the new c[r][j] is:
+ * Multiplies `count` rows of `a` (1 to 4 rows) by the first 4 * `vectors` columns of `b`. aOffset is added to the
+ * address of each row of `a`, cOffset to the address of each row of `c`; both are in bytes. If `fresh` is true, up to
+ * 32 floats of each c[r] may be overwritten, even beyond these columns. With sum = sum over i < depth of a[r][i] *
+ * b[i][j], the new c[r][j] is:
  * - If `fresh` is false: sum + the row's scale * the previous c[r][j].
  * - If `fresh` is true and T is not i8: sum.
  * - If `fresh` is true and T is i8: sum * scales[j] + the previous c[r][j].

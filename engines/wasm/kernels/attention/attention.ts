@@ -16,8 +16,8 @@ export { mergeAttention } from "./attention-softmax";
 export { kvWrite } from "./attention-write";
 
 /**
- * Maximum size of a tile: number of tokens, and number of floats in its keys. Its values have as many floats as its keys. Both
- * arrays fit in the L1 cache. A tile has at least 8 tokens, so a head has at most 512 floats.
+ * Maximum size of a tile: number of tokens, and number of floats in its keys. Its values have as many floats as its
+ * keys. Both arrays fit in the L1 cache. A tile has at least 8 tokens, so a head has at most 512 floats.
  */
 const TILE_TOKENS: i32 = 32;
 const TILE_FLOATS: i32 = 4096;
@@ -29,9 +29,9 @@ const FEW_QUERIES: i32 = 8;
 /** Number of bytes of one query's scores in a tile. */
 const SCORES: usize = 128;
 
-// Scratch memory of a call, in the first 64 KiB of memory, which the host reserves for the kernels. It has room for a tile's
-// keys and values, the scores of four queries, their softmax weights times a scale, the row tables of both matrix products, and
-// the row of each query.
+// Scratch memory of a call, in the first 64 KiB of memory, which the host reserves for the kernels. It has room for a
+// tile's keys and values, the scores of four queries, their softmax weights times a scale, the row tables of both
+// matrix products, and the row of each query.
 const KEYS: usize = (__heap_base + 15) & ~15;
 // There are unused bytes after the keys, because products with an incomplete tile read beyond its end.
 const VALUES: usize = KEYS + TILE_FLOATS * 4 + SCORES;
@@ -55,8 +55,8 @@ let recordRow: usize = 0;
 let recordStep: usize = 0;
 let scaleStep: usize = 0;
 
-// State of the current tile. Row i (token i of the call) attends to tokens hiddenToFirst + i to seenByFirst + i (exclusive) of
-// the tile. This range may extend beyond the tile.
+// State of the current tile. Row i (token i of the call) attends to tokens hiddenToFirst + i to seenByFirst + i
+// (exclusive) of the tile. This range may extend beyond the tile.
 let keys: usize = 0;
 let keyEight: usize = 0;
 let keyScales: usize = 0;

@@ -1,5 +1,5 @@
-// Activation quantisation: converts activations to 8-bit integers in the format of layout.ts. Called once for consecutive
-// matrices with the same input and type. Every compute thread converts all activations itself.
+// Activation quantisation: converts activations to 8-bit integers in the format of layout.ts. Called once for
+// consecutive matrices with the same input and type. Every compute thread converts all activations itself.
 
 import { MXFP4 } from "../types";
 import {

@@ -17,8 +17,8 @@
 //
 //   32 values of column 0, 32 values of column 1, ... | scale of each column (f32) | offset of each column
 //
-// An activation is stored as one byte. With method PAIRS, it takes 16 bits instead, and every four activations are in the order
-// 0 2 1 3.
+// An activation is stored as one byte. With method PAIRS, it takes 16 bits instead, and every four activations are in
+// the order 0 2 1 3.
 //
 // The offset is the initial value of a block's sum. It cancels the bias of the stored quants. The offset is an i32; for
 // NARROW, it is two 16-bit integers, one for each of a lane's two sums. If offsetIsSum() is true, the offset is instead

@@ -116,7 +116,10 @@ export function part(type: i32, products: i32, index: i32, quants: v128, bits: v
   return v128.and(index == 0 ? quants : i16x8.shr_u(quants, index == 1 ? 8 : 4), mask);
 }
 
-/** Returns the low nibbles (`high` = 0) or the high nibbles (1) of `quants`: with fifth bits, or looked up in the codebook. */
+/**
+ * Returns the low nibbles (`high` = 0) or the high nibbles (1) of `quants`: with fifth bits, or looked up in the
+ * codebook.
+ */
 // @ts-expect-error: decorator
 @inline
 function nibbles(type: i32, high: i32, quants: v128, bits: v128, mask: v128, aid: v128): v128 {
@@ -141,8 +144,8 @@ export function start(type: i32, products: i32, offset: usize): v128 {
 }
 
 /**
- * Returns `total` (the sum of each row) plus a block's sums times their scales. If the type has mins, also adds the mins times
- * the sum of the activations.
+ * Returns `total` (the sum of each row) plus a block's sums times their scales. If the type has mins, also adds the
+ * mins times the sum of the activations.
  */
 // @ts-expect-error: decorator
 @inline

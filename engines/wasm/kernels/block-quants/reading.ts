@@ -1,5 +1,5 @@
-// Row reader: unpacks one row of a matrix to floats, with exactly the values of the file. Used to look up token embeddings.
-// layout.ts defines the format.
+// Row reader: unpacks one row of a matrix to floats, with exactly the values of the file. Used to look up token
+// embeddings. layout.ts defines the format.
 
 import { IQ4_NL, MXFP4, Q8_0 } from "../types";
 import { fp4Levels, iq4Levels, lookUp } from "./codebook";

@@ -1,5 +1,5 @@
-// Row packing: converts rows of a GGUF file to the matrix format of layout.ts. Every weight of the types with blocks of 32
-// columns is packed when the model is loaded.
+// Row packing: converts rows of a GGUF file to the matrix format of layout.ts. Every weight of the types with blocks of
+// 32 columns is packed when the model is loaded.
 
 import { MXFP4, Q8_0 } from "../types";
 import {
@@ -29,7 +29,9 @@ function fileBlockBytes(type: i32): i32 {
   return fileScaleBytes(type) + quantBytes(type);
 }
 
-/** Returns the size in bytes of a block's scale in the file. If the type has mins, the size includes the block's min. */
+/**
+ * Returns the size in bytes of a block's scale in the file. If the type has mins, the size includes the block's min.
+ */
 // @ts-expect-error: decorator
 @inline
 function fileScaleBytes(type: i32): i32 {
@@ -45,8 +47,8 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
     const group = (firstRow + row) / ROWS;
     const left = count - row;
     if (left > 0) {
-      // If the group has fewer than four rows, its first row is packed in place of each missing row. The copies are cleared
-      // afterwards.
+      // If the group has fewer than four rows, its first row is packed in place of each missing row. The copies are
+      // cleared afterwards.
       const from = source + <usize>row * rowBytes;
       const one = left > 1 ? rowBytes : 0, two = left > 2 ? rowBytes * 2 : 0, three = left > 3 ? rowBytes * 3 : 0;
       const finite = type == Q8_0

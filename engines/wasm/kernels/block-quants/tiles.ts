@@ -1,13 +1,13 @@
-// Inner loops of block-quant products. A tile has 8 rows of the matrix and 4 columns of activations, or 16 rows and 1 or 2
-// columns. loops.ts calls these functions for each tile. They determine the engine's speed. layout.ts defines the operand
-// formats.
+// Inner loops of block-quant products. A tile has 8 rows of the matrix and 4 columns of activations, or 16 rows and 1
+// or 2 columns. loops.ts calls these functions for each tile. They determine the engine's speed. layout.ts defines the
+// operand formats.
 //
-// All tiles sum a block exactly, in integers, and add blocks to a row's total in the same order. Therefore, the results of a
-// column do not depend on the number of columns in the product.
+// All tiles sum a block exactly, in integers, and add blocks to a row's total in the same order. Therefore, the results
+// of a column do not depend on the number of columns in the product.
 //
-// The loop over a block's vectors must not be unrolled. If it is unrolled, the optimiser moves all loads before the sums, and
-// V8 spills registers to the stack. A tile has at most 8 sums, because 16 vector registers have no room for more sums and the
-// operands.
+// The loop over a block's vectors must not be unrolled. If it is unrolled, the optimiser moves all loads before the
+// sums, and V8 spills registers to the stack. A tile has at most 8 sums, because 16 vector registers have no room for
+// more sums and the operands.
 
 import { Q8_0 } from "../types";
 import {
@@ -40,8 +40,8 @@ import {
 } from "./operands";
 
 /**
- * Multiplies two groups of four rows, half of the matrix apart, by 4 columns of activations. This tile shape makes the best use
- * of 16 vector registers.
+ * Multiplies two groups of four rows, half of the matrix apart, by 4 columns of activations. This tile shape makes the
+ * best use of 16 vector registers.
  */
 // @ts-expect-error: decorator
 @inline

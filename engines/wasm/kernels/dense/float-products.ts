@@ -1,6 +1,6 @@
-// Products of float matrices with prepared activations (layout: floats.ts). A tile is the part of the results that one loop
-// computes; it has as many sums as fit in the registers. An iteration of this loop processes one column of the matrix. A
-// longer iteration would need too many registers, because V8 moves all loads of an iteration before its sums.
+// Products of float matrices with prepared activations (layout: floats.ts). A tile is the part of the results that one
+// loop computes; it has as many sums as fit in the registers. An iteration of this loop processes one column of the
+// matrix. A longer iteration would need too many registers, because V8 moves all loads of an iteration before its sums.
 //
 // Every sum adds the columns of the matrix in order, so a sequence gets the same results in a batch as alone.
 //
@@ -8,8 +8,8 @@
 import { multiplyAdd } from "../arithmetic";
 
 /**
- * Size in bytes of a block of activations that stays in a core's cache. Each group of rows is multiplied by the whole block
- * before the next group of rows.
+ * Size in bytes of a block of activations that stays in a core's cache. Each group of rows is multiplied by the whole
+ * block before the next group of rows.
  */
 const BLOCK_BYTES: i32 = 256 << 10;
 /**

@@ -1,6 +1,6 @@
-// Activation quantisation for types with super-blocks: converts activations to 8-bit integers in the format of layout.ts. The
-// format depends only on the multiplication method, so matrices of several types can share prepared activations. Called once
-// for consecutive matrices with the same input and format.
+// Activation quantisation for types with super-blocks: converts activations to 8-bit integers in the format of
+// layout.ts. The format depends only on the multiplication method, so matrices of several types can share prepared
+// activations. Called once for consecutive matrices with the same input and format.
 
 import { lanesSum, larger, largestMagnitude, rounded, SMALLEST } from "../block-quants/activations";
 import { BLOCK } from "../block-quants/layout";

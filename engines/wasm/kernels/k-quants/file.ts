@@ -1,5 +1,5 @@
-// Format of super-blocks of 256 columns in GGUF files. Unpacking a super-block writes one byte for each quant, in column order,
-// and separately the bytes of the scales. Called by rows.ts for every weight that is loaded.
+// Format of super-blocks of 256 columns in GGUF files. Unpacking a super-block writes one byte for each quant, in
+// column order, and separately the bytes of the scales. Called by rows.ts for every weight that is loaded.
 import { IQ4_XS, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K } from "../types";
 
 /** Returns the size in bytes of a super-block in the file. */

@@ -1,6 +1,6 @@
-// Inner loop of k-quant products with four columns of activations, in tiles of 8 rows. This loop determines the speed of
-// prefill and of large batches with k-quant models. Called by loops.ts. The order of sums is the same as in tiles.ts. layout.ts
-// defines the formats.
+// Inner loop of k-quant products with four columns of activations, in tiles of 8 rows. This loop determines the speed
+// of prefill and of large batches with k-quant models. Called by loops.ts. The order of sums is the same as in
+// tiles.ts. layout.ts defines the formats.
 //
 // block-quants/tiles.ts explains why the loops must not be unrolled. Between records, the rows' totals are stored in
 // memory, because registers have no room for totals and a record's sums.

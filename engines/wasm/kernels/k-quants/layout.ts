@@ -19,16 +19,17 @@
 //   6 bits         three vectors: operands 0, 1 and 2 in the low six bits; operand 3 in the upper two bits of all three
 //   2 and 3 bits   one vector: operand i begins at bit 2i of each byte
 //
-// For 6 bits, the first vector has the highest bits of operand 3. For 5 and 3 bits, a block has one more vector after the
-// vectors of both steps. This vector has the highest bit of each operand: bit 4s + i of a byte belongs to operand i of step s.
+// For 6 bits, the first vector has the highest bits of operand 3. For 5 and 3 bits, a block has one more vector after
+// the vectors of both steps. This vector has the highest bit of each operand: bit 4s + i of a byte belongs to operand i
+// of step s.
 //
 // Columns: operand i of step s has the four columns from 16s + 4i on, so a step is half a block. For NARROW, operand i
 // has columns 8s + 2i and 8s + 2i + 1, and the two columns that are 16 higher. Each of a lane's two 16-bit sums then
 // belongs to one half of the block. One instruction can therefore multiply both sums by their scales and add them.
 //
-// A column of activations is the input of one token. Its quantised values are stored in the order of the operands, as signed
-// 8-bit integers. For PAIRS, the values are 16-bit integers, and the four values of an operand are in the order 0 2 1 3. A
-// record of activations has one block of one, two or four columns: first the values, then for each column
+// A column of activations is the input of one token. Its quantised values are stored in the order of the operands, as
+// signed 8-bit integers. For PAIRS, the values are 16-bit integers, and the four values of an operand are in the order
+// 0 2 1 3. A record of activations has one block of one, two or four columns: first the values, then for each column
 //
 //   - its scale (f32),
 //   - the negative sum of its dequantised values (f32),
@@ -83,8 +84,8 @@ export function hasMinimums(type: i32): bool {
 }
 
 /**
- * Whether both steps of a block are summed before the scale is applied. This requires one scale for the whole block. For
- * NARROW, the sum must also fit in 16 bits.
+ * Whether both steps of a block are summed before the scale is applied. This requires one scale for the whole block.
+ * For NARROW, the sum must also fit in 16 bits.
  */
 // @ts-expect-error: decorator
 @inline

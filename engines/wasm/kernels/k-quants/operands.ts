@@ -196,8 +196,8 @@ function fourBytes(signed: bool, at: usize): v128 {
 }
 
 /**
- * Returns the scales by which a step's sums are multiplied: those of the step, or of the whole block. The scales are floats.
- * For NARROW, a lane has two 16-bit integers instead, one for each of its two sums.
+ * Returns the scales by which a step's sums are multiplied: those of the step, or of the whole block. The scales are
+ * floats. For NARROW, a lane has two 16-bit integers instead, one for each of its two sums.
  */
 // @ts-expect-error: decorator
 @inline
@@ -233,8 +233,8 @@ export function inFloats(products: i32, total: v128): v128 {
 }
 
 /**
- * Returns `total` (the sum of each row) plus a block's mins times the negative sums of a column's activations. The sums of the
- * two steps are at `sums`, `word` bytes apart.
+ * Returns `total` (the sum of each row) plus a block's mins times the negative sums of a column's activations. The sums
+ * of the two steps are at `sums`, `word` bytes apart.
  */
 // @ts-expect-error: decorator
 @inline

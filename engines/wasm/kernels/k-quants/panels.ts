@@ -1,5 +1,5 @@
-// Operand unpacking: unpacks the records of a group of rows into operands. Whole records are unpacked to read a single row,
-// single steps for the inner loops. layout.ts defines the formats.
+// Operand unpacking: unpacks the records of a group of rows into operands. Whole records are unpacked to read a single
+// row, single steps for the inner loops. layout.ts defines the formats.
 import { BLOCKS, hasBits, scaleBytes, vectorsOf } from "./layout";
 import { bits, FIRST_STEP, operand, operandExtra, operandMask } from "./operands";
 

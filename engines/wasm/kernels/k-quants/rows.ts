@@ -1,5 +1,5 @@
-// Row packing and row reading for super-blocks. Rows of a GGUF file are packed into a matrix in the format of layout.ts when
-// the model is loaded. Single rows are unpacked to floats to look up token embeddings.
+// Row packing and row reading for super-blocks. Rows of a GGUF file are packed into a matrix in the format of layout.ts
+// when the model is loaded. Single rows are unpacked to floats to look up token embeddings.
 import { HALF_FACTOR, HALF_MASK } from "../block-quants/layout";
 import { IQ4_XS, Q2_K, Q3_K, Q6_K } from "../types";
 import { fileSuperBytes, fileSuperScaleAt, takeApart } from "./file";

@@ -1,5 +1,5 @@
-// Inner loop of k-quant products with one column of activations, in tiles of 16 rows. The loop reads packed records directly.
-// It determines the decode speed of k-quant models. Called by loops.ts. layout.ts defines the formats.
+// Inner loop of k-quant products with one column of activations, in tiles of 16 rows. The loop reads packed records
+// directly. It determines the decode speed of k-quant models. Called by loops.ts. layout.ts defines the formats.
 //
 // A block is summed exactly, in integers. Blocks, then records, are added to a row's total in the same order as in
 // fours.ts and twos.ts. Therefore, the results of a column do not depend on the number of columns in the product.

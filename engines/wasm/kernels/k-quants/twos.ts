@@ -1,6 +1,6 @@
-// Inner loop of k-quant products with two columns of activations, in tiles of 16 rows. The rows are read in four streams to use
-// the full memory bandwidth. Called by loops.ts. The order of sums is the same as in tiles.ts. block-quants/tiles.ts explains
-// why the loops must not be unrolled. layout.ts defines the formats.
+// Inner loop of k-quant products with two columns of activations, in tiles of 16 rows. The rows are read in four
+// streams to use the full memory bandwidth. Called by loops.ts. The order of sums is the same as in tiles.ts.
+// block-quants/tiles.ts explains why the loops must not be unrolled. layout.ts defines the formats.
 import { multiplyAdd } from "../arithmetic";
 import {
   activationRecordBytes, BLOCKS, hasBits, hasMinimums, runsThrough, STEP_SCRATCH, scaleBytes, superRecordBytes,

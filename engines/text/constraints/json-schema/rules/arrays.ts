@@ -1,5 +1,6 @@
-// Array rules: the grammar rules of a JSON array. A grammar cannot count, so each state in the array has its own rule. A state
-// is the number of items, the number of matches of each `contains`, and the set of unique values used (if they are few). Pure.
+// Array rules: the grammar rules of a JSON array. A grammar cannot count, so each state in the array has its own rule.
+// A state is the number of items, the number of matches of each `contains`, and the set of unique values used (if they
+// are few). No side effects.
 
 import { spend, spendOn } from "../../../../../runtime/regex/work.ts";
 import { choiceOf, type Expression, rule, sequence, text } from "../../ebnf/expressions.ts";
@@ -12,7 +13,10 @@ import { closeArray, comma, openArray, valueText } from "./json-text.ts";
 /** Maximum number of items that the grammar counts. A larger bound is checked in the finished text. */
 const maxCounted = 128;
 const maxPlaces = 600;
-/** Maximum number of unique values that may come in any order. If there are more, they must come in the order of the list. */
+/**
+ * Maximum number of unique values that may come in any order. If there are more, they must come in the order of the
+ * list.
+ */
 const maxAnyOrder = 6;
 
 interface Place {
@@ -20,7 +24,8 @@ interface Place {
   /** Number of matching items so far, for each `contains`. */
   readonly found: readonly number[];
   /**
-   * Unique values used so far. If any order is allowed: a bit mask. If the order is fixed: the index after the last value used.
+   * Unique values used so far. If any order is allowed: a bit mask. If the order is fixed: the index after the last
+   * value used.
    */
   readonly used: number;
 }

@@ -1,6 +1,6 @@
-// JSON schema compiler (draft 2020-12): writes one grammar rule for each set of schemas that a value must match. The rule is a
-// choice of the set's alternatives by JSON type. Text of the grammar matches the schema, except for the keywords listed as
-// unchecked. Called by answer.ts, calls.ts and lark/compile.ts. No side effects.
+// JSON schema compiler (draft 2020-12): writes one grammar rule for each set of schemas that a value must match. The
+// rule is a choice of the set's alternatives by JSON type. Text of the grammar matches the schema, except for the
+// keywords listed as unchecked. Called by answer.ts, calls.ts and lark/compile.ts. No side effects.
 
 import { RegexProblem } from "../../../../../runtime/regex/syntax.ts";
 import { bounded, OutOfTime, spend, spendOn, TooMuchWork } from "../../../../../runtime/regex/work.ts";
@@ -21,8 +21,8 @@ import { stringExpression } from "./strings.ts";
 
 const maxRules = 8000;
 /**
- * Maximum number of wide places: positions where almost any character may come. For each one, the grammar engine searches its
- * vocabulary, which takes about 10 ms.
+ * Maximum number of wide places: positions where almost any character may come. For each one, the grammar engine
+ * searches its vocabulary, which takes about 10 ms.
  */
 const maxWidePlaces = 400;
 /** Maximum number of values that an alternative may have for the grammar to enforce `uniqueItems`. */

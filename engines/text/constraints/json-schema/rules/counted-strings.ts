@@ -1,14 +1,14 @@
-// Counted strings: rules for the text after the opening quote of a string with a length bound. There is one rule for each
-// number of remaining characters. Used by strings.ts, with one instance per schema. No side effects.
+// Counted strings: rules for the text after the opening quote of a string with a length bound. There is one rule for
+// each number of remaining characters. Used by strings.ts, with one instance per schema. No side effects.
 //
-// The grammar engine searches its whole vocabulary (about 10 ms) for each position where almost any character may come. So all
-// counts share one rule for such a position, `char`. But the rule `char` does not tell the engine which tokens of several
-// characters fit, so the engine would test these tokens one by one at each step.
+// The grammar engine searches its whole vocabulary (about 10 ms) for each position where almost any character may come.
+// So all counts share one rule for such a position, `char`. But the rule `char` does not tell the engine which tokens
+// of several characters fit, so the engine would test these tokens one by one at each step.
 //
-// The rule `far` avoids these tests. It is an alternative to `char`, used while the rest of the string may be longer than a
-// token. The lookahead of `far` states that more characters follow. The engine trusts the lookahead of a rule that is used
-// once, so the engine accepts the tokens in `far` without tests. If few characters remain, each count has its own rule. This is
-// cheap, because few tokens are that short.
+// The rule `far` avoids these tests. It is an alternative to `char`, used while the rest of the string may be longer
+// than a token. The lookahead of `far` states that more characters follow. The engine trusts the lookahead of a rule
+// that is used once, so the engine accepts the tokens in `far` without tests. If few characters remain, each count has
+// its own rule. This is cheap, because few tokens are that short.
 //
 // Quirks of the grammar engine:
 // - It inlines a rule that calls no other rule at the first use of the rule, but `far` must stay a rule.

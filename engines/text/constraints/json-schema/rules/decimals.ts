@@ -1,5 +1,6 @@
-// Decimals: a regular expression for the numbers between two bounds, and an automaton for the multiples of a number. Numbers
-// are integers in units of their last decimal place, so nothing is rounded. Used by numbers.ts. No side effects.
+// Decimals: a regular expression for the numbers between two bounds, and an automaton for the multiples of a number.
+// Numbers are integers in units of their last decimal place, so nothing is rounded. Used by numbers.ts. No side
+// effects.
 
 import { type CharSet, charsOf } from "../../../../../runtime/regex/char-set.ts";
 import { least } from "../../../../../runtime/regex/least.ts";

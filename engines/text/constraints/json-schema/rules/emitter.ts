@@ -1,5 +1,5 @@
-// Emitter: the state that the parts of the schema compiler share, and the interface through which a part requests other rules.
-// compile.ts implements it; the compilers of strings, numbers, arrays and objects use it.
+// Emitter: the state that the parts of the schema compiler share, and the interface through which a part requests other
+// rules. compile.ts implements it; the compilers of strings, numbers, arrays and objects use it.
 import type { Expression, Rules } from "../../ebnf/expressions.ts";
 import type { Conjunct, Goal } from "../conjunct.ts";
 import type { CountedStrings } from "./counted-strings.ts";
@@ -15,8 +15,8 @@ export interface Emitter {
   /** Returns the values that match a goal; null if there are too many. */
   values(goal: Goal): readonly unknown[] | null;
   /**
-   * Charges wide places (positions where almost any character may come) to the grammar's budget, once for each key. Returns
-   * false if the budget is exhausted.
+   * Charges wide places (positions where almost any character may come) to the grammar's budget, once for each key.
+   * Returns false if the budget is exhausted.
    */
   affords(widePlaces: readonly string[]): boolean;
   /** Records that the grammar does not enforce this keyword, so the finished text must be checked. */

@@ -1,5 +1,5 @@
-// JSON text: grammar expressions for separators with limited white space, strings, the values of an enum, and any JSON value.
-// Separators are written inline, not as rules; ebnf/expressions.ts gives the reason. No side effects.
+// JSON text: grammar expressions for separators with limited white space, strings, the values of an enum, and any JSON
+// value. Separators are written inline, not as rules; ebnf/expressions.ts gives the reason. No side effects.
 
 import {
   asciiChars,
@@ -29,8 +29,8 @@ import {
 import type { Spelling } from "../../regex-rules.ts";
 
 /**
- * Text between values: nothing, a blank, or a line feed with indentation. The length is bounded, so that a model cannot write
- * white space forever.
+ * Text between values: nothing, a blank, or a line feed with indentation. The length is bounded, so that a model cannot
+ * write white space forever.
  */
 const gap: Expression = choice(
   text(""),
@@ -68,8 +68,8 @@ export const stringSpelling: Spelling = {
 };
 
 /**
- * Returns the escapes of `chars` without the backslash. They form one expression, because each alternative costs the engine a
- * search of its vocabulary.
+ * Returns the escapes of `chars` without the backslash. They form one expression, because each alternative costs the
+ * engine a search of its vocabulary.
  */
 function escapes(chars: CharSet): Expression {
   let letters = "";
@@ -87,7 +87,9 @@ function escapes(chars: CharSet): Expression {
   return choice(set(charsOf(letters)), sequence(text("u00"), numbers));
 }
 
-/** Returns the characters that need no escape. Characters beyond ASCII have several bytes, so they form a separate set. */
+/**
+ * Returns the characters that need no escape. Characters beyond ASCII have several bytes, so they form a separate set.
+ */
 function alone(chars: CharSet): readonly Expression[] {
   return [intersection(chars, asciiChars), difference(chars, asciiChars)].filter((part) => part.length > 0).map(set);
 }

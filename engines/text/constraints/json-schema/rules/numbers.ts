@@ -35,8 +35,8 @@ export function numberExpression(conjunct: Conjunct, emitter: Emitter): Expressi
   if (range.low > range.high) return null;
   try {
     let automaton = inRange(conjunct, range, emitter);
-    // Only numbers without trailing zeros are allowed here, so equal numbers have equal texts. Excluded numbers and fractions
-    // can then be recognized by their text.
+    // Only numbers without trailing zeros are allowed here, so equal numbers have equal texts. Excluded numbers and
+    // fractions can then be recognized by their text.
     if (isFraction || excluded.length > 0) automaton = both(automaton, isFraction ? properFraction : canonicalNumber);
     if (excluded.length > 0) automaton = both(automaton, not(ofTexts(excluded.map(plainText))));
     return isEmpty(automaton) ? null : automatonExpression(automaton, emitter.rules, "number", plainSpelling);
@@ -63,8 +63,8 @@ function rangeOf({ lower, upper, multiples }: Conjunct, isInteger: boolean): Ran
   const wanted = decimals.reduce((most, decimal) => Math.max(most, decimal?.places ?? 0), 0);
   const least = multiples.length > 0 ? 0 : usualPlaces;
   const places = isInteger ? 0 : Math.min(maxPlaces, Math.max(least, wanted));
-  // Multiples are limited to fewer digits, because with more digits, floating-point division cannot tell a multiple of 0.01
-  // from its neighbours.
+  // Multiples are limited to fewer digits, because with more digits, floating-point division cannot tell a multiple of
+  // 0.01 from its neighbours.
   const digits = !isInteger && multiples.length > 0 ? maxMultipleDigits : maxDigits;
   const most = 10n ** BigInt(digits) - 1n;
   const low = inward(bounds[0], lower?.exclusive ?? false, places, 1n);
@@ -113,8 +113,8 @@ function inRange({ multiples }: Conjunct, { low, high, places }: Range, emitter:
 }
 
 /**
- * Returns the distance between allowed numbers, in units of the last decimal place. For example, the integer multiples of 1.5
- * are the multiples of 3.
+ * Returns the distance between allowed numbers, in units of the last decimal place. For example, the integer multiples
+ * of 1.5 are the multiples of 3.
  */
 function integerStep(multiple: number, places: number): bigint {
   const decimal = decimalOf(multiple);

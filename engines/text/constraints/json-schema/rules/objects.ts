@@ -1,5 +1,6 @@
-// Object rules: the grammar rules of a JSON object. Named keys come in the order of the schema, before all other keys. There is
-// one rule for each next possible key. If properties are counted, each count has separate rules. No side effects.
+// Object rules: the grammar rules of a JSON object. Named keys come in the order of the schema, before all other keys.
+// There is one rule for each next possible key. If properties are counted, each count has separate rules. No side
+// effects.
 
 import { accepts, both } from "../../../../../runtime/regex/automaton.ts";
 import { type Automaton, anyText, maxStates } from "../../../../../runtime/regex/states.ts";
@@ -115,8 +116,8 @@ class ObjectRules {
   }
 
   /**
-   * Returns the expression for the rest of the object at a position. Next comes the named member; an optional member may be
-   * skipped. After the last named member comes the closing brace or an unnamed key.
+   * Returns the expression for the rest of the object at a position. Next comes the named member; an optional member
+   * may be skipped. After the last named member comes the closing brace or an unnamed key.
    */
   #body(place: Place): Expression {
     const { index, count } = place;
@@ -157,7 +158,10 @@ class ObjectRules {
     return rule(name);
   }
 
-  /** Maps counts that need the same rules to one number. 0 has its own rules, because no comma precedes the first property. */
+  /**
+   * Maps counts that need the same rules to one number. 0 has its own rules, because no comma precedes the first
+   * property.
+   */
   #settled(count: number): number {
     return Math.min(count, Math.max(1, this.#min, this.#max ?? 0));
   }

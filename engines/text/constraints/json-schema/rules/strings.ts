@@ -14,8 +14,8 @@ import { stringSpelling } from "./json-text.ts";
 /** Maximum length bound that the grammar counts. Larger bounds are checked in the finished text. */
 const maxCounted = 1000;
 /**
- * Maximum length bound that is counted in a string with a pattern. For such a string, the grammar engine searches its whole
- * vocabulary for each count.
+ * Maximum length bound that is counted in a string with a pattern. For such a string, the grammar engine searches its
+ * whole vocabulary for each count.
  */
 const maxCountedInPattern = 64;
 
@@ -94,8 +94,8 @@ function countedChars(automaton: Automaton, min: number, max: number | null): Au
 }
 
 /**
- * Charges the automaton's wide places (positions where almost any character may come) to the grammar's budget. Places that were
- * already charged cost nothing. Returns false if the budget is exhausted.
+ * Charges the automaton's wide places (positions where almost any character may come) to the grammar's budget. Places
+ * that were already charged cost nothing. Returns false if the budget is exhausted.
  */
 export function affords(automaton: Automaton, emitter: Emitter): boolean {
   const own = emitter.shared.automatonKey(automaton);
