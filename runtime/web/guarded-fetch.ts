@@ -11,7 +11,7 @@ export const userAgent = "troupe";
 
 export interface FetchRequest {
   readonly url: string;
-  /** Redirects are followed with GET. */
+  /** A redirect repeats the request, so a POST must have limits without redirects. */
   readonly method?: "GET" | "POST";
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
