@@ -29,6 +29,8 @@ export interface AgentSettings {
   /** Groups of built-in tools that the settings enable. */
   readonly groups: readonly ToolGroup[];
   readonly permission: Permission;
+  /** Milliseconds after which a call without the user's decision is denied; null: it waits for ever. */
+  readonly approvalLimitMs: number | null;
   /** Limit of rounds if the request sets none. */
   readonly maxRounds: number;
   /** URL, timeout and signature key for calls of custom tools; null: clients run their own tools. */
@@ -63,7 +65,7 @@ export class AgentLoop implements Agents {
     this.#settings = settings;
     this.groups = settings.groups;
     this.dispatches = dispatch !== null;
-    this.#approvals = new Approvals(clock);
+    this.#approvals = new Approvals(clock, settings.approvalLimitMs);
     this.#services = { ...services, dispatch, approvals: this.#approvals };
   }
 

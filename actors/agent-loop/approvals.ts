@@ -4,12 +4,12 @@ import { randomUUID } from "node:crypto";
 import type { Clock } from "../../runtime/clock.ts";
 import type { ApprovalDecision, ApprovalRequest, ApprovalStatus } from "../api/agent/agents.ts";
 
-/** Milliseconds after which a call without a decision is denied. */
+/** Milliseconds after which a call of a server without a decision is denied. */
 export const approvalTimeoutMs = 5 * 60_000;
 
 /** Outcome of an approval: the call runs, or the model gets the text `denial` as the result of the call. */
 export type Verdict =
-  | { readonly isApproved: true; readonly remembers: boolean }
+  | { readonly isApproved: true; readonly remembers: boolean; readonly arguments: string | null }
   | { readonly isApproved: false; readonly denial: string };
 
 interface Waiting {
@@ -22,10 +22,13 @@ interface Waiting {
 
 export class Approvals {
   readonly #clock: Clock;
+  readonly #limitMs: number | null;
   readonly #waiting = new Map<string, Waiting>();
 
-  constructor(clock: Clock) {
+  /** `limitMs`: time after which a call without a decision is denied; null: it waits for ever. */
+  constructor(clock: Clock, limitMs: number | null) {
     this.#clock = clock;
+    this.#limitMs = limitMs;
   }
 
   /** Registers a call that needs a decision, and returns its request with a new id. `wait` must follow. */
@@ -55,7 +58,8 @@ export class Approvals {
         resolve(verdict);
       };
       const abort = (): void => settle(cancelled(tool.label));
-      const stopTimer = this.#clock.setTimeout(() => settle(timedOut), approvalTimeoutMs);
+      const limitMs = this.#limitMs;
+      const stopTimer = limitMs === null ? () => {} : this.#clock.setTimeout(() => settle(timedOut), limitMs);
       signal.addEventListener("abort", abort, { once: true });
       waiting.settle = settle;
     });
@@ -88,7 +92,8 @@ function cancelled(label: string): Verdict {
   return { isApproved: false, denial: `${label} was not run: the request was cancelled.` };
 }
 
-function verdictOf({ decision, message, rememberForSession }: ApprovalDecision, label: string): Verdict {
-  if (decision === "approve") return { isApproved: true, remembers: rememberForSession };
+function verdictOf(given: ApprovalDecision, label: string): Verdict {
+  const { decision, message, rememberForSession, arguments: edited } = given;
+  if (decision === "approve") return { isApproved: true, remembers: rememberForSession, arguments: edited };
   return { isApproved: false, denial: message ?? `${label} was denied by the user.` };
 }

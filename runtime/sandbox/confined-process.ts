@@ -40,8 +40,13 @@ export interface StartOptions {
   readonly hasStatus: boolean;
   readonly group: ControlGroup | null;
   readonly settings: SandboxSettings;
-  /** Folders that count against the disk limit. */
-  readonly folders: readonly [work: string, ...string[]];
+  /** Folders whose sizes count against the disk limit. */
+  readonly folders: readonly [string, ...string[]];
+  /**
+   * Work folder of the user; null: none. The decrease of the free space on its file system counts against the disk limit: its own
+   * size does not, because it has files of the user, perhaps too many to be counted again and again.
+   */
+  readonly userFolder: string | null;
 }
 
 export class RunningProcess implements ConfinedProcess {
@@ -62,6 +67,8 @@ export class RunningProcess implements ConfinedProcess {
   #timer: NodeJS.Timeout | null = null;
   #hasExited = false;
   readonly #freeAtStart: number;
+  /** Free bytes for the user's folder when the command began to work; see StartOptions.userFolder. */
+  #userFreeAtStart: number;
   /** Activity at the last check while the command waited for input; see activityOf. */
   #activity: string | null = null;
 
@@ -88,6 +95,7 @@ export class RunningProcess implements ConfinedProcess {
     for (const stream of [this.stdin, this.channel?.toCommand]) stream?.on("error", () => {});
     if (options.hasStatus) this.#readStatus(stdio.at(-1) as unknown as Readable);
     this.#freeAtStart = freeBytes(options.folders[0]);
+    this.#userFreeAtStart = this.#userFree();
     this.exited = this.#ended();
     this.#watch(WATCH_MS);
   }
@@ -97,6 +105,8 @@ export class RunningProcess implements ConfinedProcess {
   }
 
   set isWatched(isWatched: boolean) {
+    // A Python session may wait for hours while other programs use the disk, so its growth is counted from each cell.
+    if (isWatched && !this.#isWatched) this.#userFreeAtStart = this.#userFree();
     this.#isWatched = isWatched;
     this.#watch(isWatched ? WATCH_MS : IDLE_WATCH_MS);
   }
@@ -183,9 +193,9 @@ export class RunningProcess implements ConfinedProcess {
     const limit = { bytes: settings.maxDiskMb * MIB, entries: maxEntries };
     const { bytes, entries } = diskUsage(folders, limit);
     const isOver = bytes > limit.bytes || entries > limit.entries;
-    if (isOver || bytes + deletedBytes(processes, folders[0]) > limit.bytes || this.#exhaustsDisk(limit.bytes)) {
-      this.#hit("disk");
-    }
+    const hasGrown = this.#userFreeAtStart - this.#userFree() > limit.bytes;
+    const isExhausting = this.#exhaustsDisk(limit.bytes);
+    if (isOver || hasGrown || bytes + deletedBytes(processes, folders[0]) > limit.bytes || isExhausting) this.#hit("disk");
     const maxBytes = settings.maxMemoryMb * MIB;
     if (group?.limitsMemory ? group.wasOutOfMemory : memoryOf(processes, maxBytes) > maxBytes) this.#hit("memory");
     if (group?.limitsProcesses) return;
@@ -201,6 +211,13 @@ export class RunningProcess implements ConfinedProcess {
   #exhaustsDisk(limitBytes: number): boolean {
     const free = freeBytes(this.#options.folders[0]);
     return free < RESERVE_BYTES && this.#freeAtStart - free > limitBytes;
+  }
+
+  /** Returns the free bytes on the file system of the user's folder; NaN: there is no such folder, or they are unknown. */
+  #userFree(): number {
+    const { userFolder } = this.#options;
+    const free = userFolder === null ? Number.NaN : freeBytes(userFolder);
+    return Number.isFinite(free) ? free : Number.NaN;
   }
 
   #hit(limit: LimitHit): void {

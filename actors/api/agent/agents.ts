@@ -130,6 +130,8 @@ export type ApprovalDecision = {
   readonly decision: "approve" | "deny";
   readonly message: string | null;
   readonly rememberForSession: boolean;
+  /** With approve: arguments as JSON text that the user has put in place of the model's; null: the model's run. */
+  readonly arguments: string | null;
 };
 
 export type ApprovalStatus = "resolved" | "queued" | "not_found";

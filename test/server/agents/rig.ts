@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AgentLoop, type AgentSettings } from "../../../actors/agent-loop/agent-loop.ts";
+import { approvalTimeoutMs } from "../../../actors/agent-loop/approvals.ts";
 import { fetchFile } from "../../../actors/agent-loop/files/fetch-file.ts";
 import type { ToolSource } from "../../../actors/api/agent/server-tools.ts";
 import type { Web } from "../../../actors/api/agent/web.ts";
@@ -68,6 +69,7 @@ export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
     groups: ["code_execution", "shell"],
     permission: "auto",
     maxRounds: 256,
+    approvalLimitMs: approvalTimeoutMs,
     dispatch: null,
     ...options.settings,
   } as const;
