@@ -37,7 +37,12 @@ export const decideApproval: RouteHandler = (exchange, context) => {
   const agents = agentsOf(context);
   const { decision, message, remember_for_session } = readJson(exchange.request, decisionSchema, context.log);
   const id = exchange.parameters.approval_id ?? "";
-  const given = { decision, message: message ?? null, rememberForSession: remember_for_session ?? false, arguments: null };
+  const given = {
+    decision,
+    message: message ?? null,
+    rememberForSession: remember_for_session ?? false,
+    arguments: null,
+  };
   const status = agents.decide(id, given);
   exchange.json(status === "not_found" ? 404 : 200, { status });
 };

@@ -195,7 +195,8 @@ export class RunningProcess implements ConfinedProcess {
     const isOver = bytes > limit.bytes || entries > limit.entries;
     const hasGrown = this.#userFreeAtStart - this.#userFree() > limit.bytes;
     const isExhausting = this.#exhaustsDisk(limit.bytes);
-    if (isOver || hasGrown || bytes + deletedBytes(processes, folders[0]) > limit.bytes || isExhausting) this.#hit("disk");
+    if (isOver || hasGrown || bytes + deletedBytes(processes, folders[0]) > limit.bytes || isExhausting)
+      this.#hit("disk");
     const maxBytes = settings.maxMemoryMb * MIB;
     if (group?.limitsMemory ? group.wasOutOfMemory : memoryOf(processes, maxBytes) > maxBytes) this.#hit("memory");
     if (group?.limitsProcesses) return;

@@ -52,7 +52,8 @@ export class WorkFolders {
    * invalid_value for a name that cannot be used, storage_unavailable, and unsupported for a folder of the user.
    */
   async mount({ path, temporary, isUsers, known }: WorkFolder, files: readonly FileToMount[]): Promise<void> {
-    if (isUsers) throw new ServerError("unsupported", "files cannot be attached if the tools work in a folder of the user");
+    if (isUsers)
+      throw new ServerError("unsupported", "files cannot be attached if the tools work in a folder of the user");
     for (const { name, path: from } of files) {
       const checked = checkedFileName(name, false);
       const to = join(path, checked);
@@ -88,7 +89,11 @@ export class WorkFolders {
 }
 
 /** Returns the folders of a command that works in a work folder. */
-export function foldersOf({ path, temporary, isUsers }: WorkFolder): Pick<ConfinedCommand, "workFolder" | "temporaryFolder"> {
+export function foldersOf({
+  path,
+  temporary,
+  isUsers,
+}: WorkFolder): Pick<ConfinedCommand, "workFolder" | "temporaryFolder"> {
   return isUsers ? { workFolder: path, temporaryFolder: temporary } : { workFolder: path };
 }
 

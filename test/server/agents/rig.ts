@@ -116,7 +116,8 @@ export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
   };
 }
 
-function eventsOf(turn: Turn, round: number): readonly GenerateEvent[] {
+/** Returns the events of one round. */
+export function eventsOf(turn: Turn, round: number): readonly GenerateEvent[] {
   if (typeof turn === "string") return [begin(), text(turn), finish(), done];
   if ("events" in turn) return turn.events;
   const calls = turn.calls.flatMap(([name, args], i) =>
@@ -130,7 +131,7 @@ function eventsOf(turn: Turn, round: number): readonly GenerateEvent[] {
 }
 
 /** Returns the chat and the tools as the text worker would see them. */
-function chatOf({ prompt, grammar, tools, changes }: GenerateRequest): {
+export function chatOf({ prompt, grammar, tools, changes }: GenerateRequest): {
   readonly messages: readonly ChatMessage[];
   readonly tools: readonly ToolSpec[];
 } {

@@ -339,7 +339,12 @@ describe("sessions of the agent loop", () => {
     const events = await ran(it, { digests: ["a", "x"] }, (event) => {
       if (event.type !== "approval") return;
       asked++;
-      it.loop.decide(event.request.approval_id, { decision: "deny", message: null, rememberForSession: false, arguments: null });
+      it.loop.decide(event.request.approval_id, {
+        decision: "deny",
+        message: null,
+        rememberForSession: false,
+        arguments: null,
+      });
     });
     assert.notEqual(events[0]?.type === "session" && events[0].id, "sess_1");
     assert.equal(it.sessions.updates[0]!.basedOn, "sess_1");
