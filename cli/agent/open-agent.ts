@@ -1,5 +1,6 @@
 // Opening of the agent on the command line: the tools, the session and the view of `troupe agent` and `troupe run --agent`.
 import { join, resolve } from "node:path";
+import { maxToolRounds } from "../../actors/api/agent/agents.ts";
 import type { Inference } from "../../actors/api/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Logger } from "../../runtime/log/log.ts";
@@ -76,7 +77,12 @@ export async function openAgent(
     const approver = new Approver({ ...terminal, agents: () => loop });
     const view = config.run.json
       ? new JsonView({ ...terminal, approver })
-      : new TerminalView({ ...terminal, approver, changes: new FolderChanges(folder) });
+      : new TerminalView({
+          ...terminal,
+          approver,
+          changes: new FolderChanges(folder),
+          maxRounds: config.server.maxToolRounds ?? maxToolRounds,
+        });
     const begun = { system: config.run.system ?? agentSystemPrompt(folder, loop.groups, new Date()), turns: [] };
     return {
       agent: new TerminalAgent(loop, view, restored?.id ?? null),

@@ -114,8 +114,12 @@ export class TerminalAgent {
   }
 }
 
+/** Tools that give files to the client of a server. The user of a terminal has the files in the work folder. */
+const forClients = ["surface_outputs", "files"];
+
 function toolUse({ groups, serverTools }: Agents): ToolUse | null {
-  const specs = [...toolsOf(groups).map(({ spec }) => spec), ...serverTools];
+  const builtIn = toolsOf(groups).filter(({ runsIn }) => !forClients.includes(runsIn));
+  const specs = [...builtIn.map(({ spec }) => spec), ...serverTools];
   return specs.length === 0 ? null : { specs, required: false, parallel: true };
 }
 

@@ -13,6 +13,7 @@ export interface TerminalViewOptions {
   readonly notes: Output;
   readonly approver: Approver;
   readonly changes: FolderChanges;
+  readonly maxRounds: number;
 }
 
 type Progress = Extract<AgentEvent, { readonly type: "tool_progress" }>;
@@ -42,11 +43,15 @@ export class TerminalView implements RunView {
 
   async event(event: AgentEvent, interrupt: () => void): Promise<void> {
     if (event.type === "approval") await this.#approve(event, interrupt);
-    else if (event.type === "rounds_reached")
-      this.#line("stopped: the limit of tool rounds is reached; --max-tool-rounds sets it");
+    else if (event.type === "rounds_reached") this.#line(this.#roundsNote());
     else if (event.type !== "tool_progress") return;
     else if (event.phase === "calling") this.#calling(event);
     else await this.#complete(event);
+  }
+
+  #roundsNote(): string {
+    const { maxRounds } = this.#options;
+    return `stopped: the limit of ${maxRounds} rounds of tool calls is reached; --max-tool-rounds sets it, and the next message continues`;
   }
 
   async #approve({ request }: Approval, interrupt: () => void): Promise<void> {

@@ -17,7 +17,7 @@ let round = 0;
 
 function script(request: GenerateRequest): Iterable<Step> {
   const tools = request.tools?.specs.map(({ name }) => name) ?? [];
-  appendFileSync(process.env.SEEN ?? "", `${JSON.stringify({ messages: chatOf(request), tools })}\n`);
+  appendFileSync(process.env.SEEN ?? "", `${JSON.stringify({ messages: chatOf(request).messages, tools })}\n`);
   const turn = turns[round++] ?? "end";
   if (typeof turn === "string" || !("slow" in turn)) return [eventsOf(turn, round)];
   const words = turn.slow.flatMap((word): Step[] => [[text(word)], { waitMs: 20 }]);
