@@ -60,7 +60,8 @@ export function flagsHelp(name: HelpedCommand, all: boolean): string {
 }
 
 function everydayFlags(name: HelpedCommand, command: Command, own: readonly KeyEntry[]): string {
-  const shown = own.filter(({ group, key }) => key.everyday || group === "bench");
+  const ofCommand = name === "agent" ? "run" : "bench";
+  const shown = own.filter(({ group, key }) => key.everyday || (group === ofCommand && !key.planned));
   return `Usage: troupe ${name} [FLAGS]
 
 ${commandHelp[name]}.

@@ -37,6 +37,8 @@ export interface OpenAgent {
   readonly folder: string;
   /** System prompt and turns with which the conversation begins. */
   readonly conversation: ResumedConversation;
+  /** Returns how the session of the last run can be continued; null: there is none, or it is not saved. */
+  continuation(): string | null;
   stop(): Promise<void>;
 }
 
@@ -84,10 +86,13 @@ export async function openAgent(
           maxRounds: config.server.maxToolRounds ?? maxToolRounds,
         });
     const begun = { system: config.run.system ?? agentSystemPrompt(folder, loop.groups, new Date()), turns: [] };
+    const agent = new TerminalAgent(loop, view, restored?.id ?? null);
     return {
-      agent: new TerminalAgent(loop, view, restored?.id ?? null),
+      agent,
       folder,
       conversation: restored === null ? begun : resumedConversation(restored),
+      continuation: () =>
+        saved.isKept && agent.sessionId !== null ? `session ${agent.sessionId}; --continue goes on with it` : null,
       stop: async () => {
         await stop(placeStopMs);
         await stopState();

@@ -48,7 +48,6 @@ const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
   [entryAt("troupe", "allowedHosts"), [entryAt("server", "mcpPort"), entryAt("troupe", "corsOrigins")]],
   [entryAt("run", "folder"), tools],
   [entryAt("run", "yes"), tools],
-  [entryAt("run", "json"), tools],
   [entryAt("run", "session"), tools],
   [entryAt("run", "continueLast"), tools],
   [entryAt("run", "image"), input],

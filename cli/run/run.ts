@@ -26,6 +26,7 @@ export async function run(config: Config, open: OpenModels = openModels): Promis
   const settings = answerSettings(config);
   checkAliases(config);
   if (usesTools(config)) checkAgent(config);
+  else if (config.run.json) throw new ServerError("config_invalid", '"--json" requires tools: add --agent');
   const message = await messageOf(config);
   const stage: Stage = { repl: null };
   const log = createLogger({ level: config.troupe.logLevel, format: "text" }, { write: (line) => show(stage, line) });
@@ -107,6 +108,7 @@ async function answer(scene: Scene, message: string): Promise<void> {
     if (opened === null) return await answerOnce({ ...asked, inference: scene.inference });
     if (config.run.json) await printEvents({ ...asked, agent: opened.agent });
     else await answerOnce({ ...asked, inference: opened.agent });
+    if (!config.run.json) showContinuation(stderr, opened);
     if (opened.agent.isLimited) process.exitCode ??= 1;
   } finally {
     asking?.close();
@@ -157,9 +159,15 @@ async function converse(scene: Scene, stage: Stage): Promise<void> {
     await repl.run();
     stage.repl = null;
     notes.line("");
+    showContinuation(notes, opened);
   } finally {
     await opened?.stop();
   }
+}
+
+function showContinuation(notes: Output, opened: OpenAgent | null): void {
+  const continuation = opened?.continuation() ?? null;
+  if (continuation !== null) notes.line(notes.dim(continuation));
 }
 
 function greeting({ model, adapter, turns }: Conversation, opened: OpenAgent | null): string {

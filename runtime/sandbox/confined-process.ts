@@ -5,7 +5,16 @@ import { readFileSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
 import type { ControlGroup } from "./linux/control-group.ts";
 import type { ConfinedExit, ConfinedProcess, LimitHit, SandboxSettings } from "./sandbox.ts";
-import { activityOf, deletedBytes, diskUsage, freeBytes, memoryOf, processTree, threadCount } from "./usage.ts";
+import {
+  activityOf,
+  deletedBytes,
+  diskUsage,
+  freeBytes,
+  memoryOf,
+  processTree,
+  threadCount,
+  writtenBytes,
+} from "./usage.ts";
 
 /** Maximum number of files and folders in the work folder and the temporary folder together. */
 export const maxEntries = 65_536;
@@ -193,7 +202,8 @@ export class RunningProcess implements ConfinedProcess {
     const limit = { bytes: settings.maxDiskMb * MIB, entries: maxEntries };
     const { bytes, entries } = diskUsage(folders, limit);
     const isOver = bytes > limit.bytes || entries > limit.entries;
-    const hasGrown = this.#userFreeAtStart - this.#userFree() > limit.bytes;
+    // Other programs use the disk too, so the command must have written as much itself.
+    const hasGrown = this.#userFreeAtStart - this.#userFree() > limit.bytes && writtenBytes(processes) > limit.bytes;
     const isExhausting = this.#exhaustsDisk(limit.bytes);
     if (isOver || hasGrown || bytes + deletedBytes(processes, folders[0]) > limit.bytes || isExhausting)
       this.#hit("disk");
@@ -210,8 +220,10 @@ export class RunningProcess implements ConfinedProcess {
    * hide deleted files from the other checks, for example in a socket.
    */
   #exhaustsDisk(limitBytes: number): boolean {
-    const free = freeBytes(this.#options.folders[0]);
-    return free < RESERVE_BYTES && this.#freeAtStart - free > limitBytes;
+    const { folders, userFolder } = this.#options;
+    const used = (free: number, atStart: number) => free < RESERVE_BYTES && atStart - free > limitBytes;
+    if (userFolder !== null && used(this.#userFree(), this.#userFreeAtStart)) return true;
+    return used(freeBytes(folders[0]), this.#freeAtStart);
   }
 
   /** Returns the free bytes on the file system of the user's folder; NaN: there is no such folder, or they are unknown. */

@@ -19,7 +19,7 @@ export interface SandboxSettings {
   readonly maxProcs: number;
   /**
    * Size of the work folder and the temporary folder together, in MiB. For a work folder of the user: size of the temporary
-   * folder, and decrease of the free space on the file system of the work folder.
+   * folder, and what a command adds to the file system of the work folder.
    */
   readonly maxDiskMb: number;
 }

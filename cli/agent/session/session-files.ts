@@ -30,6 +30,11 @@ export class SessionFiles {
     this.#folder = folder;
   }
 
+  /** Whether sessions are saved. */
+  get isKept(): boolean {
+    return this.#folder !== null;
+  }
+
   /** Saves a session in place of its earlier state. Throws the error of the file system. */
   async save(saved: SavedSession): Promise<void> {
     if (this.#folder === null) return;

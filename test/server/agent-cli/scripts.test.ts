@@ -194,17 +194,16 @@ describe("the user's folder", () => {
   });
 
   it("may be larger than the disk limit, which counts what a command adds", async () => {
-    user.write("large.bin", "x".repeat(3 * 2 ** 20));
-    user.script(
-      { calls: [shell("echo fine; sleep 0.5")] },
-      { calls: [shell("dd if=/dev/zero of=/tmp/fill bs=1M count=8; sleep 5")] },
-      "End.",
-    );
-    const { code, stderr } = await user.run("agent", "--yes", "--max-disk-mb", "2", "go");
+    user.write("large.bin", "x".repeat(40 * 2 ** 20));
+    const fill = "for i in 1 2 3 4 5 6 7 8; do dd if=/dev/zero of=$i bs=1M count=12; done; sleep 20; touch ended";
+    user.script({ calls: [shell("echo fine; sleep 0.5")] }, { calls: [shell(fill)] }, "End.");
+    const { code, stderr } = await user.run("agent", "--yes", "--max-disk-mb", "32", "go");
     assert.equal(code, 0, stderr);
     const [, first = "", second = ""] = user.seen().map(({ messages }) => messages.at(-1)?.content);
     assert.match(first, /"exit_code":0.*fine/);
-    assert.doesNotMatch(second, /"exit_code":0/);
+    assert.match(second, /exceeded the limit of disk/);
+    assert.equal(existsSync(join(user.folder, "ended")), false);
+    assert.equal(statSync(join(user.folder, "large.bin")).size, 40 * 2 ** 20);
   });
 
   it("with very many files can be worked in, without diffs", async () => {
