@@ -125,6 +125,21 @@ describe("an interrupt", () => {
     );
   });
 
+  it("while a call is edited runs nothing", async () => {
+    user.script({ calls: [shell("touch made")] }, "unused");
+    const terminal = user.terminal(["run", "--agent"]);
+    await terminal.sees(/> $/);
+    terminal.type("go\r");
+    await terminal.sees(question);
+    terminal.type("e\r");
+    await terminal.sees(/edit: touch made/);
+    terminal.type("\x03");
+    assert.doesNotMatch(await terminal.sees(/stopped here.*> $/s), /run it\?/);
+    terminal.type("\x04");
+    assert.equal(await terminal.ended, 0);
+    assert.deepEqual(readdirSync(user.folder), []);
+  });
+
   it("by another signal ends the question too", async () => {
     user.script({ calls: [shell("touch made")] }, "unused");
     const terminal = user.terminal(["agent", "go"]);
