@@ -27,6 +27,11 @@ export const chatCompletions: RouteHandler = async (exchange, context) => {
   const { signal } = exchange.request;
   const events = startRun(context, { request, agent }, signal, () => exchange.request.releaseBody());
   const texts = () => inference.tokenTexts(model.id);
-  const codec = new ChatStream(head, { choiceCount: request.choices, includeUsage: facts.includesUsage, texts });
+  const codec = new ChatStream(head, {
+    choiceCount: request.choices,
+    includeUsage: facts.includesUsage,
+    hasExtensions: agent?.isPlain !== true,
+    texts,
+  });
   await streamEvents(exchange, events, codec, config);
 };

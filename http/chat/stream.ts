@@ -42,6 +42,8 @@ export interface ChatStreamOptions {
    * finish_reason carries it, so every chunk has a choice. The last chunk of the stream always carries `usage`.
    */
   readonly includeUsage: boolean;
+  /** Whether events of the agent loop are sent besides the chunks. */
+  readonly hasExtensions: boolean;
   /** Returns the token texts of the model; called only if there are logprobs. */
   readonly texts: () => ShownTokens;
 }
@@ -49,6 +51,7 @@ export interface ChatStreamOptions {
 export class ChatStream implements StreamCodec {
   readonly #completion: CompletionHead;
   readonly #includeUsage: boolean;
+  readonly #hasExtensions: boolean;
   readonly #texts: () => ShownTokens;
   #tokens: TokenJson | null = null;
   #head = "";
@@ -60,9 +63,10 @@ export class ChatStream implements StreamCodec {
   #session = "";
   #isEnded = false;
 
-  constructor(head: CompletionHead, { choiceCount, includeUsage, texts }: ChatStreamOptions) {
+  constructor(head: CompletionHead, { choiceCount, includeUsage, hasExtensions, texts }: ChatStreamOptions) {
     this.#completion = head;
     this.#includeUsage = includeUsage;
+    this.#hasExtensions = hasExtensions;
     this.#texts = texts;
     this.#unfinishedCount = choiceCount;
     this.#frame(choiceCount, null);
@@ -126,7 +130,7 @@ export class ChatStream implements StreamCodec {
       case "tool_progress":
       case "approval":
       case "file":
-        return extensionText(event);
+        return this.#hasExtensions ? extensionText(event) : "";
       default:
         return event satisfies never;
     }

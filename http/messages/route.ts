@@ -24,7 +24,7 @@ export const messages: RouteHandler = async (exchange, context) => {
   }
   const { signal } = exchange.request;
   const events = startRun(context, { request, agent }, signal, () => exchange.request.releaseBody());
-  await streamEvents(exchange, events, new MessageStream(head, exchange.id), config);
+  await streamEvents(exchange, events, new MessageStream(head, exchange.id, agent?.isPlain !== true), config);
 };
 
 export const countTokens: RouteHandler = async (exchange, context) => {

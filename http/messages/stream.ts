@@ -3,7 +3,7 @@
 import type { AgentEvent } from "../../actors/api/agent/agents.ts";
 import type { Usage } from "../../engines/generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
-import { extensionText } from "../shared/agent/wire.ts";
+import { type ExtensionEvent, extensionText } from "../shared/agent/wire.ts";
 import type { StreamCodec } from "../sse.ts";
 import { messagesErrors } from "./errors.ts";
 import { type Ending, type MessageHead, message, notStopped, wireContainer, wireStop, wireUsage } from "./response.ts";
@@ -27,6 +27,8 @@ const deltaTypes: Readonly<Record<BlockKind, string>> = {
 export class MessageStream implements StreamCodec {
   readonly #head: MessageHead;
   readonly #requestId: string;
+  /** Whether events of the agent loop are sent besides those of the protocol. */
+  readonly #hasExtensions: boolean;
   #hasBegun = false;
   #isEnded = false;
   readonly #ending: { -readonly [Field in keyof Ending]: Ending[Field] } = {
@@ -44,9 +46,10 @@ export class MessageStream implements StreamCodec {
   #delta = "";
   #blockCount = 0;
 
-  constructor(head: MessageHead, requestId: string) {
+  constructor(head: MessageHead, requestId: string, hasExtensions: boolean) {
     this.#head = head;
     this.#requestId = requestId;
+    this.#hasExtensions = hasExtensions;
   }
 
   get isEnded(): boolean {
@@ -81,10 +84,10 @@ export class MessageStream implements StreamCodec {
         this.#session = event.id;
         return "";
       case "tool_progress":
-        return this.#progress(event) + extensionText(event);
+        return this.#progress(event) + this.#extension(event);
       case "approval":
       case "file":
-        return extensionText(event);
+        return this.#extension(event);
       case "rounds_reached":
         this.#ending.isLimited = true;
         return "";
@@ -119,6 +122,10 @@ export class MessageStream implements StreamCodec {
         event satisfies never;
         return "";
     }
+  }
+
+  #extension(event: ExtensionEvent): string {
+    return this.#hasExtensions ? extensionText(event) : "";
   }
 
   /** Returns the block of a call when the call begins, and the block of its result when the call ends. */

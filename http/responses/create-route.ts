@@ -54,6 +54,7 @@ export const createResponse: RouteHandler = async (exchange, context) => {
       isStored,
       isBackground,
       isStreamed,
+      hasExtensions: agent?.isPlain !== true,
       tokenTexts,
       lease: answerMemory.lease(client),
     };

@@ -30,6 +30,8 @@ export interface FoldOptions {
   readonly events: ResponseEvents;
   /** Initial status. A background response is queued until its first event. */
   readonly status: "queued" | "in_progress";
+  /** Whether events of the agent loop are sent besides those of the protocol. */
+  readonly hasExtensions: boolean;
   /** Returns the token texts of a model; called only if there are logprobs. */
   readonly tokenTexts: (model: string) => ShownTokens;
   /** Lease that counts the memory of the logprobs. */
@@ -49,6 +51,7 @@ export class ResponseFold {
   #incomplete: IncompleteReason | null = null;
   #usage: Usage | null = null;
   #adapterGeneration: string | null = null;
+  readonly #hasExtensions: boolean;
   readonly #logprobs: LogprobHolder;
   readonly #serverItems: ServerItems;
   /** Session of the agent loop; null: the request does not use the loop. */
@@ -58,10 +61,11 @@ export class ResponseFold {
   /** Whether the run reached its limit of tool rounds or calls. */
   #isLimited = false;
 
-  constructor({ head, events, status, tokenTexts, lease }: FoldOptions) {
+  constructor({ head, events, status, hasExtensions, tokenTexts, lease }: FoldOptions) {
     this.#head = head;
     this.#events = events;
     this.#status = status;
+    this.#hasExtensions = hasExtensions;
     this.#serverItems = new ServerItems(this.#output, events, (prefix) => this.#nextPlace(prefix));
     this.#logprobs = new LogprobHolder(() => tokenTexts(head.model), lease);
     this.#lifecycle("response.created");
@@ -196,7 +200,7 @@ export class ResponseFold {
 
   /** Adds an extension event of the agent loop. */
   #extend(event: ExtensionEvent): void {
-    if (!this.#events.areSent) return;
+    if (!this.#events.areSent || !this.#hasExtensions) return;
     const { name, body } = extensionEvent(event);
     this.#events.event(name, body);
   }

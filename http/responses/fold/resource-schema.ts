@@ -4,7 +4,9 @@ import { z } from "zod";
 import { agentAnswerFields, approvalRequestSchema, fileObjectSchema, progressSchema } from "../../shared/agent/wire.ts";
 import { adapterGeneration } from "../../shared/answer/adapter-generation.ts";
 import { tokenLogprobSchema } from "../../shared/answer/logprobs.ts";
+import { mcpTool } from "../../shared/fields/tools/mcp-tool.ts";
 import { codeInterpreterTool, shellTool } from "../../shared/fields/tools/tool-fields.ts";
+import { webSearchTool } from "../../shared/fields/tools/web-search.ts";
 import { agenticSchema } from "../server-tools/input-items.ts";
 
 const status = z.enum(["in_progress", "completed", "incomplete"]);
@@ -185,7 +187,9 @@ const settings = {
   temperature: z.number(),
   text: z.strictObject({ format: z.looseObject({ type: z.string() }), verbosity: z.string() }),
   tool_choice: z.union([z.string(), z.looseObject({ type: z.string() })]),
-  tools: z.array(z.discriminatedUnion("type", [functionTool, namespaceTool, codeInterpreterTool, shellTool])),
+  tools: z.array(
+    z.discriminatedUnion("type", [functionTool, namespaceTool, codeInterpreterTool, shellTool, webSearchTool, mcpTool]),
+  ),
   top_logprobs: z.int(),
   top_p: z.number(),
   presence_penalty: z.number(),

@@ -144,7 +144,8 @@ export function callOfItem(item: ServerItem, index: number): EarlierCall | null 
       return {
         round,
         id: item.agentic?.call_id ?? item.id ?? `call_${index}`,
-        name: item.server_label === serverLabel ? item.name : `${item.server_label}_${item.name}`,
+        // Other servers' names of tools are unique only within an MCP server.
+        name: item.agentic || item.server_label === serverLabel ? item.name : `${item.server_label}_${item.name}`,
         arguments: item.arguments,
         result: item.agentic?.result_content ?? item.output ?? "",
       };

@@ -77,7 +77,7 @@ export class ServerItems {
       item = {
         ...common,
         type: "mcp_call",
-        server_label: own ? serverLabel : "tools",
+        server_label: own ? serverLabel : (event.server ?? "tools"),
         name,
         arguments: text,
         output: null,

@@ -2,7 +2,7 @@
 import type { AgentEvent, AgentOptions } from "../../../actors/api/agent/agents.ts";
 import type { GenerateRequest } from "../../../engines/generation.ts";
 import type { Context } from "../../context.ts";
-import type { OfferedTools } from "./request-fields.ts";
+import type { OfferedTools } from "./run-tools.ts";
 
 /** A request together with its options for the agent loop; `agent` is null if the request does not use the loop. */
 export interface RunRequest {
@@ -23,6 +23,6 @@ export function startRun(
 /** Returns the tools that the server offers, for the translation of a body; null: the server has no agent loop. */
 export function offeredBy({ agents }: Pick<Context, "agents">): OfferedTools | null {
   if (agents === null) return null;
-  const { groups, dispatches, serverTools } = agents;
-  return { groups, dispatches, serverTools };
+  const { groups, dispatches, permission, serverTools, registersServerTools } = agents;
+  return { groups, dispatches, permission, serverTools, registersServerTools };
 }

@@ -75,7 +75,9 @@ function isLong({ prompt }: GenerateRequest): boolean {
 const noTools: Agents = {
   groups: [],
   dispatches: false,
+  permission: "auto",
   serverTools: [],
+  registersServerTools: true,
   run: () => assert.fail("no request uses tools"),
   decide: () => "resolved",
   forget: async () => {},

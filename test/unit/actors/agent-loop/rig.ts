@@ -25,6 +25,7 @@ export interface Rig {
 const settings: AgentSettings = {
   groups: ["code_execution", "shell"],
   permission: "auto",
+  registersServerTools: true,
   maxRounds: 256,
   dispatch: null,
 };
@@ -86,6 +87,7 @@ export function optionsOf(
   return {
     groups: ["code_execution", "shell"],
     serverTools: [],
+    maxUses: {},
     web: defaultWebOptions,
     skills: [],
     isPlain: false,

@@ -33,7 +33,7 @@ function failedCall(pieces: readonly string[], whole: string): GenerateEvent[] {
 
 /** Returns the text of a stream that receives one event at a time. */
 function transcript(events: readonly GenerateEvent[]): string {
-  const codec = new MessageStream(head, "req-1");
+  const codec = new MessageStream(head, "req-1", true);
   const out = events.map((event) => codec.encode([event])).join("");
   assert.ok(codec.isEnded);
   return out;
@@ -175,7 +175,7 @@ describe("a streamed message", () => {
   });
 
   it("is kept alive by a comment before it starts, and by pings after", () => {
-    const codec = new MessageStream(head, "req-1");
+    const codec = new MessageStream(head, "req-1", true);
     assert.equal(codec.keepAlive, ": keep-alive\n\n");
     codec.encode([begin]);
     assert.equal(codec.keepAlive, 'event: ping\ndata: {"type":"ping"}\n\n');

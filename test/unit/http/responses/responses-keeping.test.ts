@@ -36,6 +36,7 @@ function plan(kind: Partial<ResponsePlan> = {}): ResponsePlan {
     isStored: true,
     isBackground: false,
     isStreamed: true,
+    hasExtensions: true,
     onItems: null,
     tokenTexts: () => testTokens,
     lease: new AnswerMemory().lease("client"),

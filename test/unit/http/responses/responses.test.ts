@@ -282,7 +282,8 @@ describe("a response", () => {
         const lease = new AnswerMemory().lease("client");
         const written = new EventText();
         const folds = [written, noEvents].map(
-          (events) => new ResponseFold({ head, events, status, tokenTexts: () => testTokens, lease }),
+          (events) =>
+            new ResponseFold({ head, events, status, hasExtensions: true, tokenTexts: () => testTokens, lease }),
         );
         for (const fold of folds) {
           for (const each of [...events.flat(), ...(end ?? [])]) fold.take(each);
