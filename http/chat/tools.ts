@@ -13,7 +13,7 @@ import {
   MAX_TOOLS,
   namedFunction,
   nameOf,
-  refusedChoice,
+  refusedChoices,
   refusedTools,
   type ServerTool,
   serverChoice,
@@ -43,6 +43,7 @@ const tool = z.discriminatedUnion(
   },
 );
 
+const refusedChoice = refusedChoices([...webSearchTypes, ...hostedTypes]);
 const named = namedFunction(name, '{"type": "function", "function": {"name": …}}');
 
 const namedTool = z.discriminatedUnion("type", [named, serverChoice, mcpChoice, refusedChoice], {

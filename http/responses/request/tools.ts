@@ -15,7 +15,7 @@ import {
   MAX_TOOLS,
   namedFunction,
   nameOf,
-  refusedChoice,
+  refusedChoices,
   refusedTools,
   type ServerTool,
   serverChoice,
@@ -82,6 +82,7 @@ const tool = z.discriminatedUnion(
 
 const webChoice = z.strictObject({ type: z.enum(webSearchTypes) });
 
+const refusedChoice = refusedChoices(hostedTypes);
 const named = namedFunction(chosenName, '{"type": "function", "name": …}');
 
 const namedTool = z.discriminatedUnion("type", [named, serverChoice, webChoice, mcpChoice, refusedChoice], {

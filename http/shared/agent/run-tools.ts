@@ -100,14 +100,15 @@ function isCallable({ choice: { mode, names }, functions, hasRoom }: ToolNeeds):
  * null: the request does not use the loop. Throws `unsupported` for a feature that the server does not offer.
  */
 function agentGroups(
-  { named, fields, hasFiles, functions }: ToolNeeds,
+  { named, fields, hasFiles, functions, skills, web }: ToolNeeds,
   offered: OfferedTools | null,
 ): readonly ToolGroup[] | null {
   for (const group of groupNames) {
-    if (named[group] === true && !(offered?.groups.includes(group) ?? false)) throw notEnabled(group, fields);
+    if (named[group] === true && !(offered?.groups.includes(group) ?? false)) throw notEnabled(group, fields, web);
   }
   const { agent_permission, max_tool_rounds, session_id } = fields;
   if (offered === null) {
+    if (skills.length > 0) throw noAgents("a skill", "skills");
     if (hasFiles) throw noAgents("a file in a message", "messages");
     if (isGiven(session_id)) throw noAgents("session_id", "session_id");
     if ((fields.files?.length ?? 0) > 0) throw noWriter();
@@ -126,10 +127,11 @@ function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
-function notEnabled(group: ToolGroup, fields: AgentFields): ServerError {
+function notEnabled(group: ToolGroup, fields: AgentFields, { field }: WebUse): ServerError {
   const { what, setting } = features[group];
+  const param = fields[setting] === true ? setting : group === "web_search" ? field : "tools";
   const message = `${what} is not enabled on this server; the setting ${setting} enables it`;
-  return new ServerError("unsupported", message, { param: fields[setting] === true ? setting : "tools" });
+  return new ServerError("unsupported", message, { param });
 }
 
 function noAgents(what: string, param: string): ServerError {

@@ -4,7 +4,7 @@ import { z } from "zod";
 import type { SkillReference, ToolGroup } from "../../../../actors/api/agent/agents.ts";
 import type { ToolSpec } from "../../../../engines/generation.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
-import { expected, expectedVariant } from "../../../issues.ts";
+import { expected } from "../../../issues.ts";
 import { isBounded, tooLarge } from "../bounded.ts";
 import { ignored, notBuiltYet, notYet, type RefusedVariants, refusedVariants } from "../fields.ts";
 
@@ -58,7 +58,7 @@ export function versionOf(version: z.output<typeof skillVersion>): number | null
 }
 
 const skillReference = z.strictObject({
-  type: z.literal("skill_reference"),
+  type: z.literal("skill_reference", { error: `expected "skill_reference": ${SKILLS_ARE_STORED}` }),
   skill_id: skillId.meta({ description: "Id of a stored skill." }),
   version: skillVersion,
 });
@@ -84,10 +84,6 @@ export const codeInterpreterTool = z.strictObject({
     .nullish(),
 });
 
-const skill = z.discriminatedUnion("type", [skillReference, refusedVariants(["inline"], () => SKILLS_ARE_STORED)], {
-  error: expectedVariant("a skill", "type", ["skill_reference"]),
-});
-
 /** Tool that runs shell commands on the server. */
 export const shellTool = z.strictObject({
   type: z.literal("shell"),
@@ -96,7 +92,7 @@ export const shellTool = z.strictObject({
       type: z.enum(["container_auto", "auto"]),
       file_ids: fileIds.nullish().meta({ description: "Stored files to copy into the working directory." }),
       memory_limit: ignored(z.string(), "the setting max_memory_mb limits the memory"),
-      skills: z.array(skill).max(MAX_SKILLS).nullish().meta({ description: "Skills that the model can use." }),
+      skills: z.array(skillReference).max(MAX_SKILLS).nullish().meta({ description: "Skills that the model can use." }),
       network_policy: notBuiltYet("a network policy of a request"),
     })
     .nullish(),
@@ -172,7 +168,11 @@ export function refusedTools<const Types extends readonly [string, ...string[]]>
   );
 }
 
-export const refusedChoice = refusedVariants(hostedTypes, (type) => notYet(`a choice of type "${type}"`));
+export function refusedChoices<const Types extends readonly [string, ...string[]]>(
+  types: Types,
+): RefusedVariants<Types> {
+  return refusedVariants(types, (type) => notYet(`a choice of type "${type}"`));
+}
 
 /**
  * Schema of a tool choice that names a function, nested (chat completions) or flat (responses). `example` is the form that the

@@ -17,6 +17,8 @@ export const webToolNames = {
 
 /** How a request uses the web tools. */
 export interface WebUse {
+  /** Field of the request that offers web search, for errors. */
+  readonly field: "tools" | "web_search_options";
   readonly options: WebOptions;
   /** Maximum number of calls, by the name of the tool. */
   readonly maxUses: Readonly<Record<string, number>>;
@@ -26,7 +28,13 @@ export interface WebUse {
   readonly withoutTools: readonly string[];
 }
 
-export const plainWebUse: WebUse = { options: defaultWebOptions, maxUses: {}, descriptions: {}, withoutTools: [] };
+export const plainWebUse: WebUse = {
+  field: "tools",
+  options: defaultWebOptions,
+  maxUses: {},
+  descriptions: {},
+  withoutTools: [],
+};
 
 export const contextSizeField = z
   .enum(["low", "medium", "high"])
@@ -133,6 +141,7 @@ export function webUseOf(options: WebSearchOptions): WebUse {
   const { search_context_size, user_location: location, filters, search_description, extract_description } = options;
   return {
     ...plainWebUse,
+    field: "web_search_options",
     options: optionsOf({ search_context_size, filters, place: location?.approximate ?? location }),
     descriptions: {
       ...(typeof search_description === "string" ? { [webToolNames.search]: search_description } : {}),
