@@ -19,7 +19,9 @@ export const messages: RouteHandler = async (exchange, context) => {
   const request = { ...asked, ...originOf(exchange, model, facts.isStreamed) };
   const head = { id: randomId("msg", "_"), model: model.id };
   if (!facts.isStreamed) {
-    await sendAnswer(exchange, context, { request, agent }, 0, (answer) => wholeMessage(head, answer));
+    await sendAnswer(exchange, context, { request, agent }, 0, (answer) =>
+      wholeMessage(head, answer, agent?.isPlain === true),
+    );
     return;
   }
   const { signal } = exchange.request;

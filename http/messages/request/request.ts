@@ -179,14 +179,16 @@ export function askedRun(
   },
   offered: OfferedTools | null,
 ): { readonly asked: AskedRequest; readonly agent: AgentOptions | null } {
-  const { messages: sent, files } = conversation(body.system, body.messages);
+  const { messages: sent, files, session } = conversation(body.system, body.messages);
   const needs = toolNeeds(body, offered, sent, files.length > 0);
   const tools = runTools(needs, offered);
-  const isPaused = tools !== null && endsWithServerCall(body.messages);
+  const isPaused = tools !== null && sent.at(-1)?.role === "assistant" && endsWithServerCall(body.messages);
   const messages = isPaused ? sent : withoutEmptyEnd(sent);
   const asked = askedRequest(body, messages, tools?.specs ?? []);
   if (tools === null) return { asked, agent: null };
-  const { fields, web, skills } = needs;
+  const { web, skills } = needs;
+  // The blocks of an earlier answer name its session. A plain request has asked for none.
+  const fields = { ...needs.fields, session_id: needs.fields.session_id ?? (tools.isPlain ? null : session) };
   const digests = digestsOf(messages);
   const isStreamed = body.stream ?? false;
   const options = { ...tools, web, skills, inputFiles: files, digests, isStreamed, continuesAnswer: isPaused };

@@ -67,7 +67,7 @@ const limitNames = ["max_output_tokens", "max_completion_tokens", "max_tokens", 
 
 const summaries = ["auto", "concise", "detailed"] as const;
 
-/** Accepted values of `include`. Only the value for logprobs has an effect. */
+/** Accepted values of `include`. Only those for logprobs and sources have an effect. */
 const includable = [
   "file_search_call.results",
   "web_search_call.results",
@@ -144,7 +144,10 @@ const bodyFields = {
     .array(z.enum(includable))
     .max(2 * includable.length)
     .nullish()
-    .meta({ description: "`message.output_text.logprobs` adds log probabilities; other values have no effect." }),
+    .meta({
+      description:
+        "`message.output_text.logprobs` adds log probabilities, `web_search_call.action.sources` the URLs of found pages; other values have no effect.",
+    }),
   max_output_tokens: z.int().min(1).nullish().meta({
     description: "Maximum number of output tokens including reasoning; by default the rest of the context.",
   }),

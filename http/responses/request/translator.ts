@@ -58,6 +58,8 @@ export interface ResponseFacts {
   /** Settings of the request that the response repeats, as JSON text in UTF-8. */
   readonly settings: Uint8Array;
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
+  /** Whether items of web searches list the pages that were found. */
+  readonly includesSources: boolean;
 }
 
 /** Parameters of the translation. */
@@ -149,6 +151,7 @@ function translated(
     isStreamed: body.stream ?? false,
     settings: settingsText(body),
     namespacedNames: namespacedNames(body),
+    includesSources: body.include?.includes("web_search_call.action.sources") ?? false,
   };
   const composed = isWhole ? messagesOf[form](instructions, own) : conversation(instructions, []);
   const agent = agentPart(body, composed.files.length > 0, offered);

@@ -17,6 +17,10 @@ interface VendorsMessage extends Omit<Anthropic.Message, "content"> {
     | Anthropic.ServerToolUseBlock
     | Anthropic.CodeExecutionToolResultBlock
     | Anthropic.BashCodeExecutionToolResultBlock
+    | Anthropic.WebSearchToolResultBlock
+    | Anthropic.WebFetchToolResultBlock
+    | Anthropic.Beta.BetaMCPToolUseBlock
+    | Anthropic.Beta.BetaMCPToolResultBlock
     | Omit<Anthropic.TextBlock, "citations">
   )[];
 }
@@ -57,7 +61,7 @@ async function whole(events: readonly GenerateEvent[]) {
     for (const event of events) yield [event];
   }
   const options = { choiceCount: 1, prefixLength: 0, texts: () => assert.fail("no logprobs"), lease };
-  const body = wholeMessage(head, await collectAnswer(batches(), options));
+  const body = wholeMessage(head, await collectAnswer(batches(), options), false);
   return messageSchema.parse(JSON.parse(JSON.stringify(body)));
 }
 

@@ -29,6 +29,7 @@ function plan(kind: Partial<ResponsePlan> = {}): ResponsePlan {
       model: "m",
       settings: Buffer.from(`,"background":${kind.isBackground ?? false}}`),
       namespacedNames: new Map(),
+      includesSources: false,
     },
     client: "client",
     previousId: null,

@@ -277,6 +277,7 @@ describe("a response", () => {
           model: "m",
           settings: Buffer.from(`,${JSON.stringify(settings()).slice(1)}`),
           namespacedNames: new Map(),
+          includesSources: false,
         };
         const status = isQueued ? "queued" : "in_progress";
         const lease = new AnswerMemory().lease("client");

@@ -154,6 +154,7 @@ describe("logprobs as JSON", () => {
           model: "m",
           settings: Buffer.from(`,"tools":[]}`),
           namespacedNames: new Map(),
+          includesSources: false,
         };
         const fold = new ResponseFold({
           head,
