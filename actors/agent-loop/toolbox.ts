@@ -156,13 +156,19 @@ function serverTool(tool: ServerTool): RunnableTool {
     about: tool.about,
     server: tool.server ?? null,
     run: async (call, context) => {
-      const { session, client, signal, onProgress } = context;
+      const { session, client, signal } = context;
       const id = callKey(call, context);
+      let hasEnded = false;
+      const onProgress: CallContext["onProgress"] = (progress) => {
+        if (!hasEnded) context.onProgress(progress);
+      };
       try {
         const ran = await tool.run({ id, arguments: call.arguments, session, client, signal, onProgress });
         return { ...textResult(call, ran.content), status: ran.status, images: ran.images };
       } catch (error) {
         return failed(call, toErrorRecord(error).message);
+      } finally {
+        hasEnded = true;
       }
     },
   };

@@ -3,6 +3,8 @@
 // agent loop, the server and the official clients are real.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
+import Anthropic from "@anthropic-ai/sdk";
+import OpenAI from "openai";
 import type { ServerTool, ToolSource } from "../../../actors/api/agent/server-tools.ts";
 import { checked, eventsOf, post, weather } from "./clients.ts";
 import { type AgentRig, startAgents, type Turn } from "./rig.ts";
@@ -14,6 +16,9 @@ function serverTool(name: string, server: string | null = null): ServerTool {
     server,
     async run({ arguments: args, onProgress }) {
       onProgress({ progress: 1, total: 2, message: "half" });
+      // A tool may report progress after its end.
+      setImmediate(() => onProgress({ progress: 2, total: 2, message: "late" }));
+      if (args.includes("fail")) throw new Error("the shelf is empty");
       return { status: "success", content: `${name} got ${args}`, images: [] };
     },
   };
@@ -235,6 +240,81 @@ describe("MCP servers that a request names", () => {
         ?.slice(0, 3)
         .map(({ role, content }) => [role, content]),
       before?.map(({ role, content }) => [role, content]),
+    );
+  });
+
+  it("report progress within one item, whose events the official client reads", async () => {
+    const client = new OpenAI({ baseURL: `${named.url}/v1`, apiKey: "none", maxRetries: 0 });
+    const body = { model: "tiny", input: "hi", tools: [{ type: "mcp" as const, server_label: "library" }] };
+    const turns = [calls("lookup"), calls("lookup", { q: "fail" }), "found"];
+    named.script(...turns);
+    const whole = await client.responses.create(body);
+    named.script(...turns);
+    const stream = client.responses.stream(body);
+    const types: string[] = [];
+    for await (const { type } of stream) types.push(type.replace("response.mcp_call", "call"));
+    const streamed = await stream.finalResponse();
+    const items = ({ output }: { readonly output: readonly any[] }) =>
+      output.map(({ type, status, name, output: result }) => [type, status, name, result]);
+    assert.deepEqual(items(streamed), items(whole));
+    assert.deepEqual(
+      streamed.output.map(({ type, status }: any) => [type, status]),
+      [
+        ["mcp_call", "completed"],
+        ["mcp_call", "failed"],
+        ["message", "completed"],
+      ],
+    );
+    const opening = ["call.in_progress", "call_arguments.delta", "call_arguments.done"];
+    assert.deepEqual(
+      types.filter((type) => type.startsWith("call")),
+      [...opening, "call.completed", ...opening, "call.failed"],
+    );
+    named.script(calls("lookup"), "found");
+    const progress: any[] = [];
+    for await (const { name, data } of eventsOf(await post(`${named.url}/v1/responses`, { ...body, stream: true }))) {
+      if (name === "agentic_tool_call_progress") progress.push(data);
+    }
+    assert.deepEqual(
+      progress.map(({ phase, data }) => [phase, data.progress, data.total, data.message]),
+      [
+        ["calling", undefined, undefined, undefined],
+        ["calling", 1, 2, "half"],
+        ["complete", undefined, undefined, undefined],
+      ],
+    );
+  });
+
+  it("are blocks of MCP in messages, from which a request continues without a session", async () => {
+    const client = new Anthropic({ baseURL: named.url, apiKey: "none", maxRetries: 0 });
+    const tools = [{ type: "mcp_toolset" as const, mcp_server_name: "library" }];
+    const body = { model: "tiny", max_tokens: 9, tools, messages: [{ role: "user" as const, content: "hi" }] };
+    named.script(calls("lookup"), calls("lookup", { q: "fail" }), "found");
+    const whole = await client.beta.messages.create(body);
+    named.script(calls("lookup"), calls("lookup", { q: "fail" }), "found");
+    const streamed = await client.beta.messages.stream(body).finalMessage();
+    const blocks = ({ content }: { readonly content: readonly any[] }) =>
+      content.map(({ type, name, server_name, input, is_error }) => [type, name, server_name, input, is_error]);
+    assert.deepEqual(blocks(streamed), blocks(whole));
+    assert.deepEqual(blocks(whole).slice(0, 4), [
+      ["mcp_tool_use", "lookup", "library", { q: "x" }, undefined],
+      ["mcp_tool_result", undefined, undefined, undefined, false],
+      ["mcp_tool_use", "lookup", "library", { q: "fail" }, undefined],
+      ["mcp_tool_result", undefined, undefined, undefined, true],
+    ]);
+    const before = named
+      .seen()
+      .at(-1)
+      ?.map(({ role, content }) => [role, content]);
+    named.script("again");
+    const messages = [...body.messages, { role: "assistant", content: streamed.content }, hi];
+    await client.beta.messages.create({ ...body, messages: messages as never });
+    assert.deepEqual(
+      named
+        .seen()[0]
+        ?.slice(0, 5)
+        .map(({ role, content }) => [role, content]),
+      before,
     );
   });
 
