@@ -37,7 +37,6 @@ const urlCitationSchema = z
 const annotationSchema = z.discriminatedUnion("type", [fileCitationSchema, urlCitationSchema]);
 
 export type Annotation = z.output<typeof annotationSchema>;
-export type FileCitation = z.output<typeof fileCitationSchema>;
 
 export const outputTextSchema = z
   .strictObject({
