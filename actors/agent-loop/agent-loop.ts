@@ -1,7 +1,7 @@
 // Agent loop: runs requests whose tools the server runs. A run is a sequence of rounds: the model generates, the server runs
 // the calls and adds their results to the prompt, until the model answers without a call. The loop runs on the main thread and
 // only passes events on; generations, tools and state have their own threads.
-import type { GenerateRequest, ToolSpec } from "../../engines/generation.ts";
+import type { GenerateRequest } from "../../engines/generation.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type {
@@ -11,11 +11,12 @@ import type {
   ApprovalDecision,
   ApprovalRequest,
   ApprovalStatus,
+  OfferedServerTool,
   Permission,
   ToolGroup,
 } from "../api/agent/agents.ts";
 import type { Files } from "../api/agent/files.ts";
-import type { ToolSource } from "../api/agent/server-tools.ts";
+import type { ServerTool, ToolSource } from "../api/agent/server-tools.ts";
 import type { Sessions } from "../api/agent/sessions.ts";
 import type { Tools } from "../api/agent/tools.ts";
 import type { Web } from "../api/agent/web.ts";
@@ -31,6 +32,8 @@ export interface AgentSettings {
   readonly permission: Permission;
   /** Limit of rounds if the request sets none. */
   readonly maxRounds: number;
+  /** Whether requests that name no server tools offer all of them to the model. */
+  readonly registersServerTools: boolean;
   /** URL, timeout and signature key for calls of custom tools; null: clients run their own tools. */
   readonly dispatch: DispatchSettings | null;
 }
@@ -52,6 +55,8 @@ export interface AgentLoopOptions {
 export class AgentLoop implements Agents {
   readonly groups: readonly ToolGroup[];
   readonly dispatches: boolean;
+  readonly permission: Permission;
+  readonly registersServerTools: boolean;
   readonly #settings: AgentSettings;
   readonly #approvals: Approvals;
   readonly #services: RunServices;
@@ -62,13 +67,18 @@ export class AgentLoop implements Agents {
     const dispatch = settings.dispatch === null ? null : createDispatch(settings.dispatch, clock);
     this.#settings = settings;
     this.groups = settings.groups;
+    this.permission = settings.permission;
+    this.registersServerTools = settings.registersServerTools;
     this.dispatches = dispatch !== null;
     this.#approvals = new Approvals(clock);
     this.#services = { ...services, dispatch, approvals: this.#approvals };
   }
 
-  get serverTools(): readonly ToolSpec[] {
-    return this.#services.sources.flatMap((source) => source.tools().map(({ spec }) => spec));
+  get serverTools(): readonly OfferedServerTool[] {
+    const tools = this.#services.sources.flatMap((source) => source.tools());
+    const isFirst = ({ spec }: ServerTool, i: number) =>
+      tools.findIndex((other) => other.spec.name === spec.name) === i;
+    return tools.filter(isFirst).map(({ spec, server = null }) => ({ spec, server }));
   }
 
   decide(id: string, decision: ApprovalDecision): ApprovalStatus {

@@ -105,7 +105,7 @@ export class CallRunner {
 
   #progress(
     call: ToolCall,
-    { type, index }: CalledTool,
+    { type, server, index }: CalledTool,
     phase: "calling" | "complete",
     data: Readonly<Record<string, unknown>>,
     record: ToolCallRecord | null,
@@ -117,6 +117,7 @@ export class CallRunner {
       index,
       call: { id: call.id, name: call.name, arguments: call.arguments },
       toolType: type,
+      server,
       data: { tool_type: type, ...data },
       record,
     });
@@ -138,7 +139,12 @@ export class CallRunner {
 function missingTool(name: string): RunnableTool {
   const content = JSON.stringify({ error: "no tool of this name runs on the server", tool: name, status: "failed" });
   const about = { source: "user", kind: "custom", label: name } as const;
-  return { type: "custom", about, run: async () => ({ ...nothingMade, status: "error", content, data: { content } }) };
+  return {
+    type: "custom",
+    about,
+    server: null,
+    run: async () => ({ ...nothingMade, status: "error", content, data: { content } }),
+  };
 }
 
 function denied(message: string): Ran {

@@ -115,7 +115,13 @@ async function measure(
   reuse: number[],
 ): Promise<Measured> {
   const { files, sessions } = state;
-  const settings = { groups: ["code_execution"], permission: "auto", maxRounds: 256, dispatch: null } as const;
+  const settings = {
+    groups: ["code_execution"],
+    permission: "auto",
+    registersServerTools: true,
+    maxRounds: 256,
+    dispatch: null,
+  } as const;
   let tokens = 0;
   const delay = watchLoopDelay();
   const startedAt = performance.now();
@@ -140,6 +146,7 @@ async function measure(
       const agent = {
         groups: settings.groups,
         serverTools: [],
+        maxUses: {},
         web: defaultWebOptions,
         skills: [],
         isPlain: false,

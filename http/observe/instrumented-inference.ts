@@ -95,7 +95,11 @@ export class InstrumentedInference implements Inference {
     return {
       groups: agents.groups,
       dispatches: agents.dispatches,
-      serverTools: agents.serverTools,
+      permission: agents.permission,
+      get serverTools() {
+        return agents.serverTools;
+      },
+      registersServerTools: agents.registersServerTools,
       run: (request: GenerateRequest, agent: AgentOptions, signal: AbortSignal, onPrepared?: () => void) =>
         this.#observed(request, agents.run(request, agent, signal, onPrepared)),
       decide: (id, decision) => agents.decide(id, decision),

@@ -41,6 +41,8 @@ export interface AgentOptions {
   /** Names of the server tools (ServerTool) that the request offers to the model. */
   readonly serverTools: readonly string[];
   readonly web: WebOptions;
+  /** Maximum number of calls of a tool in all rounds, by the name of the tool. Other tools have no limit of their own. */
+  readonly maxUses: Readonly<Record<string, number>>;
   readonly skills: readonly SkillReference[];
   /**
    * Whether the request itself asks for no agent feature and only has the server tools that all requests have. Its client may
@@ -100,8 +102,8 @@ export type AgentEvent =
   /** First event of a run. */
   | { readonly type: "session"; readonly id: string }
   /**
-   * A server tool is about to run (`calling`) or has ended (`complete`). `call`: the call as the model made it; `data` has the
-   * fields of the progress event.
+   * A server tool is about to run or reports progress (`calling`), or has ended (`complete`). `call`: the call as the model
+   * made it; `data` has the fields of the progress event.
    */
   | {
       readonly type: "tool_progress";
@@ -111,6 +113,8 @@ export type AgentEvent =
       readonly index: number;
       readonly call: ToolCall;
       readonly toolType: ToolType;
+      /** Label of the MCP server of the tool; null: the tool belongs to none. */
+      readonly server: string | null;
       readonly data: Readonly<Record<string, unknown>>;
       /** Record of the call in the phase `complete`; null in the phase `calling`. */
       readonly record: ToolCallRecord | null;
@@ -134,13 +138,24 @@ export type ApprovalDecision = {
 
 export type ApprovalStatus = "resolved" | "queued" | "not_found";
 
+/** Declaration of a server tool. */
+export interface OfferedServerTool {
+  readonly spec: ToolSpec;
+  /** Label of the MCP server of the tool; null: the tool belongs to none. */
+  readonly server: string | null;
+}
+
 export interface Agents {
   /** Tools that the server's settings enable. */
   readonly groups: readonly ToolGroup[];
   /** Whether the server sends calls of the clients' function tools to a URL (tool_dispatch_url). */
   readonly dispatches: boolean;
-  /** Declarations of the server tools that requests may offer to the model now. */
-  readonly serverTools: readonly ToolSpec[];
+  /** The server's permission. A request can only tighten it. */
+  readonly permission: Permission;
+  /** Server tools that requests may offer to the model now. */
+  readonly serverTools: readonly OfferedServerTool[];
+  /** Whether requests that name no server tools offer all of them. */
+  readonly registersServerTools: boolean;
   /**
    * Runs a request. Like Inference.generate: iterating yields batches of events, aborting the signal ends the run and its
    * running tools at once, and failures arrive as one final `error` event.

@@ -7,6 +7,8 @@ export interface ServerTool {
   /** Declaration for the model. The name is unique among all server tools. */
   readonly spec: ToolSpec;
   readonly about: ApprovalRequest["tool"];
+  /** Label of the MCP server of the tool; absent: the tool belongs to none. */
+  readonly server?: string | null;
   /** Runs a call. An error of the tool is a result. Rejects if the tool cannot be reached; that is a result for the model too. */
   run(call: ServerToolCall): Promise<ServerToolResult>;
 }

@@ -60,6 +60,7 @@ export async function openAgents(
   const settings = {
     groups,
     permission: config.agentPermission,
+    registersServerTools: true,
     maxRounds: server.maxToolRounds ?? maxToolRounds,
     dispatch,
   };

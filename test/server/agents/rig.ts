@@ -67,6 +67,7 @@ export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
   const settings = {
     groups: ["code_execution", "shell"],
     permission: "auto",
+    registersServerTools: true,
     maxRounds: 256,
     dispatch: null,
     ...options.settings,

@@ -48,8 +48,13 @@ const declared = new DeclaredAnswers(document);
 /** Prompt whose response takes longer than any test. */
 const LONG = "Tell me a long story";
 
-/** Existing ids, which the schemas cannot express. */
+/** Existing ids, which the schemas cannot express, and values for features that this server does not have. */
 const knownFields = {
+  mcp_servers: [[]],
+  skills: [[]],
+  container: [null],
+  web_search_options: [null],
+  enable_search: [false],
   model: ["tiny", "tiny", "default", "a::b", "nope"],
   name: ["a_tool", "b_tool", "c_tool", "d_tool"],
   n: [1, 1, 2],
@@ -77,7 +82,9 @@ function isLong({ prompt }: GenerateRequest): boolean {
 const noTools: Agents = {
   groups: [],
   dispatches: false,
+  permission: "auto",
   serverTools: [],
+  registersServerTools: true,
   run: () => assert.fail("no request uses tools"),
   decide: () => "resolved",
   forget: async () => {},

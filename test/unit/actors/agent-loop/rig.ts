@@ -26,6 +26,7 @@ export interface Rig {
 const settings: AgentSettings = {
   groups: ["code_execution", "shell"],
   permission: "auto",
+  registersServerTools: true,
   maxRounds: 256,
   dispatch: null,
 };
@@ -88,6 +89,7 @@ export function optionsOf(
   return {
     groups: ["code_execution", "shell"],
     serverTools: [],
+    maxUses: {},
     web: defaultWebOptions,
     skills: [],
     isPlain: false,
