@@ -192,7 +192,9 @@ export class AgentRun {
     const { finish, usage } = round;
     if (finish === null || usage === null) throw endedEarly();
     const missing = next === "end" ? await this.#storeMissing(number) : [];
-    await this.#session.save([], this.#answer.message);
+    // A plain request without calls is answered as without the loop: its session would only displace those of others.
+    const isWorthKeeping = !this.#options.agent.isPlain || this.#answer.serverCalls > 0;
+    if (isWorthKeeping) await this.#session.save([], this.#answer.message);
     return [
       ...missing.map((file) => ({ type: "file", file, inline: null }) as const),
       ...(isLimited && !round.isCut ? [{ type: "rounds_reached" } as const] : []),

@@ -144,6 +144,16 @@ describe("server tools", () => {
     assert.deepEqual(offered(), []);
   });
 
+  it("leave no session of a plain request without calls", async () => {
+    const statuses: number[] = [];
+    for (const turns of [["hi"], [calls("lookup"), "found"]]) {
+      rig.script(...turns);
+      const { session_id: id } = await ask("/v1/chat/completions", { messages: [hi] });
+      statuses.push((await fetch(`${rig.url}/v1/sessions/${id}`)).status);
+    }
+    assert.deepEqual(statuses, [404, 200]);
+  });
+
   it("are offered by plain requests only if no call needs an approval", async () => {
     for (const permission of ["ask", "deny"] as const) {
       const asking = await startAgents({ sources: [source], settings: { permission } });
