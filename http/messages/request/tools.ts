@@ -5,7 +5,7 @@ import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";
 import { isBounded, tooLarge } from "../../shared/fields/bounded.ts";
 import type { Conflict } from "../../shared/fields/conflicts.ts";
-import { ignored, notBuiltYet, notYet, refused, refusedVariants } from "../../shared/fields/fields.ts";
+import { ignored, notYet, refused, refusedVariants } from "../../shared/fields/fields.ts";
 import {
   MAX_TOOLS,
   toolName as nameOfLength,
@@ -15,7 +15,6 @@ import {
 } from "../../shared/fields/tools/tool-fields.ts";
 import { anyTool, checkChoice, type ToolChoice, toolConflicts, toolUse } from "../../shared/fields/tools/tool-use.ts";
 import { webToolNames } from "../../shared/fields/tools/web-search.ts";
-
 import {
   fetchTool,
   isDirectCaller,
@@ -147,16 +146,15 @@ export function namedTools(
   const isSingle =
     wanted !== null && wanted !== undefined && wanted.type !== "none" && wanted.disable_parallel_tool_use;
   const chosen = choiceOf(wanted);
-  const declared = tools?.filter(
-    ({ name, defer_loading }) =>
-      defer_loading !== true || loaded === null || loaded.has(name) || chosen.names?.includes(name),
-  );
+  const isDeclared = (tool: Tool): boolean =>
+    !isDeferred(tool) || loaded === null || loaded.has(tool.name) || (chosen.names?.includes(tool.name) ?? false);
+  const declared = tools?.filter(isDeclared);
   return toolUse([...specsOf(declared), ...added], chosen, isSingle !== true);
 }
 
 export function* requestedToolConflicts(fields: ToolFields, added: readonly ToolSpec[]): Iterable<Conflict> {
   const { tools } = fields;
-  if (tools?.length && tools.every(({ defer_loading }) => defer_loading === true)) {
+  if (tools?.length && tools.every(isDeferred)) {
     yield ["tools", "expected at least one tool without defer_loading: the model could load none of the others"];
   }
   yield* toolConflicts([...specsOf(tools), ...added]);
@@ -203,6 +201,10 @@ function isToolset(tool: Tool): tool is z.output<typeof mcpToolset> {
 
 function isOfClient(tool: Tool): tool is z.output<typeof clientTool> {
   return tool.type === null || tool.type === undefined || tool.type === "custom";
+}
+
+function isDeferred(tool: Tool): tool is z.output<typeof clientTool> {
+  return isOfClient(tool) && tool.defer_loading === true;
 }
 
 function specsOf(tools: ToolFields["tools"]): readonly ToolSpec[] {

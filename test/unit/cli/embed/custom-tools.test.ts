@@ -199,7 +199,7 @@ it("the agent loop runs the tools that a request offers, and the model gets the 
   ];
   const rig = createRig(turns, {}, undefined, [source]);
   assert.deepEqual(
-    rig.loop.serverTools.map(({ name }) => name),
+    rig.loop.serverTools.map(({ spec }) => spec.name),
     ["get_weather"],
   );
   const events = await ran(rig, { serverTools: ["get_weather"] });
