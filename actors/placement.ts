@@ -7,6 +7,7 @@
 //   model:<id>   child process or worker thread          model, with its step loop and engine
 //   state        worker thread                           responses, files, sessions
 //   tools        worker thread                           tools: code and shell commands in confined processes
+//   mcp          worker thread                           mcp: the MCP servers whose tools models may call
 //   adapter      worker thread                           none: prepares one LoRA adapter, then ends
 
 export const generationModule = new URL("./generation/place.js", import.meta.url);
@@ -14,4 +15,5 @@ export const textWorkerModule = new URL("./text-tasks/text-worker.js", import.me
 export const modelModule = new URL("./model/place.js", import.meta.url);
 export const stateModule = new URL("./state/state-place.js", import.meta.url);
 export const toolsModule = new URL("./tools/tools-place.js", import.meta.url);
+export const mcpModule = new URL("./mcp-client/mcp-place.js", import.meta.url);
 export const preparerModule = new URL("./lora-registry/preparer-place.js", import.meta.url);

@@ -33,6 +33,8 @@ export interface AgentSettings {
   readonly maxRounds: number;
   /** URL, timeout and signature key for calls of custom tools; null: clients run their own tools. */
   readonly dispatch: DispatchSettings | null;
+  /** Whether all requests may use the server tools, not only those that ask for them. */
+  readonly registersServerTools: boolean;
 }
 
 export interface AgentLoopOptions {
@@ -69,6 +71,16 @@ export class AgentLoop implements Agents {
 
   get serverTools(): readonly ToolSpec[] {
     return this.#services.sources.flatMap((source) => source.tools().map(({ spec }) => spec));
+  }
+
+  get toolServers(): Agents["toolServers"] {
+    const servers = this.#services.sources.filter(({ connected }) => connected !== undefined);
+    if (servers.length === 0) return null;
+    const sum = (counts: readonly number[]): number => counts.reduce((all, count) => all + count, 0);
+    return {
+      tools: sum(servers.map((source) => source.tools().length)),
+      connected: sum(servers.map(({ connected = 0 }) => connected)),
+    };
   }
 
   decide(id: string, decision: ApprovalDecision): ApprovalStatus {

@@ -57,6 +57,7 @@ export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
     permission: "auto",
     maxRounds: 256,
     dispatch: null,
+    registersServerTools: false,
     ...options.settings,
   } as const;
   let turns: readonly Turn[] = [];

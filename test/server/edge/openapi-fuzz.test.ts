@@ -76,6 +76,7 @@ const noTools: Agents = {
   groups: [],
   dispatches: false,
   serverTools: [],
+  toolServers: null,
   run: () => assert.fail("no request uses tools"),
   decide: () => "resolved",
   forget: async () => {},

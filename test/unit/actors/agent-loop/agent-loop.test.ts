@@ -201,7 +201,7 @@ describe("a run of the agent loop", () => {
 
 describe("approvals of the agent loop", () => {
   const asks = { permission: "ask" } as const;
-  const approve = { decision: "approve", message: null, rememberForSession: false } as const;
+  const approve = { decision: "approve", message: null, rememberForSession: false, content: null } as const;
 
   it("pauses the run until the call is approved", async () => {
     const it = rig([[[python, { code: "2" }]], "two"]);
@@ -228,7 +228,7 @@ describe("approvals of the agent loop", () => {
     const it = rig([[[python, { code: "2" }]], "fine"]);
     const events = await ran(it, asks, (event) => {
       if (event.type !== "approval") return;
-      const denial = { decision: "deny", message: "not today", rememberForSession: false } as const;
+      const denial = { decision: "deny", message: "not today", rememberForSession: false, content: null } as const;
       setTimeout(() => it.loop.decide(event.request.approval_id, denial), 5);
     });
     assert.equal(it.tools.calls.length, 0);
@@ -339,7 +339,12 @@ describe("sessions of the agent loop", () => {
     const events = await ran(it, { digests: ["a", "x"] }, (event) => {
       if (event.type !== "approval") return;
       asked++;
-      it.loop.decide(event.request.approval_id, { decision: "deny", message: null, rememberForSession: false });
+      it.loop.decide(event.request.approval_id, {
+        decision: "deny",
+        message: null,
+        rememberForSession: false,
+        content: null,
+      });
     });
     assert.notEqual(events[0]?.type === "session" && events[0].id, "sess_1");
     assert.equal(it.sessions.updates[0]!.basedOn, "sess_1");

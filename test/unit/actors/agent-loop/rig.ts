@@ -27,6 +27,7 @@ const settings: AgentSettings = {
   permission: "auto",
   maxRounds: 256,
   dispatch: null,
+  registersServerTools: false,
 };
 
 /** Creates a rig whose model writes the turns one after another, and then "end". */
