@@ -31,6 +31,8 @@ export class Connection {
   #downReason = "it is being connected";
   #tools: readonly ListedTool[] = [];
   #isListPlanned = false;
+  /** Messages about tools that were reported. */
+  #said = new Set<string>();
   readonly #stopped = new AbortController();
   #life: Promise<void> = Promise.resolve();
 
@@ -163,7 +165,10 @@ export class Connection {
   }
 
   async #list(session: Session): Promise<readonly ListedTool[]> {
-    return await toolsOfServer(session, this.settings.resources, (message) => this.#warn(message));
+    return await toolsOfServer(session, this.settings.resources, (message) => {
+      if (!this.#said.has(message)) this.#warn(message);
+      this.#said.add(message);
+    });
   }
 
   /** Waits, at most until `stop`. */

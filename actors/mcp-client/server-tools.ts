@@ -13,6 +13,9 @@ import { matchesAny } from "./uri-patterns.ts";
 /** Maximum length of the JSON of a tool's declaration. Tools with longer ones are not offered. */
 const MAX_DECLARATION_LENGTH = 65_536;
 
+/** Number of characters of a tool's name that messages show. */
+const MAX_SHOWN = 128;
+
 const anyArguments = z.record(z.string(), z.unknown());
 const readArguments = z.object({ uri: z.string() });
 const promptArguments = z.object({ name: z.string(), arguments: z.record(z.string(), z.string()).nullish() });
@@ -70,7 +73,7 @@ export async function runTool(
 }
 
 function declaration(
-  { name, description, title, inputSchema }: Tool,
+  { name, description, title, inputSchema, execution }: Tool,
   onLeftOut: (message: string) => void,
 ): readonly ListedTool[] {
   const tool = {
@@ -80,9 +83,15 @@ function declaration(
     description: description ?? title ?? null,
     parameters: inputSchema,
   } as const;
+  if (execution?.taskSupport === "required") {
+    onLeftOut(
+      `its tool "${name.slice(0, MAX_SHOWN)}" is not offered: it can only run as a task, which is not supported`,
+    );
+    return [];
+  }
   if (JSON.stringify(tool).length <= MAX_DECLARATION_LENGTH) return [tool];
   onLeftOut(
-    `its tool "${name.slice(0, 128)}" is not offered: its declaration has more than ${MAX_DECLARATION_LENGTH} characters`,
+    `its tool "${name.slice(0, MAX_SHOWN)}" is not offered: its declaration has more than ${MAX_DECLARATION_LENGTH} characters`,
   );
   return [];
 }
