@@ -83,23 +83,28 @@ export class Connection {
     let failures = 0;
     for (;;) {
       const startedAt = this.#clock.now();
-      const reason = await this.#connectOnce();
-      if (this.#stopped.signal.aborted) return;
+      const session = this.#createSession();
+      const reason = await this.#connectOnce(session);
+      this.#session = null;
+      if (this.#stopped.signal.aborted) return await session.close();
       failures = this.#clock.now() - startedAt >= RESET_AFTER_MS ? 1 : failures + 1;
       const retryInMs = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** (failures - 1));
       this.#onDown(reason, retryInMs);
-      await this.#wait(retryInMs);
+      await Promise.all([session.close(), this.#wait(retryInMs)]);
       if (this.#stopped.signal.aborted) return;
     }
   }
 
-  /** Connects, and stays connected until the connection ends. Returns the reason of the end. */
-  async #connectOnce(): Promise<string> {
-    const session = this.#options.createSession({
+  #createSession(): Session {
+    return this.#options.createSession({
       onToolsChanged: () => this.#listLater(),
       elicit: (params, signal) => this.#calls.elicit(params, signal),
       isBusy: () => this.#calls.size > 0,
     });
+  }
+
+  /** Connects, and stays connected until the connection ends. Returns the reason of the end. */
+  async #connectOnce(session: Session): Promise<string> {
     const stop = (): void => session.fail("this server is stopping");
     this.#stopped.signal.addEventListener("abort", stop, { once: true });
     try {
@@ -112,9 +117,7 @@ export class Connection {
     } catch (error) {
       return messageOf(error);
     } finally {
-      this.#session = null;
       this.#stopped.signal.removeEventListener("abort", stop);
-      await session.close();
     }
   }
 

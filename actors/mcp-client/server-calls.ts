@@ -32,6 +32,7 @@ interface RunningCall {
   readonly end: AbortController;
   /** null: the call waits for its turn. */
   timer: CallTimer | null;
+  hasTimedOut: boolean;
 }
 
 export class ServerCalls {
@@ -50,21 +51,22 @@ export class ServerCalls {
 
   /** Runs a call; see McpCalls.call. */
   async call(call: McpCall): Promise<ServerToolResult> {
-    this.#options.session();
+    const session = this.#options.session();
     if (this.#running.size >= MAX_CALLS) throw new ServerError("queue_full", `${this.#who} has too many waiting calls`);
-    const running: RunningCall = { call, end: new AbortController(), timer: null };
+    const running: RunningCall = { call, end: new AbortController(), timer: null, hasTimedOut: false };
     this.#running.set(call.id, running);
     try {
       const ended = rejectsWhenAborted(running.end.signal);
       return await Promise.race([this.#gate.pass(() => this.#run(running), call.client), ended]);
     } catch (error) {
-      if (error instanceof ServerError && error.code === "timeout") return failedResult("timeout", error.message);
+      if (running.hasTimedOut) return failedResult("timeout", messageOf(error));
       throw error;
     } finally {
       running.timer?.stop();
       this.#running.delete(call.id);
       // Ends the questions of the call.
       running.end.abort();
+      if (running.hasTimedOut) void session.check();
     }
   }
 
@@ -108,7 +110,10 @@ export class ServerCalls {
     const { settings, clock, session } = this.#options;
     end.signal.throwIfAborted();
     const current = session();
-    running.timer = new CallTimer(clock, settings.callTimeoutMs, () => end.abort(this.#timeout()));
+    running.timer = new CallTimer(clock, settings.callTimeoutMs, () => {
+      running.hasTimedOut = true;
+      end.abort(this.#timeout());
+    });
     const options = { signal: end.signal, onprogress: this.#onProgress(running) };
     try {
       return await runTool(current, call, settings.resources, options);

@@ -15,8 +15,9 @@ import { isOldServer, type OpenTransport, type TransportOptions, transportsOf } 
 
 /** Maximum time in ms until a server is initialised. Programs such as npx may first have to download the server. */
 export const connectTimeoutMs = 60_000;
-/** Interval in ms of checks of an idle server, and the time in which it must answer. */
-export const pingMs = 30_000;
+/** Interval in ms of checks of an idle server, and the time in ms in which it must answer. */
+const CHECK_MS = 30_000;
+const ANSWER_MS = 5000;
 /** The longest time that the SDK can wait. The callers of a session have their own limits. */
 export const unlimited = { timeout: 2 ** 31 - 1 };
 
@@ -45,7 +46,7 @@ export class Session {
   endReason: string | null = null;
   /** Resolves with the reason when the connection has ended. */
   readonly ended: Promise<string>;
-  #stopPing = (): void => {};
+  #stopChecks = (): void => {};
 
   constructor(options: SessionOptions) {
     this.#options = options;
@@ -69,11 +70,12 @@ export class Session {
     } finally {
       stopTimer();
     }
-    this.#pingLater();
+    this.#checkLater();
   }
 
   async close(): Promise<void> {
-    this.#stopPing();
+    this.fail("it was closed");
+    this.#stopChecks();
     const { transport } = this.#transport ?? {};
     if (transport !== undefined && "terminateSession" in transport) await endHttpSession(transport);
     await this.#client?.close().catch(() => {});
@@ -149,19 +151,21 @@ export class Session {
     return client;
   }
 
-  #pingLater(): void {
-    this.#stopPing = this.#options.clock.setTimeout(() => void this.#ping(), pingMs);
-  }
-
-  async #ping(): Promise<void> {
+  /** Ends the connection if the server does not answer. A server that works on calls is not asked. */
+  async check(): Promise<void> {
+    this.#stopChecks();
     try {
-      if (!this.#options.isBusy()) await this.#opened().ping({ timeout: pingMs });
-      this.#pingLater();
+      if (!this.#options.isBusy()) await this.#opened().ping({ timeout: ANSWER_MS });
     } catch (error) {
       // A server that does not know "ping" answers with an error, so it is alive.
-      if (error instanceof ProtocolError || this.#options.isBusy()) this.#pingLater();
-      else this.fail(`it did not answer a "ping": ${messageOf(error)}`);
+      if (!ProtocolError.isInstance(error)) this.fail(`it did not answer a "ping": ${messageOf(error)}`);
     }
+    this.#checkLater();
+  }
+
+  #checkLater(): void {
+    this.#stopChecks();
+    if (this.endReason === null) this.#stopChecks = this.#options.clock.setTimeout(() => void this.check(), CHECK_MS);
   }
 
   #opened(): Client {

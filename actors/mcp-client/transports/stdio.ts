@@ -22,8 +22,9 @@ export class StdioTransport implements Transport {
   readonly #onStderr: (chunk: Buffer) => void;
   #process: ServerProcess | null = null;
   #junkLines = 0;
-  /** Why the connection ended; null: it has not ended. */
+  /** Why the server ended the connection; null: it has not. */
   endReason: string | null = null;
+  #hasEnded = false;
 
   constructor(launch: () => Promise<ServerProcess>, onStderr: (chunk: Buffer) => void) {
     this.#launch = launch;
@@ -35,7 +36,7 @@ export class StdioTransport implements Transport {
     this.#process = running;
     const reader = new LineReader(maxMessageBytes, (line) => this.#read(line));
     running.stdout.on("data", (chunk: Buffer) => {
-      if (this.endReason === null && !reader.add(chunk)) this.#end(tooLarge);
+      if (!this.#hasEnded && !reader.add(chunk)) this.#end(tooLarge);
     });
     running.stderr.on("data", this.#onStderr);
     const closed = new Promise<void>((resolve) => running.stdout.once("close", resolve));
@@ -48,7 +49,7 @@ export class StdioTransport implements Transport {
 
   async send(message: JSONRPCMessage): Promise<void> {
     const stdin = this.#process?.stdin;
-    if (stdin === undefined || this.endReason !== null) throw new ServerError("peer_gone", "its process has ended");
+    if (stdin === undefined || this.#hasEnded) throw new ServerError("peer_gone", "its process has ended");
     if (stdin.writableLength > MAX_UNREAD_BYTES) throw new ServerError("queue_full", "it does not read its stdin");
     stdin.write(`${JSON.stringify(message)}\n`);
   }
@@ -56,7 +57,7 @@ export class StdioTransport implements Transport {
   /** Closes the server's stdin, and kills the server if it does not end. */
   async close(): Promise<void> {
     const running = this.#process;
-    this.#end("it was closed");
+    this.#end(null);
     if (running === null) return;
     running.stdin.end();
     if (!(await resolvesWithin(STOP_MS, running.exited))) running.kill();
@@ -68,7 +69,7 @@ export class StdioTransport implements Transport {
   }
 
   #read(line: string): void {
-    if (this.endReason !== null || line === "") return;
+    if (this.#hasEnded || line === "") return;
     const message = messageIn(line);
     if (message === null) {
       if (++this.#junkLines > maxJunkLines)
@@ -79,10 +80,12 @@ export class StdioTransport implements Transport {
     this.onmessage?.(message);
   }
 
-  #end(reason: string): void {
-    if (this.endReason !== null) return;
+  /** `reason`: null: this side closes the connection. */
+  #end(reason: string | null): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
     this.endReason = reason;
-    if (reason !== "it was closed") this.#process?.kill();
+    if (reason !== null) this.#process?.kill();
     this.onclose?.();
   }
 }

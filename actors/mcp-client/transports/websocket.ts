@@ -14,8 +14,9 @@ export class WebSocketTransport implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
   onmessage?: (message: JSONRPCMessage) => void;
-  /** Why the connection ended; null: it has not ended. */
+  /** Why the server ended the connection; null: it has not. */
   endReason: string | null = null;
+  #hasEnded = false;
   readonly #url: string;
   readonly #headers: Readonly<Record<string, string>>;
   #socket: WebSocket | null = null;
@@ -34,13 +35,13 @@ export class WebSocketTransport implements Transport {
 
   async send(message: JSONRPCMessage): Promise<void> {
     const socket = this.#socket;
-    if (socket === null || this.endReason !== null) throw new ServerError("peer_gone", "its connection has ended");
+    if (socket === null || this.#hasEnded) throw new ServerError("peer_gone", "its connection has ended");
     if (socket.bufferedAmount > MAX_UNREAD_BYTES) throw new ServerError("queue_full", "it does not read its messages");
     socket.send(JSON.stringify(message));
   }
 
   async close(): Promise<void> {
-    this.#end("it was closed");
+    this.#end(null);
     this.#socket?.close();
   }
 
@@ -62,7 +63,7 @@ export class WebSocketTransport implements Transport {
   }
 
   #read(text: string | null): void {
-    if (this.endReason !== null) return;
+    if (this.#hasEnded) return;
     const message = text === null ? null : messageIn(text);
     if (message !== null) {
       this.onmessage?.(message);
@@ -72,8 +73,10 @@ export class WebSocketTransport implements Transport {
     this.#socket?.close();
   }
 
-  #end(reason: string): void {
-    if (this.endReason !== null) return;
+  /** `reason`: null: this side closes the connection. */
+  #end(reason: string | null): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
     this.endReason = reason;
     this.onclose?.();
   }

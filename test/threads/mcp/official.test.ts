@@ -2,13 +2,12 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { ToolAnswer, ToolQuestion } from "../../../actors/api/agent/questions.ts";
 import type { ToolProgress } from "../../../actors/api/agent/server-tools.ts";
-import { McpRig, nodeProcess, officialServer, serverSettings, until } from "./rig.ts";
+import { freePort, McpRig, nodeProcess, officialServer, serverSettings, until } from "./rig.ts";
 
 /** Calls of the server "everything", with what each result contains. */
 const everything: Readonly<Record<string, readonly [args: unknown, result: RegExp]>> = {
@@ -31,20 +30,14 @@ const everything: Readonly<Record<string, readonly [args: unknown, result: RegEx
   list_resources: [{}, /"uri":"demo:\/\/resource\/static[^"]*"[\s\S]*"uri_template":"demo:/],
   read_resource: [{ uri: "demo://resource/dynamic/text/7" }, /Resource 7/],
   list_prompts: [{}, /"name":"simple-prompt"/],
-  get_prompt: [
-    { name: "args-prompt", arguments: { city: "Bonn" } },
-    /^user: What's weather in Bonn\?|user: [\s\S]*Bonn/,
-  ],
+  get_prompt: [{ name: "args-prompt", arguments: { city: "Bonn" } }, /^user: .*Bonn/],
 };
 
 /** Starts "everything" with an HTTP transport, and returns its port when it accepts connections. */
 async function startHttp(
   mode: "streamableHttp" | "sse",
 ): Promise<{ readonly port: number; readonly child: ChildProcess }> {
-  const probe = createServer().listen(0, "127.0.0.1");
-  await new Promise((resolve) => probe.once("listening", resolve));
-  const { port } = probe.address() as { readonly port: number };
-  await new Promise((resolve) => probe.close(resolve));
+  const port = await freePort();
   const child = spawn(process.execPath, [officialServer("everything"), mode], {
     env: { ...process.env, PORT: String(port) },
   });
@@ -160,7 +153,7 @@ describe("the server for files", () => {
       ["read_text_file", { path: path("a.txt"), head: 1 }, /^one/],
       ["read_multiple_files", { paths: [path("a.txt")] }, /three/],
       ["read_media_file", { path: path("a.txt") }, /not shown/],
-      ["list_directory", { path: folder }, /\[DIR\] d[\s\S]*|\[FILE\] a\.txt/],
+      ["list_directory", { path: folder }, /\[FILE\] a\.txt/],
       ["list_directory_with_sizes", { path: folder }, /a\.txt/],
       ["directory_tree", { path: folder }, /"name": "a\.txt"/],
       ["move_file", { source: path("a.txt"), destination: path("d/b.txt") }, /Successfully moved/],

@@ -1,5 +1,6 @@
 // Rig for tests of the MCP client: the real place with real servers. Log lines of all levels are kept.
 import assert from "node:assert/strict";
+import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import type { McpPlaceInit, McpServerSettings, McpServerSource } from "../../../actors/api/agent/mcp.ts";
 import type { ServerTool, ServerToolCall, ServerToolResult } from "../../../actors/api/agent/server-tools.ts";
@@ -82,6 +83,15 @@ export function nodeProcess(path: string, args: readonly string[] = [], environm
 /** Path of the program of an official server. */
 export function officialServer(name: "everything" | "filesystem" | "memory"): string {
   return fileURLToPath(new URL(`server-${name}/dist/index.js`, modules));
+}
+
+/** Returns a port on which nothing listens. */
+export async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, "127.0.0.1");
+  await new Promise((resolve) => probe.once("listening", resolve));
+  const { port } = probe.address() as { readonly port: number };
+  await new Promise((resolve) => probe.close(resolve));
+  return port;
 }
 
 export async function until(holds: () => boolean, what: string, details: () => string = () => ""): Promise<void> {
