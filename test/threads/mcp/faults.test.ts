@@ -1,6 +1,6 @@
 // MCP servers that fail, hang or flood: their own calls end in time with an error that says why, and nothing else suffers.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -8,19 +8,20 @@ import { freePort, McpRig, nodeProcess, serverSettings, until } from "./rig.ts";
 
 const MIB = 2 ** 20;
 const program = fileURLToPath(new URL("../../fixtures/mcp/hostile-server.js", import.meta.url));
+const killedClient = fileURLToPath(new URL("killed-client.js", import.meta.url));
 /** Limit of the calls in this test. */
 const callTimeoutMs = 1000;
 /** Maximum growth of this process while a server floods it. */
 const maxGrowth = 100 * MIB;
 
-const hostile = (name: string, mode = "good", args: readonly string[] = []) =>
+const hostile = (name: string, mode = name, args: readonly string[] = []) =>
   serverSettings(name, nodeProcess(program, [mode, ...args]), { callTimeoutMs, toolPrefix: name });
 
-/** Ids of the running processes of the server. */
+/** Ids of the running processes of the server, without the shells that guard them. */
 function processes(mode: string): readonly number[] {
   const lines = execFileSync("ps", ["-eo", "pid,args"], { encoding: "utf8" }).split("\n");
   return lines
-    .filter((line) => line.includes(`node ${program} ${mode}`) || line.includes(`${program} ${mode}`))
+    .filter((line) => line.includes(`${program} ${mode}`) && !line.includes("read -r"))
     .map((line) => Number.parseInt(line, 10));
 }
 
@@ -64,11 +65,11 @@ describe("MCP servers that misbehave during a call", () => {
   it("a server that is killed in a call ends the call at once", async () => {
     const call = rig.call("bad_hang", {});
     await sleep(100);
-    const [first] = processes("good").slice(-2);
-    process.kill(Number(first), "SIGKILL");
-    const outcome = await Promise.allSettled([call, sleep(300)]);
-    const error = outcome[0].status === "rejected" ? String(outcome[0].reason) : "";
-    assert.match(error, /was killed by SIGKILL|timeout/);
+    const [server = 0] = processes("bad");
+    process.kill(server, "SIGKILL");
+    const killedAt = performance.now();
+    await assert.rejects(call, { code: "peer_gone", message: /its process was killed by SIGKILL/ });
+    assert.ok(performance.now() - killedAt < callTimeoutMs / 2);
     await reconnected();
   });
 
@@ -196,7 +197,7 @@ describe("MCP servers that cannot be connected", () => {
 describe("secrets of MCP servers", () => {
   it("are in no log line and no error", async () => {
     const secret = "sk-very-secret-value";
-    const bad = { ...hostile("bad", "good", [secret]), secrets: [secret] };
+    const bad = { ...hostile("bad", "bad", [secret]), secrets: [secret] };
     const url = `http://127.0.0.1:${await freePort()}/mcp?key=${secret}`;
     const remote = serverSettings(
       "remote",
@@ -225,5 +226,13 @@ describe("the end of MCP servers", () => {
     assert.ok(processes("stubborn").length > 0);
     await rig.stop();
     await until(() => processes("stubborn").length === 0, "all processes have ended");
+  });
+
+  it("comes with the death of this server", async () => {
+    const client = spawn(process.execPath, [killedClient, program], { stdio: ["ignore", "pipe", "inherit"] });
+    await new Promise((resolve) => client.stdout.once("data", resolve));
+    assert.equal(processes("orphaned").length, 1);
+    client.kill("SIGKILL");
+    await until(() => processes("orphaned").length === 0, "the process of the MCP server has ended");
   });
 });
