@@ -176,13 +176,15 @@ export class Connection {
 
   /** Waits, at most until `stop`. */
   async #wait(ms: number): Promise<void> {
+    const { signal } = this.#stopped;
     await new Promise<void>((resolve) => {
-      const cancel = this.#clock.setTimeout(resolve, ms);
       const end = (): void => {
         cancel();
+        signal.removeEventListener("abort", end);
         resolve();
       };
-      this.#stopped.signal.addEventListener("abort", end, { once: true });
+      const cancel = this.#clock.setTimeout(end, ms);
+      signal.addEventListener("abort", end, { once: true });
     });
   }
 
