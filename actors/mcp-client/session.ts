@@ -47,6 +47,7 @@ export class Session {
   /** Resolves with the reason when the connection has ended. */
   readonly ended: Promise<string>;
   #stopChecks = (): void => {};
+  #isProbing = false;
 
   constructor(options: SessionOptions) {
     this.#options = options;
@@ -129,6 +130,8 @@ export class Session {
     } finally {
       signal.removeEventListener("abort", close);
     }
+    // Over HTTP, a server that has gone does not close the connection: only a stream of it breaks.
+    if ("url" in this.#options.source) client.onerror = () => void this.#probe();
     client.onclose = () => this.fail(opened.endReason() ?? "it closed the connection");
     if (opened.endReason() !== null) client.onclose();
   }
@@ -161,6 +164,14 @@ export class Session {
       if (!ProtocolError.isInstance(error)) this.fail(`it did not answer a "ping": ${messageOf(error)}`);
     }
     this.#checkLater();
+  }
+
+  /** Ends the connection if the server cannot be reached, or has forgotten the session. */
+  async #probe(): Promise<void> {
+    if (this.#isProbing || this.endReason !== null) return;
+    this.#isProbing = true;
+    await this.ask((client) => client.ping({ timeout: ANSWER_MS })).catch(() => {});
+    this.#isProbing = false;
   }
 
   #checkLater(): void {

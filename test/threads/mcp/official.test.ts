@@ -1,13 +1,13 @@
 // The official MCP servers behind the MCP client: each of their tools is called as a model would call it.
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { ToolAnswer, ToolQuestion } from "../../../actors/api/agent/questions.ts";
 import type { ToolProgress } from "../../../actors/api/agent/server-tools.ts";
-import { freePort, McpRig, nodeProcess, officialServer, serverSettings, until } from "./rig.ts";
+import { freePort, McpRig, nodeProcess, officialServer, serverSettings, startHttp, until } from "./rig.ts";
 
 /** Calls of the server "everything", with what each result contains. */
 const everything: Readonly<Record<string, readonly [args: unknown, result: RegExp]>> = {
@@ -33,18 +33,6 @@ const everything: Readonly<Record<string, readonly [args: unknown, result: RegEx
   get_prompt: [{ name: "args-prompt", arguments: { city: "Bonn" } }, /^user: .*Bonn/],
 };
 
-/** Starts "everything" with an HTTP transport, and returns its port when it accepts connections. */
-async function startHttp(
-  mode: "streamableHttp" | "sse",
-): Promise<{ readonly port: number; readonly child: ChildProcess }> {
-  const port = await freePort();
-  const child = spawn(process.execPath, [officialServer("everything"), mode], {
-    env: { ...process.env, PORT: String(port) },
-  });
-  await new Promise<void>((resolve) => child.stderr.on("data", (text) => /port/.test(String(text)) && resolve()));
-  return { port, child };
-}
-
 for (const kind of ["stdio", "http", "http with SSE"] as const) {
   describe(`the server "everything" over ${kind}`, () => {
     let rig: McpRig;
@@ -54,7 +42,7 @@ for (const kind of ["stdio", "http", "http with SSE"] as const) {
       if (kind === "stdio") {
         rig = new McpRig([serverSettings("e", nodeProcess(officialServer("everything"), ["stdio"]))]);
       } else {
-        const started = await startHttp(kind === "http" ? "streamableHttp" : "sse");
+        const started = await startHttp(await freePort(), kind === "http" ? "streamableHttp" : "sse");
         child = started.child;
         // An old server is recognised by its answer to the first request.
         const url = `http://127.0.0.1:${started.port}/${kind === "http" ? "mcp" : "sse"}`;

@@ -1,5 +1,6 @@
 // Rig for tests of the MCP client: the real place with real servers. Log lines of all levels are kept.
 import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
 import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import type { McpPlaceInit, McpServerSettings, McpServerSource } from "../../../actors/api/agent/mcp.ts";
@@ -100,4 +101,15 @@ export async function until(holds: () => boolean, what: string, details: () => s
     assert.ok(performance.now() < deadline, `expected: ${what}\n${details()}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
+}
+
+/** Starts the official server "everything" with an HTTP transport. Resolves when it accepts connections. */
+export async function startHttp(
+  port: number,
+  mode: "streamableHttp" | "sse",
+): Promise<{ readonly port: number; readonly child: ChildProcess }> {
+  const env = { ...process.env, PORT: String(port) };
+  const child = spawn(process.execPath, [officialServer("everything"), mode], { env });
+  await new Promise<void>((resolve) => child.stderr.on("data", (text) => /port/.test(String(text)) && resolve()));
+  return { port, child };
 }
