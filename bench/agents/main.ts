@@ -112,7 +112,13 @@ async function measure(
   reuse: number[],
 ): Promise<Measured> {
   const { files, sessions } = state;
-  const settings = { groups: ["code_execution"], permission: "auto", maxRounds: 256, dispatch: null, registersServerTools: false } as const;
+  const settings = {
+    groups: ["code_execution"],
+    permission: "auto",
+    maxRounds: 256,
+    dispatch: null,
+    registersServerTools: false,
+  } as const;
   let tokens = 0;
   const delay = watchLoopDelay();
   const startedAt = performance.now();

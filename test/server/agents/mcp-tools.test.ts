@@ -13,12 +13,12 @@ import { realClock } from "../../../runtime/clock.ts";
 import { startAgentPlaces } from "../../fixtures/actors/agent-places.ts";
 import { begin, done, finish, text, toolCall } from "../../fixtures/fakes/fake-inference.ts";
 import { startServer, type TestServer } from "../../fixtures/http-server.ts";
-import { McpRig, nodeProcess, officialServer, serverSettings, until } from "../../threads/mcp/rig.ts";
+import { McpRig, nodeProcess, officialServers, serverSettings, until } from "../../threads/mcp/rig.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
 const folder = mkdtempSync(join(tmpdir(), "troupe-mcp-runs-"));
-const mcp = new McpRig([serverSettings("demo", nodeProcess(officialServer("everything"), ["stdio"]))]);
+const mcp = new McpRig([serverSettings("demo", nodeProcess(officialServers.everything, ["stdio"]))]);
 let places: Awaited<ReturnType<typeof startAgentPlaces>>;
 let server: TestServer;
 /** Calls that the model makes, one a round. */

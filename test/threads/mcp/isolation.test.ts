@@ -9,10 +9,10 @@ import { fileURLToPath } from "node:url";
 import type { Worker } from "node:worker_threads";
 import type { ToolAnswer } from "../../../actors/api/agent/questions.ts";
 import { inspectIsolation } from "../../../runtime/sandbox/host-isolation.ts";
-import { freePort, McpRig, nodeProcess, officialServer, serverSettings, startHttp, until } from "./rig.ts";
+import { freePort, McpRig, nodeProcess, officialServers, serverSettings, startHttp, until } from "./rig.ts";
 
 const program = fileURLToPath(new URL("../../fixtures/mcp/hostile-server.js", import.meta.url));
-const everything = nodeProcess(officialServer("everything"), ["stdio"]);
+const everything = nodeProcess(officialServers.everything, ["stdio"]);
 
 interface Place {
   readonly folder: string;

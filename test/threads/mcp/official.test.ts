@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { ToolAnswer, ToolQuestion } from "../../../actors/api/agent/questions.ts";
 import type { ToolProgress } from "../../../actors/api/agent/server-tools.ts";
-import { freePort, McpRig, nodeProcess, officialServer, serverSettings, startHttp, until } from "./rig.ts";
+import { freePort, McpRig, nodeProcess, officialServers, serverSettings, startHttp, until } from "./rig.ts";
 
 /** Calls of the server "everything", with what each result contains. */
 const everything: Readonly<Record<string, readonly [args: unknown, result: RegExp]>> = {
@@ -40,7 +40,7 @@ for (const kind of ["stdio", "http", "http with SSE"] as const) {
 
     before(async () => {
       if (kind === "stdio") {
-        rig = new McpRig([serverSettings("e", nodeProcess(officialServer("everything"), ["stdio"]))]);
+        rig = new McpRig([serverSettings("e", nodeProcess(officialServers.everything, ["stdio"]))]);
       } else {
         const started = await startHttp(await freePort(), kind === "http" ? "streamableHttp" : "sse");
         child = started.child;
@@ -123,7 +123,7 @@ for (const kind of ["stdio", "http", "http with SSE"] as const) {
 describe("the server for files", () => {
   const folder = mkdtempSync(join(tmpdir(), "troupe-mcp-files-"));
   const rig = new McpRig([
-    serverSettings("fs", nodeProcess(officialServer("filesystem"), [folder]), { toolPrefix: "fs" }),
+    serverSettings("fs", nodeProcess(officialServers.filesystem, [folder]), { toolPrefix: "fs" }),
   ]);
   before(() => rig.start(1));
   after(async () => {
@@ -164,7 +164,7 @@ describe("the server for files", () => {
 describe("the server for memory", () => {
   const folder = mkdtempSync(join(tmpdir(), "troupe-mcp-memory-"));
   const environment = { MEMORY_FILE_PATH: join(folder, "memory.jsonl") };
-  const rig = new McpRig([serverSettings("memory", nodeProcess(officialServer("memory"), [], environment))]);
+  const rig = new McpRig([serverSettings("memory", nodeProcess(officialServers.memory, [], environment))]);
   before(() => rig.start(1));
   after(async () => {
     await rig.stop();

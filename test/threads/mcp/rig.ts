@@ -1,14 +1,21 @@
 // Rig for tests of the MCP client: the real place with real servers. Log lines of all levels are kept.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
+import { createRequire } from "node:module";
 import { createServer } from "node:net";
-import { fileURLToPath } from "node:url";
 import type { McpPlaceInit, McpServerSettings, McpServerSource } from "../../../actors/api/agent/mcp.ts";
 import type { ServerTool, ServerToolCall, ServerToolResult } from "../../../actors/api/agent/server-tools.ts";
 import { McpClient } from "../../../actors/front/mcp-client.ts";
 import { createLogger } from "../../../runtime/log/log.ts";
 
-const modules = new URL("../../../../node_modules/@modelcontextprotocol/", import.meta.url);
+const require = createRequire(import.meta.url);
+
+/** Paths of the programs of the official servers. */
+export const officialServers = {
+  everything: require.resolve("@modelcontextprotocol/server-everything/dist/index.js"),
+  filesystem: require.resolve("@modelcontextprotocol/server-filesystem/dist/index.js"),
+  memory: require.resolve("@modelcontextprotocol/server-memory/dist/index.js"),
+} as const;
 
 export class McpRig {
   readonly client: McpClient;
@@ -81,11 +88,6 @@ export function nodeProcess(path: string, args: readonly string[] = [], environm
   return { type: "process", command: process.execPath, args: [path, ...args], environment, workFolder: null };
 }
 
-/** Path of the program of an official server. */
-export function officialServer(name: "everything" | "filesystem" | "memory"): string {
-  return fileURLToPath(new URL(`server-${name}/dist/index.js`, modules));
-}
-
 /** Returns a port on which nothing listens. */
 export async function freePort(): Promise<number> {
   const probe = createServer().listen(0, "127.0.0.1");
@@ -109,7 +111,7 @@ export async function startHttp(
   mode: "streamableHttp" | "sse",
 ): Promise<{ readonly port: number; readonly child: ChildProcess }> {
   const env = { ...process.env, PORT: String(port) };
-  const child = spawn(process.execPath, [officialServer("everything"), mode], { env });
+  const child = spawn(process.execPath, [officialServers.everything, mode], { env });
   await new Promise<void>((resolve) => child.stderr.on("data", (text) => /port/.test(String(text)) && resolve()));
   return { port, child };
 }
