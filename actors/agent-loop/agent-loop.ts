@@ -32,10 +32,10 @@ export interface AgentSettings {
   readonly permission: Permission;
   /** Limit of rounds if the request sets none. */
   readonly maxRounds: number;
-  /** Whether requests that name no server tools offer all of them to the model. */
-  readonly registersServerTools: boolean;
   /** URL, timeout and signature key for calls of custom tools; null: clients run their own tools. */
   readonly dispatch: DispatchSettings | null;
+  /** Whether requests that name no MCP server offer the tools of all of them. */
+  readonly registersServerTools: boolean;
 }
 
 export interface AgentLoopOptions {
@@ -79,6 +79,16 @@ export class AgentLoop implements Agents {
     const isFirst = ({ spec }: ServerTool, i: number) =>
       tools.findIndex((other) => other.spec.name === spec.name) === i;
     return tools.filter(isFirst).map(({ spec, server = null }) => ({ spec, server }));
+  }
+
+  get toolServers(): Agents["toolServers"] {
+    const servers = this.#services.sources.filter(({ connected }) => connected !== undefined);
+    if (servers.length === 0) return null;
+    const sum = (counts: readonly number[]): number => counts.reduce((all, count) => all + count, 0);
+    return {
+      tools: sum(servers.map((source) => source.tools().length)),
+      connected: sum(servers.map(({ connected = 0 }) => connected)),
+    };
   }
 
   decide(id: string, decision: ApprovalDecision): ApprovalStatus {

@@ -158,7 +158,7 @@ export class AgentRun {
 
   /** Runs the calls of a round and adds their results to the session. Yields the events of the calls. */
   async *#callAll(calls: readonly RoundCall[], number: number): AsyncGenerator<readonly AgentEvent[]> {
-    const { request, permission, signal } = this.#options;
+    const { request, agent, permission, signal } = this.#options;
     const session = this.#session;
     const outbox = new Outbox<AgentEvent>();
     const known: ChatMessage[] = [];
@@ -168,6 +168,7 @@ export class AgentRun {
       client: request.client,
       turn: session.turn,
       permission,
+      canAsk: agent.isStreamed && !agent.isPlain,
       signal,
       emit: (event: AgentEvent) => outbox.put(event),
       approvals: session.approvals,

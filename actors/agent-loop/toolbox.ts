@@ -4,6 +4,7 @@ import type { ToolCall } from "../../engines/generation.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import type { AgentOptions, ApprovalRequest, ToolType } from "../api/agent/agents.ts";
 import type { Files } from "../api/agent/files.ts";
+import type { AskUser } from "../api/agent/questions.ts";
 import type { ServerTool, ToolProgress } from "../api/agent/server-tools.ts";
 import type { ToolOutcome, Tools } from "../api/agent/tools.ts";
 import type { FoundPage, PageText, Web } from "../api/agent/web.ts";
@@ -30,6 +31,8 @@ export interface CallContext {
   readonly turn: number;
   readonly signal: AbortSignal;
   readonly onProgress: (progress: ToolProgress) => void;
+  /** Asks the user; null: the user cannot be asked. */
+  readonly ask: AskUser | null;
 }
 
 export type Ran = Pick<ToolOutcome, "content" | "data" | "images" | "videoFrames" | "files" | "status">;
@@ -156,14 +159,14 @@ function serverTool(tool: ServerTool): RunnableTool {
     about: tool.about,
     server: tool.server ?? null,
     run: async (call, context) => {
-      const { session, client, signal } = context;
+      const { session, client, signal, ask } = context;
       const id = callKey(call, context);
       let hasEnded = false;
       const onProgress: CallContext["onProgress"] = (progress) => {
         if (!hasEnded) context.onProgress(progress);
       };
       try {
-        const ran = await tool.run({ id, arguments: call.arguments, session, client, signal, onProgress });
+        const ran = await tool.run({ id, arguments: call.arguments, session, client, signal, onProgress, ask });
         return { ...textResult(call, ran.content), status: ran.status, images: ran.images };
       } catch (error) {
         return failed(call, toErrorRecord(error).message);

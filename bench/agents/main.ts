@@ -118,9 +118,9 @@ async function measure(
   const settings = {
     groups: ["code_execution"],
     permission: "auto",
-    registersServerTools: true,
     maxRounds: 256,
     dispatch: null,
+    registersServerTools: false,
   } as const;
   let tokens = 0;
   const delay = watchLoopDelay();

@@ -96,10 +96,14 @@ export class InstrumentedInference implements Inference {
       groups: agents.groups,
       dispatches: agents.dispatches,
       permission: agents.permission,
+      registersServerTools: agents.registersServerTools,
+      // These change while the server runs.
       get serverTools() {
         return agents.serverTools;
       },
-      registersServerTools: agents.registersServerTools,
+      get toolServers() {
+        return agents.toolServers;
+      },
       run: (request: GenerateRequest, agent: AgentOptions, signal: AbortSignal, onPrepared?: () => void) =>
         this.#observed(request, agents.run(request, agent, signal, onPrepared)),
       decide: (id, decision) => agents.decide(id, decision),

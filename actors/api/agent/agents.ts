@@ -2,6 +2,7 @@
 // implements it. A run is a sequence of rounds; each round is one generation and the tool calls that it asked for.
 import type { GenerateEvent, GenerateRequest, ToolCall, ToolSpec } from "../../../engines/generation.ts";
 import type { StoredFile } from "./files.ts";
+import type { AnswerValue } from "./questions.ts";
 import type { WebOptions } from "./web.ts";
 
 /** Built-in tools that a request may use. */
@@ -134,6 +135,8 @@ export type ApprovalDecision = {
   readonly decision: "approve" | "deny";
   readonly message: string | null;
   readonly rememberForSession: boolean;
+  /** Data that a tool asked for; null: none. */
+  readonly content: Readonly<Record<string, AnswerValue>> | null;
 };
 
 export type ApprovalStatus = "resolved" | "queued" | "not_found";
@@ -154,8 +157,10 @@ export interface Agents {
   readonly permission: Permission;
   /** Server tools that requests may offer to the model now. */
   readonly serverTools: readonly OfferedServerTool[];
-  /** Whether requests that name no server tools offer all of them. */
+  /** Whether requests that name no MCP server offer the tools of all of them. Tools without a server are always offered. */
   readonly registersServerTools: boolean;
+  /** Number of the server tools of other servers (MCP), and of these servers that are connected; null: there are none. */
+  readonly toolServers: { readonly tools: number; readonly connected: number } | null;
   /**
    * Runs a request. Like Inference.generate: iterating yields batches of events, aborting the signal ends the run and its
    * running tools at once, and failures arrive as one final `error` event.
@@ -166,7 +171,10 @@ export interface Agents {
     signal: AbortSignal,
     onPrepared?: () => void,
   ): AsyncIterable<readonly AgentEvent[]>;
-  /** Decides an approval. `queued`: the run has not begun to wait for the decision. */
+  /**
+   * Decides an approval. `queued`: the run has not begun to wait for the decision. Throws invalid_value if `content` is not the
+   * data that the approval asks for.
+   */
   decide(id: string, decision: ApprovalDecision): ApprovalStatus;
   /** Ends the processes of a session and removes its work folder. */
   forget(sessionId: string): Promise<void>;

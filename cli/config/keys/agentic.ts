@@ -6,10 +6,9 @@ import { file, flagSwitch, folder, integer, oneOf, seconds, text } from "../kind
 export const agenticKeys = {
   mcpConfig: {
     ...file,
-    ...planned(),
     default: null,
     environment: "MCP_CONFIG_PATH",
-    help: "JSON file of the MCP servers whose tools the models may call",
+    help: "JSON file of the MCP servers whose tools the models may call; docs/agents.md describes it",
   },
   agent: {
     ...flagSwitch,

@@ -27,7 +27,7 @@ export interface OfferedTools {
   readonly dispatches: boolean;
   readonly permission: Permission;
   readonly serverTools: readonly OfferedServerTool[];
-  /** Whether requests that name no server tools offer all of them. */
+  /** Whether requests that name no MCP server offer the tools of all of them. */
   readonly registersServerTools: boolean;
 }
 
@@ -86,7 +86,7 @@ function serverToolsOf(
 ): readonly OfferedServerTool[] {
   return serverTools.filter((tool) => {
     if (functions.includes(tool.spec.name)) return false;
-    return isOfServers(tool, servers) ?? (registersServerTools && hasRoom);
+    return isOfServers(tool, servers) ?? ((registersServerTools || tool.server === null) && hasRoom);
   });
 }
 

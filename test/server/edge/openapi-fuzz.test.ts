@@ -85,6 +85,7 @@ const noTools: Agents = {
   permission: "auto",
   serverTools: [],
   registersServerTools: true,
+  toolServers: null,
   run: () => assert.fail("no request uses tools"),
   decide: () => "resolved",
   forget: async () => {},

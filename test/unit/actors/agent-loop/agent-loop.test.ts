@@ -5,6 +5,7 @@ import { afterEach, describe, it } from "node:test";
 import { approvalTimeoutMs } from "../../../../actors/agent-loop/approvals.ts";
 import type { AgentEvent } from "../../../../actors/api/agent/agents.ts";
 import type { ToolOutcome } from "../../../../actors/api/agent/tools.ts";
+import { type FakeClock, settled } from "../../../fixtures/fakes/fake-clock.ts";
 import { failure } from "../../../fixtures/fakes/fake-inference.ts";
 import { outcome } from "./parts.ts";
 import { changesOf, createRig, optionsOf, type Rig, ran, requestOf, type Turn } from "./rig.ts";
@@ -199,9 +200,14 @@ describe("a run of the agent loop", () => {
   });
 });
 
+/** Resolves when a run waits for a decision. */
+async function waits(clock: FakeClock): Promise<void> {
+  while (clock.pendingCount === 0) await settled();
+}
+
 describe("approvals of the agent loop", () => {
   const asks = { permission: "ask" } as const;
-  const approve = { decision: "approve", message: null, rememberForSession: false } as const;
+  const approve = { decision: "approve", message: null, rememberForSession: false, content: null } as const;
 
   it("pauses the run until the call is approved", async () => {
     const it = rig([[[python, { code: "2" }]], "two"]);
@@ -228,7 +234,7 @@ describe("approvals of the agent loop", () => {
     const it = rig([[[python, { code: "2" }]], "fine"]);
     const events = await ran(it, asks, (event) => {
       if (event.type !== "approval") return;
-      const denial = { decision: "deny", message: "not today", rememberForSession: false } as const;
+      const denial = { decision: "deny", message: "not today", rememberForSession: false, content: null } as const;
       setTimeout(() => it.loop.decide(event.request.approval_id, denial), 5);
     });
     assert.equal(it.tools.calls.length, 0);
@@ -241,7 +247,9 @@ describe("approvals of the agent loop", () => {
     const events = await ran(it, asks, (event) => {
       if (event.type !== "approval") return;
       id = event.request.approval_id;
-      setTimeout(() => void it.clock.advance(approvalTimeoutMs - 1).then(() => it.clock.advance(1)), 5);
+      void waits(it.clock)
+        .then(() => it.clock.advance(approvalTimeoutMs - 1))
+        .then(() => it.clock.advance(1));
     });
     assert.equal(recordsOf(events)[0]!.result_content, "Approval timed out.");
     assert.equal(it.loop.decide(id, approve), "not_found");
@@ -339,7 +347,12 @@ describe("sessions of the agent loop", () => {
     const events = await ran(it, { digests: ["a", "x"] }, (event) => {
       if (event.type !== "approval") return;
       asked++;
-      it.loop.decide(event.request.approval_id, { decision: "deny", message: null, rememberForSession: false });
+      it.loop.decide(event.request.approval_id, {
+        decision: "deny",
+        message: null,
+        rememberForSession: false,
+        content: null,
+      });
     });
     assert.notEqual(events[0]?.type === "session" && events[0].id, "sess_1");
     assert.equal(it.sessions.updates[0]!.basedOn, "sess_1");

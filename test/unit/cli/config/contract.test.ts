@@ -18,6 +18,7 @@ prefix_cache_n = 4
 chat_template = "t.jinja"
 jinja_explicit = "e.jinja"
 agentic = true
+mcp_config = "mcp.json"
 enable_search = true
 search_embedding_model = "chat"
 enable_code_execution = true
@@ -163,7 +164,6 @@ const refused: Readonly<Record<string, readonly string[]>> = {
   "": [
     'matformer_config_path = "slices.csv"',
     'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"',
-    'mcp_config = "mcp.json"',
     'skills_dir = "/skills"\nenable_shell = true',
   ],
   "[server]": ["no_ui = false"],
