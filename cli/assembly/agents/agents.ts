@@ -20,7 +20,7 @@ export interface OpenAgents {
  */
 export async function openAgents(
   config: Config,
-  { files, sessions }: Pick<State, "files" | "sessions">,
+  { files, sessions, skills }: Pick<State, "files" | "sessions" | "skills">,
   inference: Pick<Inference, "generate">,
   log: Logger,
 ): Promise<OpenAgents> {
@@ -53,6 +53,7 @@ export async function openAgents(
     sources: [],
     files,
     sessions,
+    skills,
     fetchFile,
     clock: realClock,
   });

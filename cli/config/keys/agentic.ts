@@ -55,10 +55,9 @@ export const agenticKeys = {
   },
   skillsDir: {
     ...folder,
-    ...planned(),
     default: null,
-    defaultSays: "the system's temporary folder",
-    help: "Folder of skills; needs the shell tool",
+    defaultSays: "none",
+    help: "Folder whose folders with a SKILL.md are served as skills, besides uploaded ones; needs the shell tool",
   },
   agentPermission: {
     ...oneOf(["auto", "ask", "deny"]),
