@@ -17,7 +17,7 @@ import { ProducedFiles } from "./files/produced-files.ts";
 import { notesOnRequested } from "./files/requested-files.ts";
 import { Outbox } from "./outbox.ts";
 import { Round, type RoundCall } from "./round.ts";
-import { mountSkills, skillsOfRun } from "./run-skills.ts";
+import { mountSkills, skillsOfRun, unmountSkills } from "./run-skills.ts";
 import { SessionLink } from "./session-link.ts";
 import { Toolbox, type ToolServices } from "./toolbox.ts";
 
@@ -126,9 +126,11 @@ export class AgentRun {
   async #prepareSkills(): Promise<PromptChanges["notes"]> {
     const { agent } = this.#options;
     const { skills, tools } = this.#services;
+    const { id: session, turn } = this.#session;
     const found = await skillsOfRun(agent, skills);
-    const mayHaveOthers = agent.groups.length > 0 && this.#session.turn > 0;
-    return found.length > 0 || mayHaveOthers ? await mountSkills(found, this.#session.id, tools) : [];
+    if (found.length > 0) return await mountSkills(found, session, tools);
+    if (agent.groups.length > 0 && turn > 0) await unmountSkills(session, tools);
+    return [];
   }
 
   /** Stores the files of the request and copies them to the work folder. Returns the prompt notes that describe the files. */

@@ -1,7 +1,7 @@
 // Skills of a run: finds the skills that a request names, gives them to the tools of its session, and tells the model where they
 // are. The prompt has only the name and the description of a skill; the model reads the rest with the shell.
 import type { PromptChanges } from "../../engines/generation.ts";
-import { ServerError } from "../../runtime/errors.ts";
+import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { AgentOptions, SkillReference } from "../api/agent/agents.ts";
 import { type SkillContent, type Skills, skillLimits } from "../api/agent/skills.ts";
 import type { Tools } from "../api/agent/tools.ts";
@@ -9,7 +9,10 @@ import type { Tools } from "../api/agent/tools.ts";
 type Agent = Pick<AgentOptions, "skills" | "groups">;
 
 /** Finds the skills of a request. Throws skill_not_found, invalid_value, or unsupported without the shell tool. */
-export async function skillsOfRun({ skills: references, groups }: Agent, skills: Skills): Promise<readonly SkillContent[]> {
+export async function skillsOfRun(
+  { skills: references, groups }: Agent,
+  skills: Skills,
+): Promise<readonly SkillContent[]> {
   if (references.length === 0) return [];
   if (!groups.includes("shell")) {
     throw new ServerError(
@@ -19,7 +22,8 @@ export async function skillsOfRun({ skills: references, groups }: Agent, skills:
     );
   }
   const { maxRunSkills } = skillLimits;
-  if (references.length > maxRunSkills) throw invalid(`expected at most ${maxRunSkills} skills, got ${references.length}`);
+  if (references.length > maxRunSkills)
+    throw invalid(`expected at most ${maxRunSkills} skills, got ${references.length}`);
   const found = await Promise.all(references.map((reference) => contentOf(reference, skills)));
   checkTogether(found);
   return found;
@@ -33,10 +37,19 @@ export async function mountSkills(
 ): Promise<PromptChanges["notes"]> {
   const mounts = found.map(({ name, folder, state }) => ({ name, folder, state }));
   const { folder } = await tools.mountSkills({ session, skills: mounts });
-  if (found.length === 0) return [];
   const lines = found.map(({ name, description }) => `- ${name}: ${oneLine(description)} (${folder}/${name}/SKILL.md)`);
   const head = "[Skills: read the SKILL.md of a skill with the shell before you use the skill]";
   return [{ at: null, text: `${head}\n${lines.join("\n")}` }];
+}
+
+/** Takes the skills of the session's last request from its tools. */
+export async function unmountSkills(session: string, tools: Tools): Promise<void> {
+  try {
+    await tools.mountSkills({ session, skills: [] });
+  } catch (error) {
+    // If the tools thread has ended, the skills of its sessions ended with it.
+    if (toErrorRecord(error).code !== "peer_gone") throw error;
+  }
 }
 
 async function contentOf(reference: SkillReference, skills: Skills): Promise<SkillContent> {

@@ -133,7 +133,9 @@ export class StateClient {
     } catch (thrown) {
       const { code, message, param } = toErrorRecord(thrown);
       // The supervisor retries after retryable errors. Every failed restart is retryable, but a failed first start is not.
-      throw new ServerError(isRestart ? "peer_gone" : code === "config_invalid" ? code : "internal", message, { param });
+      throw new ServerError(isRestart ? "peer_gone" : code === "config_invalid" ? code : "internal", message, {
+        param,
+      });
     }
   }
 
@@ -171,5 +173,8 @@ export class StateClient {
 }
 
 function unreachable(): ServerError {
-  return new ServerError("peer_gone", "stored responses, files, sessions and skills cannot be reached now; try again soon");
+  return new ServerError(
+    "peer_gone",
+    "stored responses, files, sessions and skills cannot be reached now; try again soon",
+  );
 }

@@ -111,7 +111,7 @@ async function measure(
   state: StateClient,
   reuse: number[],
 ): Promise<Measured> {
-  const { files, sessions } = state;
+  const { files, sessions, skills } = state;
   const settings = { groups: ["code_execution"], permission: "auto", maxRounds: 256, dispatch: null } as const;
   let tokens = 0;
   const delay = watchLoopDelay();
@@ -128,6 +128,7 @@ async function measure(
         sources: [],
         files,
         sessions,
+        skills,
         fetchFile,
         clock: realClock,
       });
@@ -235,6 +236,7 @@ const instantTools: Tools = {
   },
   cancel() {},
   async mount() {},
+  mountSkills: async () => ({ folder: "/skills" }),
   async closeSession() {},
 };
 

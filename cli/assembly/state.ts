@@ -26,7 +26,10 @@ export interface State {
 }
 
 /** Opens the storage. Throws config_invalid if the configured folder cannot be used. */
-export async function openState({ troupe, skillsDir }: Pick<Config, "troupe" | "skillsDir">, log: Logger): Promise<State> {
+export async function openState(
+  { troupe, skillsDir }: Pick<Config, "troupe" | "skillsDir">,
+  log: Logger,
+): Promise<State> {
   const responses: StoreLimits = {
     maxEntries: troupe.maxStoredResponses,
     maxBytes: troupe.storedResponsesDisk,

@@ -41,10 +41,17 @@ function blockOf(text: string): string {
 function fieldsOf(block: string): Readonly<Record<string, unknown>> {
   let fields: unknown;
   try {
-    const document = parseDocument(block, { schema: "core", customTags: [], merge: false, uniqueKeys: true, logLevel: "silent" });
+    const document = parseDocument(block, {
+      schema: "core",
+      customTags: [],
+      merge: false,
+      uniqueKeys: true,
+      logLevel: "silent",
+    });
     const [error] = document.errors;
     // The first line of the block is the second line of the file.
-    if (error !== undefined) throw invalidYaml(`line ${(error.linePos?.[0].line ?? 1) + 1}: ${firstLine(error.message)}`);
+    if (error !== undefined)
+      throw invalidYaml(`line ${(error.linePos?.[0].line ?? 1) + 1}: ${firstLine(error.message)}`);
     fields = isMap(document.contents) ? document.toJS({ maxAliasCount: MAX_ALIASES }) : null;
   } catch (error) {
     // The parser throws for nesting that exceeds its stack, and for too many aliases.

@@ -1,6 +1,6 @@
 // Skill archive: the entries of an uploaded zip archive, with the checks that keep an archive from meaning different things to
 // different programs. Nothing is written before all entries are checked. Contents are read as streams.
-import { Transform, type Readable } from "node:stream";
+import { type Readable, Transform } from "node:stream";
 import { type Entry, openPromise, type ZipFile } from "yauzl";
 import { ServerError } from "../../../runtime/errors.ts";
 import { skillLimits } from "../../api/agent/skills.ts";
@@ -84,7 +84,9 @@ function endRecordOf(zip: ZipFile): number {
 /** Checks that the central directory has no more entries than it says, and that the archive is not in the format zip64. */
 function checkDirectoryEnd(zip: ZipFile): void {
   if (cursorOf(zip) === endRecordOf(zip)) return;
-  throw invalidSkill("expected a zip archive whose list of entries ends at its end record; zip64 archives are not read");
+  throw invalidSkill(
+    "expected a zip archive whose list of entries ends at its end record; zip64 archives are not read",
+  );
 }
 
 function checkEntry(entry: Entry): void {
@@ -123,7 +125,8 @@ async function localRange(zip: ZipFile, entry: Entry): Promise<Range> {
   const local = await zip.readLocalFileHeaderPromise(entry, {});
   const { fileName: name, compressedSize, uncompressedSize, crc32: sum, generalPurposeBitFlag: flags } = entry;
   const hasSizes = (local.generalPurposeBitFlag & SIZES_FOLLOW) === 0;
-  const agrees = (one: number, other: number): boolean => one === other || one === ELSEWHERE || (!hasSizes && one === 0);
+  const agrees = (one: number, other: number): boolean =>
+    one === other || one === ELSEWHERE || (!hasSizes && one === 0);
   if (
     !local.fileName.equals(entry.fileNameRaw) ||
     local.compressionMethod !== entry.compressionMethod ||

@@ -10,7 +10,6 @@ import { skillLimits } from "../../api/agent/skills.ts";
 import { type FrontMatter, frontMatterOf, maxFrontMatterBytes } from "./front-matter.ts";
 import { arrangedFiles, checkedPath, invalidSkill, type SkillEntry, shown, skillFileName } from "./skill-entries.ts";
 
-
 /** A folder that has been read: its front matter, and its files. */
 export interface ReadSkill extends FrontMatter {
   readonly files: readonly SkillEntry[];
@@ -82,7 +81,9 @@ async function entriesBelow(folder: string): Promise<readonly FileOnDisk[]> {
       entries.push(entry);
       if (entry.isFolder) open.push(entry.path);
       if (entries.length > 4 * skillLimits.maxFiles) {
-        throw invalidSkill(`expected at most ${skillLimits.maxFiles} files in a skill, got more than ${entries.length}`);
+        throw invalidSkill(
+          `expected at most ${skillLimits.maxFiles} files in a skill, got more than ${entries.length}`,
+        );
       }
     }
   }
@@ -94,7 +95,8 @@ async function entryAt(folder: string, name: string): Promise<FileOnDisk> {
   const at = join(folder, path);
   const found = await lstat(at);
   const isFolder = found.isDirectory();
-  if (!isFolder && !found.isFile()) throw invalidSkill(`expected files and folders; ${shown(path)} is a link or a device`);
+  if (!isFolder && !found.isFile())
+    throw invalidSkill(`expected files and folders; ${shown(path)} is a link or a device`);
   const bytes = isFolder ? 0 : found.size;
   const isExecutable = (found.mode & 0o100) !== 0;
   return { path, isFolder, bytes, isExecutable, changedMs: found.ctimeMs, read: async () => createReadStream(at) };

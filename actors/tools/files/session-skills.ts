@@ -4,7 +4,7 @@
 import { randomBytes } from "node:crypto";
 import { rename } from "node:fs/promises";
 import { join } from "node:path";
-import { toErrorRecord, ServerError } from "../../../runtime/errors.ts";
+import { ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import { removeFolder } from "../../../runtime/host/remove-folder.ts";
 import type { IsolationReport } from "../../../runtime/sandbox/sandbox.ts";
 import type { SkillToMount } from "../../api/agent/tools.ts";
