@@ -33,7 +33,11 @@ const attacks: readonly (readonly [what: string, archive: () => Uint8Array, erro
   ["a trailing dot", () => zip([main, file("a/b.")]), /ends with a space or a dot/],
   ["a trailing space", () => zip([main, file("a/b ")]), /ends with a space or a dot/],
   ["a name above 255 bytes", () => zip([main, file(`a/${"x".repeat(256)}`)]), /longer than 255/],
-  ["a path above 1024 bytes", () => zip([main, file(`a/${"x".repeat(200)}/`.repeat(6).concat("y"))]), /longer than 1024/],
+  [
+    "a path above 1024 bytes",
+    () => zip([main, file(`a/${"x".repeat(200)}/`.repeat(6).concat("y"))]),
+    /longer than 1024/,
+  ],
   ["too many folders", () => zip([main, file(`a/${"b/".repeat(20)}c`)]), /at most 16 folders/],
   ["one path twice", () => zip([main, file("a/b"), file("a/b")]), /once/],
   ["paths that differ in case", () => zip([main, file("a/read"), file("a/READ")]), /one name/],
@@ -83,7 +87,11 @@ const attacks: readonly (readonly [what: string, archive: () => Uint8Array, erro
   ["100,000 entries", () => many(), /at most 2000 entries/],
   ["large comments", () => zip([main, ...Array.from({ length: 20 }, (_, i) => commented(i))]), /list of entries/],
   ["a file of 1 GiB", () => zip([main, file("a/b", bomb(2 ** 20, 2 ** 30))]), /at most/],
-  ["files above 100 MiB together", () => zip([main, ...[1, 2, 3].map((i) => file(`a/${i}`, bomb(1000, 40e6)))]), /together/],
+  [
+    "files above 100 MiB together",
+    () => zip([main, ...[1, 2, 3].map((i) => file(`a/${i}`, bomb(1000, 40e6)))]),
+    /together/,
+  ],
   ["a file of zeros", () => zip([main, { name: "a/b", content: zeros(50e6) }]), /times their compressed size/],
   ["a file that is larger than it states", () => zip([main, file("a/b", bomb(50e6, 1000))]), /not damaged/],
   ["a file that is smaller than it states", () => zip([main, file("a/b", bomb(1000, 2000))]), /not damaged/],
@@ -134,7 +142,10 @@ describe("skill archives", () => {
     assert.equal(readFileSync(join(found.folder, "data.bin")).length, 100_000);
     assert.equal(readFileSync(join(found.folder, "stored.txt"), "utf8"), "plain");
     // The bits for other users, and the bit that changes the user, are cleared.
-    assert.deepEqual(["SKILL.md", "scripts/run.sh", "data.bin", "stored.txt"].map(modeOf), [0o400, 0o500, 0o400, 0o500]);
+    assert.deepEqual(
+      ["SKILL.md", "scripts/run.sh", "data.bin", "stored.txt"].map(modeOf),
+      [0o400, 0o500, 0o400, 0o500],
+    );
   });
 
   it("may have their files at the top, sizes after the data, and a comment", async () => {
