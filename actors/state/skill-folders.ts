@@ -66,7 +66,7 @@ export class SkillFolders {
       const skill = await this.#skillOf(join(this.#folder, name), name);
       if (skill !== null) skills.push(skill);
     }
-    return skills.sort((one, other) => other.skill.createdAt - one.skill.createdAt);
+    return skills.sort((one, other) => other.skill.createdMs - one.skill.createdMs);
   }
 
   async #names(folder: string): Promise<string[]> {
@@ -85,9 +85,9 @@ export class SkillFolders {
     try {
       const { name: ownName, description, bytes, state } = await readSkill(folder);
       this.#reported.delete(name);
-      const createdAt = Math.floor(found.mtimeMs / 1000);
-      const version = { version: 1, name: ownName, description, createdAt, bytes };
-      return { skill: { id: idOf(name), displayTitle: null, createdAt, versions: [version] }, folder, state };
+      const createdMs = Math.floor(found.mtimeMs);
+      const version = { version: 1, name: ownName, description, createdMs, bytes };
+      return { skill: { id: idOf(name), displayTitle: null, createdMs, versions: [version] }, folder, state };
     } catch (error) {
       this.#report(name, toErrorRecord(error).message);
       return null;

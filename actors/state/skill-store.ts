@@ -40,6 +40,8 @@ export class SkillStore implements Skills {
   readonly #now: () => number;
   /** Additions are stored one after another, so that they do not exceed the limits together. */
   #storing: Promise<unknown> = Promise.resolve();
+  /** Time of the last addition. */
+  #lastMs = 0;
 
   constructor(options: SkillStoreOptions) {
     this.#options = options;
@@ -69,7 +71,7 @@ export class SkillStore implements Skills {
   async list(): Promise<readonly Skill[]> {
     const folders = await this.#options.folders.list();
     const uploaded = this.#all().map(skillOf);
-    return [...folders.map(({ skill }) => skill), ...uploaded].sort((one, other) => other.createdAt - one.createdAt);
+    return [...folders.map(({ skill }) => skill), ...uploaded].sort((one, other) => other.createdMs - one.createdMs);
   }
 
   async find(id: string): Promise<Skill | null> {
@@ -135,14 +137,16 @@ export class SkillStore implements Skills {
   /** Stores the metadata of an unpacked upload after its content. */
   async #store(unpacked: UnpackedSkill, skill: string | null, displayTitle: string | null): Promise<Skill> {
     this.#checkRoom(unpacked.bytes, skill === null);
-    const createdAt = Math.floor(this.#now() / 1000);
+    // Skills are listed in the order of their times, so no two have the same.
+    const createdMs = Math.max(this.#now(), this.#lastMs + 1);
+    this.#lastMs = createdMs;
     const { name, description, bytes } = unpacked;
-    const of = (version: number) => ({ version, name, description, createdAt, bytes });
+    const of = (version: number) => ({ version, name, description, createdMs, bytes });
     if (skill === null) {
       const id = `skill_${randomBytes(16).toString("hex")}`;
-      const head = { displayTitle, createdAt, nextVersion: 2, versions: [of(1)] };
+      const head = { displayTitle, createdMs, nextVersion: 2, versions: [of(1)] };
       await this.#put(unpacked, id, null, head);
-      return { id, displayTitle, createdAt, versions: head.versions };
+      return { id, displayTitle, createdMs, versions: head.versions };
     }
     for (;;) {
       const kept = await this.#mustBeUploaded(skill);
@@ -209,8 +213,8 @@ export class SkillStore implements Skills {
   }
 }
 
-function skillOf({ key, head: { displayTitle, createdAt, versions } }: Kept): Skill {
-  return { id: key, displayTitle, createdAt, versions };
+function skillOf({ key, head: { displayTitle, createdMs, versions } }: Kept): Skill {
+  return { id: key, displayTitle, createdMs, versions };
 }
 
 function full(message: string): ServerError {

@@ -81,12 +81,21 @@ export function versionId(skill: string, number: number): string {
 const openAiShapes: SkillShapes = {
   skill(skill): z.output<typeof skillSchema> {
     const { name, description, version: latest } = latestVersion(skill);
-    const { id, createdAt: created_at } = skill;
+    const { id, createdMs } = skill;
+    const created_at = seconds(createdMs);
     return { id, object: "skill", created_at, name, description, latest_version: latest, default_version: latest };
   },
-  version({ id: skill_id }, { version: number, name, description, createdAt: created_at }) {
+  version({ id: skill_id }, { version: number, name, description, createdMs }) {
     const id = versionId(skill_id, number);
-    return { id, object: "skill.version", skill_id, created_at, version: number, name, description };
+    return {
+      id,
+      object: "skill.version",
+      skill_id,
+      created_at: seconds(createdMs),
+      version: number,
+      name,
+      description,
+    };
   },
   deletedSkill: (id) => ({ id, object: "skill.deleted", deleted: true }),
   deletedVersion: (id, number) => ({
@@ -110,8 +119,8 @@ const messagesShapes: SkillShapes = {
     return {
       id: skill.id,
       type: "skill",
-      created_at: rfc3339(skill.createdAt),
-      updated_at: rfc3339(latest.createdAt),
+      created_at: rfc3339(skill.createdMs),
+      updated_at: rfc3339(latest.createdMs),
       display_title: skill.displayTitle,
       // Newer clients read the title and the latest version from these fields.
       display_name: skill.displayTitle ?? latest.name,
@@ -120,7 +129,7 @@ const messagesShapes: SkillShapes = {
       source: "custom",
     };
   },
-  version({ id: skill_id }, { version: number, name, description, createdAt: created }) {
+  version({ id: skill_id }, { version: number, name, description, createdMs }) {
     return {
       id: versionId(skill_id, number),
       type: "skill_version",
@@ -129,7 +138,7 @@ const messagesShapes: SkillShapes = {
       name,
       description,
       directory: name,
-      created_at: rfc3339(created),
+      created_at: rfc3339(createdMs),
     };
   },
   deletedSkill: (id) => ({ id, type: "skill_deleted" }),
@@ -137,6 +146,10 @@ const messagesShapes: SkillShapes = {
   list: (data, has_more) => ({ data, has_more, next_page: has_more ? (data.at(-1)?.id ?? null) : null }),
 };
 
-function rfc3339(seconds: number): string {
-  return new Date(seconds * 1000).toISOString();
+function seconds(ms: number): number {
+  return Math.floor(ms / 1000);
+}
+
+function rfc3339(ms: number): string {
+  return new Date(ms).toISOString();
 }

@@ -26,8 +26,8 @@ export interface SkillVersion {
   /** From SKILL.md: lowercase letters, digits and hyphens. */
   readonly name: string;
   readonly description: string;
-  /** Unix seconds. */
-  readonly createdAt: number;
+  /** Milliseconds since 1970. */
+  readonly createdMs: number;
   readonly bytes: number;
 }
 
@@ -36,8 +36,8 @@ export interface Skill {
   readonly id: string;
   /** Name that the client gave; null: none. */
   readonly displayTitle: string | null;
-  /** Unix seconds. */
-  readonly createdAt: number;
+  /** Milliseconds since 1970. */
+  readonly createdMs: number;
   /** At least one version, the oldest first. */
   readonly versions: readonly SkillVersion[];
 }
