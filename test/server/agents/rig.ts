@@ -3,8 +3,9 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { AgentLoop, type AgentSettings } from "../../../actors/agent-loop/agent-loop.ts";
+import { AgentLoop, type AgentLoopOptions, type AgentSettings } from "../../../actors/agent-loop/agent-loop.ts";
 import { fetchFile } from "../../../actors/agent-loop/files/fetch-file.ts";
+import type { SkillReference } from "../../../actors/api/agent/agents.ts";
 import type { ToolSource } from "../../../actors/api/agent/server-tools.ts";
 import type { Web } from "../../../actors/api/agent/web.ts";
 import { changedContent, openContent } from "../../../actors/api/sealed-content.ts";
@@ -40,6 +41,8 @@ export interface RigOptions {
   readonly sources?: readonly ToolSource[];
   /** null keeps the state in memory. */
   readonly stateFolder?: string | null;
+  /** Returns the skills of a request, in addition to those that it names. */
+  readonly skills?: () => readonly SkillReference[];
   /** Folder of skills (skills_dir). */
   readonly skillsFolder?: string;
   /** Changes to the settings of the tools thread. */
@@ -78,7 +81,7 @@ export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
     },
     parts: { files, sessions, skills },
     makeAgents: (inference) =>
-      new AgentLoop({
+      new LoopWithSkills(options.skills ?? (() => []), {
         settings,
         inference,
         tools,
@@ -107,6 +110,19 @@ export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
       if (options.workFolder === undefined) rmSync(workFolder, { recursive: true, force: true });
     },
   };
+}
+
+class LoopWithSkills extends AgentLoop {
+  readonly #skills: NonNullable<RigOptions["skills"]>;
+
+  constructor(skills: NonNullable<RigOptions["skills"]>, options: AgentLoopOptions) {
+    super(options);
+    this.#skills = skills;
+  }
+
+  override run(...[request, agent, ...rest]: Parameters<AgentLoop["run"]>): ReturnType<AgentLoop["run"]> {
+    return super.run(request, { ...agent, skills: [...agent.skills, ...this.#skills()] }, ...rest);
+  }
 }
 
 function eventsOf(turn: Turn, round: number): readonly GenerateEvent[] {
