@@ -236,7 +236,7 @@ describe("skills of a server", () => {
     used = [{ id: await upload(rig, "open"), version: null }];
     rig.script(commands("true"), "ok");
     await chat.ask(rig.url, { messages: [question], more: { session_id: "open" } });
-    path =
+    const path =
       /\((\S+)\/SKILL\.md\)/.exec(
         rig
           .seen()[0]
