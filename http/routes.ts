@@ -13,6 +13,7 @@ import { docsAssetOperation, docsOperation } from "./docs/operation.ts";
 import { docs, docsAsset } from "./docs/route.ts";
 import { embeddingOperation } from "./embeddings/operation.ts";
 import { embeddings } from "./embeddings/route.ts";
+import { commonErrors } from "./errors.ts";
 import {
   containerFileContentOperation,
   deleteFileOperation,
@@ -88,7 +89,7 @@ import { cancelResponse, deleteResponse, listInputItems, retrieveResponse } from
 import type { DescribedRoute, RouteSettings } from "./route.ts";
 import { deleteSessionOperation, exportSessionOperation, importSessionOperation } from "./sessions/operation.ts";
 import { deleteSession, exportSession, importSession } from "./sessions/route.ts";
-import { messagesUploadErrors, skillUploadErrors } from "./skills/errors.ts";
+import { uploadErrors } from "./skills/errors.ts";
 import {
   createSkillOperation,
   createSkillVersionOperation,
@@ -255,7 +256,11 @@ const agentRoutes: readonly Route[] = [
   },
 ];
 
-const skillUpload = { spoolsBody: true, errors: skillUploadErrors, versionErrors: messagesUploadErrors } as const;
+const skillUpload = {
+  spoolsBody: true,
+  errors: uploadErrors(commonErrors),
+  versionErrors: uploadErrors(messagesErrors),
+} as const;
 const skillErrors = { versionErrors: messagesErrors } as const;
 
 /** Routes of skills and their versions. */

@@ -1,12 +1,8 @@
-// Errors of skill uploads: an upload that is no skill has the status 422, in the common format and in that of the messages
-// protocol.
+// Errors of skill uploads: an upload that is no skill has the status 422.
 import type { ErrorCode } from "../../runtime/errors.ts";
-import { commonErrors, statusOf as commonStatusOf, type ErrorFormat } from "../errors.ts";
-import { messagesErrors } from "../messages/errors.ts";
+import type { ErrorFormat } from "../errors.ts";
 
-function statusOf(code: ErrorCode): number {
-  return code === "invalid_value" ? 422 : commonStatusOf(code);
+/** Returns an error format with the statuses of uploads. */
+export function uploadErrors(format: ErrorFormat): ErrorFormat {
+  return { ...format, statusOf: (code: ErrorCode) => (code === "invalid_value" ? 422 : format.statusOf(code)) };
 }
-
-export const skillUploadErrors: ErrorFormat = { ...commonErrors, statusOf };
-export const messagesUploadErrors: ErrorFormat = { ...messagesErrors, statusOf };

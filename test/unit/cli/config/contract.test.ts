@@ -27,6 +27,7 @@ enable_shell = true
 shell_path = "/bin/bash"
 shell_timeout = 60
 shell_workdir = "/work"
+skills_dir = "/skills"
 code_exec_permission = "ask"
 
 [server]
@@ -160,7 +161,6 @@ const refused: Readonly<Record<string, readonly string[]>> = {
     'mcp_config = "mcp.json"',
     "enable_search = true",
     'search_embedding_model = "embedding-gemma"\nenable_search = true',
-    'skills_dir = "/skills"\nenable_shell = true',
   ],
   "[server]": ["no_ui = false"],
   "[[models]]": [
