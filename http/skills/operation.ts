@@ -3,14 +3,7 @@ import { z } from "zod";
 import type { ErrorCode } from "../../runtime/errors.ts";
 import { jsonAnswer, type Operation } from "../operation.ts";
 import { skillForm, skillsQuery, versionForm } from "./query.ts";
-import {
-  deletedSkillSchema,
-  deletedVersionSchema,
-  skillListSchema,
-  skillSchema,
-  skillVersionListSchema,
-  skillVersionSchema,
-} from "./wire.ts";
+import { anyDeletedSkill, anyDeletedVersion, anySkill, anySkillList, anyVersion, anyVersionList } from "./schemas.ts";
 
 const skill_id = z.string().meta({ description: "Skill id." });
 const version = z.string().meta({ description: "Number or id of a version, or `latest`." });
@@ -35,7 +28,7 @@ export const createSkillOperation: Operation = {
   description: `SKILL.md begins with YAML front matter with the keys name and description. ${SHAPES}`,
   body: skillForm,
   takesForm: true,
-  answers: jsonAnswer(skillSchema, "The stored skill"),
+  answers: jsonAnswer(anySkill, "The stored skill"),
   errors: uploadErrors,
 };
 
@@ -45,7 +38,7 @@ export const listSkillsOperation: Operation = {
   summary: "List the skills",
   description: `Uploaded skills, and those of skills_dir. ${SHAPES}`,
   query: skillsQuery,
-  answers: jsonAnswer(skillListSchema, "A page of skills"),
+  answers: jsonAnswer(anySkillList, "A page of skills"),
   errors: stateErrors,
 };
 
@@ -54,7 +47,7 @@ export const retrieveSkillOperation: Operation = {
   tag: "Agents",
   summary: "Get a skill",
   path: skillPath,
-  answers: jsonAnswer(skillSchema, "The skill"),
+  answers: jsonAnswer(anySkill, "The skill"),
   errors: skillErrors,
 };
 
@@ -64,7 +57,7 @@ export const deleteSkillOperation: Operation = {
   summary: "Delete a skill",
   description: "Deletes all versions. Requests that run with the skill keep it until they end.",
   path: skillPath,
-  answers: jsonAnswer(deletedSkillSchema, "The skill is deleted"),
+  answers: jsonAnswer(anyDeletedSkill, "The skill is deleted"),
   errors: skillErrors,
 };
 
@@ -84,7 +77,7 @@ export const createSkillVersionOperation: Operation = {
   path: skillPath,
   body: versionForm,
   takesForm: true,
-  answers: jsonAnswer(skillVersionSchema, "The stored version"),
+  answers: jsonAnswer(anyVersion, "The stored version"),
   errors: ["skill_not_found", ...uploadErrors],
 };
 
@@ -94,7 +87,7 @@ export const listSkillVersionsOperation: Operation = {
   summary: "List the versions of a skill",
   path: skillPath,
   query: skillsQuery,
-  answers: jsonAnswer(skillVersionListSchema, "A page of versions"),
+  answers: jsonAnswer(anyVersionList, "A page of versions"),
   errors: skillErrors,
 };
 
@@ -103,7 +96,7 @@ export const retrieveSkillVersionOperation: Operation = {
   tag: "Agents",
   summary: "Get a version of a skill",
   path: versionPath,
-  answers: jsonAnswer(skillVersionSchema, "The version"),
+  answers: jsonAnswer(anyVersion, "The version"),
   errors: skillErrors,
 };
 
@@ -113,7 +106,7 @@ export const deleteSkillVersionOperation: Operation = {
   summary: "Delete a version of a skill",
   description: "The only version of a skill is deleted with the skill. Numbers of deleted versions are not used again.",
   path: versionPath,
-  answers: jsonAnswer(deletedVersionSchema, "The version is deleted"),
+  answers: jsonAnswer(anyDeletedVersion, "The version is deleted"),
   errors: ["conflict", ...skillErrors],
 };
 

@@ -1,62 +1,9 @@
-// Wire forms of skills and their versions: those of OpenAI's protocol, and those of the messages protocol, with their schemas.
-import { z } from "zod";
+// Wire forms of skills and their versions: those of OpenAI's protocol, and those of the messages protocol.
+import type { z } from "zod";
 import { latestVersion, type Skill, type SkillVersion } from "../../actors/api/agent/skills.ts";
 import type { HttpRequest } from "../server/edge.ts";
 import { hasVersionHeader } from "../shared/version-header.ts";
-
-const integer = z.int().min(0);
-const version = z.int().min(1);
-const createdAt = integer.meta({ description: "Unix time in seconds." });
-
-export const skillSchema = z
-  .strictObject({
-    id: z.string(),
-    object: z.literal("skill"),
-    created_at: createdAt,
-    name: z.string().meta({ description: "Name in the SKILL.md of the latest version." }),
-    description: z.string(),
-    latest_version: version,
-    default_version: version.meta({ description: "The latest version." }),
-  })
-  .meta({ id: "Skill" });
-
-export const skillVersionSchema = z
-  .strictObject({
-    id: z.string(),
-    object: z.literal("skill.version"),
-    skill_id: z.string(),
-    created_at: createdAt,
-    version,
-    name: z.string(),
-    description: z.string(),
-  })
-  .meta({ id: "SkillVersion" });
-
-export const skillListSchema = listOf(skillSchema);
-export const skillVersionListSchema = listOf(skillVersionSchema);
-
-export const deletedSkillSchema = z.strictObject({
-  id: z.string(),
-  object: z.literal("skill.deleted"),
-  deleted: z.literal(true),
-});
-
-export const deletedVersionSchema = z.strictObject({
-  id: z.string(),
-  object: z.literal("skill.version.deleted"),
-  deleted: z.literal(true),
-  version,
-});
-
-function listOf<Item extends z.ZodType>(item: Item) {
-  return z.strictObject({
-    object: z.literal("list"),
-    data: z.array(item),
-    first_id: z.string().nullable(),
-    last_id: z.string().nullable(),
-    has_more: z.boolean(),
-  });
-}
+import type { messagesSkillSchema, messagesVersionSchema, skillSchema, skillVersionSchema } from "./schemas.ts";
 
 /** How skills look in one protocol. */
 export interface SkillShapes {
@@ -85,7 +32,7 @@ const openAiShapes: SkillShapes = {
     const created_at = seconds(createdMs);
     return { id, object: "skill", created_at, name, description, latest_version: latest, default_version: latest };
   },
-  version({ id: skill_id }, { version: number, name, description, createdMs }) {
+  version({ id: skill_id }, { version: number, name, description, createdMs }): z.output<typeof skillVersionSchema> {
     const id = versionId(skill_id, number);
     return {
       id,
@@ -114,7 +61,7 @@ const openAiShapes: SkillShapes = {
 };
 
 const messagesShapes: SkillShapes = {
-  skill(skill) {
+  skill(skill): z.output<typeof messagesSkillSchema> {
     const latest = latestVersion(skill);
     return {
       id: skill.id,
@@ -129,7 +76,7 @@ const messagesShapes: SkillShapes = {
       source: "custom",
     };
   },
-  version({ id: skill_id }, { version: number, name, description, createdMs }) {
+  version({ id: skill_id }, { version: number, name, description, createdMs }): z.output<typeof messagesVersionSchema> {
     return {
       id: versionId(skill_id, number),
       type: "skill_version",
