@@ -11,6 +11,7 @@ import { Gate } from "../../runtime/queues/gate.ts";
 import type { SkillUpload } from "../api/agent/skills.ts";
 import { openUpload } from "../files/skills/read-upload.ts";
 import { packedSkill, type ReadSkill, readSkill, writeSkill } from "../files/skills/skill-folder.ts";
+import { syncFolder } from "./file-contents.ts";
 
 /** Age in milliseconds from which a staged file or folder counts as abandoned. */
 const STAGED_MS = 3_600_000;
@@ -67,7 +68,12 @@ export class SkillContents {
 
   /** Moves an unpacked version into the content folder. Throws storage_unavailable. */
   async adopt({ staged }: UnpackedSkill, id: string, version: number): Promise<void> {
-    await rename(join(this.stagingFolder, staged), this.folderOf(id, version)).catch(unavailable);
+    try {
+      await rename(join(this.stagingFolder, staged), this.folderOf(id, version));
+      await syncFolder(this.#folder);
+    } catch (error) {
+      unavailable(error);
+    }
   }
 
   /** Moves a content back to the staging folder. */

@@ -21,13 +21,17 @@ export interface ReadSkill extends FrontMatter {
 /** A file on the disk, with the time of its last change in milliseconds. */
 type FileOnDisk = SkillEntry & { readonly changedMs: number };
 
-/** Writes files below a folder, which must not exist. Throws invalid_value, or the error of the file system. */
+/**
+ * Writes files below a folder, which must not exist. Resolves when their bytes are on the disk. Throws invalid_value, or the error of the file system.
+ */
 export async function writeSkill(files: readonly SkillEntry[], folder: string, signal: AbortSignal): Promise<void> {
   await mkdir(folder, { mode: 0o700 });
   for (const { path, isExecutable, read } of files) {
     const to = join(folder, path);
     await mkdir(dirname(to), { recursive: true, mode: 0o700 });
-    await pipeline(await read(), createWriteStream(to, { flags: "wx", mode: modeOf(isExecutable) }), { signal });
+    await pipeline(await read(), createWriteStream(to, { flags: "wx", mode: modeOf(isExecutable), flush: true }), {
+      signal,
+    });
   }
 }
 
