@@ -18,6 +18,7 @@ import type {
 import type { Files } from "../api/agent/files.ts";
 import type { ServerTool, ToolSource } from "../api/agent/server-tools.ts";
 import type { Sessions } from "../api/agent/sessions.ts";
+import type { Skills } from "../api/agent/skills.ts";
 import type { Tools } from "../api/agent/tools.ts";
 import type { Web } from "../api/agent/web.ts";
 import type { Inference } from "../api/inference.ts";
@@ -48,6 +49,7 @@ export interface AgentLoopOptions {
   readonly sources: readonly ToolSource[];
   readonly files: Files;
   readonly sessions: Sessions;
+  readonly skills: Skills;
   readonly fetchFile: FetchFile;
   readonly clock: Clock;
 }

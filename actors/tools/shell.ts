@@ -2,6 +2,7 @@
 import { constants } from "node:os";
 import type { ConfinedProcess, LimitHit, Sandbox } from "../../runtime/sandbox/sandbox.ts";
 import type { BoundedText } from "./bounded-text.ts";
+import type { WorkFolder } from "./files/work-folders.ts";
 import { ProcessOutput } from "./process-output.ts";
 
 export interface CommandResult {
@@ -16,7 +17,7 @@ export interface CommandResult {
 export interface ShellOptions {
   readonly sandbox: Sandbox;
   readonly shellPath: string;
-  readonly workFolder: string;
+  readonly folder: WorkFolder;
   readonly timeoutMs: number;
   /** Receives the process, so that the call can be cancelled. */
   readonly onStart: (process: ConfinedProcess) => void;
@@ -26,8 +27,12 @@ export interface ShellOptions {
 export const notRun: CommandResult = { stdout: null, stderr: null, outcome: { type: "timeout" }, limit: null };
 
 export async function runCommand(command: string, options: ShellOptions): Promise<CommandResult> {
-  const { sandbox, shellPath, workFolder, timeoutMs, onStart } = options;
-  const running = sandbox.launch({ argv: [shellPath, "-c", command], workFolder });
+  const { sandbox, shellPath, folder, timeoutMs, onStart } = options;
+  const running = sandbox.launch({
+    argv: [shellPath, "-c", command],
+    workFolder: folder.path,
+    mounted: [folder.skills.mount],
+  });
   onStart(running);
   running.stdin.end();
   const stdout = new ProcessOutput(running.stdout);

@@ -107,7 +107,7 @@ export class ToolSession {
         this.#commands.add(process);
       };
       const timeoutMs = Math.min(commandMs, leftMs);
-      const options = { sandbox, shellPath, workFolder: this.folder.path, timeoutMs, onStart };
+      const options = { sandbox, shellPath, folder: this.folder, timeoutMs, onStart };
       const result = runCommand(command, options);
       results.push(await call.during(async () => await running?.kill(), result));
       if (running !== null) this.#commands.delete(running);

@@ -114,7 +114,7 @@ async function measure(
   state: StateClient,
   reuse: number[],
 ): Promise<Measured> {
-  const { files, sessions } = state;
+  const { files, sessions, skills } = state;
   const settings = {
     groups: ["code_execution"],
     permission: "auto",
@@ -137,6 +137,7 @@ async function measure(
         sources: [],
         files,
         sessions,
+        skills,
         fetchFile,
         clock: realClock,
       });
@@ -245,6 +246,7 @@ const instantTools: Tools = {
   },
   cancel() {},
   async mount() {},
+  mountSkills: async () => ({ folder: "/skills" }),
   async closeSession() {},
 };
 

@@ -8,11 +8,13 @@ import { removeFolder } from "../../../runtime/host/remove-folder.ts";
 import { temporaryFolderOf } from "../../../runtime/sandbox/linux/bubblewrap.ts";
 import type { FileToMount } from "../../api/agent/tools.ts";
 import { checkedFileName } from "../../files/file-name.ts";
+import { SessionSkills } from "./session-skills.ts";
 import { stateOf } from "./snapshot.ts";
 
 export interface WorkFolder {
   /** Path on the host. */
   readonly path: string;
+  readonly skills: SessionSkills;
   /**
    * States of the files that the client already has, by name: inputs, and surfaced outputs. A file is surfaced again when it
    * has changed, or when another run expects it. `run`: run that surfaced the file; null: the file is an input.
@@ -33,7 +35,9 @@ export class WorkFolders {
     const path = join(session, "work");
     await mkdir(path, { mode: 0o700 });
     await mkdir(temporaryFolderOf(path), { mode: 0o700 });
-    return { path, known: new Map() };
+    const skills = new SessionSkills(join(session, "skills"));
+    await mkdir(skills.folder, { mode: 0o700 });
+    return { path, skills, known: new Map() };
   }
 
   /**

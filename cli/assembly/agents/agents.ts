@@ -29,7 +29,7 @@ export interface OpenAgents {
  */
 export async function openAgents(
   config: Config,
-  { files, sessions }: Pick<State, "files" | "sessions">,
+  { files, sessions, skills }: Pick<State, "files" | "sessions" | "skills">,
   inference: Pick<Inference, "generate" | "embed">,
   sources: readonly ToolSource[],
   log: Logger,
@@ -86,6 +86,7 @@ export async function openAgents(
     sources: servers === null ? sources : [...sources, servers.client],
     files,
     sessions,
+    skills,
     fetchFile,
     clock: realClock,
   });

@@ -105,7 +105,7 @@ export function commonArguments({ settings, folder, isolation }: BubblewrapOptio
 /** Returns the arguments of bwrap without the command. `seccompFd`: descriptor of the seccomp filter; null: no filter. */
 export function bubblewrapArguments(
   { before }: CommonArguments,
-  { workFolder, environment = {}, readable = [] }: ConfinedCommand,
+  { workFolder, environment = {}, readable = [], mounted = [] }: ConfinedCommand,
   { seccompFd, statusFd }: { readonly seccompFd: number | null; readonly statusFd: number },
 ): readonly string[] {
   const temporary = temporaryFolderOf(workFolder);
@@ -115,6 +115,7 @@ export function bubblewrapArguments(
   return [
     ...before,
     ...readable.flatMap((path) => ["--ro-bind-try", path, path]),
+    ...mounted.flatMap(({ folder, at }) => ["--ro-bind", folder, at]),
     ...["--dev", "/dev", "--bind", shared, "/dev/shm"],
     ...["--bind", temporary, "/tmp", "--tmpfs", "/tmp/.shm", "--remount-ro", "/tmp/.shm"],
     ...["--bind", workFolder, innerWorkFolder, "--chdir", innerWorkFolder],

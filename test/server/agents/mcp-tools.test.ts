@@ -27,7 +27,7 @@ before(async () => {
   places = await startAgentPlaces(folder, null);
   await mcp.start(1);
   await until(() => mcp.names().includes("trigger-elicitation-request"), "the tools are listed");
-  const { files, sessions } = places.state;
+  const { files, sessions, skills } = places.state;
   server = await startServer("node", {
     script: () => [nextTurn()],
     parts: { files, sessions },
@@ -46,6 +46,7 @@ before(async () => {
         sources: [mcp.client],
         files,
         sessions,
+        skills,
         fetchFile,
         clock: realClock,
       }),

@@ -9,7 +9,7 @@ import type { ChatMessage, GenerateEvent, GenerateRequest } from "../../../../en
 import { greedySampling, requestDefaults } from "../../../../engines/generation.ts";
 import { FakeClock } from "../../../fixtures/fakes/fake-clock.ts";
 import { begin, done, FakeInference, finish, text, toolCall } from "../../../fixtures/fakes/fake-inference.ts";
-import { FakeFiles, FakeSessions, FakeTools } from "./parts.ts";
+import { FakeFiles, FakeSessions, FakeTools, noSkills } from "./parts.ts";
 
 /** Output of the model in one round: a text, or tool calls with JSON arguments. */
 export type Turn = string | readonly (readonly [name: string, args: object])[];
@@ -53,6 +53,7 @@ export function createRig(
     sources,
     files,
     sessions,
+    skills: noSkills(),
     fetchFile,
     clock,
   });
