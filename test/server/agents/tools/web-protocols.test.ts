@@ -4,10 +4,10 @@ import assert from "node:assert/strict";
 import { after, before, beforeEach, describe, it } from "node:test";
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
-import type { FoundPage, Web, WebOptions } from "../../../actors/api/agent/web.ts";
-import { ServerError } from "../../../runtime/errors.ts";
-import { checked, post } from "./clients.ts";
-import { type AgentRig, startAgents, type Turn } from "./rig.ts";
+import type { FoundPage, Web, WebOptions } from "../../../../actors/api/agent/web.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { checked, post } from "../clients.ts";
+import { type AgentRig, startAgents, type Turn } from "../rig.ts";
 
 const pages: readonly FoundPage[] = [
   { title: "Bonn", url: "https://bonn.example/facts", description: "About Bonn", content: "Bonn has 330 000 people." },

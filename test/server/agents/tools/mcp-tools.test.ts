@@ -4,15 +4,15 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { AgentLoop } from "../../../actors/agent-loop/agent-loop.ts";
-import { fetchFile } from "../../../actors/agent-loop/files/fetch-file.ts";
-import type { ToolsClient } from "../../../actors/front/tools-client.ts";
-import type { GenerateEvent } from "../../../engines/generation.ts";
-import { realClock } from "../../../runtime/clock.ts";
-import { startAgentPlaces } from "../../fixtures/actors/agent-places.ts";
-import { begin, done, finish, text, toolCall } from "../../fixtures/fakes/fake-inference.ts";
-import { startServer, type TestServer } from "../../fixtures/http-server.ts";
-import { McpRig, nodeProcess, officialServers, serverSettings, until } from "../../threads/mcp/rig.ts";
+import { AgentLoop } from "../../../../actors/agent-loop/agent-loop.ts";
+import { fetchFile } from "../../../../actors/agent-loop/files/fetch-file.ts";
+import type { ToolsClient } from "../../../../actors/front/tools-client.ts";
+import type { GenerateEvent } from "../../../../engines/generation.ts";
+import { realClock } from "../../../../runtime/clock.ts";
+import { startAgentPlaces } from "../../../fixtures/actors/agent-places.ts";
+import { begin, done, finish, text, toolCall } from "../../../fixtures/fakes/fake-inference.ts";
+import { startServer, type TestServer } from "../../../fixtures/http-server.ts";
+import { McpRig, nodeProcess, officialServers, serverSettings, until } from "../../../threads/mcp/rig.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 

@@ -5,9 +5,9 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
-import type { ServerTool, ToolSource } from "../../../actors/api/agent/server-tools.ts";
-import { checked, eventsOf, post, weather } from "./clients.ts";
-import { type AgentRig, startAgents, type Turn } from "./rig.ts";
+import type { ServerTool, ToolSource } from "../../../../actors/api/agent/server-tools.ts";
+import { checked, eventsOf, post, weather } from "../clients.ts";
+import { type AgentRig, startAgents, type Turn } from "../rig.ts";
 
 function serverTool(name: string, server: string | null = null): ServerTool {
   return {
@@ -189,7 +189,7 @@ describe("MCP servers that a request names", () => {
     await named.stop();
   });
 
-  it("are the only ones whose tools it offers, if not all are registered", async () => {
+  it("are the only servers whose tools it offers, if not all are registered; tools without a server are always offered", async () => {
     const bodies: readonly [path: string, body: object][] = [
       ["/v1/chat/completions", { messages: [hi], tools: [{ type: "mcp", server_label: "library" }] }],
       ["/v1/responses", { input: "hi", tools: [{ type: "mcp", server_label: "library" }] }],
@@ -199,20 +199,20 @@ describe("MCP servers that a request names", () => {
     for (const [path, body] of bodies) {
       named.script(calls("lookup"), "found");
       await ask(path, body, named);
-      assert.deepEqual(offered(named), ["lookup", "borrow"]);
+      assert.deepEqual(offered(named), ["lookup", "borrow", "clock"]);
       named.script();
       await ask(path, { ...body, tools: undefined, mcp_servers: undefined }, named);
-      assert.deepEqual(offered(named), []);
+      assert.deepEqual(offered(named), ["clock"]);
     }
   });
 
-  it("offer only the tools that the request allows", async () => {
+  it("offer only those of their tools that the request allows", async () => {
     const only = { type: "mcp", server_label: "library", allowed_tools: ["borrow"] };
     await ask("/v1/responses", { input: "hi", tools: [only] }, named);
-    assert.deepEqual(offered(named), ["borrow"]);
+    assert.deepEqual(offered(named), ["borrow", "clock"]);
     const set = { type: "mcp_toolset", mcp_server_name: "library", configs: { lookup: { enabled: false } } };
     await ask("/v1/messages", { messages: [hi], max_tokens: 9, tools: [set] }, named);
-    assert.deepEqual(offered(named), ["borrow"]);
+    assert.deepEqual(offered(named), ["borrow", "clock"]);
     const { message } = await refusal(
       "/v1/responses",
       { input: "hi", tools: [{ ...only, allowed_tools: ["steal"] }] },
